@@ -1,0 +1,668 @@
+"""Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers beside it.
+
+    python reproduce.py list                        every figure, one line each, and whether its data are at hand
+    python reproduce.py ji21:fig3                   one figure: figures/ji21-fig3.png and figures/ji21-fig3.csv
+    python reproduce.py fig3 --quick                Figure 3 of every paper that has one, on reduced work
+    python reproduce.py all --format pdf --out pdf  everything, as PDF, into the folder pdf
+
+Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
+the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2.
+
+Exit codes: 0 drawn; 1 some figure lacks its data or could not be saved; 2 bad command line; 130 interrupted.
+"""
+
+import argparse
+import contextlib
+import csv
+import difflib
+import gzip
+import hashlib
+import io
+import lzma
+import math
+import os
+import sys
+import tarfile
+import textwrap
+import time
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+import fastmargin as fm
+
+ROOT = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a figure function is given: the options of this run."""
+
+    quick: bool = False
+    seed: int = 0
+    progress: bool = True
+    data: Path | None = None
+    offline: dict = field(default_factory=dict, repr=False, compare=False)  # data set -> why its download failed
+
+    def pick(self, full, quick):
+        """The amount of work: `full`, or `quick` under --quick."""
+        return quick if self.quick else full
+
+    def rng(self):
+        return np.random.default_rng(self.seed)
+
+
+def progress(items, context, desc="", **options):
+    """A tqdm bar over an iterable, or, for an int, a bar of that total with `.update(k)`; silent off a terminal."""
+    disable = None if context.progress else True  # None: tqdm itself looks whether stderr is a terminal
+    total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
+    return tqdm(**total, desc=desc, disable=disable, leave=False, **options)
+
+
+@contextlib.contextmanager
+def atomic(path):
+    """A temporary path in the folder of `path`; it becomes `path` at the end, or vanishes if anything is raised."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+# ======================================================================================================================
+# Data
+# ======================================================================================================================
+
+
+class DataError(Exception):
+    """Data that are missing or damaged; the message is one sentence for the user."""
+
+
+class DataSet(NamedTuple):
+    files: dict  # file name -> SHA-256 of the uncompressed content
+    mirrors: tuple  # addresses tried in turn: one per file where there is a {}, else an archive of all files
+    bundled: dict  # as `files`, for the copy in tests/data
+
+
+DATA = {
+    "mnist": DataSet(
+        files={
+            "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/{}.gz",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/{}.gz",
+        ),
+        bundled={
+            "train-images-idx3-ubyte": "8b624bf61e70a0fa4a26770a1e0f94f6ef5c19ee8a3a1d929c770a8f36a2218c",
+            "train-labels-idx1-ubyte": "892833e730609f103558b43c591e21c168c98765aea5b68e3dd29b9253145d89",
+            "t10k-images-idx3-ubyte": "38877d1501654107ea6bd75efee5aa10b45d73ecc36b2bcf62bc50772e472a5e",
+            "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
+        },
+    ),
+    "htru2": DataSet(
+        files={"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"},
+        mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",),
+        bundled={"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"},
+    ),
+    "cifar10": DataSet(
+        files={
+            "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+            "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+        },
+        mirrors=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+        bundled={},
+    ),
+}
+BUNDLED = ROOT / "tests" / "data"
+TIMEOUT = 20.0  # seconds without an answer before the next mirror is tried
+
+
+class Split(NamedTuple):
+    """Training and test points with labels; `source` is "full" or "bundled sample"."""
+
+    X_train: np.ndarray
+    y_train: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    source: str
+
+
+class Points(NamedTuple):
+    """Points with labels ±1; `source` is "full" or "bundled sample"."""
+
+    X: np.ndarray
+    y: np.ndarray
+    source: str
+
+
+def load_mnist(context, digits=None):
+    """MNIST, one image a row, pixels/255. Labels 0..9; with digits=(a, b) those two only, −1 for a, +1 for b."""
+    if digits is not None and not (len(set(digits)) == len(digits) == 2 and set(digits) <= set(range(10))):
+        raise ValueError(f"digits must be two different digits or None, got {digits!r}")
+    contents, source = load("mnist", context)
+    arrays = []
+    for part in ("train", "t10k"):
+        X, y = (parse_idx(contents[name], ndim, name)
+                for name, ndim in ((f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1)))
+        if len(X) != len(y):
+            raise DataError(f"mnist: {len(X)} images but {len(y)} labels in the files {part}-*")
+        if digits is not None:
+            X, y = X[np.isin(y, digits)], y[np.isin(y, digits)]
+        y = y.astype(np.int64) if digits is None else np.where(y == digits[1], 1, -1)
+        arrays += [X.reshape(len(X), -1) / 255.0, y]
+    return Split(*arrays, source)
+
+
+def load_htru2(context):
+    """HTRU2 pulsar candidates as they come: X (17898, 8) float64, y = +1 for a pulsar (1,639 of them), else −1."""
+    contents, source = load("htru2", context)
+    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",", ndmin=2)
+    return Points(np.ascontiguousarray(table[:, :-1]), np.where(table[:, -1] == 1, 1, -1), source)
+
+
+def load_cifar10(context):
+    """CIFAR-10: the first training batch and the test batch, images (10000, 32, 32, 3) uint8 and labels 0..9."""
+    contents, source = load("cifar10", context)
+    arrays = []
+    for name in ("data_batch_1.bin", "test_batch.bin"):  # a record: one label byte, then the R, G and B planes
+        records = np.frombuffer(contents[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+        images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
+    return Split(*arrays, source)
+
+
+def parse_idx(content, ndim, name):
+    """The array of unsigned bytes in an idx file with `ndim` dimensions."""
+    if content[:4] != bytes((0, 0, 8, ndim)):
+        raise DataError(f"{name}: not an idx file of bytes in {ndim} dimensions (it begins with {content[:4].hex()})")
+    header = 4 + 4 * ndim
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
+    if len(content) != header + math.prod(shape):
+        raise DataError(f"{name}: {len(content)} bytes, but its header promises {header + math.prod(shape)}")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def load(name, context):
+    """The checked contents {file: bytes} of a data set and where they are from: "full" or "bundled sample"."""
+    dataset, contents = DATA[name], {}
+    for folder in (*user_folders(context), cache_folder()):
+        for file in dataset.files:
+            if file not in contents and (path := stored(folder / name, file)):
+                try:
+                    contents[file] = checked(path.read_bytes(), file, dataset.files[file], path)
+                except DataError:
+                    if folder != cache_folder():  # the user's own file: say so; the cache is ours: fetch it again
+                        raise
+    missing = [file for file in dataset.files if file not in contents]
+    if not missing:
+        return contents, "full"
+    known_offline = name in context.offline
+    try:
+        return contents | download(name, missing, context), "full"
+    except DataError as failure:
+        paths = {file: stored(BUNDLED / name, file) for file in dataset.bundled}
+        if not paths or None in paths.values():
+            raise
+        if not known_offline:
+            print(f"{failure}; using the {bundled_source(name)} data in tests/data", file=sys.stderr)
+        contents = {f: checked(path.read_bytes(), f, dataset.bundled[f], path) for f, path in paths.items()}
+        return contents, bundled_source(name)
+
+
+def status(name, context):
+    """Whether a data set is at hand without a download: "full", "bundled sample" or "missing"."""
+    places = [folder / name for folder in (*user_folders(context), cache_folder())]
+    if all(any(stored(place, file) for place in places) for file in DATA[name].files):
+        return "full"
+    bundled = DATA[name].bundled
+    return bundled_source(name) if bundled and all(stored(BUNDLED / name, file) for file in bundled) else "missing"
+
+
+def bundled_source(name):
+    return "full" if DATA[name].bundled == DATA[name].files else "bundled sample"  # HTRU2 is bundled whole
+
+
+def user_folders(context):
+    """The folders the user has named: --data, then $FASTMARGIN_DATA."""
+    named = [context.data, os.environ.get("FASTMARGIN_DATA")]
+    found = [Path(folder).expanduser() for folder in named if folder]
+    for folder in found:
+        if not folder.is_dir():
+            raise DataError(f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)")
+    return found
+
+
+def cache_folder():
+    if os.name == "nt":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "fastmargin"
+
+
+def stored(folder, file):
+    """The path of a file in a folder, compressed or not, or None."""
+    return next((path for end in (".gz", ".xz", "") if (path := folder / (file + end)).is_file()), None)
+
+
+def checked(raw, file, digest, where):
+    """The uncompressed content of `raw` if its SHA-256 is right. Compression is seen by its magic, not by the name."""
+    try:
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+        elif raw[:6] == b"\xfd7zXZ\x00":
+            raw = lzma.decompress(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{where}: damaged or truncated ({error})") from None
+    if file.endswith(".csv"):
+        raw = raw.replace(b"\r\n", b"\n")  # the same numbers, whatever system the archive was packed on
+    found = hashlib.sha256(raw).hexdigest()
+    if found != digest:
+        raise DataError(f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}")
+    return raw
+
+
+def download(name, missing, context):
+    """Fetch missing files of a data set into the cache, checked, from the first mirror that works: {file: bytes}."""
+    if name in context.offline:  # tried and failed in this run: do not make the next figure wait again
+        raise DataError(context.offline[name])
+    contents, failures = {}, []
+    for url in DATA[name].mirrors:
+        host = url.split("/")[2] or url
+        try:
+            for file, stored_as, raw in fetch(url, [file for file in missing if file not in contents], context):
+                contents[file] = checked(raw, file, DATA[name].files[file], f"{file} from {host}")
+                keep(cache_folder() / name / stored_as, raw)
+        except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
+            failures.append(str(error) if host in str(error) else f"{host}: {error}")
+        if len(contents) == len(missing):
+            return contents
+    context.offline[name] = (
+        f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
+        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})"
+    )
+    raise DataError(context.offline[name])
+
+
+def keep(path, raw):
+    try:
+        with atomic(path) as part:
+            part.write_bytes(raw)
+    except OSError as error:  # a cache that cannot be written is no reason not to go on
+        print(f"not kept in the cache: {error}", file=sys.stderr)
+
+
+def fetch(url, wanted, context):
+    """Yield (file, name to store it under, bytes) for the wanted files behind one address; nothing touches the disk."""
+    if "{}" in url:
+        for file in wanted:
+            yield file, url.format(file).rpartition("/")[2], get(url.format(file), context)
+        return
+    archive = io.BytesIO(get(url, context))
+    if url.endswith(".zip"):
+        with zipfile.ZipFile(archive) as members:
+            for member in members.namelist():
+                if (file := member.rpartition("/")[2]) in wanted:
+                    yield file, file, members.read(member)
+    else:
+        with tarfile.open(fileobj=archive) as members:
+            for member in members:
+                if member.isfile() and (file := member.name.rpartition("/")[2]) in wanted:
+                    yield file, file, members.extractfile(member).read()
+
+
+def get(url, context):
+    request = urllib.request.Request(url, headers={"User-Agent": "fastmargin"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        size = int(answer.headers.get("Content-Length") or 0) or None
+        chunks = []
+        with progress(size, context, url.rpartition("/")[2], unit="B", unit_scale=True) as bar:
+            while chunk := answer.read(1 << 16):
+                chunks.append(chunk)
+                bar.update(len(chunk))
+    return b"".join(chunks)
+
+
+# ======================================================================================================================
+# Drawing
+# ======================================================================================================================
+
+STYLE = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
+    "legend.fontsize": 9,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
+}
+METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+COLOURS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # after Okabe and Ito
+DASHES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (5, 1, 1, 1, 1, 1)))
+MARKERS = "os^Dv<>PX*p"
+
+
+def panels(rows=1, columns=1, width=4.6, height=3.4):
+    """A figure and its (rows, columns) array of axes, inches per panel; legend() and finish() add their own height."""
+    fig = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return fig, fig.subplots(rows, columns, squeeze=False)
+
+
+def style(i):
+    """Keywords of the i-th curve: colour, dashes and markers differ; dashes and markers alone tell 66 curves apart.
+
+    Markers are spaced evenly along the drawn curve, each curve's with its own offset, so that coinciding curves show.
+    """
+    return {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": DASHES[i % len(DASHES)],
+        "marker": MARKERS[i % len(MARKERS)],
+        "markevery": (0.02 + 0.021 * (i % 5), 0.11),
+    }
+
+
+def legend(fig, **options):
+    """One legend for all panels, above them, where it covers no curve; a label used in several panels shows once."""
+    entries = {}
+    for ax in fig.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    entry_width = 0.8 + 0.075 * max(map(len, entries), default=0)  # inches, at 9 points
+    columns = max(1, min(len(entries), int(fig.get_figwidth() / entry_width)))
+    fig.set_figheight(fig.get_figheight() + 0.2 * math.ceil(len(entries) / columns))  # not at the panels' expense
+    options = {"loc": "outside upper center", "ncols": columns, "frameon": False} | options
+    return fig.legend(entries.values(), entries.keys(), **options)
+
+
+def rows(*columns):
+    """A block of table rows from columns of equal length; a single value is repeated along the others."""
+    columns = np.broadcast_arrays(*map(np.atleast_1d, columns))
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def finish(fig, caption, quick):
+    """The caption along the bottom, the panels above it, and the word quick where the work was reduced."""
+    text = textwrap.fill(f"quick: {caption}" if quick else caption, width=max(30, int(18 * fig.get_figwidth())))
+    space = 0.16 + 0.125 * (text.count("\n") + 1)  # inches: a gap and the lines of text
+    fig.set_figheight(fig.get_figheight() + space)
+    if fig.get_layout_engine() is None:
+        fig.set_layout_engine("constrained")
+    fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
+    left, bottom = 0.06 / fig.get_figwidth(), 0.05 / fig.get_figheight()
+    fig.text(left, bottom, text, fontsize=7, color="0.3", va="bottom")
+    if quick:
+        fig.text(1 - left, bottom, "quick", fontsize=8, color="#d55e00", weight="bold", ha="right", va="bottom")
+
+
+def write_csv(path, table):
+    """A table is {column: values} or [header, *rows(...), *rows(...)]; floats read back exactly."""
+    if isinstance(table, dict):
+        table = [tuple(table), *rows(*table.values())]
+    if any(len(row) != len(table[0]) for row in table):
+        raise ValueError(f"every row of the table must have the {len(table[0])} values of its header {table[0]}")
+    with open(path, "w", newline="", encoding="utf-8") as out:
+        csv.writer(out, lineterminator="\n").writerows(table)
+
+
+def render(key, context, out, suffix):
+    """Draw one figure and save picture and table, both or neither; their paths."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a user's own matplotlibrc must not change the pictures
+        matplotlib.rcParams.update(STYLE)
+        fig, table, caption = FIGURES[key].draw(context)
+        finish(fig, caption, context.quick)
+        stem = key.replace(":", "-")
+        paths = [out / f"{stem}.{suffix}", out / f"{stem}.csv"]
+        with atomic(paths[0]) as picture, atomic(paths[1]) as numbers:
+            fig.savefig(picture, format=suffix, metadata=METADATA[suffix])
+            write_csv(numbers, table)
+    return paths
+
+
+# ======================================================================================================================
+# Figures
+#
+# A figure is a function of the context that returns (fig, table, caption): a Figure from panels(), the plotted numbers
+# (see write_csv) and one line that states data, n, kernel and seed. It never saves anything itself.
+# ======================================================================================================================
+
+
+class Entry(NamedTuple):
+    draw: Callable
+    summary: str
+    data: tuple  # names in DATA
+
+
+FIGURES = {}
+
+
+def figure(key, summary, data=""):
+    """Register a figure function under `key`; `data` names the data sets it loads, separated by spaces."""
+
+    def register(draw):
+        FIGURES[key] = Entry(draw, summary, tuple(data.split()))
+        return draw
+
+    return register
+
+
+# --- what several figures share ---
+
+
+def spaced(stop, per_decade=24):
+    """Iterations to look at, from 1 to stop, evenly spaced on a log axis."""
+    decades = math.log10(stop)
+    return np.unique(np.round(np.logspace(0, decades, math.ceil(per_decade * decades) + 1)).astype(int))
+
+
+def solve(algorithm, G, context, *, max_iter, label="", **options):
+    """Run an algorithm of fastmargin under a progress bar."""
+    with progress(max_iter, context, label or algorithm.__name__) as bar:
+        return algorithm(G, max_iter=max_iter, callback=lambda result: bar.update(result.n_iter - bar.n), **options)
+
+
+def fitted_slope(t, value, start):
+    """Exponent b of the least-squares fit value ~ t^b over t >= start, value > 0."""
+    used = (t >= start) & (value > 0)
+    return np.polyfit(np.log(t[used]), np.log(value[used]), 1)[0] if used.sum() > 1 else math.nan
+
+
+def error_rate(scores, y):
+    """Fraction of points on the wrong side, or on neither; scores (..., n)."""
+    return np.mean(scores * y <= 0, axis=-1)
+
+
+# --- ji21 ---
+
+JI21_METHODS = {
+    "gradient descent": fm.gradient_descent,
+    "normalized GD": fm.normalized_gradient_descent,
+    "batch perceptron": fm.batch_perceptron,
+    "momentum": fm.momentum,
+}
+
+
+@figure("ji21:fig1", "margins on MNIST 0 vs 1, separable: momentum against its predecessors", data="mnist")
+def ji21_fig1(context):
+    data = load_mnist(context, digits=(0, 1))
+    G = fm.features(data.X_train, data.y_train, normalize="max")
+    n, steps = len(data.y_train), context.pick(10_000, 300)
+    best = fm.max_margin(G, tol=1e-9)
+    fig, [[left, right]] = panels(1, 2)
+    table = [("method", "iteration", "lower", "upper", "gap")]
+    for i, (name, algorithm) in enumerate(JI21_METHODS.items()):
+        trace = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps)).trace[1:]
+        t, gap = trace["iteration"], best.lower - trace["lower"]
+        table += rows(name, t, trace["lower"], trace["upper"], gap)
+        left.semilogx(t, trace["lower"], label=name, **style(i))
+        right.loglog(t, gap / best.lower, **style(i))
+        if name == "momentum":
+            slope = fitted_slope(t, gap, steps / 30)
+    bound = 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (best.lower * (t + 1.0) ** 2)
+    table += rows("Theorem 3.1", t, best.lower - bound, math.nan, bound) + rows(
+        "max_margin", best.n_iter, best.lower, best.upper, 0.0
+    )
+    left.axhline(best.lower, color="0.5", linewidth=1, label=f"maximum margin {best.lower:.6g}")
+    left.set(xlabel="iteration t", ylabel="margin", xlim=(10, None), ylim=(-2 * best.lower, 1.15 * best.lower))
+    right.loglog(t, bound / best.lower, color="0.5", linewidth=3, alpha=0.5, label="bound of Theorem 3.1")
+    for power, dashes in ((1, ":"), (2, "--")):
+        guide = 30.0 * (t / t[0]) ** -power
+        right.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
+    right.set(xlabel="iteration t", ylabel="relative gap to the maximum margin", ylim=(1e-5, 100))
+    legend(fig)
+    return fig, table, (
+        f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
+        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30})"
+    )
+
+
+@figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable", data="mnist")
+def ji21_fig2(context):
+    data = load_mnist(context, digits=(3, 5))
+    G = fm.features(data.X_train, data.y_train, normalize="max")
+    n, steps = len(data.y_train), context.pick(10_000, 300)
+    fig, [[left, right]] = panels(1, 2)
+    table = [("method", "iteration", "lower", "upper", "test_error")]
+    for i, (name, algorithm) in enumerate(JI21_METHODS.items()):
+        result = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps), keep_iterates=True)
+        trace, weights = result.trace[1:], result.iterates[1:] @ G.rows
+        t, errors = trace["iteration"], error_rate(weights @ data.X_test.T, data.y_test)
+        table += rows(name, t, trace["lower"], trace["upper"], errors)
+        left.semilogx(t, trace["lower"], label=name, **style(i))
+        right.semilogx(t, 100 * errors, **style(i))
+    left.fill_between(t, trace["lower"], trace["upper"], color="0.85", label="certified interval of momentum")
+    left.axhline(0, color="0.5", linewidth=1)
+    left.set(xlabel="iteration t", ylabel="margin", ylim=(-0.3, 0.1))
+    right.set(xlabel="iteration t", ylabel="test error (%)", ylim=(0, 20))
+    legend(fig)
+    return fig, table, (
+        f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
+        f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
+        f"{result.upper:.2g}"
+    )
+
+
+# --- apidopoulos22 ---
+
+
+@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss")
+def apidopoulos22_fig1(context):
+    m = np.linspace(-2.5, 2.5, context.pick(1001, 101))
+    losses = {"exponential": np.exp(-m), "logistic": np.logaddexp(0.0, -m), "hinge": np.maximum(0.0, 1.0 - m)}
+    fig, [[ax]] = panels(width=5.5, height=3.6)
+    for i, (name, loss) in enumerate(losses.items()):
+        ax.plot(m, loss, label=name, **style(i))
+    ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
+    legend(fig)
+    return fig, {"m": m, **losses}, "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
+
+
+# ======================================================================================================================
+# Command line
+# ======================================================================================================================
+
+
+def select(names):
+    """The keys meant by names: a key, the part of keys after the colon, or all. A ValueError says what is unknown."""
+    chosen = {}  # a dict keeps the order and drops repetitions
+    bare = {key: key.rpartition(":")[2] for key in FIGURES}
+    for name in names:
+        keys = [key for key in FIGURES if name in ("all", key, bare[key])]
+        if not keys:
+            words = list(dict.fromkeys([*FIGURES, *bare.values(), "all", "list"]))
+            close = difflib.get_close_matches(name, words) or [word for word in words if name in word]
+            hint = f"did you mean {' or '.join(close[:3])}?" if close else "see: python reproduce.py list"
+            raise ValueError(f"unknown figure {name!r}: {hint}")
+        chosen |= dict.fromkeys(keys)
+    return list(chosen)
+
+
+def listing(context):
+    width = max(map(len, FIGURES))
+    for key, entry in FIGURES.items():
+        states = {status(name, context) for name in entry.data} or {"-"}
+        worst = next(state for state in ("missing", "bundled sample", "full", "-") if state in states)
+        yield f"{key:{width}}  {worst:14}  {entry.summary}"
+
+
+def parse(argv):
+    def folder(text):
+        if not os.path.isdir(text):
+            raise argparse.ArgumentTypeError(f"no such folder: {text}")
+        return Path(text)
+
+    def seed(text):
+        if not text.isdecimal():
+            raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
+        return int(text)
+
+    usage = __doc__.split("\n\n")
+    parser = argparse.ArgumentParser(
+        description=usage[0], epilog="\n\n".join(usage[1:]), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="+", metavar="name", help="figures such as fig3 or ji21:fig3, or list, or all")
+    parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
+    parser.add_argument("--data", type=folder, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
+    parser.add_argument("--out", type=Path, default=ROOT / "figures", metavar="DIR", help="default: figures/")
+    parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
+    parser.add_argument("--seed", type=seed, default=0, metavar="INT", help="default: 0")
+    parser.add_argument("--no-progress", action="store_true", help="no progress bars")
+    return parser.parse_intermixed_args(argv)  # options may stand between names
+
+
+def run(argv):
+    options = parse(argv)
+    context = Context(options.quick, options.seed, not options.no_progress, options.data)
+    if "list" in options.names:
+        print(*listing(context), sep="\n")
+        return 0
+    try:
+        keys = select(options.names)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    failed = []
+    for key in keys:
+        start = time.perf_counter()
+        try:
+            paths = render(key, context, options.out, options.format)
+        except (DataError, OSError) as error:
+            failed.append(key)
+            print(f"{key} not drawn: {error}", file=sys.stderr)
+            continue
+        print(f"{paths[0]} and {paths[1].name}: {time.perf_counter() - start:.1f} s", flush=True)
+    if failed and len(keys) > 1:
+        print(f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def main(argv=None):
+    try:
+        return run(argv)
+    except DataError as error:  # from `list`: a data folder that does not exist
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

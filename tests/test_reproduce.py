@@ -1,0 +1,779 @@
+"""reproduce.py: data sets from every place they may be, and files that are whole or not there, whatever happens."""
+
+import ast
+import csv
+import gzip
+import hashlib
+import http.server
+import io
+import lzma
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import reproduce as rp
+
+ROOT = Path(__file__).resolve().parents[1]
+FONTS = matplotlib.get_cachedir()
+MNIST = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}
+
+
+def sha(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def idx(array):
+    shape = b"".join(int(size).to_bytes(4, "big") for size in array.shape)
+    return bytes((0, 0, 8, array.ndim)) + shape + array.astype(np.uint8).tobytes()
+
+
+def files_under(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache, no data folder, no mirror: nothing here can see the machine's own data or the network."""
+    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("FASTMARGIN_DATA", raising=False)
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("MPLCONFIGDIR", FONTS)  # or each program started here would build Matplotlib's font list anew
+    for name in rp.DATA:
+        monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(mirrors=()))
+    return rp.cache_folder()
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Stands in for the full MNIST: 30 + 20 images of 2 x 3 pixels, their contents by file name."""
+    rng = np.random.default_rng(7)
+    contents = {}
+    for part, n in (("train", 30), ("t10k", 20)):
+        contents[f"{part}-images-idx3-ubyte"] = idx(rng.integers(0, 256, (n, 2, 3)))
+        contents[f"{part}-labels-idx1-ubyte"] = idx(rng.permutation(np.arange(n) % 10))
+    digests = {name: sha(content) for name, content in contents.items()}
+    monkeypatch.setitem(rp.DATA, "mnist", rp.DATA["mnist"]._replace(files=digests))
+    return contents
+
+
+def put(folder, contents, damage=lambda raw: raw, end=".gz", pack=gzip.compress, name="mnist"):
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for file, content in contents.items():
+        (folder / name / (file + end)).write_bytes(damage(pack(content)))
+    return folder
+
+
+@pytest.fixture
+def server():
+    """Serves `server.files`; below /garbage/, /cut/ or /hang/ each answer is spoilt accordingly."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.requests.append(self.path)
+            how, name = self.path.split("/")[1:3]
+            body = self.server.files.get(name)
+            if body is None:
+                self.send_error(404)
+                return
+            if how == "hang":
+                self.server.released.wait(5)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write({"garbage": b"?" * len(body), "cut": body[: len(body) // 2]}.get(how, body))
+
+        def log_message(self, *args):
+            pass
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.files, httpd.requests, httpd.released = {}, [], threading.Event()
+    httpd.url = f"http://127.0.0.1:{httpd.server_port}"
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield httpd
+    httpd.released.set()
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+
+
+@pytest.fixture
+def mirror(server, tiny, monkeypatch):
+    """Serve the tiny MNIST and make its mirrors those given, for example mirror("cut", "good")."""
+    server.files = {f"{name}.gz": gzip.compress(content) for name, content in tiny.items()}
+
+    def choose(*ways, name="mnist", file="{}.gz"):
+        mirrors = tuple(f"{server.url}/{how}/{file}" for how in ways)
+        monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(mirrors=mirrors))
+        return server
+
+    return choose
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A registry of its own, so that the tests of the command line do not depend on which figures there are."""
+    monkeypatch.setattr(rp, "FIGURES", {})
+
+    def add(key, data="", draw=None):
+        def plain(context):
+            fig, [[ax]] = rp.panels()
+            x = np.arange(5.0)
+            ax.plot(x, context.rng().random(5), label="curve", **rp.style(0))
+            rp.legend(fig)
+            return fig, {"x": x, "seed": context.seed}, f"Random numbers, n = 5, no kernel, seed {context.seed}"
+
+        rp.figure(key, f"the figure {key}", data)(draw or plain)
+
+    add("a14:fig1")
+    add("b21:fig1")
+    add("b21:fig2")
+    add("race")
+    return add
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The bundled data
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_bundled_mnist_is_a_stratified_sample():
+    data = rp.load_mnist(rp.Context())
+    assert data.source == "bundled sample"
+    assert data.X_train.shape == (6000, 784) and data.X_test.shape == (1000, 784)
+    assert data.X_train.dtype == np.float64 and data.X_train.min() == 0 and data.X_train.max() == 1
+    pixels = data.X_train * 255
+    assert np.abs(pixels - np.rint(pixels)).max() < 1e-12
+    full = np.array([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949])  # digits 0..9 in all of MNIST
+    assert np.abs(np.bincount(data.y_train) - full / 10).max() < 1
+    assert len(np.unique(data.X_train, axis=0)) == 6000
+
+
+def test_bundled_htru2_is_the_whole_set_to_the_last_digit():
+    data = rp.load_htru2(rp.Context())
+    assert data.source == "full" and rp.status("htru2", rp.Context()) == "full"
+    assert data.X.shape == (17898, 8) and data.X.dtype == np.float64 and np.isfinite(data.X).all()
+    assert set(data.y) == {-1, 1} and (data.y == 1).sum() == 1639
+    first = [140.5625, 55.68378214, -0.234571412, -0.699648398, 3.199832776, 19.11042633, 7.975531794, 74.24222492]
+    assert data.X[0].tolist() == first and data.y[0] == -1
+
+
+@pytest.mark.parametrize("name", ["mnist", "htru2"])
+def test_bundled_files_have_the_stated_checksums_and_sizes(name):
+    readme = (ROOT / "tests/data/README.md").read_text(encoding="utf-8")
+    total = 0
+    for file, digest in rp.DATA[name].bundled.items():
+        path = ROOT / "tests/data" / name / f"{file}.xz"
+        total += path.stat().st_size
+        assert sha(lzma.decompress(path.read_bytes())) == digest
+        assert f"`{name}/{path.name}`" in readme and digest in readme
+    assert total <= {"mnist": 1.5e6, "htru2": 0.7e6}[name]
+
+
+def test_damaged_bundle_is_not_used(tmp_path, monkeypatch):
+    contents = {file: lzma.decompress((rp.BUNDLED / "mnist" / f"{file}.xz").read_bytes()) for file in MNIST}
+    contents["t10k-labels-idx1-ubyte"] = contents["t10k-labels-idx1-ubyte"][:-1] + b"\x0b"
+    monkeypatch.setattr(rp, "BUNDLED", put(tmp_path / "bundle", contents, end="", pack=bytes))
+    with pytest.raises(rp.DataError, match="t10k-labels"):
+        rp.load_mnist(rp.Context())
+
+
+def test_two_digits():
+    everything, two = rp.load_mnist(rp.Context()), rp.load_mnist(rp.Context(), digits=(5, 3))
+    for X, y, X_all, y_all in ((*two[:2], *everything[:2]), (*two[2:4], *everything[2:4])):
+        keep = (y_all == 3) | (y_all == 5)
+        assert np.array_equal(X, X_all[keep])
+        assert np.array_equal(y, np.where(y_all[keep] == 5, -1, 1))
+
+
+@pytest.mark.parametrize("digits", [(3, 3), (3,), (3, 10), (1, 2, 3), (-1, 2)])
+def test_bad_digits_are_refused(digits):
+    with pytest.raises(ValueError, match="digits"):
+        rp.load_mnist(rp.Context(), digits)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Formats
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (0,), (3, 2, 5), (1, 1, 1)])
+def test_idx_reads_back(shape):
+    array = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    assert np.array_equal(rp.parse_idx(idx(array), len(shape), "x"), array)
+
+
+def test_every_truncation_of_an_idx_file_is_an_error():
+    content = idx(np.arange(12).reshape(2, 2, 3))
+    for end in range(len(content)):
+        with pytest.raises(rp.DataError, match="some-file"):
+            rp.parse_idx(content[:end], 3, "some-file")
+    with pytest.raises(rp.DataError, match="promises"):
+        rp.parse_idx(content + b"\0", 3, "some-file")
+
+
+def test_wrong_idx_magic_is_an_error():
+    content = idx(np.arange(12).reshape(2, 2, 3))
+    for bad in (b"\x00\x00\x0d\x03" + content[4:], b"\x1f\x8b\x08\x00" + content[4:], idx(np.arange(12))):
+        with pytest.raises(rp.DataError, match="not an idx file"):
+            rp.parse_idx(bad, 3, "some-file")
+
+
+def test_images_and_labels_must_be_as_many(tmp_path, monkeypatch):
+    contents = {name: idx(np.zeros((4, 2, 2) if "images" in name else 4)) for name in MNIST}
+    contents["t10k-labels-idx1-ubyte"] = idx(np.zeros(3))
+    files = {name: sha(content) for name, content in contents.items()}
+    monkeypatch.setitem(rp.DATA, "mnist", rp.DATA["mnist"]._replace(files=files))
+    with pytest.raises(rp.DataError, match="4 images but 3 labels"):
+        rp.load_mnist(rp.Context(data=put(tmp_path, contents)))
+
+
+@pytest.mark.parametrize(
+    ("end", "pack"), [(".gz", gzip.compress), ("", bytes), (".gz", bytes), ("", gzip.compress), (".xz", lzma.compress)]
+)
+def test_files_are_read_compressed_or_not(tmp_path, tiny, end, pack):
+    data = rp.load_mnist(rp.Context(data=put(tmp_path, tiny, end=end, pack=pack)))
+    assert data.source == "full"
+    assert np.array_equal(np.rint(data.X_train * 255).astype(np.uint8).tobytes(), tiny["train-images-idx3-ubyte"][16:])
+    assert data.y_test.astype(np.uint8).tobytes() == tiny["t10k-labels-idx1-ubyte"][8:]
+
+
+def cifar(n=3):
+    records = np.random.default_rng(1).integers(0, 256, (n, 3073)).astype(np.uint8)
+    records[:, 0] %= 10
+    return records
+
+
+def test_cifar_planes_become_pixels(tmp_path, monkeypatch):
+    records = cifar()
+    contents = {"data_batch_1.bin": records.tobytes(), "test_batch.bin": records[::-1].tobytes()}
+    files = {name: sha(content) for name, content in contents.items()}
+    monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=files))
+    data = rp.load_cifar10(rp.Context(data=put(tmp_path, contents, end="", pack=bytes, name="cifar10")))
+    assert data.X_train.shape == (3, 32, 32, 3) and data.X_train.dtype == np.uint8
+    for row, column, plane in ((0, 0, 0), (0, 1, 2), (5, 30, 1), (31, 31, 2)):
+        assert data.X_train[1, row, column, plane] == records[1, 1 + 1024 * plane + 32 * row + column]
+    assert data.y_train.tolist() == records[:, 0].tolist() == data.y_test[::-1].tolist()
+    assert np.array_equal(data.X_test[::-1], data.X_train)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Where data are looked for
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def damaged(raw):
+    return gzip.compress(gzip.decompress(raw)[:-1] + b"\xff")
+
+
+def test_data_folder_comes_before_environment_before_cache(tmp_path, tiny, cache, monkeypatch):
+    given, environment = tmp_path / "given", tmp_path / "environment"
+    monkeypatch.setenv("FASTMARGIN_DATA", str(put(environment, tiny, damaged)))
+    put(given, tiny)
+    put(cache, tiny)
+    assert rp.load_mnist(rp.Context(data=given)).source == "full"
+    with pytest.raises(rp.DataError, match=re.escape(str(environment))):
+        rp.load_mnist(rp.Context())
+    put(environment, tiny)
+    put(cache, tiny, damaged)
+    assert rp.load_mnist(rp.Context()).source == "full"
+    put(given, tiny, damaged)
+    with pytest.raises(rp.DataError, match=re.escape(str(given))):
+        rp.load_mnist(rp.Context(data=given))
+
+
+def test_files_may_be_spread_over_the_places(tmp_path, tiny, cache):
+    names = sorted(tiny)
+    put(tmp_path / "given", {name: tiny[name] for name in names[:1]})
+    put(cache, {name: tiny[name] for name in names[1:]})
+    context = rp.Context(data=tmp_path / "given")
+    assert rp.status("mnist", context) == "full" and rp.load_mnist(context).source == "full"
+    assert rp.status("mnist", rp.Context()) == "bundled sample"
+
+
+def test_cache_is_used_without_a_download(tiny, cache, mirror):
+    server = mirror("good")
+    put(cache, tiny)
+    assert rp.load_mnist(rp.Context()).source == "full" and server.requests == []
+
+
+def test_data_folder_that_is_not_there_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTMARGIN_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(rp.DataError, match="nowhere"):
+        rp.load_mnist(rp.Context())
+    monkeypatch.setitem(rp.FIGURES, "x:fig1", rp.Entry(None, "needs data", ("mnist",)))
+    assert rp.main(["list"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["given", "environment"])
+def test_wrong_checksum_names_file_and_both_digests(tmp_path, tiny, place, monkeypatch):
+    put(tmp_path, tiny)
+    path = tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz"
+    wrong = tiny["t10k-labels-idx1-ubyte"][:-1] + b"\x63"
+    path.write_bytes(gzip.compress(wrong))
+    if place == "environment":
+        monkeypatch.setenv("FASTMARGIN_DATA", str(tmp_path))
+    with pytest.raises(rp.DataError) as error:
+        rp.load_mnist(rp.Context(data=tmp_path if place == "given" else None))
+    for part in (str(path), sha(wrong), sha(tiny["t10k-labels-idx1-ubyte"])):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.95])
+def test_truncated_file_names_itself(tmp_path, tiny, pack, share):
+    put(tmp_path, tiny, damage=lambda raw: raw[: int(share * len(raw))], pack=pack)
+    with pytest.raises(rp.DataError, match=r"ubyte\.gz: (damaged or truncated|wrong content)"):
+        rp.load_mnist(rp.Context(data=tmp_path))
+
+
+def test_flipped_bit_in_a_compressed_file_names_itself(tmp_path, tiny):
+    put(tmp_path, tiny, damage=lambda raw: raw[:20] + bytes([raw[20] ^ 64]) + raw[21:])
+    with pytest.raises(rp.DataError, match=r"ubyte\.gz: (damaged or truncated|wrong content)"):
+        rp.load_mnist(rp.Context(data=tmp_path))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Download
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_download_fills_the_cache_and_is_not_repeated(cache, tiny, mirror):
+    server = mirror("good")
+    assert rp.status("mnist", rp.Context()) == "bundled sample" and server.requests == []  # `list` must not download
+    first = rp.load_mnist(rp.Context())
+    assert first.source == "full" and len(first.X_train) == 30
+    assert files_under(cache) == sorted(f"mnist/{name}.gz" for name in tiny)
+    assert len(server.requests) == 4
+    again = rp.load_mnist(rp.Context())
+    assert len(server.requests) == 4 and np.array_equal(again.X_train, first.X_train)
+
+
+def test_only_what_is_missing_is_downloaded(cache, tiny, mirror):
+    server = mirror("good")
+    names = sorted(tiny)
+    put(cache, {name: tiny[name] for name in names[:3]})
+    assert rp.load_mnist(rp.Context()).source == "full"
+    assert server.requests == [f"/good/{names[3]}.gz"]
+
+
+@pytest.mark.parametrize("how", ["garbage", "cut", "hang", "404"])
+def test_bad_mirror_leaves_nothing_and_the_next_is_tried(cache, tiny, mirror, how, monkeypatch, capsys):
+    monkeypatch.setattr(rp, "TIMEOUT", 0.2)
+    file = "absent-{}.gz" if how == "404" else "{}.gz"
+    server = mirror(how, file=file)
+    data = rp.load_mnist(rp.Context())
+    assert data.source == "bundled sample" and len(data.X_train) == 6000
+    assert files_under(cache.parent) == []
+    assert capsys.readouterr().err.count("\n") == 1  # one clear sentence
+    mirrors = (f"{server.url}/{how}/{file}", f"{server.url}/good/{{}}.gz")
+    monkeypatch.setitem(rp.DATA, "mnist", rp.DATA["mnist"]._replace(mirrors=mirrors))
+    assert rp.load_mnist(rp.Context()).source == "full"
+    assert files_under(cache) == sorted(f"mnist/{name}.gz" for name in tiny)
+
+
+def test_failed_download_is_tried_once_a_run(mirror, capsys):
+    server, context = mirror("garbage"), rp.Context()
+    for _ in range(3):
+        assert rp.load_mnist(context).source == "bundled sample"
+    assert len(server.requests) == 1 and capsys.readouterr().err.count("\n") == 1
+    rp.load_mnist(rp.Context())
+    assert len(server.requests) == 2
+
+
+def test_wrong_content_is_never_cached(cache, mirror):
+    server = mirror("good")
+    server.files["t10k-labels-idx1-ubyte.gz"] = gzip.compress(idx(np.zeros(20)))
+    assert rp.load_mnist(rp.Context()).source == "bundled sample"
+    assert "mnist/t10k-labels-idx1-ubyte.gz" not in files_under(cache) and not list(cache.rglob("*.part"))
+
+
+def test_damaged_cache_is_fetched_again(cache, tiny, mirror):
+    put(cache, tiny, damaged)
+    assert rp.load_mnist(rp.Context()).source == "bundled sample"  # no mirror: the damaged files are not used
+    mirror("good")
+    assert rp.load_mnist(rp.Context()).source == "full"
+    for name, content in tiny.items():
+        assert gzip.decompress((cache / "mnist" / f"{name}.gz").read_bytes()) == content
+
+
+@pytest.mark.parametrize("moment", ["read", "write", "replace"])
+def test_interrupted_download_leaves_nothing(cache, mirror, moment, monkeypatch):
+    mirror("good")
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    def write_half(path, raw):
+        with open(path, "wb") as out:
+            out.write(raw[: len(raw) // 2])
+        raise KeyboardInterrupt
+
+    if moment == "read":
+        monkeypatch.setattr("http.client.HTTPResponse.read", interrupt)
+    elif moment == "write":
+        monkeypatch.setattr(Path, "write_bytes", write_half)
+    else:
+        monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rp.load_mnist(rp.Context())
+    assert files_under(cache.parent) == []
+
+
+def test_cache_that_cannot_be_written_is_no_obstacle(cache, mirror, capsys):
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where the folder should be")
+    mirror("good")
+    assert rp.load_mnist(rp.Context()).source == "full"
+    assert "not kept in the cache" in capsys.readouterr().err
+
+
+def test_htru2_from_a_zip_archive_with_dos_line_endings(cache, mirror, monkeypatch):
+    plain = lzma.decompress((rp.BUNDLED / "htru2/HTRU_2.csv.xz").read_bytes())
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("Readme.txt", "about")
+        archive.writestr("HTRU_2.csv", plain.replace(b"\n", b"\r\n"))
+    server = mirror("good", name="htru2", file="htru2.zip")
+    server.files["htru2.zip"] = packed.getvalue()
+    monkeypatch.setattr(rp, "BUNDLED", cache)  # no bundle to fall back on
+    data = rp.load_htru2(rp.Context())
+    assert data.source == "full" and data.X.shape == (17898, 8)
+    assert files_under(cache) == ["htru2/HTRU_2.csv"] and rp.load_htru2(rp.Context()).X.shape == (17898, 8)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("members", [2, 1])
+def test_cifar_from_a_tar_archive(cache, mirror, monkeypatch, members):
+    contents = {"data_batch_1.bin": cifar().tobytes(), "test_batch.bin": cifar()[::-1].tobytes()}
+    files = {name: sha(content) for name, content in contents.items()}
+    monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=files))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in ("data_batch_2.bin", *list(contents)[:members]):
+            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            info.size = 3 * 3073
+            archive.addfile(info, io.BytesIO(contents.get(name, bytes(3 * 3073))))
+    mirror("good", name="cifar10", file="cifar.tar.gz").files["cifar.tar.gz"] = packed.getvalue()
+    if members == 2:
+        assert rp.load_cifar10(rp.Context()).source == "full"
+        assert files_under(cache) == ["cifar10/data_batch_1.bin", "cifar10/test_batch.bin"]
+    else:
+        with pytest.raises(rp.DataError, match="archive lacks a file"):
+            rp.load_cifar10(rp.Context())
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Saving
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError])
+def test_atomic_leaves_the_old_file_when_anything_is_raised(tmp_path, error):
+    path = tmp_path / "new folder" / "file"
+    with rp.atomic(path) as part:
+        part.write_text("old")
+    with pytest.raises(error), rp.atomic(path) as part:
+        part.write_text("ne")
+        assert part.parent == path.parent and path.read_text() == "old"
+        raise error
+    assert path.read_text() == "old" and files_under(path.parent) == ["file"]
+
+
+@pytest.mark.parametrize("victim", ["picture", "table", "replace"])
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_interrupted_saving_leaves_the_old_figure(tmp_path, registry, monkeypatch, victim, error):
+    out = tmp_path / "out"
+    assert rp.main(["race", "--out", str(out)]) == 0
+    old = {name: (out / name).read_bytes() for name in files_under(out)}
+    assert set(old) == {"race.png", "race.csv"}
+
+    def spoil(self_or_path, path_or_table, **options):
+        target = path_or_table if isinstance(self_or_path, Figure) else self_or_path
+        Path(target).write_text("half")
+        raise error
+
+    def refuse(*args):
+        raise error
+
+    with monkeypatch.context() as patch:
+        if victim == "picture":
+            patch.setattr(Figure, "savefig", spoil)
+        elif victim == "table":
+            patch.setattr(rp, "write_csv", spoil)
+        else:
+            patch.setattr(os, "replace", refuse)
+        code = rp.main(["race", "--out", str(out), "--seed", "1"])
+    assert code == (130 if error is KeyboardInterrupt else 1)
+    assert {name: (out / name).read_bytes() for name in files_under(out)} == old
+
+
+def test_table_reads_back_exactly(tmp_path):
+    floats = np.array([0.1, 1 / 3, 1e-300, -1.7976931348623157e308, 5e-324, 123456789.123456789])
+    path = tmp_path / "table.csv"
+    rp.write_csv(path, {"method": "momentum", "iteration": np.arange(6), "lower": floats, "upper": list(floats)})
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["method", "iteration", "lower", "upper"]
+    assert [line[0] for line in lines] == ["momentum"] * 6 and [int(line[1]) for line in lines] == list(range(6))
+    assert [float(line[2]) for line in lines] == floats.tolist() == [float(line[3]) for line in lines]
+    assert b"\r" not in path.read_bytes()
+
+
+def test_long_table_of_blocks(tmp_path):
+    table = [("method", "iteration", "gap"), *rp.rows("a, b", [1, 2], [0.5, np.nan]), *rp.rows("c", 3, np.float32(2))]
+    rp.write_csv(tmp_path / "t", table)
+    assert (tmp_path / "t").read_text() == 'method,iteration,gap\n"a, b",1,0.5\n"a, b",2,nan\nc,3,2.0\n'
+
+
+@pytest.mark.parametrize("table", [{"a": [1, 2], "b": [1, 2, 3]}, [("a", "b"), (1, 2), (1,)]])
+def test_ragged_table_is_refused(tmp_path, table):
+    with pytest.raises(ValueError):
+        rp.write_csv(tmp_path / "t", table)
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_the_same_numbers_give_the_same_bytes(tmp_path, registry, suffix, monkeypatch):
+    pictures = []
+    for folder in ("one", "two"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", {"one": "1000000000", "two": "1100000000"}[folder])  # Matplotlib's date
+        monkeypatch.setitem(matplotlib.rcParams, "font.size", {"one": 8, "two": 20}[folder])  # a user's own settings
+        monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", {"one": "white", "two": "red"}[folder])
+        assert rp.main(["race", "--out", str(tmp_path / folder), "--format", suffix, "--no-progress"]) == 0
+        assert files_under(tmp_path / folder) == ["race.csv", f"race.{suffix}"]
+        pictures.append((tmp_path / folder / f"race.{suffix}").read_bytes())
+    assert pictures[0] == pictures[1]
+    assert suffix != "png" or b"Software" not in pictures[0]  # Matplotlib's version would change the bytes
+    assert {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix] in pictures[0][:8]
+    assert rp.main(["race", "--out", str(tmp_path / "one"), "--format", suffix, "--seed", "3"]) == 0
+    assert (tmp_path / "one" / f"race.{suffix}").read_bytes() != pictures[0]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Drawing
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_curves_are_told_apart_without_colour():
+    styles = [rp.style(i) for i in range(60)]
+    assert len({(s["linestyle"], s["marker"]) for s in styles}) == 60
+    for i in range(50):  # near neighbours differ in all three
+        for one, other in zip(styles[i : i + 1] * 5, styles[i + 1 : i + 6], strict=True):
+            assert all(one[name] != other[name] for name in ("color", "linestyle", "marker"))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
+@matplotlib.rc_context()
+def test_caption_legend_and_panels_do_not_overlap(shape):
+    matplotlib.rcParams.update(rp.STYLE)
+    fig, axes = rp.panels(*shape)
+    for ax in axes.flat:
+        for i in range(6):
+            y = 1 / (1 + np.arange(50.0)) ** i
+            ax.loglog(y, label=f"a_rather_long_method_name {i}", **rp.style(i))
+        ax.set(xlabel="iteration", ylabel="gap", title="title")
+    box = rp.legend(fig)
+    assert len(box.get_texts()) == 6  # a label once, not once a panel
+    rp.finish(fig, "MNIST 3 vs 5 (bundled sample), n = 1,155, Gaussian kernel, sigma^2 = 3.4, seed 0; " * 4, quick=True)
+    fig.draw_without_rendering()
+    caption, quick = (text.get_window_extent() for text in fig.texts)
+    assert fig.texts[0].get_text().startswith("quick: ") and fig.texts[1].get_text() == "quick"
+    assert not caption.overlaps(quick)
+    for ax in axes.flat:
+        panel = ax.get_tightbbox()
+        assert panel.width > 0.9 * 100 * 4.6 - 30 and panel.height > 0.9 * 100 * 3.4 - 30
+        assert not any(panel.overlaps(other) for other in (caption, quick, box.get_window_extent()))
+    for extent in (caption, quick, box.get_window_extent()):
+        assert fig.bbox.x0 <= extent.x0 and extent.x1 <= fig.bbox.x1
+        assert fig.bbox.y0 <= extent.y0 and extent.y1 <= fig.bbox.y1
+
+
+def test_only_a_quick_figure_is_marked_quick():
+    for quick in (True, False):
+        fig, _ = rp.panels()
+        rp.finish(fig, "caption", quick)
+        assert any("quick" in text.get_text() for text in fig.texts) == quick
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("wanted", "stream", "shown"), [(True, Terminal, 1), (False, Terminal, 0), (True, io.StringIO, 0)]
+)
+def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, stream, shown):
+    monkeypatch.setattr(sys, "stderr", stream())
+    context = rp.Context(progress=wanted)
+    assert list(rp.progress(range(3), context, "loop", file=sys.stderr)) == [0, 1, 2]
+    with rp.progress(10, context, "bar", file=sys.stderr) as bar:
+        bar.update(4)
+    output = sys.stderr.getvalue()
+    assert ("loop" in output) == ("bar" in output) == bool(shown) and bool(output) == bool(shown)
+
+
+def test_losses():
+    fig, table, _ = rp.apidopoulos22_fig1(rp.Context())
+    assert list(table) == ["m", "exponential", "logistic", "hinge"] and len(fig.axes[0].lines) == 3
+    m = table["m"]
+    assert m[0] == -2.5 and m[-1] == 2.5
+    assert np.allclose(table["exponential"], np.exp(-m), rtol=1e-15)
+    assert np.allclose(np.expm1(table["logistic"]), np.exp(-m), rtol=1e-13)
+    assert np.array_equal(table["hinge"], [max(0.0, 1.0 - margin) for margin in m])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Command line
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_registry_is_sound():
+    for key, entry in rp.FIGURES.items():
+        assert re.fullmatch(r"(\w+:)?\w+", key), key
+        assert entry.summary.isascii() and "\n" not in entry.summary and len(entry.summary) <= 90, key
+        assert set(entry.data) <= set(rp.DATA), key
+    stems = [key.replace(":", "-") for key in rp.FIGURES]
+    assert len(set(stems)) == len(stems)
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (["fig1"], ["a14:fig1", "b21:fig1"]),
+        (["b21:fig1"], ["b21:fig1"]),
+        (["race", "fig1", "a14:fig1"], ["race", "a14:fig1", "b21:fig1"]),
+        (["all"], ["a14:fig1", "b21:fig1", "b21:fig2", "race"]),
+    ],
+)
+def test_names_choose_figures(tmp_path, registry, names, keys, capsys):
+    assert rp.main([*names, "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [Path(line.split()[0]).stem for line in lines] == [key.replace(":", "-") for key in keys]
+    assert all(re.search(r": \d+\.\d s$", line) for line in lines)
+    assert files_under(tmp_path) == sorted(f"{key.replace(':', '-')}.{end}" for key in keys for end in ("csv", "png"))
+
+
+def test_options_may_stand_between_names_and_reach_the_figure(tmp_path, registry):
+    seen = []
+
+    def draw(context):
+        seen.append(context)
+        return rp.panels()[0], {"x": [1]}, "caption"
+
+    registry("c:one", draw=draw)
+    arguments = ["--quick", "c:one", "--seed", "5", "race", "--data", str(tmp_path), "--no-progress"]
+    assert rp.main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    assert seen == [rp.Context(quick=True, seed=5, progress=False, data=tmp_path)]
+    assert files_under(tmp_path / "out") == ["c-one.csv", "c-one.png", "race.csv", "race.png"]
+    with pytest.raises(AttributeError):
+        seen[0].quick = False
+
+
+def test_unknown_name_draws_nothing_and_names_close_matches(tmp_path, registry, capsys):
+    assert rp.main(["race", "b21:fgi2", "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "'b21:fgi2'" in err and "b21:fig2" in err
+    assert files_under(tmp_path) == []
+    assert rp.main(["zzzzzz"]) == 2 and "list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["race", "--format", "jpg"], ["race", "--seed", "-1"], ["race", "--data", "no/such/folder"]]
+)
+def test_bad_command_lines_exit_with_2(registry, arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        rp.main(arguments)
+    assert stop.value.code == 2 and "Traceback" not in capsys.readouterr().err
+
+
+def test_list_says_what_is_at_hand(tmp_path, registry, tiny, capsys):
+    registry("d:mnist", "mnist")
+    registry("d:htru2", "htru2")
+    registry("d:cifar", "cifar10")
+    registry("d:both", "htru2 mnist")
+    registry("d:three", "mnist cifar10 htru2")
+
+    def states(*arguments):
+        assert rp.main(["list", *arguments]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == len(rp.FIGURES) and all(key in line for key, line in zip(rp.FIGURES, lines, strict=True))
+        return [re.split(r"\s{2,}", line)[1] for line in lines]
+
+    assert states() == ["-"] * 4 + ["bundled sample", "full", "missing", "bundled sample", "missing"]
+    given = str(put(tmp_path / "d", tiny))
+    assert states("--data", given) == ["-"] * 4 + ["full", "full", "missing", "full", "missing"]
+
+
+def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
+    def needs_cifar(context):
+        rp.load_cifar10(context)
+
+    registry("d:cifar", "cifar10", needs_cifar)
+    assert rp.main(["d:cifar", "--out", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "cifar10" in err and "Traceback" not in err
+    assert rp.main(["d:cifar", "race", "b21:fig2", "--out", str(tmp_path)]) == 1
+    assert files_under(tmp_path) == ["b21-fig2.csv", "b21-fig2.png", "race.csv", "race.png"]
+    assert "2 of 3" in capsys.readouterr().err
+
+
+def test_folder_that_cannot_be_written_is_one_sentence(tmp_path, registry, capsys):
+    (tmp_path / "file").write_text("")
+    assert rp.main(["race", "--out", str(tmp_path / "file")]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "race not drawn" in err and "Traceback" not in err
+
+
+def run(*arguments):
+    program = [sys.executable, str(ROOT / "reproduce.py"), *arguments]
+    return subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_as_a_program(tmp_path):
+    result = run("apidopoulos22:fig1", "--quick", "--format", "svg", "--out", str(tmp_path / "out"))
+    assert result.returncode == 0 and "Traceback" not in result.stderr
+    assert files_under(tmp_path / "out") == ["apidopoulos22-fig1.csv", "apidopoulos22-fig1.svg"]
+    result = run("apidopoulos22:fig99")
+    assert result.returncode == 2 and "apidopoulos22:fig1" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
+    program = (
+        "import reproduce, sys, time\n"
+        "@reproduce.figure('slow', 'sleeps')\n"
+        "def slow(context):\n"
+        "    print('started', flush=True)\n"
+        "    time.sleep(60)\n"
+        "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "out")],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        assert child.stdout.readline() == "started\n"
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=20)
+    finally:
+        child.kill()
+    assert child.returncode == 130 and err.endswith("interrupted\n") and "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_source_parses_under_python_3_10():
+    ast.parse((ROOT / "reproduce.py").read_text(encoding="utf-8"), feature_version=(3, 10))
