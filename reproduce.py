@@ -18,6 +18,7 @@ import difflib
 import gzip
 import hashlib
 import io
+import itertools
 import lzma
 import math
 import os
@@ -487,6 +488,222 @@ def fitted_slope(t, value, start):
 def error_rate(scores, y):
     """Fraction of points on the wrong side, or on neither; scores (..., n)."""
     return np.mean(scores * y <= 0, axis=-1)
+
+
+# --- ramdas14 ---
+
+BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its method's curve, broad and pale
+
+
+def planted_margin(n, d, rho, rng):
+    """Unit rows (rho, sqrt(1 - rho^2) u_i) with 0 in the hull of the u_i, so the margin is rho, along the first axis.
+
+    The u_i crowd around one direction and only u_0 balances them: a perceptron has to find it.
+    """
+    u = rng.normal(size=(n, d - 1))
+    u[:, 0] += 1.0
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    u[0] = -u[1:].sum(axis=0)
+    u[0] /= np.linalg.norm(u[0])
+    return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * u))
+
+
+def planted_inradius(n, d, thinnest, rng):
+    """Rows whose hull holds the ball of the returned radius and no larger one around 0; largest norm 1.
+
+    The hull is that of the points t +- a_j e_j, a_j from 1 down to ``thinnest``, whose facets are at the distance
+    (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0; the other rows are mixtures of these.
+    """
+    a = np.geomspace(1, thinnest, d)
+    shares = rng.uniform(-1, 1, d)
+    shares *= 0.5 / np.abs(shares).sum()
+    corners = np.vstack((np.diag(a), -np.diag(a))) + shares * a
+    Z = np.vstack((corners, rng.dirichlet(np.full(2 * d, 0.3), size=n - 2 * d) @ corners))
+    scale = np.linalg.norm(Z, axis=1).max()
+    return Z / scale, 0.5 / np.linalg.norm(1 / a) / scale
+
+
+def iterations(algorithm, Z, **options):
+    """Iterations until an algorithm stops by itself on G = Z Z'; nan where it does not."""
+    result = algorithm(fm.FeatureGram(Z), trace_at=[], max_iter=10_000_000, **options)
+    return result.n_iter if result.status in ("separated", "infeasible") else math.nan
+
+
+@figure("ramdas14:example", "section 2.2's example: normalising the points saves a factor r^4")
+def ramdas14_example(context):
+    rng, pairs, trials = context.rng(), 50, context.pick(9, 3)
+    spread = np.geomspace(1, 10, context.pick(13, 5))
+    directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
+    counts = {"raw, norms mixed": [], "raw, + long and - short": [], "normalised": []}
+    for r in progress(spread, context, "ramdas14:example"):
+        samples = []
+        for _ in range(trials):
+            mixed = np.exp(rng.uniform(-math.log(r), math.log(r), 2 * pairs))
+            mixed[[0, -1]] = r, 1 / r
+            order = rng.permutation(2 * pairs)
+            samples.append([iterations(fm.perceptron, (norms[:, None] * directions)[order])
+                            for norms in (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs))])
+        for values, median in zip(counts.values(), np.median(samples, axis=0), strict=True):
+            values.append(median)
+    bounds = {"raw": 50 * spread**4, "normalised": np.full(len(spread), 50.0)}  # rho = 0.02^(1/2) / r, max norm r
+    fig, [[ax]] = panels(width=5.5, height=3.8)
+    table = [("points", "r", "mistakes", "bound")]
+    for i, (name, mistakes) in enumerate(counts.items()):
+        slope = fitted_slope(spread, np.array(mistakes), 2)
+        ax.loglog(spread, mistakes, label=f"{name}: ~ $r^{{{slope:.1f}}}$", **style(i))
+        table += rows(name, spread, mistakes, bounds[name.partition(",")[0]])
+    for i, name in ((0, "raw"), (2, "normalised")):
+        ax.loglog(spread, bounds[name], label=f"bound, {name}", **style(i) | BOUND)
+    ax.set(xlabel="r: norms lie between 1/r and r", ylabel="updates of the perceptron")
+    legend(fig)
+    return fig, table, (
+        f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
+        f"cyclic rule, median of {trials} samples, seed {context.seed}; bound max ||x||^2 / rho^2, r^4 apart"
+    )
+
+
+PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
+
+
+@figure("ramdas14:theorem1", "iterations to separate against 1/rho and n: perceptron, NKP, SNKP, and their bounds")
+def ramdas14_theorem1(context):
+    rng, trials = context.rng(), context.pick(5, 1)
+    grids = {
+        "1/rho": [(1000, 1 / x) for x in np.geomspace(3, context.pick(600, 30), context.pick(14, 4))],
+        "n": [(int(n), 0.02) for n in np.geomspace(10, context.pick(10_000, 300), context.pick(13, 4))],
+    }
+    fig, axes = panels(1, 2)
+    table = [("method", "n", "rho", "iterations", "bound")]
+    for ax, (label, grid) in zip(axes[0], grids.items(), strict=True):
+        n, rho = np.array(grid).T
+        found = {name: np.empty((len(grid), trials)) for name in PERCEPTRONS}
+        for k, (size, margin) in enumerate(progress(grid, context, f"ramdas14:theorem1, {label}")):
+            for trial in range(trials):
+                Z = planted_margin(size, 10, margin, rng)
+                for name, algorithm in PERCEPTRONS.items():
+                    found[name][k, trial] = iterations(algorithm, Z)
+        x = 1 / rho if label == "1/rho" else n
+        bounds = dict.fromkeys(PERCEPTRONS, 1 / rho**2) | {"SNKP": 2 * np.sqrt(2 * np.log(n)) / rho}
+        for i, name in enumerate(PERCEPTRONS):
+            y = np.median(found[name], axis=1)
+            slope = f": exponent {fitted_slope(x, y, 10):.2f} in $1/\\rho$" if label == "1/rho" else ""
+            ax.loglog(x, y, **style(i), **({"label": name + slope} if slope else {}))
+            table += rows(name, n.astype(int), rho, y, bounds[name])
+        for name, i in (("NKP", 1), ("SNKP", 2)):
+            formula = {"NKP": r"$1/\rho^2$", "SNKP": r"$2\sqrt{2 \ln n}/\rho$"}[name]
+            ax.loglog(x, bounds[name], label=f"bound of {name}: {formula}", **style(i) | BOUND)
+        ax.set(xlabel="$1/\\rho$" if label == "1/rho" else "n", ylabel="iterations to separate")
+    axes[0, 0].set_title("n = 1000")
+    axes[0, 1].set_title(r"$\rho$ = 0.02")
+    legend(fig)
+    return fig, table, (
+        f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
+        "exponents fitted to 1/rho >= 10"
+    )
+
+
+@figure("ramdas14:lemma5", "Lemmas 4 and 5 along a run of SNKP: the two sides close on -rho^2/2")
+def ramdas14_lemma5(context):
+    n, rho = 1000, 0.01
+    Z = planted_margin(n, 50, rho, context.rng())
+    result = fm.snkp(fm.FeatureGram(Z), trace_at=range(100_000), keep_iterates=True)
+    k = result.trace["iteration"]
+    w = result.iterates @ Z
+    m, half_square = w @ Z.T, 0.5 * np.sum(w**2, axis=1)
+    mu = 4 / ((k + 1.0) * (k + 2.0))
+    low = m.min(axis=1)
+    smoothed = -low + mu * np.log(np.mean(np.exp((low[:, None] - m) / mu[:, None]), axis=1)) + half_square
+    curves = {
+        r"$\mu_k \ln n - L(\alpha_k)$": mu * math.log(n) + low - half_square,
+        r"$-L_{\mu_k}(\alpha_k)$": -smoothed,
+        r"$\|p_k\|_G^2/2$": 0.5 * result.trace["upper"] ** 2,
+    }
+    fig, [[ax]] = panels(width=5.5, height=3.8)
+    for i, (name, values) in enumerate(curves.items()):
+        ax.loglog(k + 1, values, label=name, **style(i))
+    ax.axhline(0.5 * rho**2, color="0.5", label=r"$\rho^2/2$")
+    ax.set(xlabel="k + 1", ylabel="minus the objective")
+    legend(fig)
+    names = ("mu_ln_n_minus_L", "minus_L_mu", "half_norm_p_squared")
+    table = {"k": k, **dict(zip(names, curves.values(), strict=True)), "half_rho_squared": 0.5 * rho**2}
+    slack = min(np.min(curves[a] - curves[b]) for a, b in itertools.pairwise(curves))
+    return fig, table, (
+        f"Planted margin rho = {rho}, n = {n}, d = 50, linear kernel, unit rows, seed {context.seed}; separated at "
+        f"k = {result.n_iter}; the lemmas order the curves from above to below, least gap {slack:.1e}"
+    )
+
+
+PRIMAL_DUAL = {
+    "von Neumann": (fm.von_neumann, "eps", {}),
+    "SNKPVN": (fm.snkpvn, "delta", {}),
+    "ISNKPVN": (fm.isnkpvn, "eps", {}),
+    "ISNKPVN, entropy": (fm.isnkpvn, "eps", {"prox": "entropy"}),
+}
+
+
+@figure("ramdas14:theorem4", "iterations to an eps-certificate against 1/eps, and to separate against 1/rho")
+def ramdas14_theorem4(context):
+    rng, n, trials = context.rng(), 200, context.pick(5, 1)
+    eps = np.geomspace(1e-2, context.pick(3e-6, 1e-4), context.pick(15, 5))
+    rho = np.geomspace(0.3, context.pick(1e-3, 1e-2), context.pick(13, 5))
+    infeasible = [planted_inradius(n, 40, 1e-3, rng) for _ in range(trials)]
+    feasible = [[planted_margin(n, 40, margin, rng) for margin in rho] for _ in range(trials)]
+    radius = np.median([r for _, r in infeasible])
+    fig, [[left, right]] = panels(1, 2)
+    table = [("case", "method", "accuracy", "iterations")]
+    for i, (name, (algorithm, accuracy, options)) in enumerate(progress(PRIMAL_DUAL.items(), context, "theorem4")):
+        y = np.median([[iterations(algorithm, Z, **{accuracy: e}, **options) for e in eps] for Z, _ in infeasible], 0)
+        left.loglog(1 / eps, y, label=f"{name}: exponent {fitted_slope(1 / eps, y, 300):.2f} in 1/eps", **style(i))
+        table += rows("infeasible", name, eps, y)
+        if algorithm is not fm.von_neumann:  # it does not look for a separator
+            y = np.median([[iterations(algorithm, Z, **{accuracy: margin / 10}, **options)
+                            for Z, margin in zip(sets, rho, strict=True)] for sets in feasible], axis=0)
+            right.loglog(1 / rho, y, **style(i))
+            table += rows("feasible", name, rho, y)
+    y = np.median([[iterations(fm.snkp, Z) for Z in sets] for sets in feasible], axis=0)
+    right.loglog(1 / rho, y, label="SNKP", **style(4))
+    table += rows("feasible", "SNKP", rho, y)
+    left.loglog(1 / eps, 1 / eps**2, label="bound of von Neumann", **style(0) | BOUND)
+    for ax, x in ((left, 1 / eps), (right, 1 / rho)):
+        ax.loglog(x, 2 * math.sqrt(2 * n) * x, label="bound of SNKPVN", **style(1) | BOUND)
+    right.loglog(1 / rho, 2 * math.sqrt(2 * math.log(n)) / rho, label="bound of SNKP", **style(4) | BOUND)
+    left.set(xlabel="1/eps", ylabel=r"iterations to $\|p\|_G \leq$ eps", title="infeasible")
+    right.set(xlabel=r"$1/\rho$", ylabel="iterations to separate", title="feasible")
+    legend(fig)
+    return fig, table, (
+        f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; infeasible: inradius "
+        f"{radius:.1e}, exponents fitted to 1/eps >= 300; feasible: planted margin rho, eps = delta = rho/10"
+    )
+
+
+@figure("ramdas14:mnist", "SNKP and ISNKPVN on MNIST 3 vs 5: Gaussian kernel, separable; linear, not", data="mnist")
+def ramdas14_mnist(context):
+    data = load_mnist(context, digits=(3, 5))
+    n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
+    X, y = data.X_train[:n], data.y_train[:n]
+    kernels = {"Gaussian kernel": fm.gram(X, y, kernel="rbf"), "linear kernel": fm.features(X, y)}
+    methods = {"SNKP": (fm.snkp, {}), "ISNKPVN": (fm.isnkpvn, {"eps": eps}),
+               "ISNKPVN, entropy": (fm.isnkpvn, {"eps": eps, "prox": "entropy"})}
+    fig, axes = panels(1, 2)
+    table = [("kernel", "method", "iteration", "lower", "upper", "status")]
+    ends = []
+    for ax, (kernel, G) in zip(axes[0], kernels.items(), strict=True):
+        for i, (name, (algorithm, options)) in enumerate(methods.items()):
+            steps = context.pick(20_000, 300)
+            result = solve(algorithm, G, context, max_iter=steps, label=f"{name}, {kernel}", **options)
+            trace = result.trace
+            ax.semilogx(trace["iteration"] + 1, trace["upper"], label=f"{name}: upper and lower", **style(i))
+            ax.semilogx(trace["iteration"] + 1, trace["lower"], **style(i))
+            table += rows(kernel, name, trace["iteration"], trace["lower"], trace["upper"], result.status)
+            ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
+        ax.axhline(0, color="0.5", linewidth=1)
+        ax.set(xlabel="k + 1", ylabel="certified interval of the margin", title=kernel, xlim=(10, None), ylim=(-0.1, 0.1))
+    legend(fig)
+    half = len(methods)
+    return fig, table, (
+        f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
+        f"Gaussian: {'; '.join(ends[:half])}. Linear: {'; '.join(ends[half:])}"
+    )
 
 
 # --- ji21 ---
