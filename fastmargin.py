@@ -1851,9 +1851,9 @@ def _solve_on_support(G, scale, p, max_rounds):
 def max_margin(G, *, tol=1e-9, max_iter=100, trace_at=None, keep_iterates=False, callback=None, seed=None):
     """The maximum margin to any tolerance, by pairwise steps and solves on the support of a working set.
 
-    An iteration is one round: (1) margins of all points, one product; (2) the working set: the support, the
-    points near the margin, and the worst violators; (3) pairwise steps (second-order choice) there; (4)
-    Newton steps on the support with a ratio test, which end the crawl of (3).  ||p||_G never grows.
+    An iteration is one round: (1) margins of all points, one product; (2) the working set: the support and
+    the worst violators; (3) pairwise steps (second-order choice) there; (4) where these crawl, Newton steps
+    on the support with a ratio test.  ||p||_G never grows.
 
     Returns status "certified" at upper - lower <= tol * upper, tol down to 1e-12 where the conditioning
     eps s / rho^2 lets it; "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s), the least that
@@ -1878,9 +1878,12 @@ def max_margin(G, *, tol=1e-9, max_iter=100, trace_at=None, keep_iterates=False,
         working = np.union1d(support, violators)
         part, weights = G.restrict(working), p[working]
         H = part.dense().astype(np.float64, copy=False)
-        steps = _pairwise_steps(H, weights, m[working], 20 * working.size + 1000, 1e-3 * square)
-        weights, solved = _solve_on_support(part, scale, weights / weights.sum(), 30)
-        reads += working.size**2 + 2 * working.size * steps + solved
+        most = 20 * working.size + 1000
+        steps = _pairwise_steps(H, weights, m[working], most, 0.5 * tol * square)
+        reads += working.size**2 + 2 * working.size * steps
+        if steps == most:
+            weights, solved = _solve_on_support(part, scale, weights / weights.sum(), 30)
+            reads += solved
         before, p = p, np.zeros(n)
         p[working] = weights
         return k + 1, _EXHAUSTED if np.array_equal(p, before) else _RUNNING

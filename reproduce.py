@@ -697,7 +697,8 @@ def ramdas14_mnist(context):
             table += rows(kernel, name, trace["iteration"], trace["lower"], trace["upper"], result.status)
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
         ax.axhline(0, color="0.5", linewidth=1)
-        ax.set(xlabel="k + 1", ylabel="certified interval of the margin", title=kernel, xlim=(10, None), ylim=(-0.1, 0.1))
+        ax.set(xlabel="k + 1", ylabel="certified interval of the margin", title=kernel)
+        ax.set(xlim=(10, None), ylim=(-0.1, 0.1))
     legend(fig)
     half = len(methods)
     return fig, table, (
@@ -777,6 +778,196 @@ def ji21_fig2(context):
 
 
 # --- apidopoulos22 ---
+
+
+def toy_set(rng):
+    """80 points with support vectors +-(1/2, 3/2), +-(3/2, 1/2): w* = (1/2, 1/2); the others lie farther away."""
+    support = np.array([[0.5, 1.5], [1.5, 0.5], [-0.5, -1.5], [-1.5, -0.5]])
+    y = rng.choice([-1, 1], 1000)
+    X = y[:, None] * 1.5 + rng.normal(scale=0.8, size=(1000, 2))
+    far = y * X.sum(axis=1) / 2 > 1.2
+    return np.vstack((support, X[far][:76])), np.concatenate(([1, 1, -1, -1], y[far][:76]))
+
+
+def toy_runs(context):
+    """The runs of Figures 2 and 3: X, y and, for each method, w_t for t = 0, ..., T."""
+    X, y = toy_set(context.rng())
+    G, steps = fm.features(X, y, normalize=None), context.pick(1000, 200)
+    options = {"lam": "1/t", "lam0": 4.0, "max_iter": steps, "trace_at": range(steps + 1), "keep_iterates": True}
+    results = {"Algorithm 1": fm.diagonal_descent(G, **options)}
+    for accel in (10, 30, 50):
+        results[f"Algorithm 2, a = {accel}"] = fm.inertial_diagonal_descent(G, accel=accel, **options)
+    return X, y, {name: result.iterates @ G.rows for name, result in results.items()}
+
+
+TOY = "80 points, w* = (1/2, 1/2), linear kernel, as they are; lambda_t = 4/t, seed {}"
+
+
+@figure("apidopoulos22:fig2", "the 80-point toy set and the separating lines after 1000 steps")
+def apidopoulos22_fig2(context):
+    X, y, runs = toy_runs(context)
+    fig, [[ax]] = panels(width=5.5, height=5)
+    for label, marker, filled in ((1, "o", "0.55"), (-1, "s", "none")):
+        ax.scatter(*X[y == label].T, s=22, marker=marker, facecolors=filled, edgecolors="0.3", label=f"y = {label:+d}")
+    ax.scatter(*X[:4].T, s=110, facecolors="none", edgecolors="#d55e00", label="support vectors")
+    ends = np.array([-4.0, 4.0])
+    table = [("kind", "a", "b")] + rows("point of class +1", *X[y == 1].T) + rows("point of class -1", *X[y == -1].T)
+    for i, (name, w) in enumerate(runs.items()):
+        ax.plot(ends, -ends * w[-1, 0] / w[-1, 1], label=name, **style(i) | {"marker": ""}, alpha=0.8)
+        table += rows(f"w of {name}", *w[-1])
+    ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
+    legend(fig)
+    return fig, table, f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {len(w) - 1} steps (they coincide)"
+
+
+@figure("apidopoulos22:fig3", "direction, margin and angle gap on the toy set: Algorithm 1 against a = 10, 30, 50")
+def apidopoulos22_fig3(context):
+    X, y, runs = toy_runs(context)
+    best = np.full(2, math.sqrt(0.5))
+    fig, [axes] = panels(1, 3, width=3.9)
+    table = [("method", "t", "direction_gap", "margin_gap", "angle_gap")]
+    for i, (name, w) in enumerate(runs.items()):
+        t, direction = np.arange(1, len(w)), w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)
+        distance = np.linalg.norm(direction - best, axis=1)
+        margin = math.sqrt(2) - (direction @ (y[:, None] * X).T).min(axis=1)
+        gaps = distance, margin, 0.5 * distance**2  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors, and no cancellation
+        for ax, gap in zip(axes, gaps, strict=True):
+            ax.semilogy(t, np.maximum(gap, 1e-18), label=name, **style(i))
+        table += rows(name, t, *gaps)
+        if name == "Algorithm 1":
+            tail = t >= len(t) / 2
+            rate = math.exp(np.polyfit(t[tail], np.log(distance[tail]), 1)[0])
+    for ax, title in zip(axes, ("direction gap", "margin gap", "angle gap"), strict=True):
+        ax.set(xlabel="t", title=title, ylim=(1e-17, 10))
+    legend(fig)
+    return fig, table, (
+        f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {len(t) // 2})"
+    )
+
+
+def noisy_set(context, flipped):
+    """1,200 points of N(+-(1/2, 1/2), 0.4 I), half for training, with a share of the training labels flipped."""
+    rng = context.rng()
+    y = rng.permutation(np.repeat([-1, 1], 600))
+    X = y[:, None] * 0.5 + rng.normal(scale=math.sqrt(0.4), size=(1200, 2))
+    noisy = y[:600].copy()
+    noisy[rng.permutation(600)[: round(600 * flipped)]] *= -1
+    return X[:600], noisy, X[600:], y[600:]
+
+
+def noisy_figure(context, key, labels, options):
+    """Figures 4 and 5: rows are 0, 10 and 20 % of flipped labels; margin gap and test error of Algorithms 1 and 2."""
+    steps = context.pick(2000, 100)
+    methods = {"Algorithm 1": fm.diagonal_descent, "Algorithm 2": fm.inertial_diagonal_descent}
+    fig, axes = panels(3, 4, width=3.3, height=2.6)
+    table = [("flipped", "method", "lambda_t", "t", "margin_gap", "test_error")]
+    tops = []
+    bar = progress(3 * len(methods) * len(options), context, key)
+    for row, flipped in zip(axes, (0.0, 0.1, 0.2), strict=True):
+        X, y, X_test, y_test = noisy_set(context, flipped)
+        G = fm.gram(X, y, sigma2=0.15)
+        cross = fm.kernel_matrix(X, X_test, sigma2=0.15)
+        best = fm.max_margin(G)
+        tops.append(best.upper)
+        for column, (name, algorithm) in enumerate(methods.items()):
+            for i, (label, option) in enumerate(zip(labels, options, strict=True)):
+                result = algorithm(G, max_iter=steps, trace_at=spaced(steps), keep_iterates=True, **option)
+                t, gap = result.trace["iteration"][1:], best.upper - result.trace["lower"][1:]
+                error = error_rate(result.iterates[1:] * y @ cross, y_test)
+                row[column].loglog(t, gap, label=label, **style(i))
+                row[2 + column].semilogx(t, 100 * error, **style(i))
+                table += rows(flipped, name, label, t, gap, error)
+                bar.update()
+            row[column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
+            row[2 + column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
+            row[column].set_ylabel("margin gap")
+            row[2 + column].set(ylabel="test error (%)", ylim=(10, 40))
+    for ax in axes[-1]:
+        ax.set_xlabel("t")
+    bar.close()
+    legend(fig)
+    return fig, table, (
+        "1,200 points of N(+-(1/2, 1/2), 0.4 I), 600 for training, Gaussian kernel with sigma^2 = 0.15, "
+        f"a = 10, seed {context.seed}; gap to the upper end of the certified maximum margin, "
+        f"{', '.join(f'{top:.1e}' for top in tops)} in the three rows"
+    )
+
+
+@figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: margin gap and test error for four lambda_0")
+def apidopoulos22_fig4(context):
+    starts = (100, 10, 1, 0.01)
+    return noisy_figure(context, "apidopoulos22:fig4", [f"$\\lambda_0$ = {start:g}" for start in starts],
+                        [{"lam": "1/t", "lam0": start} for start in starts])
+
+
+@figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: margin gap and test error for five rates of decay")
+def apidopoulos22_fig5(context):
+    decays = {"1/log(1+t)": "8/log(1+t)", "1/sqrt(t)": r"8/$\sqrt{t}$", "1/t": "8/t", "1/t^2": "8/$t^2$",
+              "2^-t": "8/$2^t$"}
+    return noisy_figure(context, "apidopoulos22:fig5", [f"$\\lambda_t$ = {label}" for label in decays.values()],
+                        [{"lam": decay, "lam0": 8.0} for decay in decays])
+
+
+def standardised(train, test):
+    """Every feature with mean 0 and standard deviation 1 on the training points; constant features become 0."""
+    mean, deviation = train.mean(axis=0), train.std(axis=0)
+    deviation[deviation == 0] = 1
+    return (train - mean) / deviation, (test - mean) / deviation
+
+
+REAL_METHODS = {
+    "Algorithm 1": (fm.diagonal_descent, {}),
+    "Algorithm 2": (fm.inertial_diagonal_descent, {}),
+    "normalized GD, 1/sqrt(t)": (fm.normalized_gradient_descent, {"schedule": "sqrt"}),
+    "momentum": (fm.momentum, {}),
+}
+
+
+@figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: margin gap and test error of four methods", data="mnist htru2")
+def apidopoulos22_fig6(context):
+    steps, most = context.pick(1000, 60), context.pick(None, 1000)
+    sets, sources = {}, set()
+    for a, b in ((3, 5), (3, 8), (4, 9)):
+        split = load_mnist(context, digits=(a, b))
+        sets[f"MNIST {a} vs {b}"] = (split.X_train, split.y_train, split.X_test, split.y_test, 3.4)
+        sources.add(split.source)
+    points = load_htru2(context)
+    order = context.rng().permutation(len(points.y))
+    train, test = order[: (cut := int(0.7 * len(order)))], order[cut:]
+    sets["HTRU2"] = (points.X[train], points.y[train], points.X[test], points.y[test], 4.0)
+    fig, axes = panels(4, 4, width=3.3, height=2.5)
+    table = [("data", "sigma2", "method", "t", "margin_gap", "test_error")]
+    bar = progress(2 * len(sets) * len(REAL_METHODS), context, "apidopoulos22:fig6")
+    sizes = []
+    for column, (name, (X, y, X_test, y_test, sigma2)) in enumerate(sets.items()):
+        X, y, X_test, y_test = X[:most], y[:most], X_test[:most], y_test[:most]
+        X, X_test = standardised(X, X_test)
+        sizes.append(f"{name} n = {len(y):,}")
+        for half, width in enumerate((sigma2, sigma2 * X.shape[1])):
+            G = fm.gram(X, y, sigma2=width)
+            cross = fm.kernel_matrix(X, X_test, sigma2=width)
+            best = fm.max_margin(G, tol=1e-6)
+            top, bottom = axes[2 * half, column], axes[2 * half + 1, column]
+            for i, (method, (algorithm, options)) in enumerate(REAL_METHODS.items()):
+                result = algorithm(G, max_iter=steps, trace_at=spaced(steps, 16), keep_iterates=True, **options)
+                t, gap = result.trace["iteration"][1:], best.upper - result.trace["lower"][1:]
+                error = error_rate(result.iterates[1:] * y @ cross, y_test)
+                top.loglog(t, gap, label=method, **style(i))
+                bottom.semilogx(t, 100 * error, **style(i))
+                table += rows(name, width, method, t, gap, error)
+                bar.update()
+            top.set_title(f"{name}, $\\sigma^2$ = {width:g}")
+    bar.close()
+    for row, label in zip(axes, ("margin gap", "test error (%)") * 2, strict=True):
+        row[0].set_ylabel(label)
+    for ax in axes[-1]:
+        ax.set_xlabel("t")
+    legend(fig)
+    return fig, table, (
+        f"{'; '.join(sizes)}; MNIST: {', '.join(sorted(sources))}; standardised features, Gaussian kernel, "
+        f"lambda_t = 1/t, a = 10, HTRU2 split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, with which "
+        "standardised images make G all but the identity; rows 3-4: sigma^2 times the dimension"
+    )
 
 
 @figure("apidopoulos22:fig1", "exponential, logistic and hinge loss")
