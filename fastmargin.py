@@ -62,6 +62,7 @@ __version__ = "0.1.0"
 # infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
 
+_EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
 
@@ -124,7 +125,14 @@ def _real_array(a, name, ndim):
 
 
 def _points(X, name="X"):
-    return np.ascontiguousarray(_real_array(X, name, 2), dtype=np.float64)
+    """A C-ordered float64 copy or view of finite rows, whose squared distances are finite as well."""
+    X = np.ascontiguousarray(_real_array(X, name, 2), dtype=np.float64)
+    with np.errstate(over="ignore"):
+        reach = 4.0 * np.einsum("ij,ij->i", X, X)
+    if not np.isfinite(reach).all():
+        raise ValueError(f"row {np.argmin(np.isfinite(reach))} of {name} is too large: squared distances overflow; "
+                         "rescale the points")
+    return X
 
 
 def _labels(y, n):
@@ -252,17 +260,17 @@ def _kernel_diagonal(kernel, X):
     return squares if kernel.code == _LINEAR else (kernel.gamma * squares + kernel.coef0) ** kernel.degree
 
 
-def _normalizers(diagonal, normalize, reference=None):
+def _normalizers(diagonal, normalize, name="X", reference=None):
     """c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
     if normalize not in _NORMALIZE:
         raise ValueError(f"normalize must be one of {', '.join(map(repr, _NORMALIZE))}; got {normalize!r}")
     if not np.isfinite(diagonal).all():
         row = np.flatnonzero(~np.isfinite(diagonal))[0]
-        raise ValueError(f"K(x, x) overflows at row {row} of X; rescale the points")
+        raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
     if normalize == "unit":
         flat = np.flatnonzero(diagonal <= 0)
         if flat.size:
-            raise ValueError(f"row {flat[0]} of X has K(x, x) = {diagonal[flat[0]]:g}; "
+            raise ValueError(f"row {flat[0]} of {name} has K(x, x) = {diagonal[flat[0]]:g}; "
                              'normalize="unit" needs K(x, x) > 0')
         return 1.0 / np.sqrt(diagonal)
     if normalize == "max":
@@ -349,7 +357,7 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
     X, Xnew = X - kernel.center, Xnew - kernel.center
     diagonal = _kernel_diagonal(kernel, X)
     weights = alpha * y * _normalizers(diagonal, normalize)
-    normalizer = _normalizers(_kernel_diagonal(kernel, Xnew), normalize, diagonal)
+    normalizer = _normalizers(_kernel_diagonal(kernel, Xnew), normalize, "Xnew", diagonal)
     support = weights != 0
     X, weights = X[support], weights[support]
     out = np.empty(len(Xnew))
@@ -395,6 +403,7 @@ def _operation(signature):
         return add
 
     call.register = register
+    call.kernels = kernels
     call.__name__ = signature.__name__
     call.__doc__ = signature.__doc__
     return call
@@ -430,6 +439,25 @@ class _DenseGram(NamedTuple):
 
     matrix: np.ndarray
 
+    def checked(self):
+        """Itself in the layout that the kernels expect, or an error that says what is wrong."""
+        matrix = self.matrix
+        if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
+            raise ValueError("G must be a square matrix of real numbers or a representation such as features() makes; "
+                             f"got shape {matrix.shape} and dtype {matrix.dtype}")
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float64)
+        # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
+        matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
+        slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
+        i, j, kind = _find_flaw(matrix, slack)
+        if i >= 0:
+            flaw = ("must be finite", "must be symmetric", "must be positive semi-definite")[kind]
+            a, b = self.matrix[i, j], self.matrix[j, i]
+            raise ValueError(f"G {flaw}; row {i} has G[{i}, {j}] = {a:g}, G[{j}, {i}] = {b:g}, "
+                             f"G[{i}, {i}] = {matrix[i, i]:g}, G[{j}, {j}] = {matrix[j, j]:g}")
+        return _DenseGram(matrix)
+
     def shape(self):
         """(points, coordinates)."""
         return self.matrix.shape
@@ -454,6 +482,9 @@ class FeatureGram(NamedTuple):
 
     rows: np.ndarray
 
+    def checked(self):
+        return FeatureGram(np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
+
     def shape(self):
         return self.rows.shape
 
@@ -461,7 +492,7 @@ class FeatureGram(NamedTuple):
         return np.einsum("ij,ij->i", self.rows, self.rows)
 
     def resolution(self):
-        return 4.0 * np.finfo(np.float64).eps
+        return 4.0 * _EPS
 
     def restrict(self, index):
         return FeatureGram(self.rows[index])
@@ -504,25 +535,9 @@ def _representation(G):
     # A compiled loop that comes from the on-disk cache does not start the threads of the parallel kernels
     # it calls, and crashes if nobody has; this does.
     get_num_threads()
-    if isinstance(G, FeatureGram):
-        G = FeatureGram(np.ascontiguousarray(_real_array(G.rows, "G.rows", 2), dtype=np.float64))
-    else:
-        matrix = np.asarray(G)
-        if matrix.ndim == 2 and matrix.size and matrix.shape[0] == matrix.shape[1] and matrix.dtype.kind in "fiub":
-            if matrix.dtype not in (np.float32, np.float64):
-                matrix = matrix.astype(np.float64)
-            # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
-            matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
-        else:
-            raise ValueError("G must be a square matrix of real numbers or a representation made by features(); "
-                             f"got {type(G).__name__} of shape {matrix.shape} and dtype {matrix.dtype}")
-        slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
-        i, j, kind = _find_flaw(matrix, slack)
-        if i >= 0:
-            flaw = ("must be finite", "must be symmetric", "must be positive semi-definite")[kind]
-            raise ValueError(f"G {flaw}; row {i} has G[{i}, {j}] = {matrix[i, j]:g}, G[{j}, {i}] = {matrix[j, i]:g}, "
-                             f"G[{i}, {i}] = {matrix[i, i]:g}, G[{j}, {j}] = {matrix[j, j]:g}")
-        G = _DenseGram(matrix)
+    if type(G) not in _margins.kernels:
+        G = _DenseGram(np.asarray(G))
+    G = G.checked()
     scale = float(G.diagonal().max())
     if not (math.isfinite(scale) and scale > 0.0):
         raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
@@ -826,21 +841,21 @@ def _project_simplex(v, out):
     top = v.max()
     kept = np.empty(n)  # kept values in front, postponed ones at the back
     count, back = 1, n
-    kept[0] = v[0] - top
+    kept[0] = max(v[0] - top, -2.0)  # -2 is out of reach already, and finite
     tau = kept[0] - 1.0
     for i in range(1, n):
         x = v[i] - top
         if x > tau:
             tau += (x - tau) / (count + 1)
             if tau <= x - 1.0:  # x alone reaches the sum: the ones kept so far can hardly matter
-                for k in range(count):
+                for k in range(count - 1, -1, -1):  # downwards: the two ends of ``kept`` may overlap
                     back -= 1
                     kept[back] = kept[k]
                 count = 0
                 tau = x - 1.0
             kept[count] = x
             count += 1
-    for k in range(n - 1, back - 1, -1):
+    for k in range(back, n):
         x = kept[k]
         if x > tau:
             kept[count] = x
@@ -864,6 +879,13 @@ def _project_simplex(v, out):
 
 
 @njit(cache=True)
+def _fall(low, g, mu):
+    """(low - g) / mu, also where the difference of two finite numbers overflows."""
+    difference = low - g
+    return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
+
+
+@njit(cache=True)
 def _entropy_prox(g, mu, q, out):
     """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
     low = np.inf
@@ -872,7 +894,7 @@ def _entropy_prox(g, mu, q, out):
             low = g[i]
     top = -np.inf
     for i in range(g.size):
-        out[i] = (low - g[i]) / mu + math.log(q[i]) if q[i] > 0.0 else -np.inf
+        out[i] = _fall(low, g[i], mu) + math.log(q[i]) if q[i] > 0.0 else -np.inf
         top = max(top, out[i])
     total = 0.0
     for i in range(g.size):
@@ -887,7 +909,7 @@ def _l2_prox(g, mu, q, out):
     """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
     low = g.min()
     for i in range(g.size):
-        out[i] = q[i] - (g[i] - low) / mu
+        out[i] = q[i] + _fall(low, g[i], mu)
     _project_simplex(out, out)
 
 
@@ -968,8 +990,10 @@ def _l2_prox_compiled(g, mu, q):
 
 def _distribution(q, name, n):
     """Check that q is a point of the simplex of R^n, up to rounding."""
-    q = _real_array(q, name, 1).astype(np.float64)
-    if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > 1e-9:
+    q = _real_array(q, name, 1)
+    slack = 1e-9 if q.dtype == np.float64 else 1e-5
+    q = q.astype(np.float64)
+    if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
         raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
                          f"got {q.size} with minimum {q.min():g} and sum {q.sum():g}")
     return q
@@ -1007,12 +1031,13 @@ def _interval(G, scale, alpha, p):
     size = np.abs(alpha).sum()
     if alpha is not p and size > 0.0:
         square, m = _square_and_margins(G, scale, alpha / size)
-    lower = -math.sqrt(scale)
-    if size > 0.0 and square > G.resolution() ** 2 * scale:
-        lower = float(m.min()) / math.sqrt(square)
-    if lower > math.sqrt(upper**2 + 8.0 * _rounding(G, scale)):
+    if size == 0.0 or square <= G.resolution() ** 2 * scale:
+        return -math.sqrt(scale), upper
+    lower = float(m.min()) / math.sqrt(square)
+    slack = 4.0 * sum(G.shape()) * max(_EPS, G.resolution() ** 2) * scale / math.sqrt(square)
+    if lower > math.sqrt(upper**2 + 8.0 * _rounding(G, scale)) + slack:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
-    return lower, upper
+    return min(lower, upper), upper
 
 
 def certificate(G, alpha, p):
@@ -1023,9 +1048,10 @@ def certificate(G, alpha, p):
     Rounding.  A product over n points carries a relative error of at most n eps (eps = 2.2e-16; 1.2e-7 is
     the rounding of a float32 G's own entries), in practice a few eps.  With a dense G, upper^2 = p'Gp is
     off by a few eps s, so relative to rho by about eps s / rho^2, and an upper below 3e-8 sqrt(s) cannot be
-    told from zero.  With features, upper = ||Z'p|| is off by a few eps sqrt(s).  lower is off by a few
-    eps s / ||alpha||_G for ||alpha||_1 = 1; where ||alpha||_G cannot be told from zero, lower is -sqrt(s),
-    which always holds.
+    told from zero.  With features, upper = ||Z'p|| is off by a few eps sqrt(s).  For ||alpha||_1 = 1, lower is
+    off by a few eps s / ||alpha||_G, and with a dense G by a few |lower| eps s / ||alpha||_G^2 more; where
+    ||alpha||_G cannot be told from zero, lower is -sqrt(s), which always holds.  At an optimum, where both
+    ends agree to rounding, lower is cut at upper.
 
     Raises ValueError for bad shapes or values, or where G turns out not to be positive semi-definite.
     """
@@ -1091,12 +1117,13 @@ def _drive(interval, advance, solution, max_iter, tol, trace_at, keep_iterates, 
             status = "certified"
         elif flag == _RUNNING and checkpoint == max_iter:
             status = "max_iter"
-        result = Result(alpha, p, lower, upper, status, k, np.array(rows, dtype=_TRACE),
-                        np.array(iterates) if keep_iterates else None)
-        if callback is not None:
-            callback(result)
-        if status != "running":
-            return result
+        if callback is not None or status != "running":
+            result = Result(alpha, p.copy() if p is alpha else p, lower, upper, status, k, np.array(rows, dtype=_TRACE),
+                            np.array(iterates) if keep_iterates else None)
+            if callback is not None:
+                callback(result)
+            if status != "running":
+                return result
 
 
 # ======================================================================================================
@@ -1111,6 +1138,14 @@ def _is_separated(G, alpha, w, m):
     _lift(G, alpha, w)
     _margins(G, w, m)
     return m.min() > 0.0
+
+
+@njit(cache=True)
+def _fresh_norm(G, p, w, m):
+    """||p||_G by a product (not counted), with w = Z'p and m = G p made anew: it confirms what recurrences say."""
+    _lift(G, p, w)
+    _margins(G, w, m)
+    return math.sqrt(max(_square(G, p, w, m), 0.0))
 
 
 _CYCLIC, _WORST = range(2)
@@ -1199,10 +1234,10 @@ def nkp(G, *, max_iter=100_000, stop="separated", tol=None, trace_at=None, keep_
 
 
 @njit(cache=True)
-def _von_neumann_loop(G, k, stop, eps, diagonal, p, m):
+def _von_neumann_loop(G, k, stop, eps, diagonal, p, w, m):
     while True:
         square = _inner(p, m)
-        if square <= eps * eps:
+        if square <= eps * eps and _fresh_norm(G, p, w, m) <= eps:
             return k, _INFEASIBLE
         if k >= stop:
             return k, _RUNNING
@@ -1226,12 +1261,12 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     """
     eps = _number(eps, "eps")
     G, scale = _representation(G)
-    n = G.shape()[0]
-    p, diagonal = np.full(n, 1.0 / n), G.diagonal()
+    n, dimension = G.shape()
+    p, w, diagonal = np.full(n, 1.0 / n), np.zeros(dimension), G.diagonal()
     _, m = _square_and_margins(G, scale, p)
 
     def advance(k, stop):
-        return _von_neumann_loop(G, k, stop, eps, diagonal, p, m)
+        return _von_neumann_loop(G, k, stop, eps, diagonal, p, w, m)
 
     def solution():
         alpha = p.copy()
@@ -1265,14 +1300,16 @@ def _smoothed_loop(G, k, stop, prox, mu0, gamma, eps, inner, delta, center, alph
         norm = math.sqrt(max(_square(G, p, wp, gp), 0.0))
         restart = norm < delta[0]
         if restart and (gamma == 0.0 or delta[0] < eps):
-            return k, _INFEASIBLE
+            if _fresh_norm(G, p, wp, gp) < delta[0]:
+                return k, _INFEASIBLE
+            restart = False
         if k >= stop:
             return k, _RUNNING
         theta = 2.0 / (inner[0] + 3.0)
         if restart:
             theta = 1.0
             inner[0] = -1
-            delta[0] = norm / gamma
+            delta[0] = max(norm, eps) / gamma
             center[:] = p
             alpha[:] = p
             m[:] = gp
@@ -1306,7 +1343,7 @@ def _smoothed(G, q, prox, gamma, eps, delta, run):
     _margins(G, wp, gp)
     q, gq, wq = p.copy(), gp.copy(), wp.copy()
     inner = np.zeros(1, dtype=np.int64)
-    delta = np.array([math.sqrt(square) / gamma if delta is None else delta])
+    delta = np.array([max(math.sqrt(square), eps) / gamma if delta is None else delta])
 
     def advance(k, stop):
         return _smoothed_loop(G, k, stop, prox, mu0, gamma, eps, inner, delta, center, alpha, p, q, m, gp, gq, wp, wq)
@@ -1346,7 +1383,9 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
 
 def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
             callback=None, seed=None):
-    """Iterated SNKPVN (Algorithm 7): q_0 = 1/n; delta_t = ||q_t||_G / gamma; q_{t+1} = SNKPVN(q_t, delta_t).
+    """Iterated SNKPVN (Algorithm 7): q_0 = 1/n; delta_t = max(||q_t||_G, eps) / gamma; q_{t+1} = SNKPVN(q_t, delta_t).
+
+    The paper has no eps in delta_t; it matters only for a q_t that is a certificate already.
 
     Stops as "separated", or as "infeasible" once delta_t < eps, with ||p||_G < eps.  At most O(sqrt(n s)/rho
     log(1/rho)) iterations if rho > eps, O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho < 0 (Theorem 4).
@@ -1388,8 +1427,8 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     eta = rho_1 (the paper's ln(n)/rho_1^2 up to the constant; n there is the dimension).
 
     Z (n, d).  In the result alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <=
-    max_j (Z'p)_j = upper.  An iteration reads Z once and counts as one product.  Raises ValueError for a zero
-    row or eta <= 0; other errors and run options as in `gradient_descent`.
+    max_j (Z'p)_j = upper; upper <= 0 ends it as "infeasible".  An iteration reads Z once and counts as one product.
+    Raises ValueError for a zero row or eta <= 0; other errors and run options as in `gradient_descent`.
     """
     Z = _points(Z, "Z")
     eta = _number(eta, "eta")
@@ -1433,7 +1472,8 @@ def _logistic_weights(m, q):
         total += max(-m[i], 0.0) + math.log1p(math.exp(-abs(m[i])))
     slope = -math.expm1(-total)
     for i in range(m.size):
-        q[i] = 1.0 / ((1.0 + math.exp(m[i])) * slope)
+        small = math.exp(-abs(m[i]))
+        q[i] = (small if m[i] > 0.0 else 1.0) / ((1.0 + small) * slope)
     return math.log(slope)
 
 
@@ -1654,6 +1694,7 @@ def _operator_norm(G):
     (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.
     """
     n, dimension = G.shape()
+    scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
     steps = min(64, n)
     basis, T = np.zeros((steps, n)), np.zeros((steps, steps))
     v = np.random.default_rng(0).standard_normal(n)
@@ -1666,11 +1707,12 @@ def _operator_norm(G):
         basis[k] = v / size
         _lift(G, basis[k], w)
         _margins(G, w, m)
+        m /= scale
         T[k, :k + 1] = basis[:k + 1] @ m
         T[:k + 1, k] = T[k, :k + 1]
         v = m - T[k, :k + 1] @ basis[:k + 1]
         v -= (basis[:k + 1] @ v) @ basis[:k + 1]  # orthogonal to working precision, not only in theory
-    return np.linalg.eigvalsh(T[:steps, :steps])[-1] / (1.0 - 0.03), steps
+    return scale * np.linalg.eigvalsh(T[:steps, :steps])[-1] / (1.0 - 0.03), steps
 
 
 @njit(cache=True)
@@ -1733,7 +1775,7 @@ def inertial_diagonal_descent(G, *, max_iter=1000, lam="1/t", lam0=1.0, accel=10
     """Inertial diagonal descent (Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
-    Theorem 5.2, for accel >= 3 and lam0 <= 1/||u*||: ||w_t - w*|| <= C/(t + accel - 1) with
+    Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
     C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
     accel > 0.  One product per iteration.  Everything else as in `diagonal_descent`.
     """

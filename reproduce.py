@@ -881,7 +881,7 @@ def noisy_figure(context, key, labels, options):
             row[column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
             row[2 + column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
             row[column].set_ylabel("margin gap")
-            row[2 + column].set(ylabel="test error (%)", ylim=(10, 40))
+            row[2 + column].set(ylabel="test error (%)", ylim=(10, 25))
     for ax in axes[-1]:
         ax.set_xlabel("t")
     bar.close()

@@ -747,7 +747,7 @@ def test_as_a_program(tmp_path):
     result = run("apidopoulos22:fig1", "--quick", "--format", "svg", "--out", str(tmp_path / "out"))
     assert result.returncode == 0 and "Traceback" not in result.stderr
     assert files_under(tmp_path / "out") == ["apidopoulos22-fig1.csv", "apidopoulos22-fig1.svg"]
-    result = run("apidopoulos22:fig99")
+    result = run("apidopoulos22:fig11")
     assert result.returncode == 2 and "apidopoulos22:fig1" in result.stderr and "Traceback" not in result.stderr
 
 

@@ -1,0 +1,835 @@
+"""Diagonal descent, with inertia and without, its step length, and the homotopic subgradient comparator.
+
+Notation of the paper: alpha = -u, w_t = Z' alpha, D(u) = ||w||^2 / 2 + sum u, and s(t) is the schedule in
+lambda_t = lam0 s(t).  On separable data w* = f / rho has margins >= 1, c* = -u* = p / rho^2 for the p of max_margin,
+and D(u*) = -||w*||^2 / 2 = -1 / (2 rho^2).
+"""
+
+import math
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+from planted import EPS, PLANTED, REPRESENTATIONS, cross_polytope, dense, feasible, scale_of, two_classes
+
+import fastmargin as fm
+
+SCHEDULES = {
+    "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
+    "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
+    "1/t": lambda t: 1.0 / t,
+    "1/t^2": lambda t: 1.0 / t**2,
+    "2^-t": lambda t: 0.5**t,
+}
+ACCELS = (3.0, 4.5, 10.0, 50.0)
+SEPARABLE = [name for name, (Z, rho) in PLANTED.items() if rho > 0 and len(Z) < 100]
+INFEASIBLE = [name for name, (_, rho) in PLANTED.items() if rho <= 0]
+
+all_schedules = pytest.mark.parametrize("lam", SCHEDULES)
+all_separable = pytest.mark.parametrize("name", SEPARABLE)
+all_infeasible = pytest.mark.parametrize("name", INFEASIBLE)
+all_representations = pytest.mark.parametrize("representation", REPRESENTATIONS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """On instances this small, threads only wait for each other."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    yield
+    numba.set_num_threads(before)
+
+
+def toy(n=80, seed=0):
+    """Rows of the paper's section 6.1: w* = (1/2, 1/2), support vectors +-(1/2, 3/2), +-(3/2, 1/2), others farther."""
+    rng = np.random.default_rng(seed)
+    height, along = np.sqrt(2.0) + rng.uniform(0.3, 2.0, n - 4), rng.normal(size=n - 4)
+    others = np.column_stack((height + along, height - along)) / np.sqrt(2.0)
+    return np.vstack(([[0.5, 1.5], [1.5, 0.5], [0.5, 1.5], [1.5, 0.5]], others))
+
+
+def top_eigenvalue(G):
+    return np.linalg.eigvalsh(G)[-1]
+
+
+def safe_step(Z):
+    return 1.0 / np.linalg.svd(Z, compute_uv=False)[0] ** 2
+
+
+def descend(G, accel=None, **options):
+    """Algorithm 1 where accel is None, else Algorithm 2."""
+    if accel is None:
+        return fm.diagonal_descent(G, **options)
+    return fm.inertial_diagonal_descent(G, accel=accel, **options)
+
+
+def whole_run(algorithm, G, steps, **options):
+    """All iterates 0..steps, and the result."""
+    result = algorithm(G, max_iter=steps, trace_at=range(steps + 1), keep_iterates=True, **options)
+    assert np.array_equal(result.trace["iteration"], np.arange(result.n_iter + 1))
+    assert result.n_iter == steps or result.status == "infeasible"  # where ||p||_G = 0, nothing is left to prove
+    assert np.array_equal(result.alpha, result.iterates[-1])
+    return result.iterates, result
+
+
+def dual(Z, alphas):
+    """D at the rows of alphas, in extended precision: the sums of the test would err more than the method does."""
+    alphas = np.asarray(alphas, np.longdouble)
+    W = alphas @ np.asarray(Z, np.longdouble)
+    return 0.5 * (W * W).sum(axis=1) - alphas.sum(axis=1)
+
+
+def dual_size(Z, alphas):
+    """What the terms of D add up to in absolute value: its rounding error is a few EPS of that."""
+    W = alphas @ Z
+    return np.einsum("tj,tj->t", W, W) + np.abs(alphas).sum(axis=1)
+
+
+def optimum(Z):
+    """(w*, c*) from the exact solver."""
+    best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
+    rho = 0.5 * (best.lower + best.upper)
+    return Z.T @ best.p / rho**2, best.p / rho**2
+
+
+def planted_separator(name):
+    """w* from the geometry of the instance alone."""
+    Z, rho = PLANTED[name]
+    if name == "one point":
+        direction = Z[0]
+    elif name == "copies":
+        direction = np.array([2.0, 1.0]) / np.sqrt(5.0)  # halves the angle between the two rows
+    elif name == "shifted cross-polytope":
+        direction = np.full(Z.shape[1], Z.shape[1] ** -0.5)
+    else:
+        direction = np.eye(Z.shape[1])[0]
+    return direction / rho
+
+
+def boxes(lam, lam0, steps):
+    """1 / lambda_t at index t = 0..steps; the start has no box of its own."""
+    return np.concatenate(([np.inf], [1.0 / (lam0 * SCHEDULES[lam](t)) for t in range(1, steps + 1)]))
+
+
+# ======================================================================================================
+# THE ITERATIONS, AGAINST NAIVE TWINS
+# ======================================================================================================
+
+@cache
+def twin_of_instance(name, lam, lam0, steps, accel):
+    return twin_descent(INSTANCES[name], SCHEDULES[lam], lam0, safe_step(INSTANCES[name]), steps, accel)
+
+
+def twin_descent(Z, s, lam0, step, steps, accel):
+    """The paper's formulas in u, in extended precision; returns alpha_t, t = 0..steps."""
+    Z, one = np.asarray(Z, np.longdouble), np.longdouble(1.0)
+    u = before = np.zeros(len(Z), np.longdouble)
+    path = [-u]
+    for t in range(1, steps + 1):
+        z = u if accel is None else u + (one * t / (t + one * accel)) * (u - before)
+        g = z - step * (Z @ (Z.T @ z))
+        u, before = np.clip(g - step, -one / (lam0 * s(one * t)), 0.0), u
+        path.append(-u)
+    return np.array(path)
+
+
+def twin_homotopic(Z, a, b, steps):
+    Z = np.asarray(Z, np.longdouble)
+    scale = (Z * Z).sum(axis=1).max()
+    alpha = np.zeros(len(Z), np.longdouble)
+    path = [alpha]
+    for t in range(1, steps + 1):
+        m = Z @ (Z.T @ alpha)
+        penalty, eta = scale * np.longdouble(t) ** -a, np.longdouble(t) ** -b / scale
+        alpha = (1 - eta * penalty) * alpha + (eta / len(Z)) * (m < 1)
+        path.append(alpha)
+    return np.array(path)
+
+
+INSTANCES = {  # no row of these meets a bound exactly, so that rounding cannot flip a decision
+    "separable": feasible(26, 5, 0.3, 11)[0],
+    "overlapping": two_classes(30, 4, 0.7, 12)[0] * two_classes(30, 4, 0.7, 12)[1][:, None],
+    "scale 5": 5.0 * feasible(21, 4, 0.2, 13)[0],
+}
+
+
+@all_representations
+@all_schedules
+@pytest.mark.parametrize("accel", [None, 0.5, 3.0, 10.0])
+def test_the_iterations_are_the_papers(representation, lam, accel):
+    for name, Z in INSTANCES.items():
+        step = safe_step(Z)
+        for lam0 in (0.05, 4.0 / step):  # a wide box, and one that is narrower than a step at first
+            got, _ = whole_run(lambda G, **o: descend(G, accel, **o), REPRESENTATIONS[representation](Z), 250, lam=lam,
+                               lam0=lam0, step=step)
+            want = twin_of_instance(name, lam, lam0, 250, accel)
+            # Algorithm 1 is nonexpansive, so that errors add up at most; inertia multiplies them.
+            slack = (0.5 if accel is None else 20.0) * EPS * (np.arange(251)[:, None] + 4.0) * float(want.max())
+            assert (np.abs(got - want) <= slack).all(), (name, lam0)
+
+
+def test_the_box_bites_where_it_should():
+    # Otherwise the twins above would agree on a method that had no box.
+    Z = INSTANCES["overlapping"]
+    step = safe_step(Z)
+    for lam in SCHEDULES:
+        alphas, _ = whole_run(fm.diagonal_descent, dense(Z), 60, lam=lam, lam0=4.0 / step, step=step)
+        box = boxes(lam, 4.0 / step, 60)[1:, None]
+        at_the_bound = np.abs(alphas[1:] - box) <= 4 * EPS * box
+        assert at_the_bound[0].all() and box[0] < step  # u_1 = -min(gamma, 1/lambda_1)
+        assert at_the_bound.sum() > alphas.shape[1] and not at_the_bound.all()
+
+
+@all_representations
+@pytest.mark.parametrize("a, b", [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)])
+def test_the_homotopic_iterations_are_their_formula(representation, a, b):
+    for name, Z in INSTANCES.items():
+        got, result = whole_run(fm.homotopic_subgradient, REPRESENTATIONS[representation](Z), 400, a=a, b=b)
+        want = twin_homotopic(Z, a, b, 400)
+        size = np.maximum.accumulate(np.abs(want).max(axis=1))[:, None]
+        assert (np.abs(got - want) <= 8 * EPS * np.arange(401)[:, None] * size.astype(float)).all(), name
+        assert (got >= 0.0).all() and result.alpha.any()
+
+
+@pytest.mark.parametrize("accel", [None, 7.0])
+@all_schedules
+def test_lam_by_name_callable_and_array_agree(accel, lam):
+    Z, seen = INSTANCES["overlapping"], []
+
+    def schedule(t):
+        seen.append(t)
+        return float(fm._SCHEDULES[lam](float(t)))
+
+    values = [schedule(t) for t in range(1, 121)]
+    seen.clear()
+    options = dict(max_iter=120, lam0=9.0)
+    by_name = descend(dense(Z), accel, lam=lam, **options)
+    by_callable = descend(dense(Z), accel, lam=schedule, **options)
+    assert seen == list(range(1, 121)) and all(type(t) is int for t in seen)
+    longer = np.concatenate((values, [np.nan, -1.0]))  # what lies beyond max_iter is nobody's business
+    for array in (np.array(values), values, tuple(values), longer, np.repeat(values, 2)[::2]):
+        by_array = descend(dense(Z), accel, lam=array, **options)
+        assert np.array_equal(by_array.alpha, by_callable.alpha)
+    np.testing.assert_allclose(by_name.alpha, by_callable.alpha, rtol=0, atol=1e-12 * by_name.alpha.max())
+
+
+def test_penalties_are_lam0_times_the_schedule():
+    t = np.arange(1.0, 40.0)
+    for lam, s in SCHEDULES.items():
+        for lam0 in (1.0, 0.3, 70.0):
+            np.testing.assert_allclose(fm._penalties(lam, lam0, 39), lam0 * s(t), rtol=4 * EPS)
+    array = np.full(5, 0.25)
+    assert np.array_equal(fm._penalties(array, 2.0, 3), [0.5, 0.5, 0.5]) and (array == 0.25).all()
+    assert np.array_equal(fm._penalties(lambda t: t, 2.0, 3), [2.0, 4.0, 6.0])
+    assert fm._penalties("1/t", 1.0, 0).size == 0
+
+
+@all_representations
+def test_enormous_accel_is_no_inertia(representation):
+    G = REPRESENTATIONS[representation](INSTANCES["overlapping"])
+    plain = fm.diagonal_descent(G, max_iter=200)
+    assert np.array_equal(fm.inertial_diagonal_descent(G, max_iter=200, accel=1e300).alpha, plain.alpha)
+    assert not np.array_equal(fm.inertial_diagonal_descent(G, max_iter=200, accel=1e3).alpha, plain.alpha)
+
+
+@pytest.mark.parametrize("algorithm, defaults", [
+    (fm.diagonal_descent, {"lam": "1/t", "lam0": 1.0}),
+    (fm.inertial_diagonal_descent, {"lam": "1/t", "lam0": 1.0, "accel": 10.0}),
+    (fm.homotopic_subgradient, {"a": 0.25, "b": 0.5}),
+])
+def test_defaults(algorithm, defaults):
+    G = 1e-3 * dense(INSTANCES["overlapping"])  # small, so that steps are long and the boxes bite
+    result = algorithm(G)
+    assert result.n_iter == 1000
+    assert np.array_equal(result.alpha, algorithm(G, max_iter=1000, step=None, **defaults).alpha
+                          if "lam" in defaults else algorithm(G, max_iter=1000, **defaults).alpha)
+    brief = algorithm(G, max_iter=5, **defaults).alpha
+    assert np.array_equal(algorithm(G, max_iter=5).alpha, brief)
+
+
+# ======================================================================================================
+# THE PAPER'S LEMMAS AND THEOREMS
+# ======================================================================================================
+
+@all_schedules
+@pytest.mark.parametrize("name", PLANTED)
+def test_lemma_5_3_the_dual_never_increases(name, lam):
+    Z, _ = PLANTED[name]
+    G = dense(Z)
+    if len(Z) > 100 and lam != "1/t":
+        pytest.skip("one schedule is enough for the parallel product")
+    steps = 100
+    rng = np.random.default_rng(0)
+    for step in (None, 1.0 / top_eigenvalue(G)):
+        for lam0 in (0.1, 30.0):
+            alphas, _ = whole_run(fm.diagonal_descent, G, steps, lam=lam, lam0=lam0, step=step)
+            gamma = step or 1.0 / fm._operator_norm(fm._representation(G)[0])[0]
+            made = len(alphas) - 1
+            box = boxes(lam, lam0, made)
+            assert (alphas >= 0.0).all() and (alphas.max(axis=1) <= box * (1.0 + 4 * EPS)).all()
+            D, size = dual(Z, alphas), dual_size(Z, alphas)
+            slack = 2 * EPS * (size[1:] + size[:-1])
+            moved = ((alphas[1:] - alphas[:-1]) ** 2).sum(axis=1)
+            assert (D[1:] <= D[:-1] - moved / (2.0 * gamma) + slack).all(), (step, lam0)  # (A.25)
+            # (5.15): against any point of the box, here random ones and a corner
+            reach = np.minimum(box[1:], 2.0 * alphas.max() + 1.0)[:, None]
+            for share in (rng.random((made, len(Z))), np.ones((made, len(Z)))):
+                other = share * reach
+                left = D[1:] + ((alphas[1:] - other) ** 2).sum(axis=1) / (2.0 * gamma)
+                right = dual(Z, other) + ((alphas[:-1] - other) ** 2).sum(axis=1) / (2.0 * gamma)
+                rounding = 32 * EPS * (dual_size(Z, other) + (other**2).sum(axis=1) / gamma)
+                assert (left <= right + slack + rounding).all(), (step, lam0)
+
+
+@all_separable
+def test_the_exact_solver_finds_the_planted_separator(name):
+    Z, rho = PLANTED[name]
+    w, c = optimum(Z)
+    np.testing.assert_allclose(w * rho, planted_separator(name) * rho, rtol=0, atol=1e-12 / rho)
+    assert abs(c.sum() * rho**2 - 1.0) <= 1e-12 / rho
+
+
+ALONG_A_RUN = {
+    "diagonal": fm.diagonal_descent,
+    "inertial": lambda G, **options: fm.inertial_diagonal_descent(G, accel=3.0, **options),
+    "homotopic": lambda G, lam=None, lam0=None, **options: fm.homotopic_subgradient(G, **options),
+}
+
+
+@all_separable
+@pytest.mark.parametrize("algorithm", ALONG_A_RUN)
+def test_lemma_5_2_the_dual_gap_bounds_the_distance(name, algorithm):
+    Z, rho = PLANTED[name]
+    separators = {"planted": planted_separator(name), "exact solver": optimum(Z)[0]}
+    alphas, _ = whole_run(ALONG_A_RUN[algorithm], dense(Z), 100, lam="1/t", lam0=3.0)
+    gap = dual(Z, alphas) + 0.5 / rho**2
+    slack = 32 * EPS * (dual_size(Z, alphas) + 1.0 / rho**2)
+    for source, w in separators.items():
+        # an error of w* enters as <w_t - w*, error>: for the solver's w* that is all its tolerance leaves
+        error = 0.0 if source == "planted" else 1e-12 / rho**2
+        distance = ((alphas @ Z - w) ** 2).sum(axis=1)
+        assert (0.5 * distance <= gap + slack + error).all(), source
+    assert gap[0] == 0.5 / rho**2
+    assert (gap[1:] < gap[0]).all() or algorithm == "homotopic"
+
+
+@pytest.mark.parametrize("accel", ACCELS)
+@all_separable
+def test_theorem_5_2_with_its_constant(name, accel):
+    Z, rho = PLANTED[name]
+    w, c, G = planted_separator(name), optimum(Z)[1], dense(Z)
+    gamma, steps = 1.0 / top_eigenvalue(G), 200
+    start = 0.5 / rho**2  # D(u_0) - D(u*)
+    far = (c @ c) / (2.0 * gamma)
+    C = (accel - 1.0) * math.sqrt(-(w @ w) + 2.0 * c.sum() + (c @ c) / gamma)
+    k = np.arange(1, steps + 1)
+    for lam in ("1/log(1+t)", "1/t", "2^-t"):
+        lam0 = 1.0 / (SCHEDULES[lam](1) * np.linalg.norm(c))  # lambda_1 = 1 / ||u*||: u* is in every box
+        alphas, _ = whole_run(fm.inertial_diagonal_descent, G, steps, accel=accel, lam=lam, lam0=lam0,
+                              step=gamma)
+        distance = np.linalg.norm(alphas @ Z - w, axis=1)[1:]
+        gap = dual(Z, alphas) + start
+        slack = 32 * EPS * (dual_size(Z, alphas) + 1.0 / rho**2) + 2e-12 / rho**2
+        assert (distance <= C / (k + accel - 1.0) + np.sqrt(slack[1:])).all(), lam
+        # What a Lyapunov function gives for these very indices, theta_k = (k + a) / (a - 1): its value never increases.
+        theta = (np.arange(steps + 1) + accel) / (accel - 1.0)
+        ahead = theta[1:, None] * alphas[1:] - (theta[1:, None] - 1.0) * alphas[:-1] - c
+        energy = theta[1:] ** 2 * gap[1:] + (ahead**2).sum(axis=1) / (2.0 * gamma)
+        rounding = 4 * theta[1:] ** 2 * slack[1:] + 64 * EPS * theta[1:] ** 2 * (alphas[1:] ** 2).sum(axis=1) / gamma
+        assert (energy[1:] <= energy[:-1] + rounding[1:]).all(), lam
+        assert energy[0] <= theta[1] * (theta[1] - 1.0) * start + far + rounding[0], lam
+
+
+@all_separable
+def test_theorem_5_1_distances_to_the_solution_never_increase(name):
+    # (5.15) at u = u*: the iterates are Fejer monotone once the box holds u*.
+    Z, rho = PLANTED[name]
+    c = optimum(Z)[1]
+    gamma = 1.0 / top_eigenvalue(dense(Z))
+    alphas, _ = whole_run(fm.diagonal_descent, dense(Z), 150, lam0=1.0 / np.linalg.norm(c), step=gamma)
+    away = ((alphas - c) ** 2).sum(axis=1) / (2.0 * gamma)
+    gap = dual(Z, alphas) + 0.5 / rho**2
+    slack = 32 * EPS * (dual_size(Z, alphas) + (c @ c) / gamma + 1.0 / rho**2) + 1e-12 / rho**2
+    assert (gap[1:] + away[1:] <= away[:-1] + slack[1:]).all()
+    # and therefore D(u_t) - D(u*) <= ||u*||^2 / (2 gamma t)
+    assert (gap[1:] <= away[0] / np.arange(1, 151) + slack[1:]).all()
+
+
+def linear_fit(t, e):
+    slope, level = np.polyfit(t, np.log(e), 1)
+    return slope, np.abs(np.log(e) - slope * t - level).max()
+
+
+RATES = {  # rows, (first and last iteration of the fit): after the support has settled, before rounding
+    "toy": (toy(), (1000, 3000)),
+    "toy, other points": (toy(60, 1), (1000, 2500)),
+    "separable": (feasible(37, 5, 0.1, 2)[0], (250, 500)),
+    "cross-polytope": (cross_polytope(5, 0.8)[0], (100, 250)),
+}
+
+
+@pytest.mark.parametrize("case", RATES)
+@pytest.mark.parametrize("lam", ["1/sqrt(t)", "1/t", "2^-t"])
+def test_theorem_5_1_convergence_is_linear_at_the_predicted_rate(case, lam):
+    Z, (first, last) = RATES[case]
+    G = dense(Z)
+    gamma = 1.0 / top_eigenvalue(G)
+    w = np.array([0.5, 0.5]) if case.startswith("toy") else optimum(Z)[0]
+    t = np.arange(first, last + 1, (last - first) // 20)
+    result = fm.diagonal_descent(G, max_iter=last, lam=lam, lam0=4.0, step=gamma, trace_at=t, keep_iterates=True)
+    kept = np.isin(result.trace["iteration"], t)
+    alphas = result.iterates[kept]
+    face = alphas[-1] > 0.0
+    assert ((alphas > 0.0) == face).all()
+    eigenvalues = np.linalg.eigvalsh(G[np.ix_(face, face)])
+    mu = eigenvalues[eigenvalues > 1e-12 * eigenvalues[-1]][0]
+    slope, misfit = linear_fit(t, np.linalg.norm(alphas @ Z - w, axis=1))
+    assert abs(slope / math.log1p(-gamma * mu) - 1.0) <= 1e-3
+    assert misfit <= 1e-3
+    if case.startswith("toy"):  # the margin gap falls by the same factor
+        slope, misfit = linear_fit(t, 1.0 / np.linalg.norm(w) - result.trace["lower"][kept])
+        assert abs(slope / math.log1p(-gamma * mu) - 1.0) <= 1e-3 and misfit <= 1e-3
+
+
+def test_the_toy_set_is_the_papers():
+    Z = toy()
+    w, _ = optimum(Z)
+    np.testing.assert_allclose(w, [0.5, 0.5], rtol=0, atol=1e-13)
+    m = Z @ w
+    assert (np.abs(m[:4] - 1.0) <= 1e-13).all() and (m[4:] > 1.1).all()
+    for accel in (None, 10.0, 30.0, 50.0):
+        result = descend(dense(Z), accel, max_iter=1000, lam0=4.0)
+        assert np.linalg.norm(Z.T @ result.alpha - w) <= 5e-3
+        assert abs(result.alpha.sum() - 0.5) <= 5e-3  # sum c* = ||w*||^2
+
+
+@all_representations
+@all_schedules
+@pytest.mark.parametrize("accel", [None, 3.0, 10.0])
+def test_the_limit_is_the_maximum_margin(representation, lam, accel):
+    for name in ("feasible", "feasible, scale 7", "shifted cross-polytope", "one dimension", "copies"):
+        Z, rho = PLANTED[name]
+        G = REPRESENTATIONS[representation](Z)
+        result = descend(G, accel, max_iter=3000, lam=lam, lam0=0.3 * scale_of(G), trace_at=[])
+        w = planted_separator(name)
+        tol = 1e-12 if accel is None else 1e-7  # inertia oscillates: no linear rate
+        np.testing.assert_allclose(Z.T @ result.alpha, w, rtol=0, atol=tol * np.linalg.norm(w))
+        assert abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol and abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
+        assert rho - result.lower <= 10 * tol * rho and result.upper - rho <= 10 * tol * rho
+        np.testing.assert_allclose(result.p, result.alpha / result.alpha.sum(), rtol=4 * EPS)
+
+
+@pytest.mark.parametrize("lam", [0.05, 1.0, 40.0])
+@pytest.mark.parametrize("accel", [None, 3.0])
+def test_a_constant_penalty_solves_the_penalised_hinge_loss(lam, accel):
+    # min_w (1/lambda) sum max(0, 1 - m_i) + ||w||^2 / 2 and its dual: no gap, and complementary slackness
+    Z = INSTANCES["overlapping"]
+    alpha = descend(dense(Z), accel, max_iter=20_000, lam=np.full(20_000, lam), trace_at=[]).alpha
+    w = Z.T @ alpha
+    m = Z @ w
+    primal = np.maximum(0.0, 1.0 - m).sum() / lam + 0.5 * w @ w
+    assert abs(primal + dual(Z, alpha[None])[0]) <= 1e-9 * primal
+    assert (alpha <= (1.0 + EPS) / lam).all() and (alpha == 1.0 / lam).any()
+    assert (m[alpha == 0.0] >= 1.0 - 1e-6).all() and (m[alpha == 1.0 / lam] <= 1.0 + 1e-6).all()
+    inside = (alpha > 0.0) & (alpha < 1.0 / lam)
+    assert (np.abs(m[inside] - 1.0) <= 1e-6).all()
+
+
+@pytest.mark.parametrize("a, b", [(0.25, 0.5), (0.5, 0.5), (0.3, 0.3)])
+def test_homotopic_subgradient_approaches_the_maximum_margin(a, b):
+    for Z, rho in (PLANTED["feasible"], PLANTED["feasible, scale 7"], PLANTED["shifted cross-polytope"],
+                   PLANTED["one point"], (toy(), math.sqrt(2.0))):
+        result = fm.homotopic_subgradient(dense(Z), max_iter=30_000, a=a, b=b, trace_at=[10, 1000])
+        gap = 1.0 - result.trace["lower"] / rho
+        assert gap[3] <= (0.06 if len(Z) == 80 else 2e-3) and gap[3] <= 0.1 * gap[0]
+
+
+# ======================================================================================================
+# STEP LENGTH
+# ======================================================================================================
+
+def rotated(eigenvalues, seed=0):
+    n = len(eigenvalues)
+    Q, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))
+    G = (Q * np.asarray(eigenvalues)) @ Q.T
+    return 0.5 * (G + G.T)
+
+
+def with_top_vector(v, top, n):
+    """Eigenvalue ``top`` on v and 1 on all of its complement."""
+    v = np.asarray(v, float) / np.linalg.norm(v)
+    return np.eye(n) + (top - 1.0) * np.outer(v, v)
+
+
+def marchenko_pastur(n, d, seed=0):
+    Z = np.random.default_rng(seed).normal(size=(n, d))
+    return dense(Z)
+
+
+def alternating(n):
+    return (-1.0) ** np.arange(n)
+
+
+def isolated_where_the_start_is_least(n=700):
+    """1 above a bulk that ends at 0.955 and is dense there, on the point that a normal start all but misses."""
+    eigenvalues = 0.955 * np.sin(np.linspace(0, np.pi / 2, n))
+    eigenvalues[np.argmin(np.abs(np.random.default_rng(0).standard_normal(n)))] = 1.0
+    return np.diag(eigenvalues)
+
+
+MATRICES = {
+    "n = 1": np.array([[3.7]]),
+    "n = 2, singular": np.array([[1.0, -1.0], [-1.0, 1.0]]),
+    "n = 2, equal": 5.0 * np.eye(2),
+    "n = 3": rotated([1.0, 1.0 + 1e-12, 1e-9]),
+    "identity": np.eye(300),
+    "identity but one": np.diag(np.r_[np.ones(299), 1.02]),
+    "rank one": np.outer(alternating(200), alternating(200)),
+    "rank two, close": rotated(np.r_[1.0, 1.0 - 1e-12, np.zeros(198)]),
+    "zeros but one": np.diag(np.r_[np.zeros(150), 2.0, np.zeros(149)]),
+    "gap 1e-12": rotated(np.r_[1.0, 1.0 - 1e-12, np.linspace(0, 0.9, 198)]),
+    "cluster at the top": rotated(np.r_[1.0 - 1e-10 * np.arange(50), np.linspace(0, 0.5, 150)]),
+    "two clusters": rotated(np.r_[np.full(5, 1.0), np.full(195, 0.9)]),
+    "one huge": rotated(np.r_[1e12, np.ones(199)]),
+    "one huge, one class": with_top_vector(np.ones(200), 1e8, 200),
+    "top orthogonal to ones": with_top_vector(alternating(200), 1.5, 200),
+    "top orthogonal to the labels": with_top_vector(np.r_[1.0, -1.0, np.zeros(198)], 1.5, 200),
+    "top is the last unit vector": with_top_vector(np.eye(200)[-1], 1.5, 200),
+    "ones on top of ones": with_top_vector(np.ones(200), 1.5, 200),
+    "uniform": rotated(np.linspace(0, 1, 300)),
+    "crowded at the top": rotated(np.cos(np.linspace(0, np.pi / 2, 300))),
+    "sparse at the top": rotated(np.linspace(0, 1, 300) ** 6),
+    "geometric": rotated(0.9 ** np.arange(200)),
+    "flat": marchenko_pastur(300, 6000),
+    "square": marchenko_pastur(300, 300),
+    "tall": marchenko_pastur(300, 30),
+    "blocks": np.kron(np.eye(40), np.full((5, 5), 1.0)) + np.diag(np.r_[np.zeros(199), 0.05]),
+    "blocks, one larger": np.kron(np.diag(np.r_[np.ones(39), 1.1]), np.full((5, 5), 1.0)),
+    "n > 512, parallel product": marchenko_pastur(520, 600),
+    "planted, scale 7": dense(PLANTED["feasible, scale 7"][0]),
+    "toy": dense(toy()),
+}
+
+
+def check_norm(G, top):
+    bound, products = fm._operator_norm(G)
+    assert 1 <= products <= min(64, G.shape()[0])
+    assert top <= bound <= 1.04 * top
+    return bound
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_the_step_never_exceeds_one_over_the_norm(name):
+    matrix = MATRICES[name]
+    root = np.linalg.eigh(matrix)
+    top = root.eigenvalues[-1]
+    bound = check_norm(fm._representation(matrix)[0], top)
+    for factor in (2.0**40, 2.0**-40):  # powers of two change no digit
+        assert fm._operator_norm(fm._representation(factor * matrix)[0])[0] == factor * bound
+    half = matrix.astype(np.float32)
+    if not np.array_equal(half, matrix):
+        top = top_eigenvalue(half.astype(np.float64))
+    check_norm(fm._representation(half)[0], top)
+    # With that step, the descent descends.
+    Z = root.eigenvectors * np.sqrt(np.maximum(root.eigenvalues, 0.0))
+    alphas, _ = whole_run(fm.diagonal_descent, matrix, 30, lam="2^-t")
+    D, size = dual(Z, alphas), dual_size(Z, alphas)
+    assert (np.diff(D) <= 64 * EPS * (size[1:] + size[:-1])).all() and (D[1:] < 0.0).all()
+
+
+def test_isolated_eigenvalue():
+    check_norm(fm._representation(isolated_where_the_start_is_least())[0], 1.0)
+
+
+def test_lanczos_stops_where_its_space_is_exhausted():
+    counts = {name: fm._operator_norm(fm._representation(MATRICES[name])[0])[1] for name in ("identity", "rank one")}
+    assert counts == {"identity": 1, "rank one": 2}
+    assert fm._operator_norm(fm._representation(MATRICES["flat"])[0])[1] == 64
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 3), (200, 3), (3, 200), (150, 150), (700, 40)])
+def test_the_step_over_features(shape):
+    Z = np.random.default_rng(1).normal(size=shape)
+    check_norm(fm.FeatureGram(Z), 1.0 / safe_step(Z))
+
+
+@pytest.mark.parametrize("power", [-280, -200, -160, 160, 200, 280])
+def test_the_step_at_extreme_scales(power):
+    # Squares of the entries of G leave the range of floating point long before G does.
+    Z, rho = PLANTED["feasible"]
+    c = 10.0 ** (power / 2)
+    bound, _ = fm._operator_norm(fm._representation(fm.FeatureGram(c * Z))[0])
+    assert 1.0 - 1e-12 <= bound * safe_step(Z) / c**2 <= 1.04
+    for representation in REPRESENTATIONS.values():
+        result = fm.diagonal_descent(representation(c * Z), lam0=c * c, max_iter=300, trace_at=[])
+        assert rho - result.lower / c <= 1e-9 and result.upper / c - rho <= 1e-9
+
+
+def test_the_starting_vector_is_no_special_one():
+    # A start with a zero component along the top eigenvector would miss it altogether.
+    for seed in range(40):
+        v = np.random.default_rng(seed).integers(-2, 3, 90)
+        if v.any():
+            check_norm(fm._representation(with_top_vector(v, 1.5, 90))[0], 1.5)
+
+
+@all_representations
+@pytest.mark.parametrize("accel", [None, 3.0])
+def test_step_none_is_that_step(representation, accel):
+    G = REPRESENTATIONS[representation](INSTANCES["overlapping"])
+    bound, _ = fm._operator_norm(fm._representation(G)[0])
+    automatic = descend(G, accel, max_iter=100)
+    assert np.array_equal(automatic.alpha, descend(G, accel, max_iter=100, step=1.0 / bound).alpha)
+    assert not np.array_equal(automatic.alpha, descend(G, accel, max_iter=100, step=0.999 / bound).alpha)
+
+
+# ======================================================================================================
+# CERTIFICATES, COUNTS, SCALES
+# ======================================================================================================
+
+ALL = {
+    "diagonal": fm.diagonal_descent,
+    "inertial": fm.inertial_diagonal_descent,
+    "homotopic": fm.homotopic_subgradient,
+}
+all_algorithms = pytest.mark.parametrize("algorithm", ALL)
+
+
+def allowed_rounding(upper, scale, rho):
+    """Of a dense G, with p = alpha: m is off by a few EPS s, ||p||_G^2 too, and lower is m / ||p||_G."""
+    upper = np.maximum(upper, math.sqrt(EPS * scale))
+    return 16 * EPS * scale * (1.0 / upper + abs(rho) / upper**2)
+
+
+@all_algorithms
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_row_of_the_trace_brackets_the_margin(algorithm, name):
+    Z, rho = PLANTED[name]
+    for lam in ("1/t", "2^-t", "1/log(1+t)"):
+        options = {} if algorithm == "homotopic" else {"lam": lam}
+        alphas, result = whole_run(ALL[algorithm], dense(Z), 60, **options)
+        slack = allowed_rounding(result.trace["upper"], scale_of(dense(Z)), rho)
+        assert (result.trace["lower"] <= rho + slack).all() and (result.trace["upper"] >= rho - slack).all()
+        assert np.isfinite(alphas).all()
+        assert (result.status, result.n_iter) == (("max_iter", 60) if result.upper > 0.0 else ("infeasible", 0))
+        assert (result.p >= 0.0).all() and abs(result.p.sum() - 1.0) <= 4 * EPS
+        if result.n_iter:
+            np.testing.assert_allclose(result.p, result.alpha / result.alpha.sum(), rtol=4 * EPS)
+
+
+def test_the_start_is_zero_with_a_uniform_certificate():
+    Z, _ = PLANTED["feasible"]
+    for algorithm in ALL.values():
+        result = algorithm(dense(Z), max_iter=0)
+        assert not result.alpha.any() and np.array_equal(result.p, np.full(40, 1 / 40)) and result.n_iter == 0
+        assert result.lower == -1.0 and abs(result.upper - np.linalg.norm(Z.mean(axis=0))) <= 4 * EPS
+
+
+@all_representations
+@all_infeasible
+def test_infeasible_data_give_a_vanishing_upper_bound(representation, name):
+    Z, rho = PLANTED[name]
+    root = np.sqrt((Z**2).sum(axis=1).max())
+    for accel in (None, 10.0):
+        for lam in ("1/t", "2^-t"):
+            result = descend(REPRESENTATIONS[representation](Z), accel, lam=lam, lam0=root**2, max_iter=3000)
+            upper = result.trace["upper"]
+            assert np.isfinite(result.alpha).all()
+            assert result.lower <= rho + allowed_rounding(result.upper, root**2, rho)
+            assert upper[-1] <= 0.03 * root and upper[-1] <= 0.5 * upper[:10].max() + 1e-15
+
+
+@all_representations
+@all_algorithms
+def test_contradicting_copies_one_class_one_point(representation, algorithm):
+    X = np.array([[0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])
+    for rows, y in ((X, [1, -1, 1]), (X, [1, 1, 1]), (X, [-1, -1, -1]), (X[:1], [1]), (X[:1], [-1]), (X[:2], [1, -1])):
+        Z = fm.features(rows, y).rows
+        rho = 0.0 if len(set(y)) == 2 else np.sqrt(0.8) if len(y) == 3 else 1.0
+        result = ALL[algorithm](REPRESENTATIONS[representation](Z), max_iter=500)
+        assert np.isfinite(result.alpha).all()
+        slack = allowed_rounding(result.upper, 1.0, rho)
+        assert result.lower <= rho + slack and result.upper >= rho - slack
+        if len(y) == 1:
+            assert abs(result.lower - 1.0) <= 4 * EPS and abs(result.upper - 1.0) <= 4 * EPS
+        elif rho > 0.0:
+            assert result.upper - result.lower <= 0.05
+        else:
+            assert result.upper <= 0.5  # the start has ||(1, 0)|| / 3 there, and the copies cancel
+
+
+@all_representations
+@pytest.mark.parametrize("accel", [None, 10.0])
+def test_one_product_per_iteration(representation, accel):
+    G = REPRESENTATIONS[representation](INSTANCES["overlapping"])
+    _, setup = fm._operator_norm(fm._representation(G)[0])
+    trace = descend(G, accel, max_iter=90, trace_at=range(0, 91, 9)).trace
+    assert np.array_equal(trace["products"], setup + trace["iteration"]) and 0 < setup <= 64
+    trace = descend(G, accel, max_iter=90, step=0.01).trace
+    assert np.array_equal(trace["products"], trace["iteration"])
+    trace = fm.homotopic_subgradient(G, max_iter=90).trace
+    assert np.array_equal(trace["products"], trace["iteration"])
+
+
+@all_representations
+@pytest.mark.parametrize("algorithm", ALL)
+def test_where_a_run_is_cut_does_not_matter(representation, algorithm):
+    Z = INSTANCES["overlapping"]
+    G = REPRESENTATIONS[representation](Z)
+    iterates, _ = whole_run(ALL[algorithm], G, 150)
+    calls = []
+    for trace_at in (None, [], [1, 2, 77], range(0, 151, 10)):
+        result = ALL[algorithm](G, max_iter=150, trace_at=trace_at, keep_iterates=True, callback=calls.append, seed=3)
+        assert np.array_equal(result.iterates, iterates[result.trace["iteration"]])
+        assert np.array_equal(result.alpha, iterates[-1]) and result.iterates.base is not result.alpha
+    assert len(calls) > 20
+    shorter = ALL[algorithm](G, max_iter=77)
+    assert np.array_equal(shorter.alpha, iterates[77])
+
+
+@all_representations
+@pytest.mark.parametrize("accel", [None, 3.0, 10.0])
+def test_descent_under_a_change_of_scale(representation, accel):
+    # With lam0 in the units of G, alpha is in units of 1/G: powers of two change no digit of it.
+    Z, make = INSTANCES["overlapping"], REPRESENTATIONS[representation]
+    for lam in SCHEDULES:
+        plain = descend(make(Z), accel, max_iter=200, lam=lam, lam0=3.0)
+        for c in (8.0, 2.0**-30):
+            scaled = descend(make(c * Z), accel, max_iter=200, lam=lam, lam0=3.0 * c**2)
+            assert np.array_equal(scaled.alpha * c**2, plain.alpha)
+            assert (scaled.lower, scaled.upper) == (c * plain.lower, c * plain.upper)
+
+
+@all_representations
+def test_homotopic_under_a_change_of_scale(representation):
+    Z, make = INSTANCES["separable"], REPRESENTATIONS[representation]
+    plain, result = whole_run(fm.homotopic_subgradient, make(Z), 300)
+    for c in (8.0, 2.0**-30):
+        scaled, other = whole_run(fm.homotopic_subgradient, make(c * Z), 300)
+        if representation == "features":  # there the largest G_ii is a sum, rounded; a power of two changes nothing
+            assert np.array_equal(scaled * c**2, plain)
+        assert np.array_equal(scaled * c**2, plain) and other.lower == c * result.lower
+    scaled, _ = whole_run(fm.homotopic_subgradient, make(3.0 * Z), 300)
+    np.testing.assert_allclose(9.0 * scaled, plain, rtol=0, atol=1e-13 * plain.max())
+
+
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+@all_algorithms
+def test_dense_and_features_agree(normalize, algorithm):
+    X, y = two_classes(40, 5, 1.0, 21)
+    X *= np.linspace(1.0, 4.0, 40)[:, None]
+    own = {} if algorithm == "homotopic" else {"step": 1.0 / top_eigenvalue(fm.gram(X, y, kernel="linear",
+                                                                                  normalize=normalize))}
+    for options in ({}, own):
+        a, one = whole_run(ALL[algorithm], fm.gram(X, y, kernel="linear", normalize=normalize), 200, **options)
+        b, two = whole_run(ALL[algorithm], fm.features(X, y, normalize=normalize), 200, **options)
+        slack = (20.0 if algorithm == "inertial" else 0.5) * EPS * (np.arange(201)[:, None] + 4.0) * a.max()
+        assert (np.abs(a - b) <= slack).all()
+        assert one.lower == pytest.approx(two.lower, abs=1e-10) and one.upper == pytest.approx(two.upper, abs=1e-10)
+
+
+@all_algorithms
+def test_tol_stops_with_a_certified_interval(algorithm):
+    Z, rho = PLANTED["feasible"]
+    result = ALL[algorithm](dense(Z), tol=0.1, max_iter=50_000)
+    assert result.status == "certified" and result.upper - result.lower <= 0.1 * result.upper
+    assert result.lower <= rho <= result.upper and result.n_iter < 50_000
+
+
+@all_algorithms
+def test_inputs_are_left_alone(algorithm):
+    Z = INSTANCES["overlapping"].copy()
+    lam = np.linspace(1.0, 0.1, 50)
+    for G, array in ((fm.FeatureGram(Z), Z), (dense(Z),) * 2):
+        before = array.copy()
+        options = {} if algorithm == "homotopic" else {"lam": lam}
+        result = ALL[algorithm](G, max_iter=50, **options)
+        assert np.array_equal(array, before) and not np.shares_memory(result.alpha, array)
+    assert np.array_equal(lam, np.linspace(1.0, 0.1, 50))
+
+
+# ======================================================================================================
+# EXTREME SCHEDULES AND BAD INPUT
+# ======================================================================================================
+
+@pytest.mark.filterwarnings("error")
+@all_representations
+@pytest.mark.parametrize("accel", [None, 3.0])
+def test_schedules_that_leave_the_range_of_floating_point(representation, accel):
+    Z, rho = PLANTED["feasible"]
+    G = REPRESENTATIONS[representation](Z)
+    zeros = np.r_[1.0, 0.0, 5e-324, 1e-310, np.zeros(4996)]
+    free = descend(G, accel, lam=np.zeros(5000), max_iter=5000, trace_at=[])
+    for options in ({"lam": "2^-t"}, {"lam": "2^-t", "lam0": 1e-308}, {"lam": "1/t^2", "lam0": 1e-308},
+                    {"lam": zeros}, {"lam": lambda t: 0.0}, {"lam": lambda t: 0}, {"lam": "1/t", "lam0": 5e-324}):
+        result = descend(G, accel, max_iter=5000, trace_at=[], **options)
+        assert np.isfinite(result.alpha).all() and abs(result.lower - rho) <= 1e-6
+        np.testing.assert_allclose(result.alpha @ Z, free.alpha @ Z, rtol=0, atol=1e-6)
+    # A penalty beyond the range is a box of no width: alpha = 0, and the certificate is that of the start.
+    result = descend(G, accel, lam=lambda t: 1e10, lam0=1e308, max_iter=20)
+    assert not result.alpha.any() and result.lower == -1.0
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_unbounded_box_is_plain_projected_gradient():
+    Z = INSTANCES["overlapping"]
+    step = safe_step(Z)
+    alphas, _ = whole_run(fm.diagonal_descent, dense(Z), 100, lam=np.zeros(100), step=step)
+    want = twin_descent(Z, lambda t: 1e-300, 1.0, step, 100, None)
+    assert (np.abs(alphas - want) <= 4 * EPS * (np.arange(101)[:, None] + 1.0) * alphas.max()).all()
+
+
+BAD_SCHEDULES = {
+    "wrong name": "1/t^3",
+    "empty name": "",
+    "number": 0.5,
+    "none": None,
+    "too short": np.ones(9),
+    "two dimensions": np.ones((10, 1)),
+    "negative": np.r_[np.ones(4), -1e-300, np.ones(5)],
+    "nan": np.r_[np.ones(4), np.nan, np.ones(5)],
+    "callable, negative": lambda t: 5.5 - t,
+    "callable, nan": lambda t: math.nan if t == 5 else 1.0,
+    "minus infinity": np.r_[np.ones(9), -np.inf],
+}
+
+
+@pytest.mark.parametrize("accel", [None, 3.0])
+@pytest.mark.parametrize("case", BAD_SCHEDULES)
+def test_bad_schedules_are_named(case, accel):
+    with pytest.raises(ValueError, match=r"\blam\b") as caught:
+        descend(np.eye(3), accel, lam=BAD_SCHEDULES[case], max_iter=10)
+    if case in ("negative", "nan", "callable, nan"):
+        assert "t = 5" in str(caught.value)
+    if case == "wrong name":
+        assert all(repr(name) in str(caught.value) for name in SCHEDULES)
+    if case == "too short":
+        assert "10" in str(caught.value) and "9" in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm, argument, values", [
+    ("diagonal", "lam0", (0.0, -1.0, math.nan, math.inf)),
+    ("diagonal", "step", (0.0, -1.0, math.nan, math.inf)),
+    ("inertial", "lam0", (0.0, -1.0, math.nan, math.inf)),
+    ("inertial", "step", (0.0, -1.0, math.nan, math.inf)),
+    ("inertial", "accel", (0.0, -3.0, math.nan, math.inf)),
+    ("homotopic", "a", (0.0, -0.1, math.nan, 1.0)),
+    ("homotopic", "b", (0.0, -0.1, math.nan, 0.76)),
+    ("diagonal", "max_iter", (-1,)),
+    ("inertial", "max_iter", (-1,)),
+    ("homotopic", "max_iter", (-1,)),
+    ("diagonal", "tol", (0.0, -1.0, math.nan)),
+])
+def test_values_out_of_range_are_named(algorithm, argument, values):
+    for value in values:
+        with pytest.raises(ValueError, match=rf"\b{argument}\b"):
+            ALL[algorithm](np.eye(3), **{argument: value})
+    with pytest.raises(TypeError, match=rf"\b{argument}\b"):
+        ALL[algorithm](np.eye(3), **{argument: "fast"})
+
+
+def test_exponents_may_add_up_to_one_and_no_more():
+    assert fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.5, max_iter=3).n_iter == 3
+    with pytest.raises(ValueError, match=r"a \+ b"):
+        fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.501)
