@@ -452,10 +452,10 @@ class _DenseGram(NamedTuple):
         slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
         i, j, kind = _find_flaw(matrix, slack)
         if i >= 0:
-            flaw = ("must be finite", "must be symmetric", "must be positive semi-definite")[kind]
+            flaw = ("must be finite", "must be symmetric (take (G + G.T) / 2)", "must be positive semi-definite")[kind]
             a, b = self.matrix[i, j], self.matrix[j, i]
-            raise ValueError(f"G {flaw}; row {i} has G[{i}, {j}] = {a:g}, G[{j}, {i}] = {b:g}, "
-                             f"G[{i}, {i}] = {matrix[i, i]:g}, G[{j}, {j}] = {matrix[j, j]:g}")
+            raise ValueError(f"G {flaw}; row {i} has G[{i}, {j}] = {a}, G[{j}, {i}] = {b}, "
+                             f"G[{i}, {i}] = {matrix[i, i]}, G[{j}, {j}] = {matrix[j, j]}")
         return _DenseGram(matrix)
 
     def shape(self):
@@ -995,7 +995,7 @@ def _distribution(q, name, n):
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
         raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
-                         f"got {q.size} with minimum {q.min():g} and sum {q.sum():g}")
+                         f"got {q.size} with minimum {q.min():g} and sum {q.sum():.12g}")
     return q
 
 
@@ -1047,11 +1047,11 @@ def certificate(G, alpha, p):
 
     Rounding.  A product over n points carries a relative error of at most n eps (eps = 2.2e-16; 1.2e-7 is
     the rounding of a float32 G's own entries), in practice a few eps.  With a dense G, upper^2 = p'Gp is
-    off by a few eps s, so relative to rho by about eps s / rho^2, and an upper below 3e-8 sqrt(s) cannot be
-    told from zero.  With features, upper = ||Z'p|| is off by a few eps sqrt(s).  For ||alpha||_1 = 1, lower is
-    off by a few eps s / ||alpha||_G, and with a dense G by a few |lower| eps s / ||alpha||_G^2 more; where
-    ||alpha||_G cannot be told from zero, lower is -sqrt(s), which always holds.  At an optimum, where both
-    ends agree to rounding, lower is cut at upper.
+    off by a few eps s, so relative to rho by about eps s / rho^2, and an upper below 3e-8 sqrt(s) (float32:
+    7e-4 sqrt(s)) cannot be told from zero.  With features, upper = ||Z'p|| is off by a few eps sqrt(s).  For
+    ||alpha||_1 = 1, lower is off by a few eps s / ||alpha||_G, and with a dense G by a few |lower| eps s /
+    ||alpha||_G^2 more; where ||alpha||_G cannot be told from zero, lower is -sqrt(s), which always holds.
+    At an optimum, where both ends agree to rounding, lower is cut at upper.
 
     Raises ValueError for bad shapes or values, or where G turns out not to be positive semi-definite.
     """
@@ -1080,13 +1080,15 @@ def _checkpoints(max_iter, trace_at):
 
 
 def _drive(interval, advance, solution, max_iter, tol, trace_at, keep_iterates, callback, *,
-           products=lambda k: float(k), eps=0.0):
+           products=lambda k: float(k), spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     interval(alpha, p)             (lower, upper), by fresh products
     advance(k, stop) -> (k, flag)  runs the compiled loop from iteration k to ``stop`` at the latest
     solution() -> (alpha, p)       the state's primal and dual point, new arrays
     products(k)                    G-vector products that k iterations cost
+    spent                          seconds of set-up before iteration 0
+    eps                            ||p||_G at or below which the status is "infeasible"
 
     The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; its state makes the result
     independent of where it was cut.
@@ -1094,7 +1096,7 @@ def _drive(interval, advance, solution, max_iter, tol, trace_at, keep_iterates, 
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
     rows, iterates = [], []
-    seconds, steps = 0.0, 1
+    seconds, steps = spent, 1
     k, flag = advance(0, 0)  # compiles, outside the clock
     for checkpoint in _checkpoints(max_iter, trace_at):
         while k < checkpoint and flag == _RUNNING:
@@ -1111,7 +1113,7 @@ def _drive(interval, advance, solution, max_iter, tol, trace_at, keep_iterates, 
         if keep_iterates:
             iterates.append(alpha)
         status = _STATUS[flag]
-        if upper <= eps:
+        if upper <= eps and lower <= 0.0:
             status = "infeasible"
         elif tol is not None and upper - lower <= tol * upper and flag != _SEPARATED:
             status = "certified"
@@ -1387,8 +1389,9 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
     The paper has no eps in delta_t; it matters only for a q_t that is a certificate already.
 
-    Stops as "separated", or as "infeasible" once delta_t < eps, with ||p||_G < eps.  At most O(sqrt(n s)/rho
-    log(1/rho)) iterations if rho > eps, O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho < 0 (Theorem 4).
+    Stops as "separated", or as "infeasible" once delta_t < eps, with ||p||_G < eps.  For s = 1 it takes at most
+    O(sqrt(n)/rho log(1/rho)) iterations if rho > eps, and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if
+    rho <= 0 or eps > rho (Theorem 4).
     prox="entropy" is the paper's open question, an experiment without a guarantee: the prox is KL(p || q_t)
     with mu_0 = 2s.  Iterations are summed over the calls and a restart counts as one: one product per
     iteration, two at the start.  Raises ValueError for eps <= 0, gamma <= 1 or an unknown prox; other errors
@@ -1401,7 +1404,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
 @njit(cache=True)
 def _winnow_loop(Z, k, stop, eta, score, w, hits, m):
-    """score = eta * (sum of the rows taken), w = softmax(score), m = Z w."""
+    """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
         if m.min() > 0.0:
             return k, _SEPARATED
@@ -1600,7 +1603,8 @@ def momentum(G, *, max_iter=1000, loss="exp", tol=None, trace_at=None, keep_iter
     loss = _EXP if loss == "exp" else _LOGISTIC
     alpha, g, q, m = np.zeros((4, n))
     w, gw, u = np.zeros((3, dimension))
-    _dual_pass(G, w, loss, m, q, u)
+    (_softmax(m, 1.0, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
+    _lift(G, q, u)
 
     def advance(k, stop):
         return _momentum_loop(G, k, stop, loss, step, alpha, g, q, w, gw, u, m)
@@ -1635,9 +1639,9 @@ def batch_perceptron(G, *, max_iter=1000, averaged=True, tol=None, trace_at=None
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
 
-    The result is the average of the iterates (averaged=False: the last).  p counts how often each row was
-    taken; upper - lower <= (regret of the ascent)/t = O(sqrt(s/t)).  One column per iteration.  Run
-    options and errors as in `gradient_descent`.
+    alpha is the sum of the iterates, so lower is the margin of their average (averaged=False: of the last).  p
+    counts how often each row was taken; while lower >= 0, upper - lower = O(sqrt(s/t)), the regret of the
+    ascent over t.  One column per iteration.  Run options and errors as in `gradient_descent`.
     """
     G, scale = _representation(G)
     n = G.shape()[0]
@@ -1739,10 +1743,12 @@ def _diagonal(G, lam, lam0, accel, step, run):
     G, scale = _representation(G)
     n, dimension = G.shape()
     if step is None:
+        _square_and_margins(G, scale, np.full(n, 1.0 / n))  # compiles, outside the clock
+        begin = time.perf_counter()
         norm, setup = _operator_norm(G)
-        step = 1.0 / norm
+        step, spent = 1.0 / norm, time.perf_counter() - begin
     else:
-        step, setup = _number(step, "step"), 0
+        step, setup, spent = _number(step, "step"), 0, 0.0
     alpha, previous, z, m = np.zeros((4, n))
     w = np.zeros(dimension)
 
@@ -1750,7 +1756,7 @@ def _diagonal(G, lam, lam0, accel, step, run):
         return _diagonal_loop(G, k, stop, step, accel, bounds, alpha, previous, z, w, m)
 
     return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(alpha)), *run,
-                  products=lambda k: float(setup + k))
+                  products=lambda k: float(setup + k), spent=spent)
 
 
 def diagonal_descent(G, *, max_iter=1000, lam="1/t", lam0=1.0, step=None, tol=None, trace_at=None,
@@ -1762,9 +1768,11 @@ def diagonal_descent(G, *, max_iter=1000, lam="1/t", lam0=1.0, step=None, tol=No
 
     lam    s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an
            array with s(t) at [t - 1]; not negative (0: the bound is infinite), in the theory non-increasing
-    step   gamma; by default 1/||G||_op on the safe side, from a Lanczos run of at most 64 products
-    D_t(u_t) = ||w_t||^2 / 2 + sum_i u_t,i never increases (Lemma 5.3), and on separable data w_t -> w*, the
-    separator of least norm with margins >= 1, rho = 1/||w*||, linearly once lambda_t <= 1/||u*|| (Theorem 5.1).
+    step   gamma itself, not in units of 1/s; by default 1/||G||_op on the safe side, from a Lanczos run of at
+           most 64 products, which the trace counts as spent before iteration 0
+    For gamma <= 1/||G||_op and non-increasing lambda_t, D_t(u_t) = ||w_t||^2 / 2 + sum_i u_t,i never increases
+    (Lemma 5.3), and on separable data w_t -> w*, the separator of least norm with margins >= 1, rho = 1/||w*||,
+    linearly once lambda_t <= 1/||u*|| (Theorem 5.1).
     p = alpha / sum alpha.  One product per iteration.  Run options and errors as in `gradient_descent`.
     """
     return _diagonal(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback))
@@ -1898,8 +1906,9 @@ def max_margin(G, *, tol=1e-9, max_iter=100, trace_at=None, keep_iterates=False,
     on the support with a ratio test.  ||p||_G never grows.
 
     Returns status "certified" at upper - lower <= tol * upper, tol down to 1e-12 where the conditioning
-    eps s / rho^2 lets it; "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s), the least that
-    rounding leaves visible), with the witness p; "max_iter" if rounding stops progress before either.
+    eps s / rho^2 lets it; "infeasible" at lower <= 0 and upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s),
+    in float32 7e-4 sqrt(s), the least that rounding leaves visible), with the witness p; "max_iter" if
+    rounding stops progress before either.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default;
     `products` counts entries of G read / n^2.  Other options and errors as in `gradient_descent`.
     """
@@ -1913,6 +1922,7 @@ def max_margin(G, *, tol=1e-9, max_iter=100, trace_at=None, keep_iterates=False,
     def advance(k, stop):
         nonlocal p, reads
         if k == stop:
+            _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
             return k, _RUNNING
         square, m = _square_and_margins(G, scale, p)
         support = np.flatnonzero(p > 0.0)

@@ -1,7 +1,7 @@
 """Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers beside it.
 
     python reproduce.py list                        every figure, one line each, and whether its data are at hand
-    python reproduce.py ji21:fig3                   one figure: figures/ji21-fig3.png and figures/ji21-fig3.csv
+    python reproduce.py ji21:fig2                   one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
     python reproduce.py fig3 --quick                Figure 3 of every paper that has one, on reduced work
     python reproduce.py all --format pdf --out pdf  everything, as PDF, into the folder pdf
 
@@ -835,13 +835,14 @@ def apidopoulos22_fig3(context):
             ax.semilogy(t, np.maximum(gap, 1e-18), label=name, **style(i))
         table += rows(name, t, *gaps)
         if name == "Algorithm 1":
-            tail = t >= len(t) / 2
-            rate = math.exp(np.polyfit(t[tail], np.log(distance[tail]), 1)[0])
+            above = distance > 1e-14  # below, rounding
+            tail = above & (t >= t[above][-1] / 2)
+            rate, start = math.exp(np.polyfit(t[tail], np.log(distance[tail]), 1)[0]), t[tail][0]
     for ax, title in zip(axes, ("direction gap", "margin gap", "angle gap"), strict=True):
         ax.set(xlabel="t", title=title, ylim=(1e-17, 10))
     legend(fig)
     return fig, table, (
-        f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {len(t) // 2})"
+        f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {start})"
     )
 
 
@@ -1025,7 +1026,7 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         description=usage[0], epilog="\n\n".join(usage[1:]), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="+", metavar="name", help="figures such as fig3 or ji21:fig3, or list, or all")
+    parser.add_argument("names", nargs="+", metavar="name", help="figures such as fig3 or ji21:fig2, or list, or all")
     parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
     parser.add_argument("--data", type=folder, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
     parser.add_argument("--out", type=Path, default=ROOT / "figures", metavar="DIR", help="default: figures/")
