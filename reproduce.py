@@ -877,7 +877,7 @@ def noisy_figure(context, key, labels, options):
                 error = error_rate(result.iterates[1:] * y @ cross, y_test)
                 row[column].loglog(t, gap, label=label, **style(i))
                 row[2 + column].semilogx(t, 100 * error, **style(i))
-                table += rows(flipped, name, label, t, gap, error)
+                table += rows(flipped, name, label.translate({ord("$"): "", ord("\\"): ""}), t, gap, error)
                 bar.update()
             row[column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
             row[2 + column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
