@@ -780,6 +780,18 @@ def ji21_fig2(context):
 # --- apidopoulos22 ---
 
 
+@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss")
+def apidopoulos22_fig1(context):
+    m = np.linspace(-2.5, 2.5, context.pick(1001, 101))
+    losses = {"exponential": np.exp(-m), "logistic": np.logaddexp(0.0, -m), "hinge": np.maximum(0.0, 1.0 - m)}
+    fig, [[ax]] = panels(width=5.5, height=3.6)
+    for i, (name, loss) in enumerate(losses.items()):
+        ax.plot(m, loss, label=name, **style(i))
+    ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
+    legend(fig)
+    return fig, {"m": m, **losses}, "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
+
+
 def toy_set(rng):
     """80 points with support vectors +-(1/2, 3/2), +-(3/2, 1/2): w* = (1/2, 1/2); the others lie farther away."""
     support = np.array([[0.5, 1.5], [1.5, 0.5], [-0.5, -1.5], [-1.5, -0.5]])
@@ -969,18 +981,6 @@ def apidopoulos22_fig6(context):
         f"lambda_t = 1/t, a = 10, HTRU2 split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, with which "
         "standardised images make G all but the identity; rows 3-4: sigma^2 times the dimension"
     )
-
-
-@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss")
-def apidopoulos22_fig1(context):
-    m = np.linspace(-2.5, 2.5, context.pick(1001, 101))
-    losses = {"exponential": np.exp(-m), "logistic": np.logaddexp(0.0, -m), "hinge": np.maximum(0.0, 1.0 - m)}
-    fig, [[ax]] = panels(width=5.5, height=3.6)
-    for i, (name, loss) in enumerate(losses.items()):
-        ax.plot(m, loss, label=name, **style(i))
-    ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
-    legend(fig)
-    return fig, {"m": m, **losses}, "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
 
 
 # ======================================================================================================================

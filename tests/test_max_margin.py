@@ -269,3 +269,25 @@ def test_dense_and_features_agree():
     Z = fm.features(X, y).rows
     a, b = (fm.max_margin(G, tol=1e-12) for G in (fm.FeatureGram(Z), dense(Z)))
     assert a.upper == pytest.approx(b.upper, rel=1e-11) and np.abs(Z.T @ (a.p - b.p)).max() <= 1e-9
+
+
+@kinds
+@pytest.mark.parametrize("shift", [0.0, 0.3, 1.5])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_solve_on_the_support_ends_on_a_level_face(seed, shift, kind):
+    """From any point of the simplex: never uphill, never outside, and at the end all margins on the face agree.
+
+    Most starts hold points that must leave the face, so that steps without the ratio test would be cut and go astray.
+    """
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(30, 8)) + shift
+    G, scale = fm._representation(REPRESENTATIONS[kind](Z))
+    p = rng.dirichlet(np.full(30, 0.5))
+    norms = []
+    for rounds in range(40):
+        q, _ = fm._solve_on_support(G, scale, p.copy(), rounds)
+        assert q.min() >= 0 and abs(q.sum() - 1) <= 1e-14 and not np.any((p == 0) & (q > 0))
+        norms.append(np.linalg.norm(Z.T @ q))
+    assert np.all(np.diff(norms) <= 1e-9 * norms[0])
+    margins = (Z @ (Z.T @ q))[q > 0]
+    assert np.ptp(margins) <= 1e-10 * scale
