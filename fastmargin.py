@@ -376,8 +376,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
 #
 #     _lift(G, v, w)                     w <- Z' v
 #     _margins(G, w, m)                  m <- Z w;  _lift and _margins together are one product G v
-#     _softmax_pass(G, w, mu, m, q, u)   m <- Z w, q <- softmax(-m / mu), u <- Z' q: one product, and over
-#                                        features one reading of Z; returns ln sum_i exp(-m_i / mu)
+#     _softmax_pass(G, w, m, q, u)       m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over
+#                                        features one reading of Z; returns ln sum_i exp(-m_i)
 #     _add_column(G, i, c, m)            m <- m + c G e_i: one column
 #     _square(G, v, w, m)                v' G v, given w = Z' v and m = G v: no product
 #
@@ -420,8 +420,8 @@ def _margins(G, w, m):
 
 
 @_operation
-def _softmax_pass(G, w, mu, m, q, u):
-    """m <- Z w, q <- softmax(-m / mu), u <- Z' q; returns ln sum_i exp(-m_i / mu)."""
+def _softmax_pass(G, w, m, q, u):
+    """m <- Z w, q <- softmax(-m), u <- Z' q; returns ln sum_i exp(-m_i)."""
 
 
 @_operation
@@ -553,16 +553,16 @@ def _inner(a, b):
 
 
 @njit(cache=True, fastmath=_FAST)
-def _softmax(m, mu, q):
-    """q <- softmax(-m / mu); returns ln sum_i exp(-m_i / mu)."""
+def _softmax(m, q):
+    """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
     low = m.min()
     total = 0.0
     for i in range(m.size):
-        q[i] = math.exp((low - m[i]) / mu)
+        q[i] = math.exp(low - m[i])
         total += q[i]
     for i in range(m.size):
         q[i] /= total
-    return math.log(total) - low / mu
+    return math.log(total) - low
 
 
 # --- dense ---------------------------------------------------------------------------------------------
@@ -635,9 +635,9 @@ def _dense_margins(G, w, m):
 
 @_softmax_pass.register(_DenseGram)
 @njit(cache=True)
-def _dense_softmax_pass(G, w, mu, m, q, u):
+def _dense_softmax_pass(G, w, m, q, u):
     _dense_margins(G, w, m)
-    log_total = _softmax(m, mu, q)
+    log_total = _softmax(m, q)
     u[:] = q
     return log_total
 
@@ -768,8 +768,8 @@ def _feature_square(G, v, w, m):
 
 
 @njit(cache=True, fastmath=_FAST)
-def _fused_part(Z, w, mu, m, i, stop, out):
-    """m_i <- <z_i, w> and out <- out + sum_i exp((low - m_i) / mu) z_i over rows i..stop-1, in one reading.
+def _fused_part(Z, w, m, i, stop, out):
+    """m_i <- <z_i, w> and out <- out + sum_i exp(low - m_i) z_i over rows i..stop-1, in one reading.
 
     Returns low, the least of these m_i; the sum is rescaled whenever the running minimum falls.
     """
@@ -782,14 +782,14 @@ def _fused_part(Z, w, mu, m, i, stop, out):
         least = min(min(ma, mb), min(mc, md))
         if least < low:
             if low < np.inf:
-                shrink = math.exp((least - low) / mu)
+                shrink = math.exp(least - low)
                 for k in range(out.size):
                     out[k] *= shrink
             low = least
-        ea = math.exp((low - ma) / mu)
+        ea = math.exp(low - ma)
         eb, ec, ed = 0.0, 0.0, 0.0
         if whole:
-            eb, ec, ed = math.exp((low - mb) / mu), math.exp((low - mc) / mu), math.exp((low - md) / mu)
+            eb, ec, ed = math.exp(low - mb), math.exp(low - mc), math.exp(low - md)
         if ea + eb + ec + ed > 0.0:
             _add_four(Z[i], Z[b], Z[c], Z[d], ea, eb, ec, ed, out)
         i += 4 if whole else 1
@@ -797,28 +797,28 @@ def _fused_part(Z, w, mu, m, i, stop, out):
 
 
 @njit(cache=True, parallel=True)
-def _fused_parallel(Z, w, mu, m, u):
+def _fused_parallel(Z, w, m, u):
     """As `_fused_part` over all rows, with the sum in u."""
     parts, lows = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
     for part in prange(_PARTS):
         start, stop = _part(m.size, part)
-        lows[part] = _fused_part(Z, w, mu, m, start, stop, parts[part])
+        lows[part] = _fused_part(Z, w, m, start, stop, parts[part])
     low = lows.min()
     for part in range(_PARTS):
-        shrink = math.exp((low - lows[part]) / mu)
+        shrink = math.exp(low - lows[part])
         for k in range(u.size):
             u[k] += shrink * parts[part, k]
 
 
 @_softmax_pass.register(FeatureGram)
 @njit(cache=True)
-def _feature_softmax_pass(G, w, mu, m, q, u):
+def _feature_softmax_pass(G, w, m, q, u):
     u[:] = 0.0
     if G.rows.size < _SERIAL:
-        _fused_part(G.rows, w, mu, m, 0, m.size, u)
+        _fused_part(G.rows, w, m, 0, m.size, u)
     else:
-        _fused_parallel(G.rows, w, mu, m, u)
-    log_total = _softmax(m, mu, q)
+        _fused_parallel(G.rows, w, m, u)
+    log_total = _softmax(m, q)
     largest = q.max()  # that of the least margin, whose row has weight 1 in u so far
     for k in range(u.size):
         u[k] *= largest
@@ -1414,7 +1414,7 @@ def _winnow_loop(Z, k, stop, eta, score, w, hits, m):
         hits[i] += 1.0
         for j in range(w.size):
             score[j] -= eta * Z[i, j]
-        _softmax(score, 1.0, w)
+        _softmax(score, w)
         m[:] = 0.0
         _add_row_dots(Z, w, 1.0, m)
         k += 1
@@ -1469,7 +1469,7 @@ def _logistic_weights(m, q):
     l'(psi) = 1 - exp(-sum l).  From margins of 37 on, l(z) = e^z to rounding, and q is the softmax.
     """
     if m.min() > 37.0:
-        return _softmax(m, 1.0, q)
+        return _softmax(m, q)
     total = 0.0
     for i in range(m.size):
         total += max(-m[i], 0.0) + math.log1p(math.exp(-abs(m[i])))
@@ -1484,7 +1484,7 @@ def _logistic_weights(m, q):
 def _dual_pass(G, w, loss, m, q, u):
     """m <- Z w, q <- grad psi(-m), u <- Z' q, one product; returns ln l'(psi(-m)), so that l'(-m_i) = q_i l'(psi)."""
     if loss == _EXP:
-        return _softmax_pass(G, w, 1.0, m, q, u)
+        return _softmax_pass(G, w, m, q, u)
     _margins(G, w, m)
     log_slope = _logistic_weights(m, q)
     _lift(G, q, u)
@@ -1603,7 +1603,7 @@ def momentum(G, *, max_iter=1000, loss="exp", tol=None, trace_at=None, keep_iter
     loss = _EXP if loss == "exp" else _LOGISTIC
     alpha, g, q, m = np.zeros((4, n))
     w, gw, u = np.zeros((3, dimension))
-    (_softmax(m, 1.0, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
+    (_softmax(m, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
     _lift(G, q, u)
 
     def advance(k, stop):

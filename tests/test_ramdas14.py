@@ -764,9 +764,9 @@ def _counting_add_column(G, i, c, m):
 
 @fm._softmax_pass.register(CountingGram)
 @numba.njit
-def _counting_softmax_pass(G, w, mu, m, q, u):
+def _counting_softmax_pass(G, w, m, q, u):
     G.counts[3] += 1
-    return fm._dense_softmax_pass(fm._DenseGram(G.matrix), w, mu, m, q, u)
+    return fm._dense_softmax_pass(fm._DenseGram(G.matrix), w, m, q, u)
 
 
 @fm._square.register(CountingGram)
