@@ -17,7 +17,8 @@ so every algorithm here, at every iteration, carries an interval ``lower <= rho 
 Conventions.  With linear features G = Z Z', rows z_i = y_i x_i, and w = Z' alpha is the separator;
 m = G alpha = Z w are the margins, the larger the better.  s = max_i G_ii is the scale: where a paper
 assumes ||x_i|| <= 1, steps are in units of 1/s here and smoothing parameters in units of s, so that
-nothing changes when s = 1 and every guarantee holds for any G.
+nothing changes when s = 1 and every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of
+compiled code.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
@@ -34,32 +35,55 @@ Example
 >>> result.status, result.lower <= fm.max_margin(G).lower <= result.upper
 ('certified', True)
 
-Contents (search for the banner)
-    RESULT AND INPUT        Result, checks of what users pass
-    KERNELS                 kernel_matrix, gram, decision_function
-    REPRESENTATIONS OF G    dense arrays, features; the operations that a loop may ask of G
-    PROX MAPS               entropy_prox, l2_prox, project_simplex
-    CERTIFICATE AND DRIVER  certificate; how a loop is taken from checkpoint to checkpoint
-    RAMDAS14                perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
-    JI21                    gradient_descent, normalized_gradient_descent, momentum, batch_perceptron
-    APIDOPOULOS22           diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
-    EXACT SOLVER            max_margin
+Contents (search for the number and title, as in "# 5.2 features"; what a room needs stands above it)
+    1    result and input   Result
+    2    vectors
+    3    simplex            project_simplex, entropy_prox, l2_prox
+    4    kernels            kernel_matrix, decision_function
+    5    representations of G
+    5.1  operations         Representation, register, lift, margins, add_column, softmax_pass, square
+    5.2  dense              DenseGram, gram
+    5.3  features           FeatureGram, features
+    6    certificate        certificate
+    7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED
+    8    algorithms
+    8.1  ramdas14           perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
+    8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron
+    8.3  apidopoulos22      diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
+    9    exact solver       max_margin
 """
 
+import functools
 import math
 import operator
 import time
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numba import get_num_threads, njit, prange, types
-from numba.extending import overload
+from numba.core.errors import TypingError
+from numba.extending import is_jitted, overload, register_jitable
 
 __version__ = "0.1.0"
+__all__ = [
+    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "RUNNING", "Representation", "Result", "Run",
+    "SEPARATED", "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive",
+    "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
+    "isnkpvn", "kernel_matrix", "l2_prox", "lift", "margins", "max_margin", "momentum", "nkp",
+    "normalized_gradient_descent", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
+    "softmax_pass", "square", "von_neumann", "winnow",
+]
+
+
+def __dir__():
+    """What tab completion shows: the toolkit, and not the modules that it imports."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
 
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
-# infinity keep their meaning.
+# infinity keep their meaning.  What loops call under these flags is inlined by force: else the code that runs, and
+# with it the last digit, would depend on whether a loop was just compiled or comes from the cache.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -68,26 +92,42 @@ _SERIAL = 1 << 18  # entries of an array below which starting threads costs more
 
 
 # ======================================================================================================
-# RESULT AND INPUT
+# 1 result and input
 # ======================================================================================================
 
 class Result(NamedTuple):
     """What every algorithm returns.
 
-    alpha      (n,) weights of the predictor f = sum_i alpha_i y_i phi(x_i); its scale is the algorithm's own
-    p          (n,) point of the simplex, the dual certificate
-    lower      min_i (G alpha)_i / ||alpha||_G, or -sqrt(s) where ||alpha||_G cannot be told from 0
-    upper      ||p||_G;  lower <= rho <= upper, up to the rounding stated in `certificate`
-    status     "separated"   G alpha > 0 was reached and the algorithm stops there
-               "certified"   upper - lower <= tol * upper
-               "infeasible"  ||p||_G <= eps: no margin above eps exists
-               "max_iter"    none of these within max_iter iterations
-               ("running"    in the partial results that a callback sees)
-    n_iter     number of updates made; iteration 0 is the start
-    trace      structured array, a row per checkpoint: iteration, products (G-vector products spent by the
-               iterations, a column counting 1/n; certificates are not counted), seconds (likewise without
-               certificates and without compilation), lower, upper
-    iterates   (checkpoints, n) alpha at every row of the trace, or None
+    Attributes
+    ----------
+    alpha : array, shape (n,)
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); the scale is the algorithm's own.
+    p : array, shape (n,)
+        Point of the simplex, the dual certificate.
+    lower, upper : float
+        lower = min_i (G alpha)_i / ||alpha||_G, or -sqrt(s) where ||alpha||_G cannot be told from 0, and
+        upper = ||p||_G: lower <= rho <= upper, up to the rounding stated in `certificate`.
+    status : str
+        "separated": G alpha > 0 was reached and the algorithm stops there;
+        "certified": upper - lower <= tol * upper;
+        "infeasible": ||p||_G <= eps, no margin above eps exists;
+        "max_iter": none of these within max_iter iterations;
+        "stopped": the callback returned True;
+        "running": not yet over, in the partial results that a callback sees.
+    n_iter : int
+        Number of updates made; iteration 0 is the start.
+    trace : structured array
+        A row per checkpoint with the fields iteration, products (G-vector products spent by the iterations, a
+        column counting 1/n; certificates are not counted), seconds (likewise without certificates and without
+        compilation), lower, upper.
+    iterates : array, shape (checkpoints, n), or None
+        alpha at every row of the trace, with keep_iterates=True; None in partial results.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
+    Result('certified': 5 <= rho <= 5, relative gap 0, 0 iterations, n = 1, 1 checkpoint)
     """
 
     alpha: np.ndarray
@@ -98,6 +138,12 @@ class Result(NamedTuple):
     n_iter: int
     trace: np.ndarray
     iterates: np.ndarray | None
+
+    def __repr__(self):
+        gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
+        rows = len(self.trace)
+        return (f"Result({self.status!r}: {self.lower:.6g} <= rho <= {self.upper:.6g}, relative gap {gap}, "
+                f"{self.n_iter} iterations, n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
 
 
 _TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds", np.float64),
@@ -173,11 +219,307 @@ def _count(value, name, low=0):
 
 
 # ======================================================================================================
-# KERNELS
+# 2 vectors
 # ======================================================================================================
 
-_LINEAR, _POLY, _RBF, _LAPLACIAN = range(4)
-_KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",)}
+@njit(cache=True, fastmath=_FAST, forceinline=True)
+def _dot(a, b):
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(cache=True, fastmath=_FAST, forceinline=True)
+def _softmax(m, q):
+    """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
+    low = m.min()
+    total = 0.0
+    for i in range(m.size):
+        q[i] = math.exp(low - m[i])
+        total += q[i]
+    for i in range(m.size):
+        q[i] /= total
+    return math.log(total) - low
+
+
+# ======================================================================================================
+# 3 simplex
+# ======================================================================================================
+
+def _distribution(q, name, n):
+    """Check that q is a point of the simplex of R^n, up to rounding."""
+    q = _real_array(q, name, 1)
+    slack = 1e-9 if q.dtype == np.float64 else 1e-5
+    q = q.astype(np.float64)
+    if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
+        raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
+                         f"got {q.size} with minimum {q.min():g} and sum {q.sum():.12g}")
+    return q
+
+
+def _weights(alpha):
+    """p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
+    total = alpha.sum()
+    return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
+
+
+@njit(cache=True)
+def _project_simplex(v, out):
+    """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
+
+    Condat's filter (Mathematical Programming 158, 2016) keeps the entries above a threshold that only
+    rises, then Michelot's rounds end on the exact support.  All is relative to the maximum, so that nothing
+    cancels at large |v|.
+    """
+    n = v.size
+    top = v.max()
+    kept = np.empty(n)  # kept values in front, postponed ones at the back
+    count, back = 1, n
+    kept[0] = max(v[0] - top, -2.0)  # -2 is out of reach already, and finite
+    tau = kept[0] - 1.0
+    for i in range(1, n):
+        x = v[i] - top
+        if x > tau:
+            tau += (x - tau) / (count + 1)
+            if tau <= x - 1.0:  # x alone reaches the sum: the ones kept so far can hardly matter
+                for k in range(count - 1, -1, -1):  # downwards: the two ends of ``kept`` may overlap
+                    back -= 1
+                    kept[back] = kept[k]
+                count = 0
+                tau = x - 1.0
+            kept[count] = x
+            count += 1
+    for k in range(back, n):
+        x = kept[k]
+        if x > tau:
+            kept[count] = x
+            count += 1
+            tau += (x - tau) / count
+    while True:
+        total = 0.0
+        for k in range(count):
+            total += kept[k]
+        tau = (total - 1.0) / count
+        left = 0
+        for k in range(count):
+            if kept[k] > tau:
+                kept[left] = kept[k]
+                left += 1
+        if left == count:
+            break
+        count = left
+    for i in range(n):
+        out[i] = max((v[i] - top) - tau, 0.0)
+
+
+def project_simplex(v):
+    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
+
+    Parameters
+    ----------
+    v : array, shape (n,)
+        Any finite vector.
+
+    Returns
+    -------
+    p : array, shape (n,)
+        max(v - tau, 0) for the one tau at which it sums to 1.
+
+    Raises
+    ------
+    ValueError
+        v is empty, not finite or not a vector (checked in calls from Python; compiled callers vouch for it).
+
+    Notes
+    -----
+    O(n) expected time, no sort; nothing cancels or overflows at any |v|.  Callable inside njit as well.
+
+    References
+    ----------
+    L. Condat, Fast projection onto the simplex and the l1 ball, Mathematical Programming 158, 2016.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.project_simplex([1.0, 0.5, -3.0])
+    array([0.75, 0.25, 0.  ])
+    """
+    v = _real_array(v, "v", 1).astype(np.float64)
+    out = np.empty(v.size)
+    _project_simplex(v, out)
+    return out
+
+
+@overload(project_simplex)
+def _project_simplex_compiled(v):
+    def project(v):
+        out = np.empty(v.size)
+        _project_simplex(v, out)
+        return out
+    return project
+
+
+@njit(cache=True)
+def _fall(low, g, mu):
+    """(low - g) / mu, also where the difference of two finite numbers overflows."""
+    difference = low - g
+    return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
+
+
+@njit(cache=True)
+def _entropy_prox(g, mu, q, out):
+    """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
+    low = np.inf
+    for i in range(g.size):
+        if q[i] > 0.0 and g[i] < low:
+            low = g[i]
+    top = -np.inf
+    for i in range(g.size):
+        out[i] = _fall(low, g[i], mu) + math.log(q[i]) if q[i] > 0.0 else -np.inf
+        top = max(top, out[i])
+    total = 0.0
+    for i in range(g.size):
+        out[i] = math.exp(out[i] - top)
+        total += out[i]
+    for i in range(g.size):
+        out[i] /= total
+
+
+def entropy_prox(g, mu, q=None):
+    """Entropy prox map: argmin_{p in Delta} <g, p> + mu KL(p || q), p_i proportional to q_i exp(-g_i / mu).
+
+    Parameters
+    ----------
+    g : array, shape (n,)
+        Any finite vector.
+    mu : float
+        Smoothing parameter, above 0, in units of g.
+    q : array, shape (n,), optional
+        Centre, in the simplex; by default uniform, so that p = softmax(-g / mu).
+
+    Returns
+    -------
+    p : array, shape (n,)
+        In the simplex, zero where q is.
+
+    Raises
+    ------
+    ValueError
+        g is not finite, mu <= 0, or q is not in the simplex (checked in calls from Python).
+
+    Notes
+    -----
+    Exact at any scale: nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside
+    njit as well.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.entropy_prox([0.0, np.log(3.0)], 1.0)
+    array([0.75, 0.25])
+    """
+    g = _real_array(g, "g", 1).astype(np.float64)
+    mu = _number(mu, "mu")
+    q = np.full(g.size, 1.0 / g.size) if q is None else _distribution(q, "q", g.size)
+    out = np.empty(g.size)
+    _entropy_prox(g, mu, q, out)
+    return out
+
+
+@overload(entropy_prox)
+def _entropy_prox_compiled(g, mu, q=None):
+    if q is None or isinstance(q, types.Omitted) or q is types.none:
+        def prox(g, mu, q=None):
+            out = np.empty(g.size)
+            _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size), out)
+            return out
+    else:
+        def prox(g, mu, q=None):
+            out = np.empty(g.size)
+            _entropy_prox(g, mu, q, out)
+            return out
+    return prox
+
+
+@njit(cache=True)
+def _l2_prox(g, mu, q, out):
+    """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
+    low = g.min()
+    for i in range(g.size):
+        out[i] = q[i] + _fall(low, g[i], mu)
+    _project_simplex(out, out)
+
+
+def l2_prox(g, mu, q):
+    """Euclidean prox map: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
+
+    Parameters
+    ----------
+    g : array, shape (n,)
+        Any finite vector.
+    mu : float
+        Smoothing parameter, above 0, in units of g.
+    q : array, shape (n,)
+        Centre, any finite vector.
+
+    Returns
+    -------
+    p : array, shape (n,)
+        In the simplex.
+
+    Raises
+    ------
+    ValueError
+        g or q is not finite, their lengths differ, or mu <= 0 (checked in calls from Python).
+
+    Notes
+    -----
+    Exact at any scale.  Callable inside njit as well.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.l2_prox([0.0, 1.0], 4.0, [0.5, 0.5])
+    array([0.625, 0.375])
+    """
+    g = _real_array(g, "g", 1).astype(np.float64)
+    q = _real_array(q, "q", 1).astype(np.float64)
+    if q.size != g.size:
+        raise ValueError(f"g has {g.size} entries and q has {q.size}; they must agree")
+    mu = _number(mu, "mu")
+    out = np.empty(g.size)
+    _l2_prox(g, mu, q, out)
+    return out
+
+
+@overload(l2_prox)
+def _l2_prox_compiled(g, mu, q):
+    def prox(g, mu, q):
+        out = np.empty(g.size)
+        _l2_prox(g, mu, q, out)
+        return out
+    return prox
+
+
+_ENTROPY, _L2 = range(2)
+
+
+@njit(cache=True)
+def _prox(which, g, mu, q, out):
+    if which == _ENTROPY:
+        _entropy_prox(g, mu, q, out)
+    else:
+        _l2_prox(g, mu, q, out)
+
+
+# ======================================================================================================
+# 4 kernels
+# ======================================================================================================
+
+_LINEAR, _POLY, _RBF, _LAPLACIAN, _PRECOMPUTED, _CALLABLE = range(6)
+_KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
+            "precomputed": ()}
 _NORMALIZE = ("unit", "max", None)
 _BLOCK = 512  # rows of a Gram matrix that are computed at a time
 
@@ -187,15 +529,22 @@ class _Kernel(NamedTuple):
     gamma: float
     coef0: float
     degree: int
-    center: np.ndarray  # subtracted from the points: distances do not change, their rounding shrinks
+    center: np.ndarray | None  # subtracted from the points: distances do not change, their rounding shrinks
+    function: Callable | None  # of _CALLABLE
 
 
 def _kernel(kernel, X, params):
-    """Resolve a kernel name and its keywords against the training points X."""
-    _choice(kernel, "kernel", tuple(_KERNELS))
-    unknown = set(params) - set(_KERNELS[kernel])
+    """Resolve a kernel's name, or a callable, and its keywords against the training points X."""
+    named = not callable(kernel)
+    if named:
+        _choice(kernel, "kernel", tuple(_KERNELS))
+    accepted = _KERNELS[kernel] if named else ()
+    if kernel == "precomputed" and X.shape[0] != X.shape[1]:
+        raise ValueError('kernel="precomputed" takes the square kernel matrix of the training points in place of the '
+                         f"points; got shape {X.shape}")
+    unknown = set(params) - set(accepted)
     if unknown:
-        raise TypeError(f"kernel {kernel!r} takes {', '.join(_KERNELS[kernel]) or 'no parameters'}; "
+        raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted) or 'no parameters'}; "
                         f"got {', '.join(sorted(unknown))}")
     if "sigma2" in params:
         if "gamma" in params:
@@ -203,14 +552,18 @@ def _kernel(kernel, X, params):
         gamma = 0.5 / _number(params["sigma2"], "sigma2")
     elif isinstance(params.get("gamma", "scale"), str):
         _choice(params.get("gamma", "scale"), "gamma", ("scale",))
-        gamma = 1.0 / (X.shape[1] * (X.var() or 1.0))
+        gamma = 1.0 / (X.shape[1] * (X.var() or 1.0)) if "gamma" in accepted else 1.0
     else:
         gamma = _number(params["gamma"], "gamma")
-    shift_invariant = kernel in ("rbf", "laplacian")
-    return _Kernel(code=list(_KERNELS).index(kernel), gamma=gamma,
+    return _Kernel(code=list(_KERNELS).index(kernel) if named else _CALLABLE, gamma=gamma,
                    coef0=_number(params.get("coef0", 1.0), "coef0", closed=True),
                    degree=_count(params.get("degree", 3), "degree", 1),
-                   center=X.mean(axis=0) if shift_invariant else np.zeros(X.shape[1]))
+                   center=X.mean(axis=0) if kernel in ("rbf", "laplacian") else None,
+                   function=None if named else kernel)
+
+
+def _centered(kernel, X):
+    return X if kernel.center is None else X - kernel.center
 
 
 @njit(cache=True, parallel=True, fastmath=_FAST)
@@ -239,8 +592,20 @@ def _laplacian(A, B, gamma, out):
             out[i, j] = math.exp(-gamma * distance)
 
 
+def _columns(kernel, X):
+    """What stands for the training points on the right of `_kernel_block`: the points, or their numbers."""
+    return np.arange(len(X)) if kernel.code == _PRECOMPUTED else X
+
+
 def _kernel_block(kernel, A, B):
-    """K(a_i, b_j) for points that are already centred."""
+    """K(a_i, b_j) for points that are already centred; the b_j are `_columns` where B holds training points."""
+    if kernel.code == _PRECOMPUTED:
+        return A[:, B]
+    if kernel.code == _CALLABLE:
+        out = _real_array(kernel.function(A, B), "kernel(A, B)", 2).astype(np.float64, copy=False)
+        if out.shape != (len(A), len(B)):
+            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {out.shape}")
+        return out
     if kernel.code == _LAPLACIAN:
         out = np.empty((len(A), len(B)))
         _laplacian(A, B, kernel.gamma, out)
@@ -253,7 +618,13 @@ def _kernel_block(kernel, A, B):
 
 
 def _kernel_diagonal(kernel, X):
-    """K(x_i, x_i) for points that are already centred."""
+    """K(x_i, x_i) for training points, or new ones, that are already centred."""
+    if kernel.code == _PRECOMPUTED:
+        return X.diagonal()
+    if kernel.code == _CALLABLE:
+        few = 32  # of the values in a block only the diagonal is used
+        return np.concatenate([_kernel_block(kernel, X[k:k + few], X[k:k + few]).diagonal()
+                               for k in range(0, len(X), few)])
     if kernel.code in (_RBF, _LAPLACIAN):
         return np.ones(len(X))
     squares = np.einsum("ij,ij->i", X, X)
@@ -281,70 +652,87 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     return np.ones(diagonal.size)
 
 
-@njit(cache=True, parallel=True)
-def _place_block(block, start, c, out):
-    """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    rows = block.shape[0]
-    stop = start + rows
-    for tile in prange((stop + 63) // 64):
-        for i in range(max(start, 64 * tile), stop):
-            for j in range(64 * tile, min(64 * tile + 64, i + 1)):
-                value = c[i] * c[j] * block[i - start, j]
-                out[i, j] = value
-                out[j, i] = value
-
-
-def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
-    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation, exactly symmetric.
-
-    X          (n, d) points; y (n,) labels +-1, or None for the unsigned matrix
-    kernel     "linear"     <x, x'>
-               "poly"       (gamma <x, x'> + coef0)^degree             coef0=1, degree=3
-               "rbf"        exp(-gamma ||x - x'||^2)                   or sigma2, with gamma = 1/(2 sigma2)
-               "laplacian"  exp(-gamma ||x - x'||_1)
-               gamma is a number or "scale" (the default): 1 / (d Var X)
-    normalize  "unit"  divides K_ij by sqrt(K_ii K_jj), so G_ii = 1 (ramdas14)
-               "max"   divides by max_i K_ii, so G_ii <= 1 (ji21)
-               None    leaves K as it is
-    dtype      float64, or float32 for half the memory; sums over n stay in float64
-    Returns    (n, n) array.  Memory: the matrix and a block of 512 rows.
-    Raises     ValueError for non-finite values, labels other than +-1, unequal lengths, K(x, x) <= 0 under
-               "unit", parameters out of range; TypeError for a parameter that the kernel does not take.
-    """
-    X = _points(X)
-    sign = np.ones(len(X)) if y is None else _labels(y, len(X))
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype}")
-    kernel = _kernel(kernel, X, params)
-    X = X - kernel.center
-    diagonal = _kernel_diagonal(kernel, X)
-    normalizer = _normalizers(diagonal, normalize)
-    out = np.empty((len(X), len(X)), dtype)
-    for start in range(0, len(X), _BLOCK):
-        stop = min(start + _BLOCK, len(X))
-        _place_block(_kernel_block(kernel, X[start:stop], X[:stop]), start, sign * normalizer, out)
-    np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
-    return out
-
-
 def kernel_matrix(A, B, *, kernel="rbf", **params):
-    """Cross matrix K(a_i, b_j), (len(A), len(B)), unsigned and not normalised.
+    """Cross matrix K(a_i, b_j), unsigned and not normalised.
 
-    Kernels and parameters as in `gram`; gamma="scale" is resolved on A, so pass the training points as A.
+    Parameters
+    ----------
+    A : array, shape (k, d)
+        The training points, on which gamma="scale" is resolved; for kernel="precomputed" (k, k), their matrix.
+    B : array, shape (m, d)
+        Other points; for kernel="precomputed" (m, k), the values K(b_j, a_i).
+    kernel : str or callable
+        As in `gram`.
+    **params
+        The kernel's parameters, as in `gram`.
+
+    Returns
+    -------
+    K : array, shape (k, m)
+
+    Raises
+    ------
+    ValueError
+        Values are not finite, the numbers of columns differ, or a parameter is out of range.
+    TypeError
+        The kernel does not take one of the parameters.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.kernel_matrix([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0]], kernel="linear")
+    array([[3.],
+           [2.]])
     """
     A, B = _points(A, "A"), _points(B, "B")
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
-    return _kernel_block(kernel, A - kernel.center, B - kernel.center)
+    if kernel.code == _PRECOMPUTED:
+        return B.T.copy()
+    return _kernel_block(kernel, _centered(kernel, A), _centered(kernel, B))
 
 
 def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **params):
-    """f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew: (len(Xnew),).
+    """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew.
 
-    alpha, X, y are the weights and the training set; kernel, normalize and params must be those that made G
-    (for `features`: kernel="linear").
+    Parameters
+    ----------
+    alpha : array, shape (n,)
+        Weights, such as Result.alpha.
+    X : array, shape (n, d)
+        The training points; for kernel="precomputed" (n, n), their kernel matrix.
+    y : array, shape (n,)
+        Their labels, -1 or +1.
+    Xnew : array, shape (m, d)
+        The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
+    kernel : str or callable
+        What made G, as in `gram`; for `features`, "linear".
+    normalize : {"unit", "max", None}
+        What made G, as in `gram`.
+    **params
+        The kernel's parameters, as in `gram`.
+
+    Returns
+    -------
+    scores : array, shape (m,)
+        Positive where label +1 is predicted.
+
+    Raises
+    ------
+    ValueError
+        Values are not finite, lengths differ, a parameter is out of range, or normalize="unit" meets a point with
+        K(x, x) <= 0, or a precomputed kernel, which does not tell K(x, x) of new points.
+    TypeError
+        The kernel does not take one of the parameters.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> X, y = [[2.0, 0.0], [-1.0, 1.0]], [1, -1]
+    >>> alpha = fm.max_margin(fm.features(X, y)).alpha
+    >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
+    array([ True, False])
     """
     X, Xnew = _points(X), _points(Xnew, "Xnew")
     y = _labels(y, len(X))
@@ -354,162 +742,364 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
     kernel = _kernel(kernel, X, params)
-    X, Xnew = X - kernel.center, Xnew - kernel.center
+    X, Xnew = _centered(kernel, X), _centered(kernel, Xnew)
     diagonal = _kernel_diagonal(kernel, X)
     weights = alpha * y * _normalizers(diagonal, normalize)
-    normalizer = _normalizers(_kernel_diagonal(kernel, Xnew), normalize, "Xnew", diagonal)
+    if kernel.code == _PRECOMPUTED and normalize == "unit":
+        raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not tell; '
+                         'give G and the scores normalize="max" or None')
+    new = np.ones(len(Xnew)) if kernel.code == _PRECOMPUTED else _kernel_diagonal(kernel, Xnew)
+    normalizer = _normalizers(new, normalize, "Xnew", diagonal)
     support = weights != 0
-    X, weights = X[support], weights[support]
+    columns, weights = _columns(kernel, X)[support], weights[support]
     out = np.empty(len(Xnew))
     for start in range(0, len(Xnew), _BLOCK):
-        out[start:start + _BLOCK] = _kernel_block(kernel, Xnew[start:start + _BLOCK], X) @ weights
+        out[start:start + _BLOCK] = _kernel_block(kernel, Xnew[start:start + _BLOCK], columns) @ weights
     return normalizer * out
 
 
 # ======================================================================================================
-# REPRESENTATIONS OF G
+# 5 representations of G
 # ======================================================================================================
+
+# ------------------------------------------------------------------------------------------------------
+# 5.1 operations
+# ------------------------------------------------------------------------------------------------------
 #
-# A representation is a NamedTuple of arrays.  It factors G = Z Z' by *coordinates*: w = Z' v stands for
-# sum_i v_i z_i.  With explicit features w is that vector, of length d; a dense G has no features at hand,
-# so there w is v itself and Z w is read as G v.  Loops ask G for
-#
-#     _lift(G, v, w)                     w <- Z' v
-#     _margins(G, w, m)                  m <- Z w;  _lift and _margins together are one product G v
-#     _softmax_pass(G, w, m, q, u)       m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over
-#                                        features one reading of Z; returns ln sum_i exp(-m_i)
-#     _add_column(G, i, c, m)            m <- m + c G e_i: one column
-#     _square(G, v, w, m)                v' G v, given w = Z' v and m = G v: no product
-#
-# and wrappers ask its methods for what is needed once per run.  A new representation registers its
-# kernels under the five names and has the methods of FeatureGram; no algorithm changes.
+# Loops are written once, over anything that can do the five operations below.  Each is an ordinary function to
+# the interpreter and, to the compiler, an overload that is resolved by the type of G while a loop is compiled:
+# a loop over features holds the code for features and nothing else, inlined.  A class hierarchy cannot do this,
+# because compiled code calls no methods of Python objects, and what Numba offers instead (jitclass) is neither
+# cached on disk nor a plain tuple of arrays; functools.singledispatch is opaque to the compiler altogether.
+
+class Representation(Protocol):
+    """What a representation of G is: a NamedTuple of arrays and numbers with these methods, and `register`.
+
+    It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
+    vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
+    Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled; the methods are called from
+    Python, once per run or round.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.FeatureGram([[1.0, 2.0], [0.0, 1.0]]).checked().shape()
+    (2, 2)
+    """
+
+    def checked(self):
+        """Itself, in the layout that its routines expect; raises ValueError or TypeError for bad values."""
+
+    def shape(self):
+        """(points, coordinates): the lengths of v and of w = Z' v."""
+
+    def diagonal(self):
+        """(n,) float64 array of G_ii."""
+
+    def resolution(self):
+        """The smallest ||p||_G / sqrt(s), p in the simplex, that rounding leaves distinct from zero."""
+
+    def restrict(self, index):
+        """G on some of the points, an array of their numbers, in the same representation."""
+
+    def dense(self):
+        """G itself, (n, n); asked of a few points at a time."""
+
+
+_METHODS = [name for name in vars(Representation) if not name.startswith("_") and callable(vars(Representation)[name])]
+_OPERATIONS = {}
+
+
+def _unregistered(kind):
+    return (f"{kind} is not a registered representation of G: pass an array to an algorithm, or take prepare(G).G, "
+            "or see register")
+
 
 def _operation(signature):
-    """An operation on G, dispatched on the representation when compiled and when interpreted alike."""
-    kernels = {}
+    """Make a function that dispatches on the representation, when compiled and when interpreted alike."""
+    routines = {}
 
+    @functools.wraps(signature)
     def call(G, *args):
-        return kernels[type(G)](G, *args)
+        if type(G) not in routines:
+            raise TypeError(_unregistered(type(G).__name__))
+        return routines[type(G)](G, *args)
 
     @overload(call, strict=False)
     def choose(G, *args):
-        kernel = kernels[G.instance_class]
-        return lambda G, *args: kernel(G, *args)
+        representation = getattr(G, "instance_class", None)
+        if representation not in routines:
+            raise TypingError(_unregistered(getattr(representation, "__name__", str(G))))
+        routine = routines[representation]
+        return lambda G, *args: routine(G, *args)
 
-    def register(representation):
-        def add(kernel):
-            kernels[representation] = kernel
-            return kernel
-        return add
-
-    call.register = register
-    call.kernels = kernels
-    call.__name__ = signature.__name__
-    call.__doc__ = signature.__doc__
+    call.routines = routines
+    _OPERATIONS[signature.__name__] = call
     return call
 
 
 @_operation
-def _lift(G, v, w):
-    """w <- Z' v."""
+def lift(G, v, w):
+    """w <- Z' v, the coordinates of sum_i v_i z_i; `lift` and `margins` together are one product G v.
+
+    Parameters
+    ----------
+    G : representation
+        Of n points in d coordinates, as `prepare` returns it.
+    v : array, shape (n,)
+    w : array, shape (d,)
+        Overwritten.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> w = np.empty(2)
+    >>> fm.lift(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 1.0]), w)
+    >>> w
+    array([2., 5.])
+    """
 
 
 @_operation
-def _margins(G, w, m):
-    """m <- Z w."""
+def margins(G, w, m):
+    """m <- Z w, the margins of the separator with coordinates w.
+
+    Parameters
+    ----------
+    G : representation
+        Of n points in d coordinates, as `prepare` returns it.
+    w : array, shape (d,)
+    m : array, shape (n,)
+        Overwritten.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> m = np.empty(2)
+    >>> fm.margins(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 5.0]), m)
+    >>> m
+    array([12.,  5.])
+    """
 
 
 @_operation
-def _softmax_pass(G, w, m, q, u):
-    """m <- Z w, q <- softmax(-m), u <- Z' q; returns ln sum_i exp(-m_i)."""
+def add_column(G, i, c, m):
+    """m <- m + c G e_i: one column, a product's n-th part.
+
+    Parameters
+    ----------
+    G : representation
+        Of n points in d coordinates, as `prepare` returns it.
+    i : int
+        Number of the point.
+    c : float
+    m : array, shape (n,)
+        Changed in place.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> m = np.zeros(2)
+    >>> fm.add_column(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), 1, 10.0, m)
+    >>> m
+    array([20., 10.])
+    """
 
 
 @_operation
-def _add_column(G, i, c, m):
-    """m <- m + c G e_i."""
+def softmax_pass(G, w, m, q, u):
+    """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
+
+    Parameters
+    ----------
+    G : representation
+        Of n points in d coordinates, as `prepare` returns it.
+    w : array, shape (d,)
+    m, q : array, shape (n,)
+        Overwritten.
+    u : array, shape (d,)
+        Overwritten.
+
+    Returns
+    -------
+    float
+        ln sum_i exp(-m_i).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> m, q, u = np.empty((3, 2))
+    >>> log_total = fm.softmax_pass(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.zeros(2), m, q, u)
+    >>> q, u
+    (array([0.5, 0.5]), array([0.5, 1.5]))
+    """
 
 
 @_operation
-def _square(G, v, w, m):
-    """v' G v, given w = Z' v and m = G v."""
+def square(G, v, w, m):
+    """v' G v, given w = Z' v and m = G v: no product.
+
+    Parameters
+    ----------
+    G : representation
+        Of n points in d coordinates, as `prepare` returns it.
+    v, m : array, shape (n,)
+    w : array, shape (d,)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.square(fm.FeatureGram(np.eye(2)), np.array([3.0, 4.0]), np.array([3.0, 4.0]), np.array([3.0, 4.0]))
+    25.0
+    """
 
 
-class _DenseGram(NamedTuple):
-    """A symmetric (n, n) matrix, C-ordered, float64 or float32; products read its upper triangle alone."""
+@register_jitable
+def _three_step_pass(G, w, m, q, u):
+    margins(G, w, m)
+    log_total = _softmax(m, q)
+    lift(G, q, u)
+    return log_total
+
+
+@register_jitable
+def _inner_product(G, v, w, m):
+    return _dot(v, m)
+
+
+def register(representation, *, lift=None, margins=None, add_column=None, softmax_pass=_three_step_pass,
+             square=_inner_product):
+    """Make a class a representation of G: every algorithm runs on it, none changed.
+
+    Parameters
+    ----------
+    representation : type
+        A NamedTuple class with the methods of `Representation`.
+    lift, margins, add_column : callable
+        Its routines, called as ``lift(G, v, w)`` and so on: compiled with njit, or compiled here.  What they do is
+        documented with the operations of the same name.
+    softmax_pass, square : callable, optional
+        By default `margins`, a softmax and `lift`; and <v, m>.
+
+    Raises
+    ------
+    TypeError
+        The class is no NamedTuple, a method or routine is missing, or the class is registered already (what has
+        been compiled for it would not change; define the class anew).
+    ValueError
+        A routine is cached on disk.
+
+    Notes
+    -----
+    Numba's disk cache notices changes of the file that a function stands in, but not of the functions it calls, which
+    are compiled into it.  So that nothing outlives a change, routines registered here may not be cached on disk, and
+    a loop of this module over a class of another module never is; what they call should not be, either.
+
+    Examples
+    --------
+    The README holds a complete representation.
+
+    >>> import fastmargin as fm
+    >>> fm.register(tuple)
+    Traceback (most recent call last):
+      ...
+    TypeError: register(tuple): a representation is a NamedTuple class
+    """
+    name = getattr(representation, "__name__", repr(representation))
+    if not (isinstance(representation, type) and issubclass(representation, tuple)
+            and hasattr(representation, "_fields")):
+        raise TypeError(f"register({name}): a representation is a NamedTuple class")
+    routines = {"lift": lift, "margins": margins, "add_column": add_column, "softmax_pass": softmax_pass,
+                "square": square}
+    missing = [f"the routine {key}" for key, routine in routines.items() if not callable(routine)]
+    missing += [f"the method {key}" for key in _METHODS if not callable(getattr(representation, key, None))]
+    if missing:
+        raise TypeError(f"register({name}) lacks {', '.join(missing)}")
+    if representation in _OPERATIONS["lift"].routines:
+        raise TypeError(f"register({name}): the class is registered already, and what has been compiled for it would "
+                        "not change; define the class anew")
+    for key, routine in routines.items():
+        routines[key] = _never_stale(routine, key)
+    for key, routine in routines.items():
+        if routine.__module__ != __name__ and not is_jitted(routine):
+            routine = njit(routine)
+        _OPERATIONS[key].routines[representation] = routine
+
+
+def _never_stale(function, name):
+    """A function, unless it stands in another file and is cached on disk there: see `register`, Notes."""
+    if function.__module__ != __name__ and is_jitted(function) and function.stats.cache_path is not None:
+        raise ValueError(f"{name} is cached on disk, where it would outlive changes of the functions it calls; "
+                         "compile it with njit, without cache=True")
+    return function
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.2 dense
+# ------------------------------------------------------------------------------------------------------
+
+class DenseGram(NamedTuple):
+    """A symmetric (n, n) matrix, C-ordered, float64 or float32; products read its upper triangle alone.
+
+    Algorithms make it of a plain array by themselves.  The methods are those of `Representation`.
+
+    Attributes
+    ----------
+    matrix : array, shape (n, n)
+        G.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.DenseGram(np.eye(3)).shape()
+    (3, 3)
+    """
 
     matrix: np.ndarray
 
     def checked(self):
-        """Itself in the layout that the kernels expect, or an error that says what is wrong."""
-        matrix = self.matrix
-        if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
-            raise ValueError("G must be a square matrix of real numbers or a representation such as features() makes; "
-                             f"got shape {matrix.shape} and dtype {matrix.dtype}")
-        if matrix.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(np.float64)
-        # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
-        matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
-        slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
-        i, j, kind = _find_flaw(matrix, slack)
-        if i >= 0:
-            flaw = ("must be finite", "must be symmetric (take (G + G.T) / 2)", "must be positive semi-definite")[kind]
-            a, b = self.matrix[i, j], self.matrix[j, i]
-            raise ValueError(f"G {flaw}; row {i} has G[{i}, {j}] = {a}, G[{j}, {i}] = {b}, "
-                             f"G[{i}, {i}] = {matrix[i, i]}, G[{j}, {j}] = {matrix[j, j]}")
-        return _DenseGram(matrix)
+        return DenseGram(_symmetric(self.matrix, "G"))
 
     def shape(self):
-        """(points, coordinates)."""
         return self.matrix.shape
 
     def diagonal(self):
         return self.matrix.diagonal().astype(np.float64)
 
     def resolution(self):
-        """The smallest ||p||_G / sqrt(s), p in the simplex, that rounding leaves distinct from zero."""
         return 2.0 * math.sqrt(np.finfo(self.matrix.dtype).eps)
 
     def restrict(self, index):
-        """G on some of the points, in the same representation."""
-        return _DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]))
+        return DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]))
 
     def dense(self):
         return self.matrix
 
 
-class FeatureGram(NamedTuple):
-    """G = Z Z' by its rows z_i = y_i x_i / scale, (n, d); made by `features`."""
-
-    rows: np.ndarray
-
-    def checked(self):
-        return FeatureGram(np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
-
-    def shape(self):
-        return self.rows.shape
-
-    def diagonal(self):
-        return np.einsum("ij,ij->i", self.rows, self.rows)
-
-    def resolution(self):
-        return 4.0 * _EPS
-
-    def restrict(self, index):
-        return FeatureGram(self.rows[index])
-
-    def dense(self):
-        return self.rows @ self.rows.T
-
-
-def features(X, y, *, normalize="unit"):
-    """G = Z Z' for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
-
-    X (n, d), y (n,) labels +-1.  normalize="unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
-    A product reads Z twice (once inside `_softmax_pass`), a column once.  Raises as `gram` does.
-    """
-    X = _points(X)
-    y = _labels(y, len(X))
-    return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
+def _symmetric(given, name):
+    """A C-ordered float matrix without visible flaw; otherwise an error that says where."""
+    matrix = np.asarray(given)
+    if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be a square matrix of real numbers"
+                         f"{' or a representation such as features() makes' * (name == 'G')}; "
+                         f"got shape {matrix.shape} and dtype {matrix.dtype}")
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    given = matrix
+    # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
+    matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
+    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
+    i, j, kind = _find_flaw(matrix, slack)
+    if i >= 0:
+        flaw = ("must be finite", f"must be symmetric (take ({name} + {name}.T) / 2)",
+                "must be positive semi-definite")[kind]
+        entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in ((i, j), (j, i), (i, i), (j, j)))
+        raise ValueError(f"{name} {flaw}; row {i} has {', '.join(entries)}")
+    return matrix
 
 
 @njit(cache=True)
@@ -530,42 +1120,89 @@ def _find_flaw(matrix, slack):
     return -1, -1, 0
 
 
-def _representation(G):
-    """Check what a user passed as G and return (representation, s)."""
-    # A compiled loop that comes from the on-disk cache does not start the threads of the parallel kernels
-    # it calls, and crashes if nobody has; this does.
-    get_num_threads()
-    if type(G) not in _margins.kernels:
-        G = _DenseGram(np.asarray(G))
-    G = G.checked()
-    scale = float(G.diagonal().max())
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
-    return G, scale
+@njit(cache=True, parallel=True)
+def _place_block(block, start, c, out):
+    """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
+    rows = block.shape[0]
+    stop = start + rows
+    for tile in prange((stop + 63) // 64):
+        for i in range(max(start, 64 * tile), stop):
+            for j in range(64 * tile, min(64 * tile + 64, i + 1)):
+                value = c[i] * c[j] * block[i - start, j]
+                out[i, j] = value
+                out[j, i] = value
 
 
-@njit(cache=True, fastmath=_FAST)
-def _inner(a, b):
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
+def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
+    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation, exactly symmetric.
 
+    Parameters
+    ----------
+    X : array, shape (n, d)
+        The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j).
+    y : array, shape (n,), optional
+        Labels, -1 or +1; None gives the unsigned matrix.
+    kernel : str or callable
+        "linear": <x, x'>;
+        "poly": (gamma <x, x'> + coef0)^degree;
+        "rbf": exp(-gamma ||x - x'||^2);
+        "laplacian": exp(-gamma ||x - x'||_1);
+        "precomputed": X is the matrix;
+        or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
+        that returns the values K(a_i, b_j), (k, m).
+    normalize : {"unit", "max", None}
+        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14); "max" divides by max_i K_ii, so that
+        G_ii <= 1 (ji21); None leaves K as it is.
+    dtype : {float64, float32}
+        float32 takes half the memory; sums over n stay in float64.
+    **params
+        gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
+        gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly".
 
-@njit(cache=True, fastmath=_FAST)
-def _softmax(m, q):
-    """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
-    low = m.min()
-    total = 0.0
-    for i in range(m.size):
-        q[i] = math.exp(low - m[i])
-        total += q[i]
-    for i in range(m.size):
-        q[i] /= total
-    return math.log(total) - low
+    Returns
+    -------
+    G : array, shape (n, n)
+        Memory: the matrix and a block of 512 rows.
 
+    Raises
+    ------
+    ValueError
+        Values are not finite, labels are not -1 or +1, lengths differ, K(x, x) <= 0 under "unit", a parameter is out
+        of range, or a precomputed or callable kernel is not symmetric or has the wrong shape.
+    TypeError
+        The kernel does not take one of the parameters.
 
-# --- dense ---------------------------------------------------------------------------------------------
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
+    array([[ 2., -2.],
+           [-2.,  4.]])
+    >>> fm.gram([[1.0], [2.0]], kernel=lambda A, B: 1.0 + A @ B.T, normalize=None)
+    array([[2., 3.],
+           [3., 5.]])
+    """
+    X = _points(X)
+    sign = np.ones(len(X)) if y is None else _labels(y, len(X))
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype}")
+    kernel = _kernel(kernel, X, params)
+    if kernel.code == _PRECOMPUTED:
+        X = _symmetric(X, "X")
+    X = _centered(kernel, X)
+    diagonal, columns = _kernel_diagonal(kernel, X), _columns(kernel, X)
+    normalizer = _normalizers(diagonal, normalize)
+    out = np.empty((len(X), len(X)), dtype)
+    for start in range(0, len(X), _BLOCK):
+        stop = min(start + _BLOCK, len(X))
+        block = _kernel_block(kernel, X[start:stop], columns[:stop])
+        if kernel.code == _CALLABLE:
+            _symmetric(block[:, start:], f"kernel(X[{start}:{stop}], X[{start}:{stop}])")
+        _place_block(block, start, sign * normalizer, out)
+    np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
+    return out
+
 
 @njit(cache=True, fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
@@ -617,13 +1254,11 @@ def _symmetric_product(matrix, v, out):
             out[i] += parts[part, i]
 
 
-@_lift.register(_DenseGram)
 @njit(cache=True)
 def _dense_lift(G, v, w):
     w[:] = v
 
 
-@_margins.register(_DenseGram)
 @njit(cache=True)
 def _dense_margins(G, w, m):
     if G.matrix.size < _SERIAL:
@@ -633,16 +1268,6 @@ def _dense_margins(G, w, m):
         _symmetric_product(G.matrix, w, m)
 
 
-@_softmax_pass.register(_DenseGram)
-@njit(cache=True)
-def _dense_softmax_pass(G, w, m, q, u):
-    _dense_margins(G, w, m)
-    log_total = _softmax(m, q)
-    u[:] = q
-    return log_total
-
-
-@_add_column.register(_DenseGram)
 @njit(cache=True, fastmath=_FAST)
 def _dense_add_column(G, i, c, m):
     row = G.matrix[i]
@@ -650,13 +1275,83 @@ def _dense_add_column(G, i, c, m):
         m[k] += c * row[k]
 
 
-@_square.register(_DenseGram)
-@njit(cache=True)
-def _dense_square(G, v, w, m):
-    return _inner(v, m)
+register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column)
 
 
-# --- features ------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------
+# 5.3 features
+# ------------------------------------------------------------------------------------------------------
+
+class FeatureGram(NamedTuple):
+    """G = Z Z' by its rows z_i = y_i x_i / scale, made by `features`.  The methods are those of `Representation`.
+
+    Attributes
+    ----------
+    rows : array, shape (n, d)
+        Z.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])).dense()
+    array([[5., 2.],
+           [2., 1.]])
+    """
+
+    rows: np.ndarray
+
+    def checked(self):
+        return FeatureGram(np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
+
+    def shape(self):
+        return self.rows.shape
+
+    def diagonal(self):
+        return np.einsum("ij,ij->i", self.rows, self.rows)
+
+    def resolution(self):
+        return 4.0 * _EPS
+
+    def restrict(self, index):
+        return FeatureGram(self.rows[index])
+
+    def dense(self):
+        return self.rows @ self.rows.T
+
+
+def features(X, y, *, normalize="unit"):
+    """G = Z Z' for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
+
+    Parameters
+    ----------
+    X : array, shape (n, d)
+        The points.
+    y : array, shape (n,)
+        Their labels, -1 or +1.
+    normalize : {"unit", "max", None}
+        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
+
+    Returns
+    -------
+    G : FeatureGram
+        A product reads Z twice (once inside `softmax_pass`), a column once.
+
+    Raises
+    ------
+    ValueError
+        Values are not finite, labels are not -1 or +1, lengths differ, or a row is zero under "unit".
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.features([[3.0, 4.0], [0.0, -2.0]], [1, -1]).rows
+    array([[ 0.6,  0.8],
+           [-0. ,  1. ]])
+    """
+    X = _points(X)
+    y = _labels(y, len(X))
+    return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
+
 
 @njit(cache=True, fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
@@ -715,19 +1410,6 @@ def _add_row_dots(Z, w, c, m):
         _add_row_dots_parallel(Z, w, c, m)
 
 
-@_margins.register(FeatureGram)
-@njit(cache=True)
-def _feature_margins(G, w, m):
-    m[:] = 0.0
-    _add_row_dots(G.rows, w, 1.0, m)
-
-
-@_add_column.register(FeatureGram)
-@njit(cache=True)
-def _feature_add_column(G, i, c, m):
-    _add_row_dots(G.rows, G.rows[i], c, m)
-
-
 @njit(cache=True, fastmath=_FAST)
 def _add_weighted_rows(Z, v, i, stop, out):
     """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
@@ -749,22 +1431,6 @@ def _weighted_rows_parallel(Z, v, u):
     for part in range(_PARTS):
         for k in range(u.size):
             u[k] += parts[part, k]
-
-
-@_lift.register(FeatureGram)
-@njit(cache=True)
-def _feature_lift(G, v, w):
-    w[:] = 0.0
-    if G.rows.size < _SERIAL:
-        _add_weighted_rows(G.rows, v, 0, v.size, w)
-    else:
-        _weighted_rows_parallel(G.rows, v, w)
-
-
-@_square.register(FeatureGram)
-@njit(cache=True)
-def _feature_square(G, v, w, m):
-    return _inner(w, w)
 
 
 @njit(cache=True, fastmath=_FAST)
@@ -810,7 +1476,26 @@ def _fused_parallel(Z, w, m, u):
             u[k] += shrink * parts[part, k]
 
 
-@_softmax_pass.register(FeatureGram)
+@njit(cache=True)
+def _feature_lift(G, v, w):
+    w[:] = 0.0
+    if G.rows.size < _SERIAL:
+        _add_weighted_rows(G.rows, v, 0, v.size, w)
+    else:
+        _weighted_rows_parallel(G.rows, v, w)
+
+
+@njit(cache=True)
+def _feature_margins(G, w, m):
+    m[:] = 0.0
+    _add_row_dots(G.rows, w, 1.0, m)
+
+
+@njit(cache=True)
+def _feature_add_column(G, i, c, m):
+    _add_row_dots(G.rows, G.rows[i], c, m)
+
+
 @njit(cache=True)
 def _feature_softmax_pass(G, w, m, q, u):
     u[:] = 0.0
@@ -825,198 +1510,43 @@ def _feature_softmax_pass(G, w, m, q, u):
     return log_total
 
 
-# ======================================================================================================
-# PROX MAPS OF THE SIMPLEX
-# ======================================================================================================
-
 @njit(cache=True)
-def _project_simplex(v, out):
-    """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
-
-    Condat's filter (Mathematical Programming 158, 2016) keeps the entries above a threshold that only
-    rises, then Michelot's rounds end on the exact support.  All is relative to the maximum, so that nothing
-    cancels at large |v|.
-    """
-    n = v.size
-    top = v.max()
-    kept = np.empty(n)  # kept values in front, postponed ones at the back
-    count, back = 1, n
-    kept[0] = max(v[0] - top, -2.0)  # -2 is out of reach already, and finite
-    tau = kept[0] - 1.0
-    for i in range(1, n):
-        x = v[i] - top
-        if x > tau:
-            tau += (x - tau) / (count + 1)
-            if tau <= x - 1.0:  # x alone reaches the sum: the ones kept so far can hardly matter
-                for k in range(count - 1, -1, -1):  # downwards: the two ends of ``kept`` may overlap
-                    back -= 1
-                    kept[back] = kept[k]
-                count = 0
-                tau = x - 1.0
-            kept[count] = x
-            count += 1
-    for k in range(back, n):
-        x = kept[k]
-        if x > tau:
-            kept[count] = x
-            count += 1
-            tau += (x - tau) / count
-    while True:
-        total = 0.0
-        for k in range(count):
-            total += kept[k]
-        tau = (total - 1.0) / count
-        left = 0
-        for k in range(count):
-            if kept[k] > tau:
-                kept[left] = kept[k]
-                left += 1
-        if left == count:
-            break
-        count = left
-    for i in range(n):
-        out[i] = max((v[i] - top) - tau, 0.0)
+def _feature_square(G, v, w, m):
+    return _dot(w, w)
 
 
-@njit(cache=True)
-def _fall(low, g, mu):
-    """(low - g) / mu, also where the difference of two finite numbers overflows."""
-    difference = low - g
-    return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
-
-
-@njit(cache=True)
-def _entropy_prox(g, mu, q, out):
-    """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
-    low = np.inf
-    for i in range(g.size):
-        if q[i] > 0.0 and g[i] < low:
-            low = g[i]
-    top = -np.inf
-    for i in range(g.size):
-        out[i] = _fall(low, g[i], mu) + math.log(q[i]) if q[i] > 0.0 else -np.inf
-        top = max(top, out[i])
-    total = 0.0
-    for i in range(g.size):
-        out[i] = math.exp(out[i] - top)
-        total += out[i]
-    for i in range(g.size):
-        out[i] /= total
-
-
-@njit(cache=True)
-def _l2_prox(g, mu, q, out):
-    """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
-    low = g.min()
-    for i in range(g.size):
-        out[i] = q[i] + _fall(low, g[i], mu)
-    _project_simplex(out, out)
-
-
-def project_simplex(v):
-    """argmin_{p in Delta} ||p - v||_2, exactly, for v (n,); O(n) expected.  Callable inside njit as well.
-
-    Raises ValueError where v is empty or not finite (from Python; compiled callers vouch for that).
-    """
-    v = _real_array(v, "v", 1).astype(np.float64)
-    out = np.empty(v.size)
-    _project_simplex(v, out)
-    return out
-
-
-def entropy_prox(g, mu, q=None):
-    """argmin_{p in Delta} <g, p> + mu KL(p || q):  p_i proportional to q_i exp(-g_i / mu).
-
-    g (n,), mu > 0, q (n,) in the simplex (None: uniform, so that p = softmax(-g / mu)).  Exact at any scale:
-    nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
-    Raises ValueError for non-finite g, mu <= 0, or a q that is not in the simplex.
-    """
-    g = _real_array(g, "g", 1).astype(np.float64)
-    mu = _number(mu, "mu")
-    q = np.full(g.size, 1.0 / g.size) if q is None else _distribution(q, "q", g.size)
-    out = np.empty(g.size)
-    _entropy_prox(g, mu, q, out)
-    return out
-
-
-def l2_prox(g, mu, q):
-    """argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
-
-    g (n,), mu > 0, q (n,) any finite centre.  Exact at any scale; callable inside njit as well.
-    Raises ValueError for non-finite g or q, unequal lengths, mu <= 0.
-    """
-    g = _real_array(g, "g", 1).astype(np.float64)
-    q = _real_array(q, "q", 1).astype(np.float64)
-    if q.size != g.size:
-        raise ValueError(f"g has {g.size} entries and q has {q.size}; they must agree")
-    mu = _number(mu, "mu")
-    out = np.empty(g.size)
-    _l2_prox(g, mu, q, out)
-    return out
-
-
-@overload(project_simplex)
-def _project_simplex_compiled(v):
-    def project(v):
-        out = np.empty(v.size)
-        _project_simplex(v, out)
-        return out
-    return project
-
-
-@overload(entropy_prox)
-def _entropy_prox_compiled(g, mu, q=None):
-    if q is None or isinstance(q, types.Omitted) or q is types.none:
-        def prox(g, mu, q=None):
-            out = np.empty(g.size)
-            _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size), out)
-            return out
-    else:
-        def prox(g, mu, q=None):
-            out = np.empty(g.size)
-            _entropy_prox(g, mu, q, out)
-            return out
-    return prox
-
-
-@overload(l2_prox)
-def _l2_prox_compiled(g, mu, q):
-    def prox(g, mu, q):
-        out = np.empty(g.size)
-        _l2_prox(g, mu, q, out)
-        return out
-    return prox
-
-
-def _distribution(q, name, n):
-    """Check that q is a point of the simplex of R^n, up to rounding."""
-    q = _real_array(q, name, 1)
-    slack = 1e-9 if q.dtype == np.float64 else 1e-5
-    q = q.astype(np.float64)
-    if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
-        raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
-                         f"got {q.size} with minimum {q.min():g} and sum {q.sum():.12g}")
-    return q
+register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_feature_add_column,
+         softmax_pass=_feature_softmax_pass, square=_feature_square)
 
 
 # ======================================================================================================
-# CERTIFICATE AND DRIVER
+# 6 certificate
 # ======================================================================================================
 
-_RUNNING, _SEPARATED, _INFEASIBLE, _EXHAUSTED = range(4)
-_STATUS = ("running", "separated", "infeasible", "max_iter")
+def _representation(G):
+    """Check what a user passed as G and return (representation, s)."""
+    # A compiled loop that comes from the on-disk cache does not start the threads of the parallel routines
+    # it calls, and crashes if nobody has; this does.
+    get_num_threads()
+    if type(G) not in lift.routines:
+        G = DenseGram(np.asarray(G))
+    G = G.checked()
+    scale = float(G.diagonal().max())
+    if not (math.isfinite(scale) and scale > 0.0):
+        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
+    return G, scale
 
 
 def _square_and_margins(G, scale, v):
     """(v' G v, G v) for ||v||_1 = 1.  Raises ValueError where the square is negative beyond rounding."""
     n, dimension = G.shape()
     w, m = np.empty(dimension), np.empty(n)
-    _lift(G, v, w)
-    _margins(G, w, m)
-    square = _square(G, v, w, m)
-    if square < -_rounding(G, scale):
-        raise ValueError(f"G is not positive semi-definite: v'Gv = {square:g} at a v with ||v||_1 = 1")
-    return max(square, 0.0), m
+    lift(G, v, w)
+    margins(G, w, m)
+    size = square(G, v, w, m)
+    if size < -_rounding(G, scale):
+        raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 = 1")
+    return max(size, 0.0), m
 
 
 def _rounding(G, scale):
@@ -1026,15 +1556,15 @@ def _rounding(G, scale):
 
 def _interval(G, scale, alpha, p):
     """lower and upper of `certificate`, for checked input.  Two products, one where ``alpha is p``."""
-    square, m = _square_and_margins(G, scale, p / p.sum())
-    upper = math.sqrt(square)
-    size = np.abs(alpha).sum()
-    if alpha is not p and size > 0.0:
-        square, m = _square_and_margins(G, scale, alpha / size)
-    if size == 0.0 or square <= G.resolution() ** 2 * scale:
+    size, m = _square_and_margins(G, scale, p / p.sum())
+    upper = math.sqrt(size)
+    length = np.abs(alpha).sum()
+    if alpha is not p and length > 0.0:
+        size, m = _square_and_margins(G, scale, alpha / length)
+    if length == 0.0 or size <= G.resolution() ** 2 * scale:
         return -math.sqrt(scale), upper
-    lower = float(m.min()) / math.sqrt(square)
-    slack = 4.0 * sum(G.shape()) * max(_EPS, G.resolution() ** 2) * scale / math.sqrt(square)
+    lower = float(m.min()) / math.sqrt(size)
+    slack = 4.0 * sum(G.shape()) * max(_EPS, G.resolution() ** 2) * scale / math.sqrt(size)
     if lower > math.sqrt(upper**2 + 8.0 * _rounding(G, scale)) + slack:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     return min(lower, upper), upper
@@ -1043,8 +1573,27 @@ def _interval(G, scale, alpha, p):
 def certificate(G, alpha, p):
     """The certified interval: lower = min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G = upper.
 
-    alpha (n,), any weights; p (n,), a point of the simplex.  Two products, independent of any algorithm.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix, as for every algorithm.
+    alpha : array, shape (n,)
+        Any weights.
+    p : array, shape (n,)
+        A point of the simplex.
 
+    Returns
+    -------
+    lower, upper : float
+        Two products, independent of any algorithm.
+
+    Raises
+    ------
+    ValueError
+        Shapes or values are bad, or G turns out not to be positive semi-definite.
+
+    Notes
+    -----
     Rounding.  A product over n points carries a relative error of at most n eps (eps = 2.2e-16; 1.2e-7 is
     the rounding of a float32 G's own entries), in practice a few eps.  With a dense G, upper^2 = p'Gp is
     off by a few eps s, so relative to rho by about eps s / rho^2, and an upper below 3e-8 sqrt(s) (float32:
@@ -1053,7 +1602,16 @@ def certificate(G, alpha, p):
     ||alpha||_G^2 more; where ||alpha||_G cannot be told from zero, lower is -sqrt(s), which always holds.
     At an optimum, where both ends agree to rounding, lower is cut at upper.
 
-    Raises ValueError for bad shapes or values, or where G turns out not to be positive semi-definite.
+    References
+    ----------
+    Weak duality: Lemma 3 of ramdas14; Gordan's alternative: its Theorem 2.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
+    >>> float(lower), float(upper)
+    (0.5, 0.5)
     """
     G, scale = _representation(G)
     n = G.shape()[0]
@@ -1063,10 +1621,115 @@ def certificate(G, alpha, p):
     return _interval(G, scale, alpha, _distribution(p, "p", n))
 
 
-def _weights(alpha):
-    """p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
-    total = alpha.sum()
-    return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
+def _operator_norm(G):
+    """An upper bound on the largest eigenvalue of G, above it by 3 % at most, and the products it took.
+
+    Lanczos, the power iteration that keeps its past: from a random start, k steps miss a fraction e of the
+    largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
+    (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.
+    """
+    n, dimension = G.shape()
+    scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
+    steps = min(64, n)
+    basis, T = np.zeros((steps, n)), np.zeros((steps, steps))
+    v = np.random.default_rng(0).standard_normal(n)
+    w, m = np.empty(dimension), np.empty(n)
+    for k in range(steps):
+        size = np.linalg.norm(v)
+        if k and size <= 1e-13 * np.abs(T).max():  # an invariant subspace: its largest eigenvalue is exact
+            steps = k
+            break
+        basis[k] = v / size
+        lift(G, basis[k], w)
+        margins(G, w, m)
+        m /= scale
+        T[k, :k + 1] = basis[:k + 1] @ m
+        T[:k + 1, k] = T[k, :k + 1]
+        v = m - T[k, :k + 1] @ basis[:k + 1]
+        v -= (basis[:k + 1] @ v) @ basis[:k + 1]  # orthogonal to working precision, not only in theory
+    return scale * np.linalg.eigvalsh(T[:steps, :steps])[-1] / (1.0 - 0.03), steps
+
+
+# ======================================================================================================
+# 7 driver
+# ======================================================================================================
+#
+# An algorithm is a loop, compiled or not,
+#
+#     loop(G, k, until, *state) -> (k, flag)
+#
+# that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
+# must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
+
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt with this status
+_STATUS = ("running", "separated", "infeasible", "max_iter")
+
+
+class Run(NamedTuple):
+    """A checked G with the checked run options: what `prepare` makes and `drive` takes.
+
+    Attributes
+    ----------
+    G : representation
+    scale : float
+        s = max_i G_ii.
+    max_iter : int
+    tol : float or None
+    checkpoints : array of int
+        Iterations at which a certificate is computed, with 0 and max_iter.
+    keep_iterates : bool
+    callback : callable or None
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.prepare(np.eye(2), max_iter=3).checkpoints
+    array([0, 1, 2, 3])
+    """
+
+    G: tuple
+    scale: float
+    max_iter: int
+    tol: float | None
+    checkpoints: np.ndarray
+    keep_iterates: bool
+    callback: Callable | None
+
+
+def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None):
+    """Check G and the run options of an algorithm, before anything is computed or compiled.
+
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    max_iter, tol, trace_at, keep_iterates, callback
+        The run options, with their meaning as in every algorithm.
+
+    Returns
+    -------
+    run : Run
+        run.G is the representation that loops are given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As every algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.prepare(np.eye(2), max_iter=10, tol=0)
+    Traceback (most recent call last):
+      ...
+    ValueError: tol must be finite and above 0; got 0
+    """
+    max_iter = _count(max_iter, "max_iter")
+    tol = None if tol is None else _number(tol, "tol")
+    checkpoints = _checkpoints(max_iter, trace_at)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None, got {callback!r}")
+    return Run(*_representation(G), max_iter, tol, checkpoints, bool(keep_iterates), callback)
 
 
 def _checkpoints(max_iter, trace_at):
@@ -1079,89 +1742,202 @@ def _checkpoints(max_iter, trace_at):
     return np.unique(np.concatenate(([0], points[points <= max_iter], [max_iter])))
 
 
-def _drive(interval, advance, solution, max_iter, tol, trace_at, keep_iterates, callback, *,
-           products=lambda k: float(k), spent=0.0, eps=0.0):
+def _first_weights(alpha, *_):
+    return alpha, _weights(alpha)
+
+
+def drive(run, loop, state, solution=_first_weights, *, products=float, interval=_interval, spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
-    interval(alpha, p)             (lower, upper), by fresh products
-    advance(k, stop) -> (k, flag)  runs the compiled loop from iteration k to ``stop`` at the latest
-    solution() -> (alpha, p)       the state's primal and dual point, new arrays
-    products(k)                    G-vector products that k iterations cost
-    spent                          seconds of set-up before iteration 0
-    eps                            ||p||_G at or below which the status is "infeasible"
+    Parameters
+    ----------
+    run : Run
+        From `prepare`.
+    loop : callable
+        ``loop(G, k, until, *state) -> (k, flag)``: goes from iteration k to iteration ``until`` at the latest,
+        changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with SEPARATED,
+        INFEASIBLE or EXHAUSTED where it halts.  Compiled with njit, without cache=True, or plain Python.
+    state : tuple
+        Arrays, numbers, NamedTuples.
+    solution : callable, optional
+        ``solution(*state) -> (alpha, p)``, the primal and dual point, which the driver copies; one array for both
+        saves a product.  By default alpha is the first of the state, and p = alpha / sum alpha.
+    products : callable, optional
+        G-vector products that k iterations cost, by default k.
+    interval : callable, optional
+        ``interval(G, s, alpha, p) -> (lower, upper)`` by fresh products, by default those of `certificate`.
+    spent : float, optional
+        Seconds of set-up before iteration 0.
+    eps : float, optional
+        ||p||_G at or below which, with lower <= 0, the status is "infeasible".
 
+    Returns
+    -------
+    result : Result
+
+    Raises
+    ------
+    FloatingPointError
+        The iterates overflowed.
+    ValueError
+        G turns out not to be positive semi-definite, or the loop is cached on disk (see `register`, Notes).
+
+    Notes
+    -----
     The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; its state makes the result
     independent of where it was cut.
+
+    Examples
+    --------
+    The perceptron that takes the row of least margin (the README has a longer one).
+
+    >>> import numpy as np, numba, fastmargin as fm
+    >>> @numba.njit
+    ... def worst_row(G, k, until, alpha, m):
+    ...     while k < until:
+    ...         i = np.argmin(m)
+    ...         if m[i] > 0.0:
+    ...             return k, fm.SEPARATED
+    ...         alpha[i] += 1.0
+    ...         fm.add_column(G, i, 1.0, m)
+    ...         k += 1
+    ...     return k, fm.RUNNING
+    >>> run = fm.prepare(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), max_iter=100)
+    >>> fm.drive(run, worst_row, (np.zeros(3), np.zeros(3)), products=lambda k: k / 3).status
+    'separated'
     """
-    max_iter = _count(max_iter, "max_iter")
-    tol = None if tol is None else _number(tol, "tol")
-    rows, iterates = [], []
+    loop = _loop_over(run.G, loop)
+    k, flag = loop(run.G, 0, 0, *state)  # compiles, outside the clock
+    rows, iterates, shown = [], [], np.empty(run.checkpoints.size, dtype=_TRACE)
     seconds, steps = spent, 1
-    k, flag = advance(0, 0)  # compiles, outside the clock
-    for checkpoint in _checkpoints(max_iter, trace_at):
-        while k < checkpoint and flag == _RUNNING:
+    for checkpoint in run.checkpoints:
+        while k < checkpoint and flag == RUNNING:
             begin = time.perf_counter()
-            k, flag = advance(k, min(checkpoint, k + steps))
+            k, flag = loop(run.G, k, min(checkpoint, k + steps), *state)
             elapsed = time.perf_counter() - begin
             seconds += elapsed
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
-        alpha, p = solution()
+        alpha, p = solution(*state)
         if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
             raise FloatingPointError(f"the iterates overflowed by iteration {k}; use a smaller step")
-        lower, upper = interval(alpha, p)
+        lower, upper = interval(run.G, run.scale, alpha, p)
         rows.append((k, products(k), seconds, lower, upper))
-        if keep_iterates:
-            iterates.append(alpha)
-        status = _STATUS[flag]
-        if upper <= eps and lower <= 0.0:
-            status = "infeasible"
-        elif tol is not None and upper - lower <= tol * upper and flag != _SEPARATED:
-            status = "certified"
-        elif flag == _RUNNING and checkpoint == max_iter:
-            status = "max_iter"
-        if callback is not None or status != "running":
-            result = Result(alpha, p.copy() if p is alpha else p, lower, upper, status, k, np.array(rows, dtype=_TRACE),
-                            np.array(iterates) if keep_iterates else None)
-            if callback is not None:
-                callback(result)
-            if status != "running":
-                return result
+        if run.keep_iterates:
+            iterates.append(alpha.copy())
+        status = _status(run, k, flag, lower, upper, eps)
+        if run.callback is not None:
+            shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
+            answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None))
+            if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
+                status = "stopped"
+        if status != "running":
+            return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), np.array(rows, dtype=_TRACE),
+                          np.array(iterates) if run.keep_iterates else None)
+
+
+def _status(run, k, flag, lower, upper, eps):
+    """How a run stands at a checkpoint.  The interval comes before what the loop says, but for "separated"."""
+    if upper <= eps and lower <= 0.0:
+        return "infeasible"
+    if flag != SEPARATED and run.tol is not None and upper - lower <= run.tol * upper:
+        return "certified"
+    if flag == RUNNING and k == run.max_iter:
+        return "max_iter"
+    return _STATUS[flag]
+
+
+@functools.cache
+def _uncached(loop):
+    return njit(loop.py_func)
+
+
+def _loop_over(G, loop):
+    """The loop, and never a version of it on disk into which code of another file has been compiled."""
+    if is_jitted(loop) and loop.__module__ == __name__ != type(G).__module__:
+        return _uncached(loop)
+    return _never_stale(loop, "loop")
+
+
+ALGORITHMS = {}
+
+_RUN_OPTIONS = """\
+    Returns
+    -------
+    result : Result
+        With the certified interval lower <= rho <= upper of its alpha and p.
+
+    Other Parameters
+    ----------------
+    max_iter : int
+        Updates at most.
+    tol : float, optional
+        Stop as "certified" at the first checkpoint with upper - lower <= tol * upper.
+    trace_at : array of int, optional
+        Iterations to certify and trace; by default 16 a decade.  0 and the last are always in.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called with the partial Result (status "running" until the last) at every checkpoint; what it is given is its
+        own.  Returning True ends the run as "stopped".
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
+        parameters out of range.
+    FloatingPointError
+        The iterates overflowed.
+
+"""
+
+
+def _algorithm(function):
+    """Enter an algorithm into ALGORITHMS and complete its docstring with what all of them share."""
+    ALGORITHMS[function.__name__] = function
+    if function.__doc__ is not None:  # python -OO has none
+        own, notes, rest = function.__doc__.partition("    Notes\n    -----\n")
+        function.__doc__ = own + _RUN_OPTIONS + notes + rest
+    return function
 
 
 # ======================================================================================================
-# RAMDAS14: PERCEPTRONS, SMOOTHED PERCEPTRONS, VON NEUMANN
+# 8 algorithms
 # ======================================================================================================
 
-@njit(cache=True)
+# ------------------------------------------------------------------------------------------------------
+# 8.1 ramdas14
+# ------------------------------------------------------------------------------------------------------
+
+@register_jitable
 def _is_separated(G, alpha, w, m):
     """Whether G alpha > 0.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
     if m.min() <= 0.0:
         return False
-    _lift(G, alpha, w)
-    _margins(G, w, m)
+    lift(G, alpha, w)
+    margins(G, w, m)
     return m.min() > 0.0
 
 
-@njit(cache=True)
+@register_jitable
 def _fresh_norm(G, p, w, m):
     """||p||_G by a product (not counted), with w = Z'p and m = G p made anew: it confirms what recurrences say."""
-    _lift(G, p, w)
-    _margins(G, w, m)
-    return math.sqrt(max(_square(G, p, w, m), 0.0))
+    lift(G, p, w)
+    margins(G, w, m)
+    return math.sqrt(max(square(G, p, w, m), 0.0))
 
 
 _CYCLIC, _WORST = range(2)
 
 
 @njit(cache=True)
-def _perceptron_loop(G, k, stop, rule, position, alpha, w, m):
+def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
     """position[0] is the row from which the cyclic rule looks on."""
     n = m.size
     while True:
         if _is_separated(G, alpha, w, m):
-            return k, _SEPARATED
-        if k >= stop:
-            return k, _RUNNING
+            return k, SEPARATED
+        if k >= until:
+            return k, RUNNING
         if rule == _WORST:
             i = np.argmin(m)
         else:
@@ -1170,293 +1946,429 @@ def _perceptron_loop(G, k, stop, rule, position, alpha, w, m):
                 i = (i + 1) % n
             position[0] = (i + 1) % n
         alpha[i] += 1.0
-        _add_column(G, i, 1.0, m)
+        add_column(G, i, 1.0, m)
         k += 1
 
 
-def perceptron(G, *, max_iter=100_000, rule="cyclic", tol=None, trace_at=None, keep_iterates=False, callback=None,
-               seed=None):
-    """The perceptron (Algorithm 1): while some (G alpha)_i <= 0, alpha_i <- alpha_i + 1.
+@_algorithm
+def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+    """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, alpha_i <- alpha_i + 1.
 
-    rule "cyclic" takes the next such row in cyclic order, "worst" the one of least margin.  Stops as
-    "separated" after at most max_i G_ii / rho^2 updates (Block 1962, Novikoff 1962).  p = alpha / sum alpha.
-    One column per iteration.  Run options and errors as in `gradient_descent`.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    rule : {"cyclic", "worst"}
+        Take the next such row in cyclic order, or the one of least margin.
+
+    Notes
+    -----
+    Stops as "separated" after at most s / rho^2 updates.  p = alpha / sum alpha.  One column per iteration.
+
+    References
+    ----------
+    ramdas14, section 2; the bound: Block 1962, Novikoff 1962.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> result = fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]))
+    >>> result.status, result.n_iter
+    ('separated', 1)
     """
     rule = {"cyclic": _CYCLIC, "worst": _WORST}[_choice(rule, "rule", ("cyclic", "worst"))]
-    G, scale = _representation(G)
-    n, dimension = G.shape()
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    w, position = np.zeros(dimension), np.zeros(1, dtype=np.int64)
-
-    def advance(k, stop):
-        return _perceptron_loop(G, k, stop, rule, position, alpha, w, m)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(alpha)), max_iter, tol,
-                  trace_at, keep_iterates, callback, products=lambda k: k / n)
+    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), rule
+    return drive(run, _perceptron_loop, state, products=lambda k: k / n)
 
 
 @njit(cache=True)
-def _nkp_loop(G, k, stop, halts, alpha, w, m):
+def _nkp_loop(G, k, until, alpha, w, m, halts):
     while True:
         if halts and _is_separated(G, alpha, w, m):
-            return k, _SEPARATED
-        if k >= stop:
-            return k, _RUNNING
+            return k, SEPARATED
+        if k >= until:
+            return k, RUNNING
         i = np.argmin(m)
         theta = 1.0 / (k + 1.0)
         for j in range(m.size):
             alpha[j] *= 1.0 - theta
             m[j] *= 1.0 - theta
         alpha[i] += theta
-        _add_column(G, i, theta, m)
+        add_column(G, i, theta, m)
         k += 1
 
 
-def nkp(G, *, max_iter=100_000, stop="separated", tol=None, trace_at=None, keep_iterates=False, callback=None,
-        seed=None):
-    """Normalized kernel perceptron (Algorithms 2 and 3): alpha <- (1 - theta_k) alpha + theta_k e_i with
-    i = argmin_i (G alpha)_i, theta_k = 1/(k+1), alpha_0 = 0.
+@_algorithm
+def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+    """Normalized kernel perceptron (ramdas14, Algorithms 2 and 3): alpha_0 = 0,
+    alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    stop : {"separated", None}
+        End at G alpha > 0, or go on towards the maximum margin.
+
+    Notes
+    -----
     A subgradient method for L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2
-    (Lemma 3).  stop="separated" ends at G alpha > 0, within s/rho^2 iterations; stop=None goes on towards
-    the maximum margin.  p = alpha.  One column per iteration.  Run options and errors as in `gradient_descent`.
+    (Lemma 3).  Stops as "separated" within s / rho^2 iterations.  p = alpha.  One column per iteration.
+
+    References
+    ----------
+    ramdas14, section 3.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> fm.nkp(G).status, fm.nkp(G, stop=None, tol=0.01).status
+    ('separated', 'certified')
     """
     if stop is not None:
         _choice(stop, "stop", ("separated",))
-    G, scale = _representation(G)
-    n, dimension = G.shape()
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    w, halts = np.zeros(dimension), stop is not None
-
-    def advance(k, stop):
-        return _nkp_loop(G, k, stop, halts, alpha, w, m)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(alpha)), max_iter, tol,
-                  trace_at, keep_iterates, callback, products=lambda k: k / n)
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, stop is not None), products=lambda k: k / n)
 
 
 @njit(cache=True)
-def _von_neumann_loop(G, k, stop, eps, diagonal, p, w, m):
+def _von_neumann_loop(G, k, until, p, w, m, diagonal, eps):
     while True:
-        square = _inner(p, m)
-        if square <= eps * eps and _fresh_norm(G, p, w, m) <= eps:
-            return k, _INFEASIBLE
-        if k >= stop:
-            return k, _RUNNING
+        size = _dot(p, m)
+        if size <= eps * eps and _fresh_norm(G, p, w, m) <= eps:
+            return k, INFEASIBLE
+        if k >= until:
+            return k, RUNNING
         j = np.argmin(m)
-        gain = square - m[j]
+        gain = size - m[j]
         move = min(gain / (gain - m[j] + diagonal[j]), 1.0) if gain > 0.0 else 0.0
         for i in range(p.size):
             p[i] *= 1.0 - move
             m[i] *= 1.0 - move
         p[j] += move
-        _add_column(G, j, move, m)
+        add_column(G, j, move, m)
         k += 1
 
 
-def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, seed=None):
-    """Normalized von Neumann algorithm (Algorithm 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n;
+def _dual_only(p, *_):
+    return p, p
+
+
+@_algorithm
+def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+    """Normalized von Neumann algorithm (ramdas14, Algorithm 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
-    Stops as "infeasible" at ||p||_G <= eps, within s/eps^2 iterations if rho <= 0 (Dantzig 1992).  alpha = p.
-    One column per iteration, one product at the start.  Run options and errors as in `gradient_descent`.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    eps : float
+        Stop as "infeasible" at ||p||_G <= eps; above 0, in units of sqrt(s).
+
+    Notes
+    -----
+    If rho <= 0 it stops within s / eps^2 iterations.  alpha = p.  One column per iteration, one product at the start.
+
+    References
+    ----------
+    ramdas14, section 5; the bound: Dantzig 1992.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> G = fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]])
+    >>> fm.von_neumann(G, eps=0.01).status
+    'infeasible'
     """
     eps = _number(eps, "eps")
-    G, scale = _representation(G)
-    n, dimension = G.shape()
-    p, w, diagonal = np.full(n, 1.0 / n), np.zeros(dimension), G.diagonal()
-    _, m = _square_and_margins(G, scale, p)
-
-    def advance(k, stop):
-        return _von_neumann_loop(G, k, stop, eps, diagonal, p, w, m)
-
-    def solution():
-        alpha = p.copy()
-        return alpha, alpha
-
-    return _drive(partial(_interval, G, scale), advance, solution, max_iter, tol, trace_at, keep_iterates, callback,
-                  products=lambda k: 1.0 + k / n)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n, dimension = run.G.shape()
+    p = np.full(n, 1.0 / n)
+    _, m = _square_and_margins(run.G, run.scale, p)
+    state = p, np.zeros(dimension), m, run.G.diagonal(), eps
+    return drive(run, _von_neumann_loop, state, _dual_only, products=lambda k: 1.0 + k / n)
 
 
-_ENTROPY, _L2 = range(2)
+class _Point(NamedTuple):
+    """Weights v with their images w = Z' v and m = G v, which obey every linear recurrence that v obeys."""
+
+    v: np.ndarray
+    w: np.ndarray
+    m: np.ndarray
+
+
+class _Call(NamedTuple):
+    """One call of SNKPVN within ISNKPVN; the arrays of one entry change from call to call."""
+
+    center: np.ndarray  # (n,) of the prox map
+    threshold: np.ndarray  # (1,) delta: the call ends at ||p||_G below it
+    age: np.ndarray  # (1,) iterations of the call so far
+
+
+class _Smoothing(NamedTuple):
+    prox: int  # _ENTROPY or _L2
+    mu0: float
+    gamma: float  # 0: no call after the first
+    eps: float
 
 
 @njit(cache=True)
-def _smoothed_prox(prox, m, mu, center, q):
-    if prox == _ENTROPY:
-        _entropy_prox(m, mu, center, q)
-    else:
-        _l2_prox(m, mu, center, q)
+def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
+    """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
-
-@njit(cache=True)
-def _smoothed_loop(G, k, stop, prox, mu0, gamma, eps, inner, delta, center, alpha, p, q, m, gp, gq, wp, wq):
-    """SNKP, SNKPVN and ISNKPVN: m = G alpha, gp = G p and gq = G q obey the recurrences of alpha, p and q.
-
-    q = p_mu(alpha) for the current mu and alpha.  inner[0] counts the iterations since the last restart.
-    At ||p||_G < delta[0] it stops, or, while gamma > 0 and delta[0] >= eps, restarts from center = p.
+    alpha.m, p.w and p.m follow recurrences.  At ||p||_G < threshold the run halts or, while gamma > 0 and
+    threshold >= eps, goes over into the next call, centred at p.
     """
+    prox, mu0, gamma, eps = smoothing
     while True:
-        if _is_separated(G, alpha, wq, m):
-            return k, _SEPARATED
-        norm = math.sqrt(max(_square(G, p, wp, gp), 0.0))
-        restart = norm < delta[0]
-        if restart and (gamma == 0.0 or delta[0] < eps):
-            if _fresh_norm(G, p, wp, gp) < delta[0]:
-                return k, _INFEASIBLE
-            restart = False
-        if k >= stop:
-            return k, _RUNNING
-        theta = 2.0 / (inner[0] + 3.0)
-        if restart:
+        if _is_separated(G, alpha.v, alpha.w, alpha.m):
+            return k, SEPARATED
+        norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
+        ends = norm < call.threshold[0]
+        if ends and (gamma == 0.0 or call.threshold[0] < eps):
+            if _fresh_norm(G, p.v, p.w, p.m) < call.threshold[0]:
+                return k, INFEASIBLE
+            ends = False
+        if k >= until:
+            return k, RUNNING
+        theta = 2.0 / (call.age[0] + 3.0)
+        if ends:
             theta = 1.0
-            inner[0] = -1
-            delta[0] = max(norm, eps) / gamma
-            center[:] = p
-            alpha[:] = p
-            m[:] = gp
+            call.age[0] = -1
+            call.threshold[0] = max(norm, eps) / gamma
+            call.center[:] = p.v
+            alpha.v[:] = p.v
+            alpha.m[:] = p.m
         else:
-            for i in range(m.size):
-                alpha[i] = (1.0 - theta) * (alpha[i] + theta * p[i]) + theta * theta * q[i]
-                m[i] = (1.0 - theta) * (m[i] + theta * gp[i]) + theta * theta * gq[i]
-        inner[0] += 1
-        _smoothed_prox(prox, m, 2.0 * mu0 / ((inner[0] + 1.0) * (inner[0] + 2.0)), center, q)
-        _lift(G, q, wq)
-        _margins(G, wq, gq)
-        for i in range(m.size):
-            p[i] = (1.0 - theta) * p[i] + theta * q[i]
-            gp[i] = (1.0 - theta) * gp[i] + theta * gq[i]
-        for i in range(wp.size):
-            wp[i] = (1.0 - theta) * wp[i] + theta * wq[i]
+            for i in range(alpha.m.size):
+                alpha.v[i] = (1.0 - theta) * (alpha.v[i] + theta * p.v[i]) + theta * theta * q.v[i]
+                alpha.m[i] = (1.0 - theta) * (alpha.m[i] + theta * p.m[i]) + theta * theta * q.m[i]
+        call.age[0] += 1
+        mu = 2.0 * mu0 / ((call.age[0] + 1.0) * (call.age[0] + 2.0))
+        _prox(prox, alpha.m, mu, call.center, q.v)
+        lift(G, q.v, q.w)
+        margins(G, q.w, q.m)
+        for i in range(p.m.size):
+            p.v[i] = (1.0 - theta) * p.v[i] + theta * q.v[i]
+            p.m[i] = (1.0 - theta) * p.m[i] + theta * q.m[i]
+        for i in range(p.w.size):
+            p.w[i] = (1.0 - theta) * p.w[i] + theta * q.w[i]
         k += 1
 
 
-def _smoothed(G, q, prox, gamma, eps, delta, run):
-    """The run behind snkp, snkpvn and isnkpvn; delta None starts at ||q||_G / gamma."""
-    G, scale = _representation(G)
-    n, dimension = G.shape()
-    center = np.full(n, 1.0 / n) if q is None else _distribution(q, "q", n)
-    mu0 = 2.0 * scale * (1.0 if prox == _ENTROPY else n)
-    square, m = _square_and_margins(G, scale, center)
-    alpha, p = center.copy(), np.empty(n)
-    _smoothed_prox(prox, m, mu0, center, p)
-    wp, gp = np.empty(dimension), np.empty(n)
-    _lift(G, p, wp)
-    _margins(G, wp, gp)
-    q, gq, wq = p.copy(), gp.copy(), wp.copy()
-    inner = np.zeros(1, dtype=np.int64)
-    delta = np.array([max(math.sqrt(square), eps) / gamma if delta is None else delta])
-
-    def advance(k, stop):
-        return _smoothed_loop(G, k, stop, prox, mu0, gamma, eps, inner, delta, center, alpha, p, q, m, gp, gq, wp, wq)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), p.copy()), *run,
-                  products=lambda k: k + 2.0)
+def _both_points(alpha, p, *_):
+    return alpha.v, p.v
 
 
-def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None, seed=None):
-    """Smoothed normalized kernel perceptron (Algorithm 4): alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) =
-    entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
+def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, delta=0.0):
+    """The run behind snkp, snkpvn and isnkpvn; delta None starts at ||center||_G / gamma."""
+    n, dimension = run.G.shape()
+    center = np.full(n, 1.0 / n) if center is None else center
+    mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
+    size, m = _square_and_margins(run.G, run.scale, center)
+    alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
+    _prox(prox, m, mu0, center, p.v)
+    lift(run.G, p.v, p.w)
+    margins(run.G, p.w, p.m)
+    q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
+    delta = max(math.sqrt(size), eps) / gamma if delta is None else delta
+    call = _Call(center, np.array([delta]), np.zeros(1, dtype=np.int64))
+    return drive(run, _smoothed_loop, (alpha, p, q, call, _Smoothing(prox, mu0, gamma, eps)), _both_points,
+                 products=lambda k: k + 2.0)
+
+
+@_algorithm
+def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+    """Smoothed normalized kernel perceptron (ramdas14, Algorithm 4).
+
+    alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
 
         alpha <- (1 - theta)(alpha + theta p) + theta^2 p_mu(alpha),  mu <- (1 - theta) mu,
         p     <- (1 - theta) p + theta p_mu(alpha)   at the new mu and alpha;   mu_k = 4s/((k+1)(k+2)).
 
-    Stops as "separated" at G alpha > 0, within 2 sqrt(2 s ln n)/rho iterations (Theorem 1).  Along the run
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+
+    Notes
+    -----
+    Stops as "separated" at G alpha > 0, within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  Along the run
     L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5).  One product per
-    iteration, two at the start.  Run options and errors as in `gradient_descent`.
+    iteration, two at the start.
+
+    References
+    ----------
+    ramdas14, section 4.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
+    'separated'
     """
-    return _smoothed(G, None, _ENTROPY, 0.0, 0.0, 0.0, (max_iter, tol, trace_at, keep_iterates, callback))
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    return _smoothed(run, None, _ENTROPY)
 
 
-def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-           seed=None):
-    """Smoothed normalized kernel perceptron - von Neumann (Algorithm 6): `snkp` with alpha_0 = q (default 1/n),
+@_algorithm
+def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+    """Smoothed normalized kernel perceptron - von Neumann (ramdas14, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
-    Stops as "separated" at G alpha > 0 or as "infeasible" at ||p||_G < delta.  Along the run
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    delta : float
+        Stop as "infeasible" at ||p||_G < delta; above 0, in units of sqrt(s).
+    q : array, shape (n,), optional
+        Centre of the prox map, in the simplex; by default uniform.
+
+    Notes
+    -----
+    Stops as "separated" at G alpha > 0 as well.  Along the run
     -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k (Lemma 8) and, if rho <= 0,
     ||p_k||_G <= (2 sqrt(2 n s)/(k+1)) min(1, ||q||_G / |rho|) (Lemma 9; the paper's last line drops a sqrt 2).
-    One product per iteration, two at the start.  Raises ValueError for a q outside the simplex, delta <= 0;
-    other errors and run options as in `gradient_descent`.
+    One product per iteration, two at the start.
+
+    References
+    ----------
+    ramdas14, section 6.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01).status
+    'infeasible'
     """
-    return _smoothed(G, q, _L2, 0.0, 0.0, _number(delta, "delta"),
-                     (max_iter, tol, trace_at, keep_iterates, callback))
+    delta = _number(delta, "delta")
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, delta=delta)
 
 
+@_algorithm
 def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-            callback=None, seed=None):
-    """Iterated SNKPVN (Algorithm 7): q_0 = 1/n; delta_t = max(||q_t||_G, eps) / gamma; q_{t+1} = SNKPVN(q_t, delta_t).
+            callback=None):
+    """Iterated SNKPVN (ramdas14, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
+    q_{t+1} = SNKPVN(q_t, delta_t).
 
-    The paper has no eps in delta_t; it matters only for a q_t that is a certificate already.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    eps : float
+        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, in units of sqrt(s).
+    gamma : float
+        Factor by which delta_t falls from call to call, above 1.
+    prox : {"l2", "entropy"}
+        "entropy" is the paper's open question, an experiment without a guarantee: the prox is KL(p || q_t) with
+        mu_0 = 2s.
 
-    Stops as "separated", or as "infeasible" once delta_t < eps, with ||p||_G < eps.  For s = 1 it takes at most
-    O(sqrt(n)/rho log(1/rho)) iterations if rho > eps, and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if
-    rho <= 0 or eps > rho (Theorem 4).
-    prox="entropy" is the paper's open question, an experiment without a guarantee: the prox is KL(p || q_t)
-    with mu_0 = 2s.  Iterations are summed over the calls and a restart counts as one: one product per
-    iteration, two at the start.  Raises ValueError for eps <= 0, gamma <= 1 or an unknown prox; other errors
-    and run options as in `gradient_descent`.
+    Notes
+    -----
+    Stops as "separated" at G alpha > 0 as well.  For s = 1 it takes at most O(sqrt(n)/rho log(1/rho)) iterations if
+    rho > eps, and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has
+    no eps in delta_t; it matters only for a q_t that is a certificate already.  Iterations are summed over the calls
+    and a restart counts as one: one product per iteration, two at the start.
+
+    References
+    ----------
+    ramdas14, section 6.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.isnkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=1e-6).status
+    'infeasible'
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
-    return _smoothed(G, None, prox, _number(gamma, "gamma", 1.0), _number(eps, "eps"), None,
-                     (max_iter, tol, trace_at, keep_iterates, callback))
+    gamma, eps = _number(gamma, "gamma", 1.0), _number(eps, "eps")
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    return _smoothed(run, None, prox, gamma=gamma, eps=eps, delta=None)
 
 
 @njit(cache=True)
-def _winnow_loop(Z, k, stop, eta, score, w, hits, m):
+def _winnow_loop(G, k, until, w, m, hits, score, eta):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
         if m.min() > 0.0:
-            return k, _SEPARATED
-        if k >= stop:
-            return k, _RUNNING
+            return k, SEPARATED
+        if k >= until:
+            return k, RUNNING
         i = np.argmin(m)
         hits[i] += 1.0
         for j in range(w.size):
-            score[j] -= eta * Z[i, j]
+            score[j] -= eta * G.rows[i, j]
         _softmax(score, w)
-        m[:] = 0.0
-        _add_row_dots(Z, w, 1.0, m)
+        margins(G, w, m)
         k += 1
 
 
-def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, seed=None):
+def _l1_interval(G, scale, w, p):
+    return float((G.rows @ w).min()), float((p @ G.rows).max())
+
+
+def _primal_and_hits(w, m, hits, *_):
+    return w, _weights(hits)
+
+
+@_algorithm
+def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
 
     of signed rows z_i = y_i x_i, each scaled by ||x_i||_inf here.  While some (Zw)_i <= 0: w_j <- w_j
-    exp(eta z_ij) / sum with i of least margin.  Stops as "separated"; at most 2 ln(d)/rho_1^2 updates with
-    eta = rho_1 (the paper's ln(n)/rho_1^2 up to the constant; n there is the dimension).
+    exp(eta z_ij) / sum with i of least margin.
 
-    Z (n, d).  In the result alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <=
-    max_j (Z'p)_j = upper; upper <= 0 ends it as "infeasible".  An iteration reads Z once and counts as one product.
-    Raises ValueError for a zero row or eta <= 0; other errors and run options as in `gradient_descent`.
+    Parameters
+    ----------
+    Z : array, shape (n, d)
+        The signed rows, none of them zero; not a Gram matrix.
+    eta : float
+        Learning rate, above 0.
+
+    Notes
+    -----
+    In the result alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <= max_j (Z'p)_j =
+    upper.  Stops as "separated", after at most 2 ln(d) / rho_1^2 updates with eta = rho_1 (the paper's
+    ln(n) / rho_1^2 up to the constant; n there is the dimension); upper <= 0 ends it as "infeasible".  An iteration
+    reads Z once and counts as one product.
+
+    References
+    ----------
+    ramdas14, section 2.2; N. Littlestone, Redundant noisy attributes, attribute errors, and linear-threshold learning
+    using Winnow, COLT 1991.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.winnow([[1.0, -0.5, 0.2], [0.5, 1.0, -0.1]], eta=0.3).status
+    'separated'
     """
     Z = _points(Z, "Z")
     eta = _number(eta, "eta")
     size = np.abs(Z).max(axis=1)
     if size.min() == 0.0:
         raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
-    Z = Z / size[:, None]
-    n, d = Z.shape
-    get_num_threads()  # as in _representation
-    score, w, hits = np.zeros(d), np.full(d, 1.0 / d), np.zeros(n)
-    m = Z @ w
-
-    def interval(alpha, p):
-        return float((Z @ alpha).min()), float((p @ Z).max())
-
-    def advance(k, stop):
-        return _winnow_loop(Z, k, stop, eta, score, w, hits, m)
-
-    return _drive(interval, advance, lambda: (w.copy(), _weights(hits)), max_iter, tol, trace_at, keep_iterates,
-                  callback)
+    run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback)
+    n, d = run.G.shape()
+    w = np.full(d, 1.0 / d)
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d), eta), _primal_and_hits,
+                 interval=_l1_interval)
 
 
-# ======================================================================================================
-# JI21: MARGIN MAXIMIZATION BY DUAL ACCELERATION
-# ======================================================================================================
+# ------------------------------------------------------------------------------------------------------
+# 8.2 ji21
+# ------------------------------------------------------------------------------------------------------
 
 _EXP, _LOGISTIC = range(2)
 _RISK, _CONSTANT, _SQRT = range(3)
@@ -1480,21 +2392,21 @@ def _logistic_weights(m, q):
     return math.log(slope)
 
 
-@njit(cache=True)
+@register_jitable
 def _dual_pass(G, w, loss, m, q, u):
     """m <- Z w, q <- grad psi(-m), u <- Z' q, one product; returns ln l'(psi(-m)), so that l'(-m_i) = q_i l'(psi)."""
     if loss == _EXP:
-        return _softmax_pass(G, w, m, q, u)
-    _margins(G, w, m)
+        return softmax_pass(G, w, m, q, u)
+    margins(G, w, m)
     log_slope = _logistic_weights(m, q)
-    _lift(G, q, u)
+    lift(G, q, u)
     return log_slope
 
 
 @njit(cache=True)
-def _gradient_loop(G, k, stop, loss, schedule, step, alpha, w, m, q, u):
-    """alpha <- alpha + theta_k q_k and w = Z' alpha alike, until iteration ``stop``."""
-    while k < stop:
+def _gradient_loop(G, k, until, alpha, w, m, q, u, loss, schedule, step):
+    """alpha <- alpha + theta_k q_k and w = Z' alpha alike, up to iteration ``until``."""
+    while k < until:
         log_slope = _dual_pass(G, w, loss, m, q, u)
         theta = step
         if schedule == _RISK:
@@ -1506,59 +2418,85 @@ def _gradient_loop(G, k, stop, loss, schedule, step, alpha, w, m, q, u):
         for i in range(w.size):
             w[i] += theta * u[i]
         k += 1
-    return k, _RUNNING
+    return k, RUNNING
 
 
-def _descend(G, loss, schedule, step, run):
+def _descend(run, loss, schedule, step):
     """The run behind gradient_descent and normalized_gradient_descent."""
-    G, scale = _representation(G)
-    n, dimension = G.shape()
-    step = _number(step, "step") / scale
+    n, dimension = run.G.shape()
     alpha, m, q = np.zeros((3, n))
     w, u = np.zeros((2, dimension))
-
-    def advance(k, stop):
-        return _gradient_loop(G, k, stop, loss, schedule, step, alpha, w, m, q, u)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(alpha)), *run)
+    return drive(run, _gradient_loop, (alpha, w, m, q, u, loss, schedule, step / run.scale))
 
 
-def gradient_descent(G, *, max_iter=1000, step=1.0, loss="exp", tol=None, trace_at=None, keep_iterates=False,
-                     callback=None, seed=None):
+@_algorithm
+def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
+                     callback=None):
     """Gradient descent on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
-    loss "exp" has l(z) = e^z, "logistic" has l(z) = ln(1 + e^z).  Weights are kept on a log scale, and a
-    gradient longer than e^300 is cut to it, so nothing overflows.  The margin grows towards rho at the rate
-    1/ln t (Soudry et al. 2018).  p = alpha / sum alpha.  One product per iteration.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    step : float
+        Step length in units of 1/s, above 0.
+    loss : {"exp", "logistic"}
+        l(z) = e^z, or l(z) = ln(1 + e^z).
 
-    Run options, common to all algorithms:
-    max_iter       updates at most
-    tol            stop as "certified" at the first checkpoint with upper - lower <= tol * upper
-    trace_at       iterations to certify and trace; by default 16 a decade.  0 and the last are always in
-    keep_iterates  keep alpha at every checkpoint, in Result.iterates
-    callback       called with the partial Result (status "running" until the last) at every checkpoint
-    seed           for the algorithms that sample; the others are deterministic and ignore it
-    Raises ValueError (TypeError) naming the argument: G not finite, square, symmetric, positive
-    semi-definite where that shows, or zero; parameters out of range.  FloatingPointError if iterates overflow.
-    Source: ji21, section 3.1.
+    Notes
+    -----
+    Weights are kept on a log scale, and a gradient longer than e^300 is cut to it, so nothing overflows.  The margin
+    grows towards rho at the rate 1/ln t.  p = alpha / sum alpha.  One product per iteration.
+
+    References
+    ----------
+    ji21, section 3.1; the rate: Soudry et al., JMLR 19, 2018.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
+    True
     """
-    loss = (_EXP, _LOGISTIC)[("exp", "logistic").index(_choice(loss, "loss", ("exp", "logistic")))]
-    return _descend(G, loss, _RISK, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
+    step = _number(step, "step")
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), loss, _RISK, step)
 
 
-def normalized_gradient_descent(G, *, max_iter=1000, step=1.0, schedule="constant", tol=None, trace_at=None,
-                                keep_iterates=False, callback=None, seed=None):
+@_algorithm
+def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=1000, tol=None, trace_at=None,
+                                keep_iterates=False, callback=None):
     """Gradient descent on the exponential risk with the gradient divided by the risk:
     alpha <- alpha + theta_t q_t, q_t = softmax(-G alpha).
 
-    schedule "constant": theta_t = step/s, margin rate 1/t (Ji & Telgarsky 2019); "sqrt": theta_t =
-    (step/s) / sqrt(t + 1), rate ln t / sqrt t (Nacson et al. 2018).  It is mirror descent with the entropy
-    on the dual.  p = alpha / sum alpha.  One product per iteration.  Run options and errors as in
-    `gradient_descent`.  Source: ji21, section 3.1.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    step : float
+        Step length in units of 1/s, above 0.
+    schedule : {"constant", "sqrt"}
+        theta_t = step/s, with margin rate 1/t; or theta_t = (step/s) / sqrt(t + 1), with ln t / sqrt t.
+
+    Notes
+    -----
+    It is mirror descent with the entropy on the dual.  p = alpha / sum alpha.  One product per iteration.
+
+    References
+    ----------
+    ji21, section 3.1; the rates: Ji & Telgarsky 2019 ("constant"), Nacson et al. 2018 ("sqrt").
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> fm.normalized_gradient_descent(G, tol=0.01).status
+    'certified'
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
-    return _descend(G, _EXP, schedule, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    step = _number(step, "step")
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), _EXP, schedule, step)
 
 
 @njit(cache=True)
@@ -1570,59 +2508,75 @@ def _momentum_step(x, g, q, beta, step):
 
 
 @njit(cache=True)
-def _momentum_loop(G, k, stop, loss, step, alpha, g, q, w, gw, u, m):
+def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, loss, step):
     """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w."""
-    while k < stop:
+    while k < until:
         beta = k / (k + 1.0)
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         _dual_pass(G, w, loss, m, q, u)
         k += 1
-    return k, _RUNNING
+    return k, RUNNING
 
 
-def momentum(G, *, max_iter=1000, loss="exp", tol=None, trace_at=None, keep_iterates=False, callback=None,
-             seed=None):
+def _momentum_points(alpha, g, q, *_):
+    return alpha, _weights(g + q)
+
+
+@_algorithm
+def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None):
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
     with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate mu_t, Z' mu_t = 2 g_t/t.
 
-    Guarantees (Theorem 3.1), rho in units of sqrt(s):
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    loss : {"exp", "logistic"}
+        "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), and theta = 1/(n s); q_t is then not
+        normalised and mu_t is divided by its sum.
+
+    Notes
+    -----
+    Theorem 3.1, rho in units of sqrt(s):
         gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   on separable data
         rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always
-    loss="logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), and theta = 1/(n s); q_t is
-    then not normalised and mu_t is divided by its sum.  One product per iteration.  Run options and errors
-    as in `gradient_descent`.
+    One product per iteration.
+
+    References
+    ----------
+    ji21, sections 3 and 3.2.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
+    'certified'
     """
-    _choice(loss, "loss", ("exp", "logistic"))
-    G, scale = _representation(G)
-    n, dimension = G.shape()
-    step = 1.0 / scale if loss == "exp" else 1.0 / (n * scale)
-    loss = _EXP if loss == "exp" else _LOGISTIC
+    loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n, dimension = run.G.shape()
+    step = 1.0 / run.scale if loss == _EXP else 1.0 / (n * run.scale)
     alpha, g, q, m = np.zeros((4, n))
     w, gw, u = np.zeros((3, dimension))
     (_softmax(m, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
-    _lift(G, q, u)
-
-    def advance(k, stop):
-        return _momentum_loop(G, k, stop, loss, step, alpha, g, q, w, gw, u, m)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(g + q)), max_iter, tol,
-                  trace_at, keep_iterates, callback)
+    lift(run.G, q, u)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, loss, step), _momentum_points)
 
 
 @njit(cache=True)
-def _batch_perceptron_loop(G, k, stop, step, diagonal, alpha, total, hits, m, square):
-    """square[0] = ||w||^2; ``total`` is the sum of the iterates, ``hits`` counts the rows taken."""
-    while k < stop:
+def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
+    """norm2[0] = ||w||^2; ``total`` is the sum of the iterates, ``hits`` counts the rows taken."""
+    while k < until:
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
-        square[0] += eta * (2.0 * m[i] + eta * diagonal[i])
-        shrink = 1.0 / max(1.0, math.sqrt(square[0]))
-        square[0] *= shrink * shrink
-        _add_column(G, i, eta, m)
+        norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
+        shrink = 1.0 / max(1.0, math.sqrt(norm2[0]))
+        norm2[0] *= shrink * shrink
+        add_column(G, i, eta, m)
         alpha[i] += eta
         for j in range(m.size):
             m[j] *= shrink
@@ -1630,37 +2584,56 @@ def _batch_perceptron_loop(G, k, stop, step, diagonal, alpha, total, hits, m, sq
             total[j] += alpha[j]
         hits[i] += 1.0
         k += 1
-    return k, _RUNNING
+    return k, RUNNING
 
 
-def batch_perceptron(G, *, max_iter=1000, averaged=True, tol=None, trace_at=None, keep_iterates=False,
-                     callback=None, seed=None):
+def _last_and_hits(alpha, total, hits, *_):
+    return alpha, _weights(hits)
+
+
+def _average_and_hits(alpha, total, hits, *_):
+    return total, _weights(hits)
+
+
+@_algorithm
+def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None):
     """Batch perceptron (Cotter, Shalev-Shwartz & Srebro 2012): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
 
-    alpha is the sum of the iterates, so lower is the margin of their average (averaged=False: of the last).  p
-    counts how often each row was taken; while lower >= 0, upper - lower = O(sqrt(s/t)), the regret of the
-    ascent over t.  One column per iteration.  Run options and errors as in `gradient_descent`.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    averaged : bool
+        alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last.
+
+    Notes
+    -----
+    p counts how often each row was taken; while lower >= 0, upper - lower = O(sqrt(s/t)), the regret of the
+    ascent over t.  One column per iteration.
+
+    References
+    ----------
+    A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012; ji21, section 5.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
+    True
     """
-    G, scale = _representation(G)
-    n = G.shape()[0]
-    step, diagonal, square = 1.0 / math.sqrt(scale), G.diagonal(), np.zeros(1)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n = run.G.shape()[0]
     alpha, total, hits, m = np.zeros((4, n))
-
-    def advance(k, stop):
-        return _batch_perceptron_loop(G, k, stop, step, diagonal, alpha, total, hits, m, square)
-
-    def solution():
-        return (total if averaged else alpha).copy(), _weights(hits)
-
-    return _drive(partial(_interval, G, scale), advance, solution, max_iter, tol, trace_at, keep_iterates, callback,
-                  products=lambda k: k / n)
+    state = alpha, total, hits, m, np.zeros(1), run.G.diagonal(), 1.0 / math.sqrt(run.scale)
+    return drive(run, _batch_perceptron_loop, state, _average_and_hits if averaged else _last_and_hits,
+                 products=lambda k: k / n)
 
 
-# ======================================================================================================
-# APIDOPOULOS22: HINGE-LOSS DIAGONAL DESCENT
-# ======================================================================================================
+# ------------------------------------------------------------------------------------------------------
+# 8.3 apidopoulos22
+# ------------------------------------------------------------------------------------------------------
 
 _SCHEDULES = {
     "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
@@ -1690,149 +2663,176 @@ def _penalties(lam, lam0, steps):
     return lam0 * values
 
 
-def _operator_norm(G):
-    """An upper bound on the largest eigenvalue of G, above it by 3 % at most, and the products it took.
-
-    Lanczos, the power iteration that keeps its past: from a random start, k steps miss a fraction e of the
-    largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
-    (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.
-    """
-    n, dimension = G.shape()
-    scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
-    steps = min(64, n)
-    basis, T = np.zeros((steps, n)), np.zeros((steps, steps))
-    v = np.random.default_rng(0).standard_normal(n)
-    w, m = np.empty(dimension), np.empty(n)
-    for k in range(steps):
-        size = np.linalg.norm(v)
-        if k and size <= 1e-13 * np.abs(T).max():  # an invariant subspace: its largest eigenvalue is exact
-            steps = k
-            break
-        basis[k] = v / size
-        _lift(G, basis[k], w)
-        _margins(G, w, m)
-        m /= scale
-        T[k, :k + 1] = basis[:k + 1] @ m
-        T[:k + 1, k] = T[k, :k + 1]
-        v = m - T[k, :k + 1] @ basis[:k + 1]
-        v -= (basis[:k + 1] @ v) @ basis[:k + 1]  # orthogonal to working precision, not only in theory
-    return scale * np.linalg.eigvalsh(T[:steps, :steps])[-1] / (1.0 - 0.03), steps
-
-
 @njit(cache=True)
-def _diagonal_loop(G, k, stop, step, accel, bounds, alpha, previous, z, w, m):
+def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, accel):
     """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia."""
-    while k < stop:
+    while k < until:
         t = k + 1.0
         inertia = t / (t + accel)
         for i in range(z.size):
             z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
             previous[i] = alpha[i]
-        _lift(G, z, w)
-        _margins(G, w, m)
+        lift(G, z, w)
+        margins(G, w, m)
         for i in range(z.size):
             alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bounds[k])
         k += 1
-    return k, _RUNNING
+    return k, RUNNING
 
 
-def _diagonal(G, lam, lam0, accel, step, run):
+def _hinge_descent(run, lam, lam0, accel, step):
     """The run behind diagonal_descent and inertial_diagonal_descent."""
+    step = None if step is None else _number(step, "step")
     with np.errstate(divide="ignore", over="ignore"):
-        bounds = 1.0 / _penalties(lam, lam0, _count(run[0], "max_iter"))
-    G, scale = _representation(G)
-    n, dimension = G.shape()
+        bounds = 1.0 / _penalties(lam, lam0, run.max_iter)
+    n, dimension = run.G.shape()
+    setup, spent = 0, 0.0
     if step is None:
-        _square_and_margins(G, scale, np.full(n, 1.0 / n))  # compiles, outside the clock
+        _square_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
         begin = time.perf_counter()
-        norm, setup = _operator_norm(G)
+        norm, setup = _operator_norm(run.G)
         step, spent = 1.0 / norm, time.perf_counter() - begin
-    else:
-        step, setup, spent = _number(step, "step"), 0, 0.0
     alpha, previous, z, m = np.zeros((4, n))
-    w = np.zeros(dimension)
-
-    def advance(k, stop):
-        return _diagonal_loop(G, k, stop, step, accel, bounds, alpha, previous, z, w, m)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(alpha)), *run,
-                  products=lambda k: float(setup + k), spent=spent)
+    state = alpha, previous, z, np.zeros(dimension), m, bounds, step, accel
+    return drive(run, _hinge_descent_loop, state, products=lambda k: float(setup + k), spent=spent)
 
 
-def diagonal_descent(G, *, max_iter=1000, lam="1/t", lam0=1.0, step=None, tol=None, trace_at=None,
-                     keep_iterates=False, callback=None, seed=None):
-    """Hinge-loss diagonal descent (Algorithm 1): projected gradient on the dual of
+@_algorithm
+def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=None, trace_at=None,
+                     keep_iterates=False, callback=None):
+    """Hinge-loss diagonal descent (apidopoulos22, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
         u_0 = 0,   u_t = clip(u_{t-1} - gamma G u_{t-1} - gamma, -1/lambda_t, 0),   w_t = -Z'u_t;   alpha = -u.
 
-    lam    s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an
-           array with s(t) at [t - 1]; not negative (0: the bound is infinite), in the theory non-increasing
-    step   gamma itself, not in units of 1/s; by default 1/||G||_op on the safe side, from a Lanczos run of at
-           most 64 products, which the trace counts as spent before iteration 0
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    lam : str, callable or array
+        s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an
+        array with s(t) at [t - 1]; not negative (0: the bound is infinite), in the theory non-increasing.
+    lam0 : float
+        Above 0, in the units of G.
+    step : float, optional
+        gamma itself, not in units of 1/s; by default 1/||G||_op on the safe side, from a Lanczos run of at
+        most 64 products, which the trace counts as spent before iteration 0.
+
+    Notes
+    -----
     For gamma <= 1/||G||_op and non-increasing lambda_t, D_t(u_t) = ||w_t||^2 / 2 + sum_i u_t,i never increases
     (Lemma 5.3), and on separable data w_t -> w*, the separator of least norm with margins >= 1, rho = 1/||w*||,
-    linearly once lambda_t <= 1/||u*|| (Theorem 5.1).
-    p = alpha / sum alpha.  One product per iteration.  Run options and errors as in `gradient_descent`.
+    linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  p = alpha / sum alpha.  One product per iteration.
+
+    References
+    ----------
+    apidopoulos22, sections 4 and 5.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
+    'certified'
     """
-    return _diagonal(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    return _hinge_descent(run, lam, lam0, math.inf, step)
 
 
-def inertial_diagonal_descent(G, *, max_iter=1000, lam="1/t", lam0=1.0, accel=10.0, step=None, tol=None,
-                              trace_at=None, keep_iterates=False, callback=None, seed=None):
-    """Inertial diagonal descent (Algorithm 2): the step of `diagonal_descent` taken from
+@_algorithm
+def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, max_iter=1000, tol=None,
+                              trace_at=None, keep_iterates=False, callback=None):
+    """Inertial diagonal descent (apidopoulos22, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    lam, lam0 : str, callable or array, and float
+        lambda_t = lam0 s(t), as in `diagonal_descent`.
+    accel : float
+        The paper's alpha, above 0.
+    step : float, optional
+        As in `diagonal_descent`.
+
+    Notes
+    -----
     Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
     C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
-    accel > 0.  One product per iteration.  Everything else as in `diagonal_descent`.
+    p = alpha / sum alpha.  One product per iteration.
+
+    References
+    ----------
+    apidopoulos22, sections 4 and 5.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.inertial_diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-4).status
+    'certified'
     """
-    return _diagonal(G, lam, lam0, _number(accel, "accel"), step, (max_iter, tol, trace_at, keep_iterates, callback))
+    accel = _number(accel, "accel")
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    return _hinge_descent(run, lam, lam0, accel, step)
 
 
 @njit(cache=True)
-def _homotopic_loop(G, k, stop, a, b, scale, alpha, w, m):
+def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
     n = m.size
-    while k < stop:
+    while k < until:
         t = k + 1.0
         step, penalty = t ** -b, t ** -a
-        _lift(G, alpha, w)
-        _margins(G, w, m)
+        lift(G, alpha, w)
+        margins(G, w, m)
         for i in range(n):
             alpha[i] *= 1.0 - step * penalty
             if m[i] < 1.0:
                 alpha[i] += step / (n * scale)
         k += 1
-    return k, _RUNNING
+    return k, RUNNING
 
 
-def homotopic_subgradient(G, *, max_iter=1000, a=0.25, b=0.5, tol=None, trace_at=None, keep_iterates=False,
-                          callback=None, seed=None):
+@_algorithm
+def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
+                          callback=None):
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
     steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
 
         alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s.
 
-    a, b > 0 with a + b <= 1, so that the shrinkage sums to infinity.  p = alpha / sum alpha.  One product per
-    iteration.  Run options and errors as in `gradient_descent`.
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+    a, b : float
+        Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
+
+    Notes
+    -----
+    p = alpha / sum alpha.  One product per iteration.
+
+    References
+    ----------
+    D. Molitor, D. Needell, R. Ward, Bias of homotopic gradient descent for the hinge loss, Applied Mathematics &
+    Optimization 84, 2021.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.homotopic_subgradient(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
+    True
     """
     a, b = _number(a, "a"), _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    G, scale = _representation(G)
-    n, dimension = G.shape()
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    w = np.zeros(dimension)
-
-    def advance(k, stop):
-        return _homotopic_loop(G, k, stop, a, b, scale, alpha, w, m)
-
-    return _drive(partial(_interval, G, scale), advance, lambda: (alpha.copy(), _weights(alpha)), max_iter, tol,
-                  trace_at, keep_iterates, callback)
+    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m, a, b, run.scale))
 
 
 # ======================================================================================================
-# EXACT SOLVER
+# 9 exact solver
 # ======================================================================================================
 
 @njit(cache=True)
@@ -1877,7 +2877,7 @@ def _solve_on_support(G, scale, p, max_rounds):
     for _ in range(max_rounds):
         support = np.flatnonzero(p > 0.0)
         face, weights = G.restrict(support), p[support]
-        square, g = _square_and_margins(face, scale, weights)
+        _, g = _square_and_margins(face, scale, weights)
         if not g.max() - g.min() < 0.5 * spread:
             break  # the last full step did not level the margins any further: rounding rules
         root = np.sqrt(weights)
@@ -1898,51 +2898,68 @@ def _solve_on_support(G, scale, p, max_rounds):
     return p, reads
 
 
-def max_margin(G, *, tol=1e-9, max_iter=100, trace_at=None, keep_iterates=False, callback=None, seed=None):
-    """The maximum margin to any tolerance, by pairwise steps and solves on the support of a working set.
-
-    An iteration is one round: (1) margins of all points, one product; (2) the working set: the support and
-    the worst violators; (3) pairwise steps (second-order choice) there; (4) where these crawl, Newton steps
-    on the support with a ratio test.  ||p||_G never grows.
-
-    Returns status "certified" at upper - lower <= tol * upper, tol down to 1e-12 where the conditioning
-    eps s / rho^2 lets it; "infeasible" at lower <= 0 and upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s),
-    in float32 7e-4 sqrt(s), the least that rounding leaves visible), with the witness p; "max_iter" if
-    rounding stops progress before either.
-    alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default;
-    `products` counts entries of G read / n^2.  Other options and errors as in `gradient_descent`.
-    """
-    G, scale = _representation(G)
-    tol = _number(tol, "tol")
-    trace_at = range(_count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
-    n = G.shape()[0]
-    p, reads = np.zeros(n), 0
-    p[np.argmin(G.diagonal())] = 1.0
-
-    def advance(k, stop):
-        nonlocal p, reads
-        if k == stop:
-            _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
-            return k, _RUNNING
-        square, m = _square_and_margins(G, scale, p)
+def _exact_rounds(G, k, until, p, reads, scale, tol):
+    """Rounds of `max_margin`, a loop for the driver; reads[0] counts the entries of G that were read."""
+    while k < until:
+        size, m = _square_and_margins(G, scale, p)
         support = np.flatnonzero(p > 0.0)
         violators = np.argsort(m, kind="stable")[:max(200, support.size)]
         working = np.union1d(support, violators)
         part, weights = G.restrict(working), p[working]
         H = part.dense().astype(np.float64, copy=False)
         most = 20 * working.size + 1000
-        steps = _pairwise_steps(H, weights, m[working], most, 0.5 * tol * square)
-        reads += working.size**2 + 2 * working.size * steps
+        steps = _pairwise_steps(H, weights, m[working], most, 0.5 * tol * size)
+        reads[0] += working.size**2 + 2 * working.size * steps
         if steps == most:
             weights, solved = _solve_on_support(part, scale, weights / weights.sum(), 30)
-            reads += solved
-        before, p = p, np.zeros(n)
+            reads[0] += solved
+        before = p.copy()
+        p[:] = 0.0
         p[working] = weights
-        return k + 1, _EXHAUSTED if np.array_equal(p, before) else _RUNNING
+        k += 1
+        if np.array_equal(p, before):
+            return k, EXHAUSTED
+    return k, RUNNING
 
-    def solution():
-        alpha = p.copy()
-        return alpha, alpha
 
-    return _drive(partial(_interval, G, scale), advance, solution, max_iter, tol, trace_at, keep_iterates, callback,
-                  products=lambda k: k + reads / n**2, eps=max(1e-9, G.resolution()) * math.sqrt(scale))
+@_algorithm
+def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None):
+    """The maximum margin to any tolerance, by pairwise steps and solves on the support of a working set.
+
+    An iteration is one round: (1) margins of all points, one product; (2) the working set: the support and
+    the worst violators; (3) pairwise steps (second-order choice) there; (4) where these crawl, Newton steps
+    on the support with a ratio test.  ||p||_G never grows.
+
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+
+    Notes
+    -----
+    Stops as "certified" at upper - lower <= tol * upper, tol down to 1e-12 where the conditioning eps s / rho^2 lets
+    it; as "infeasible" at lower <= 0 and upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s), in float32 7e-4 sqrt(s), the
+    least that rounding leaves visible), with the witness p; as "max_iter" if rounding stops progress before either.
+    alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default; `products` counts
+    entries of G read / n^2.
+
+    References
+    ----------
+    Pairwise steps: B. Mitchell, V. Dem'yanov, V. Malozemov, SIAM J. Control 12, 1974; the second-order choice: R.-E.
+    Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; the solve on the support: P. Wolfe, Mathematical Programming 11, 1976.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
+    'certified'
+    """
+    tol = _number(tol, "tol")
+    trace_at = range(_count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    n = run.G.shape()[0]
+    p, reads = np.zeros(n), np.zeros(1, dtype=np.int64)
+    p[np.argmin(run.G.diagonal())] = 1.0
+    _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
+    return drive(run, _exact_rounds, (p, reads, run.scale, tol), _dual_only, products=lambda k: k + reads[0] / n**2,
+                 eps=max(1e-9, run.G.resolution()) * math.sqrt(run.scale))

@@ -389,14 +389,14 @@ def representation(kind, n, seed=0):
         return fm.FeatureGram(Z), Z
     A = rows_of(n, n, seed)
     A = (A + A.T).astype(np.float32 if kind == "float32" else np.float64)
-    return fm._DenseGram(A), A
+    return fm.DenseGram(A), A
 
 
 def product(G, v):
     n, d = G.shape()
     w, m = np.full(d, np.nan), np.full(n, np.nan)
-    fm._lift(G, v, w)
-    fm._margins(G, w, m)
+    fm.lift(G, v, w)
+    fm.margins(G, w, m)
     return w, m
 
 
@@ -424,7 +424,7 @@ def test_products(kind, n):
         check_close(m, A @ v, np.abs(A) @ np.abs(v), n)
     for i in {0, n // 2, n - 1}:
         before = m.copy()
-        fm._add_column(G, i, -1.7, m)
+        fm.add_column(G, i, -1.7, m)
         column = A @ A[i] if kind == "features" else A[i]
         size = np.abs(A) @ np.abs(A[i]) if kind == "features" else np.abs(A[i])
         check_close(m, before - 1.7 * column, np.abs(before) + 1.7 * size, A.shape[1])
@@ -438,7 +438,7 @@ def test_softmax_pass(kind, n, size):
     A = A.astype(np.float64)
     w = size * rows_of(1, A.shape[1], 2)[0]
     m, q, u = np.full(n, np.nan), np.full(n, np.nan), np.full(A.shape[1], np.nan)
-    log_total = fm._softmax_pass(G, w, m, q, u)
+    log_total = fm.softmax_pass(G, w, m, q, u)
     check_close(m, A @ w, np.abs(A) @ np.abs(w), A.shape[1])
     # q and u belong to the m that was computed
     exponent = m.min() - m.astype(np.longdouble)
@@ -458,7 +458,7 @@ def test_softmax_pass_far_below_and_above():
     for direction in (1.0, -1.0):
         Z = direction * np.linspace(1e5, -1e5, 203)[:, None]
         m, q, u = np.empty(203), np.empty(203), np.empty(1)
-        log_total = fm._softmax_pass(fm.FeatureGram(Z), np.ones(1), m, q, u)
+        log_total = fm.softmax_pass(fm.FeatureGram(Z), np.ones(1), m, q, u)
         assert q[np.argmin(m)] == 1.0 and u[0] == -1e5 and log_total == 1e5
 
 
@@ -472,8 +472,8 @@ def test_any_number_of_threads_gives_the_same_bits(kind, n, threads):
         threads(min(count, numba.config.NUMBA_NUM_THREADS))
         w, m = product(G, v)
         q, u = np.empty(n), np.empty(A.shape[1])
-        total = fm._softmax_pass(G, w, m, q, u)
-        fm._add_column(G, n - 1, 0.3, m)
+        total = fm.softmax_pass(G, w, m, q, u)
+        fm.add_column(G, n - 1, 0.3, m)
         results.append(np.concatenate((w, m, q, u, [total])))
     assert np.array_equal(*results)
 
@@ -729,7 +729,7 @@ def test_callback_sees_every_checkpoint(name):
     assert [partial.n_iter for partial in seen] == result.trace["iteration"].tolist()
     assert [partial.status for partial in seen] == ["running"] * (len(seen) - 1) + [result.status]
     for k, partial in enumerate(seen):
-        assert isinstance(partial, fm.Result) and len(partial.trace) == len(partial.iterates) == k + 1
+        assert isinstance(partial, fm.Result) and len(partial.trace) == k + 1 and partial.iterates is None
         assert np.array_equal(partial.trace, result.trace[:k + 1])
         assert np.array_equal(partial.alpha, result.iterates[k])
         assert (partial.lower, partial.upper) == tuple(result.trace[["lower", "upper"]][k])
@@ -763,8 +763,8 @@ def test_results_do_not_share_memory_with_the_run(name):
 
 
 @every_algorithm
-def test_repeated_runs_and_seeds_give_the_same_bits(name):
-    same_result(run(name, EASY @ EASY.T, max_iter=40), run(name, EASY @ EASY.T, max_iter=40, seed=3))
+def test_repeated_runs_give_the_same_bits(name):
+    same_result(run(name, EASY @ EASY.T, max_iter=40), run(name, EASY @ EASY.T, max_iter=40))
 
 
 @every_algorithm

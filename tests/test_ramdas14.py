@@ -11,8 +11,6 @@ import numba
 import numpy as np
 import planted
 import pytest
-from numba.core.caching import NullCache
-from numba.core.dispatcher import Dispatcher
 from planted import EPS, REPRESENTATIONS
 
 import fastmargin as fm
@@ -741,48 +739,32 @@ class CountingGram(NamedTuple):
         return self.matrix
 
 
-@fm._lift.register(CountingGram)
 @numba.njit
-def _counting_lift(G, v, w):
+def counting_lift(G, v, w):
     G.counts[0] += 1
     w[:] = v
 
 
-@fm._margins.register(CountingGram)
 @numba.njit
-def _counting_margins(G, w, m):
+def counting_margins(G, w, m):
     G.counts[1] += 1
-    fm._dense_margins(fm._DenseGram(G.matrix), w, m)
+    fm.margins(fm.DenseGram(G.matrix), w, m)
 
 
-@fm._add_column.register(CountingGram)
 @numba.njit
-def _counting_add_column(G, i, c, m):
+def counting_add_column(G, i, c, m):
     G.counts[2] += 1
-    fm._dense_add_column(fm._DenseGram(G.matrix), i, c, m)
+    fm.add_column(fm.DenseGram(G.matrix), i, c, m)
 
 
-@fm._softmax_pass.register(CountingGram)
 @numba.njit
-def _counting_softmax_pass(G, w, m, q, u):
+def counting_softmax_pass(G, w, m, q, u):
     G.counts[3] += 1
-    return fm._dense_softmax_pass(fm._DenseGram(G.matrix), w, m, q, u)
+    return fm.softmax_pass(fm.DenseGram(G.matrix), w, m, q, u)
 
 
-@fm._square.register(CountingGram)
-@numba.njit
-def _counting_square(G, v, w, m):
-    return fm._dense_square(fm._DenseGram(G.matrix), v, w, m)
-
-
-@pytest.fixture
-def counting(monkeypatch):
-    """Keeps the loops compiled for a CountingGram out of the cache on disk, where an index that names a class of this
-    file would be unreadable to everybody else."""
-    for value in vars(fm).values():
-        if isinstance(value, Dispatcher):
-            monkeypatch.setattr(value, "_cache", NullCache())
-    return lambda matrix: CountingGram(matrix, np.zeros(4, dtype=np.int64))
+fm.register(CountingGram, lift=counting_lift, margins=counting_margins, add_column=counting_add_column,
+            softmax_pass=counting_softmax_pass)
 
 
 FOREIGN = {**ALGORITHMS, **planted.ALGORITHMS}
@@ -790,13 +772,13 @@ FOREIGN = {**ALGORITHMS, **planted.ALGORITHMS}
 
 @pytest.mark.parametrize("name", ["lopsided, shifted", "feasible, odd n"])
 @pytest.mark.parametrize("algorithm", FOREIGN)
-def test_a_new_representation_needs_no_change(algorithm, name, request):
+def test_a_new_representation_needs_no_change(algorithm, name):
     """The results of the dense G whose kernels it borrows, up to the order of additions, which inlining may change; for
     the algorithms of ramdas14, as many products and columns as the trace claims, two products a certificate aside."""
     matrix = planted.dense(INSTANCES[name][0])
     call, own = FOREIGN[algorithm]
     plain = call(matrix, max_iter=25, trace_at=[], **own)
-    G = request.getfixturevalue("counting")(matrix)
+    G = CountingGram(matrix, np.zeros(4, dtype=np.int64))
     other = call(G, max_iter=25, trace_at=[], **own)
     for one, two in zip(plain[:4], other[:4], strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-14)
