@@ -943,8 +943,9 @@ def square(G, v, w, m):
     ----------
     G : representation
         Of n points in d coordinates, as `prepare` returns it.
-    v, m : array, shape (n,)
+    v : array, shape (n,)
     w : array, shape (d,)
+    m : array, shape (n,)
 
     Returns
     -------

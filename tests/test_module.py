@@ -1,0 +1,308 @@
+"""The module as a whole: its rooms, its documentation, its imports, and that no code it serves is stale."""
+
+import ast
+import doctest
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import fastmargin as fm
+
+SOURCE = Path(fm.__file__)
+README = SOURCE.parent / "README.md"
+TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
+FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
+CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
+
+
+# ======================================================================================================
+# ROOMS
+# ======================================================================================================
+
+def contents():
+    """{number: (title, public names)} as the docstring lists them."""
+    lines = fm.__doc__.partition("\nContents")[2].splitlines()[1:]
+    entries = [re.fullmatch(r"    (\d(?:\.\d)?) +(\S+(?: \S+)*)(?: {2,}(.*))?", line) for line in lines if line]
+    assert all(entries), lines
+    return {entry[1]: (entry[2], entry[3].split(", ") if entry[3] else []) for entry in entries}
+
+
+def banners():
+    """[(line, number, title)] of the banners, ruled above and below."""
+    lines = SOURCE.read_text(encoding="utf-8").splitlines()
+    found = []
+    for k in range(1, len(lines) - 1):
+        match = re.fullmatch(r"# (\d(?:\.\d)?) (.+)", lines[k])
+        rule = "# " + ("-" if match and "." in match[1] else "=") * 102
+        if match and lines[k - 1] == lines[k + 1] == rule:
+            found.append((k + 1, match[1], match[2]))
+    return found
+
+
+def definitions():
+    """[(names defined, node, room)] of the top level, in order."""
+    marks, found = banners(), []
+    for node in TREE.body:
+        room = max((index for index, (line, *_) in enumerate(marks) if line < node.lineno), default=-1)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        else:
+            names = []
+        found.append((names, node, room))
+    return found
+
+
+def test_contents_and_banners_agree():
+    assert [(number, title) for number, (title, _) in contents().items()] == [mark[1:] for mark in banners()]
+
+
+def test_contents_and_all_agree():
+    names = [name for _, listed in contents().values() for name in listed]
+    assert sorted(names) == sorted(fm.__all__) == fm.__all__ and len(set(names)) == len(names)
+
+
+def test_every_public_name_stands_in_its_room():
+    numbers = [number for _, number, _ in banners()]
+    found = {number: [] for number in numbers}
+    for names, _, room in definitions():
+        if room >= 0:
+            found[numbers[room]] += [name for name in names if not name.startswith("_")]
+    for number, (_, names) in contents().items():
+        assert sorted(found[number]) == sorted(names), number
+
+
+def test_dependencies_point_down_the_file():
+    """What a room uses stands in it or above it."""
+    where = {name: room for names, _, room in definitions() for name in names}
+    for names, node, room in definitions():
+        used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+        below = [name for name in used if where.get(name, -1) > room]
+        assert not below, (names, below)
+
+
+def test_tab_completion_shows_the_toolkit():
+    assert [name for name in dir(fm) if not name.startswith("__")] == sorted(fm.__all__)
+    assert all(hasattr(fm, name) for name in fm.__all__)
+
+
+def test_every_algorithm_has_the_same_run_options_in_the_same_order():
+    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback"]
+    assert list(inspect.signature(fm.prepare).parameters)[1:] == options
+    for name, algorithm in fm.ALGORITHMS.items():
+        assert algorithm is getattr(fm, name) and algorithm.__name__ == name and name in fm.__all__
+        first, *rest = inspect.signature(algorithm).parameters.values()
+        assert first.name == ("Z" if name == "winnow" else "G") and first.kind is first.POSITIONAL_OR_KEYWORD
+        assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
+        assert [parameter.name for parameter in rest[-5:]] == options
+        defaults = {parameter.name: parameter.default for parameter in rest[-5:]}
+        assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (1e-9 if name == "max_margin" else None)
+        assert defaults == {"trace_at": None, "keep_iterates": False, "callback": None}
+
+
+# ======================================================================================================
+# DOCUMENTATION
+# ======================================================================================================
+
+SECTIONS = ["Parameters", "Attributes", "Returns", "Other Parameters", "Raises", "Notes", "References", "Examples"]
+
+
+def sections(documented):
+    """{section: text} of a docstring in numpydoc's format; "" is what stands before the first."""
+    parts = re.split(r"^(.+)\n-{3,}\n", inspect.getdoc(documented), flags=re.MULTILINE)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def entries(text):
+    """The names that a section of Parameters or Attributes describes."""
+    return [name.strip() for line in text.splitlines() if re.match(r"\S", line)
+            for name in line.partition(" : ")[0].split(",")]
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+def test_docstrings_have_the_sections_of_numpydoc(name):
+    found = sections(getattr(fm, name))
+    titles = list(found)[1:]
+    assert found[""].strip() and titles == [title for title in SECTIONS if title in titles]
+    assert ">>> " in found["Examples"]
+    if name in fm.ALGORITHMS:
+        assert titles == [title for title in SECTIONS if title != "Attributes"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_documented_parameters_are_those_of_the_signature(name):
+    found = sections(getattr(fm, name))
+    documented = entries(found.get("Parameters", "")) + entries(found.get("Other Parameters", ""))
+    stars = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
+    expected = [stars.get(parameter.kind, "") + parameter.name
+                for parameter in inspect.signature(getattr(fm, name)).parameters.values()]
+    assert documented == expected
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if hasattr(getattr(fm, name), "_fields")])
+def test_documented_attributes_are_the_fields(name):
+    cls = getattr(fm, name)
+    assert tuple(entries(sections(cls)["Attributes"])) == cls._fields
+
+
+def test_the_protocol_documents_every_method_and_representations_have_no_others():
+    methods = {name for name, value in vars(fm.Representation).items()
+               if inspect.isfunction(value) and not name.startswith("_")}
+    assert all(inspect.getdoc(getattr(fm.Representation, name)) for name in methods)
+    for cls in (fm.DenseGram, fm.FeatureGram):
+        assert {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"} == methods
+
+
+def test_the_examples_of_the_docstrings():
+    tested = doctest.testmod(fm)
+    assert tested.attempted > 50 and tested.failed == 0
+
+
+def test_the_python_blocks_of_the_readme():
+    """They run one after the other, and their results are what the text says of them."""
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    names = {}
+    for block in blocks:
+        # the blocks define a class, whose methods look up what the earlier blocks have defined
+        exec(compile(block, str(README), "exec"), names)
+    assert names["ours"].lower == pytest.approx(names["same"].lower, rel=1e-9)
+    exact = fm.max_margin(names["G"])
+    ball = names["heavy_ball"](names["G"])
+    assert ball.lower <= exact.upper and exact.lower <= ball.upper and ball.lower > 0.0
+    features = fm.FeatureGram((names["labels"] / 255)[:, None] * names["pixels"])
+    for name in ("snkp", "momentum", "max_margin", "diagonal_descent"):
+        bytes_, plain = (fm.ALGORITHMS[name](G, max_iter=50, tol=1e-9)
+                         for G in (names["ByteGram"](names["pixels"], names["labels"] / 255), features))
+        assert bytes_.status == plain.status
+        assert (bytes_.lower, bytes_.upper) == pytest.approx((plain.lower, plain.upper), rel=1e-6)
+    for name, algorithm in fm.ALGORITHMS.items():
+        assert f"`{name}`" in README.read_text(encoding="utf-8"), f"the README does not mention {algorithm}"
+
+
+# ======================================================================================================
+# PROCESSES AND CACHES
+# ======================================================================================================
+
+def test_imports_are_numpy_numba_and_the_standard_library():
+    names = set()
+    for node in ast.walk(TREE):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            names.add(node.module.split(".")[0])
+    assert names <= {"numpy", "numba"} | set(sys.stdlib_module_names)
+
+
+def python(code, folder, **environment):
+    """Run code in a new interpreter that sees only what is in ``folder``; its output."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(folder), **environment})
+    assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A folder with a copy of the module and nothing else."""
+    shutil.copy(SOURCE, tmp_path)
+    return tmp_path
+
+
+def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
+    code = ("import sys, fastmargin; from pathlib import Path\n"
+            "assert Path(fastmargin.__file__).parent == Path.cwd(), fastmargin.__file__\n"
+            "print('scipy' in sys.modules, 'sklearn' in sys.modules)")
+    assert python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache")).split() == ["False", "False"]
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
+    """A compiled loop read from the cache once crashed in the parallel product, whose threads nobody had started:
+    gradient_descent is compiled by a process that has the product from the cache, then run by one that has both.
+    The bits do not depend on which of the two it is."""
+    code = ("import sys\nsys.modules['scipy'] = None  # whoever imports it fails\n"
+            "import numpy as np, fastmargin as fm\n"
+            "Z = np.random.default_rng(0).normal(size=(600, 5)) + [3, 0, 0, 0, 0]\n"
+            "result = fm.{}(Z @ Z.T, max_iter=20)\nprint(result.lower, result.upper)")
+    outputs = [python(code.format(name), alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+               for name in ("momentum", "gradient_descent", "gradient_descent")]
+    assert outputs[1] == outputs[2] and outputs[0] != outputs[1]
+    assert [path for path in (tmp_path / "cache").rglob("*.nbc")]
+
+
+FOREIGN = textwrap.dedent('''
+    from typing import NamedTuple
+    import numba, numpy as np
+    import fastmargin as fm
+
+    class Scaled(NamedTuple):
+        rows: np.ndarray
+        def checked(self): return self
+        def shape(self): return self.rows.shape
+        def diagonal(self): return np.einsum("ij,ij->i", self.rows, self.rows) * FACTOR**2
+        def resolution(self): return 3e-8
+        def restrict(self, index): return Scaled(self.rows[index])
+        def dense(self): return self.rows @ self.rows.T * FACTOR**2
+
+    @numba.njit
+    def lift(G, v, w): fm.lift(fm.FeatureGram(FACTOR * G.rows), v, w)
+
+    @numba.njit
+    def margins(G, w, m): fm.margins(fm.FeatureGram(FACTOR * G.rows), w, m)
+
+    @numba.njit
+    def add_column(G, i, c, m): fm.add_column(fm.FeatureGram(FACTOR * G.rows), i, c, m)
+
+    fm.register(Scaled, lift=lift, margins=margins, add_column=add_column)
+
+    @numba.njit
+    def steps(G, k, until, alpha, w, m, q, u):
+        while k < until:
+            fm.softmax_pass(G, w, m, q, u)
+            alpha += FACTOR * q
+            w += FACTOR * u
+            k += 1
+        return k, fm.RUNNING
+
+    def own(G, max_iter):
+        run = fm.prepare(G, max_iter)
+        n, d = run.G.shape()
+        return fm.drive(run, steps, (*np.zeros((1, n)), *np.zeros((1, d)), *np.zeros((2, n)), *np.zeros((1, d))))
+''')
+CALLS = textwrap.dedent('''
+    import numpy as np, fastmargin as fm, foreign
+    Z = np.random.default_rng(0).normal(size=(30, 4)) + [3, 0, 0, 0]
+    for algorithm in (fm.nkp, fm.snkp, foreign.own):
+        for G in (foreign.Scaled(Z), fm.FeatureGram(Z)):
+            result = algorithm(G, max_iter=5)
+            print(repr(result.lower), repr(result.upper), repr(result.alpha.sum()))
+''')
+
+
+@pytest.mark.parametrize("edited", ["foreign.py", "fastmargin.py"])
+def test_nothing_stale_is_served_to_other_files(edited, alone, tmp_path):
+    """A representation and a loop stand in a file of their own; that file, or the module, is edited between two
+    processes that share a cache.  The second must get what a process with an empty cache gets."""
+    (alone / "foreign.py").write_text("FACTOR = 1.0\n" + FOREIGN)
+    before = python(CALLS, alone, NUMBA_CACHE_DIR=str(tmp_path / "shared"))
+    stored = list((tmp_path / "shared").rglob("*.nb?"))
+    assert stored and not any(b"Scaled" in path.read_bytes() or "foreign" in path.name for path in stored)
+    old, new = {"foreign.py": ("FACTOR = 1.0", "FACTOR = 2.0"),
+                "fastmargin.py": ("_add_row_dots(G.rows, w, 1.0, m)", "_add_row_dots(G.rows, w, 1.5, m)")}[edited]
+    text = (alone / edited).read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (alone / edited).write_text(text.replace(old, new), encoding="utf-8")
+    after = python(CALLS, alone, NUMBA_CACHE_DIR=str(tmp_path / "shared"))
+    assert after == python(CALLS, alone, NUMBA_CACHE_DIR=str(tmp_path / "empty"))
+    changed = [one != two for one, two in zip(before.splitlines(), after.splitlines(), strict=True)]
+    assert changed == ([True] * 6 if edited == "fastmargin.py" else [True, False] * 2 + [True, True])
