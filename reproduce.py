@@ -695,6 +695,7 @@ def draw_ramdas14_theorem1(table):
             ax.loglog(curves[name]["x"], curves[name]["bound"], label=f"bound of {name}: {formula}", **style(i) | BOUND)
         ax.set(xlabel=r"$1/\rho$" if margins else "n", ylabel="iterations to separate")
         ax.set_title(f"n = {part['n'][0]:g}" if margins else rf"$\rho$ = {part['rho'][0]:g}")
+        ax.xaxis.set_minor_formatter("")  # over a single decade the labels would overlap
     legend(fig)
     return fig
 
