@@ -433,6 +433,7 @@ STYLE = {
     "lines.linewidth": 1.5,
     "lines.markersize": 5,
     "legend.fontsize": 9,
+    "figure.dpi": 150,
     "savefig.dpi": 150,
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
@@ -479,7 +480,8 @@ QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too
 
 def finish(fig, caption):
     """The caption along the bottom, the panels above it, and the word quick where the work was reduced."""
-    text = textwrap.fill(caption, width=max(30, int(18 * fig.get_figwidth())))
+    quick = caption.startswith(QUICK)
+    text = textwrap.fill(caption, width=max(30, int(18 * fig.get_figwidth()) - 9 * quick))
     space = 0.16 + 0.125 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
     if fig.get_layout_engine() is None:
@@ -487,8 +489,12 @@ def finish(fig, caption):
     fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
     left, bottom = 0.06 / fig.get_figwidth(), 0.05 / fig.get_figheight()
     fig.text(left, bottom, text, fontsize=7, color="0.3", va="bottom")
-    if caption.startswith(QUICK):
+    if quick:
         fig.text(1 - left, bottom, "quick", fontsize=8, color="#d55e00", weight="bold", ha="right", va="bottom")
+    fig.draw_without_rendering()
+    fig.set_layout_engine("none")  # the last digits of its positions vary and could move a label by a pixel: round them
+    for ax in fig.axes:
+        ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
 
 def render(key, context, out, suffix, redraw=False):
