@@ -401,7 +401,7 @@ def test_only_what_is_missing_is_downloaded(cache, tiny, mirror):
 
 @pytest.mark.parametrize("how", ["garbage", "cut", "hang", "404"])
 def test_bad_mirror_leaves_nothing_and_the_next_is_tried(cache, tiny, mirror, how, monkeypatch, capsys):
-    monkeypatch.setattr(rp, "TIMEOUT", 0.2)
+    monkeypatch.setattr(rp, "TIMEOUT", 1.0)
     file = "absent-{}.gz" if how == "404" else "{}.gz"
     server = mirror(how, file=file)
     data = rp.load_mnist(rp.Context())
