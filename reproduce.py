@@ -3,12 +3,17 @@
     python reproduce.py list                        every figure, one line each, and whether its data are at hand
     python reproduce.py ji21:fig2                   one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
     python reproduce.py fig3 --quick                Figure 3 of every paper that has one, on reduced work
+    python reproduce.py fig3 --redraw               the same pictures anew from their CSV files: nothing is computed
     python reproduce.py all --format pdf --out pdf  everything, as PDF, into the folder pdf
 
 Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
 the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2.
 
-Exit codes: 0 drawn; 1 some figure lacks its data or could not be saved; 2 bad command line; 130 interrupted.
+A CSV file begins with the caption, after "# "; then come the names of the columns and the rows, text in quotes, numbers
+without and to the last bit. The picture is drawn from these numbers and nothing else.
+
+Exit codes: 0 drawn or listed; 1 some figure lacks its data or its CSV file or could not be saved, or a package is not
+installed; 2 bad command line; 130 interrupted.
 """
 
 import argparse
@@ -34,19 +39,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
-import numpy as np
-from matplotlib.figure import Figure
-from tqdm import tqdm
+try:  # these take a second, in which Ctrl-C may come, and may not be installed
+    import matplotlib
+    import numpy as np
+    from matplotlib.figure import Figure
+    from tqdm import tqdm
 
-import fastmargin as fm
+    import fastmargin as fm
+except (ImportError, KeyboardInterrupt) as stop:
+    if __name__ != "__main__":
+        raise
+    if isinstance(stop, ImportError):
+        sys.exit(f'{stop}; to install what the figures need: pip install ".[figures]"')
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 ROOT = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a figure function is given: the options of this run."""
+    """What the computation of a figure is given: the options of this run."""
 
     quick: bool = False
     seed: int = 0
@@ -88,6 +101,10 @@ def atomic(path):
 
 class DataError(Exception):
     """Data that are missing or damaged; the message is one sentence for the user."""
+
+
+class DamagedError(DataError):
+    """A file whose content is not what it should be."""
 
 
 class DataSet(NamedTuple):
@@ -200,38 +217,51 @@ def parse_idx(content, ndim, name):
 
 def load(name, context):
     """The checked contents {file: bytes} of a data set and where they are from: "full" or "bundled sample"."""
-    dataset, contents = DATA[name], {}
-    for folder in (*user_folders(context), cache_folder()):
-        for file in dataset.files:
-            if file not in contents and (path := stored(folder / name, file)):
-                try:
-                    contents[file] = checked(path.read_bytes(), file, dataset.files[file], path)
-                except DataError:
-                    if folder != cache_folder():  # the user's own file: say so; the cache is ours: fetch it again
-                        raise
-    missing = [file for file in dataset.files if file not in contents]
+    contents = at_hand(name, context)
+    missing = [file for file in DATA[name].files if file not in contents]
     if not missing:
         return contents, "full"
     known_offline = name in context.offline
     try:
         return contents | download(name, missing, context), "full"
     except DataError as failure:
-        paths = {file: stored(BUNDLED / name, file) for file in dataset.bundled}
-        if not paths or None in paths.values():
+        if not (contents := bundle(name)):
             raise
         if not known_offline:
             print(f"{failure}; using the {bundled_source(name)} data in tests/data", file=sys.stderr)
-        contents = {f: checked(path.read_bytes(), f, dataset.bundled[f], path) for f, path in paths.items()}
         return contents, bundled_source(name)
 
 
+def at_hand(name, context):
+    """Those files of a data set that need no download, checked, each from the first place that has it."""
+    contents = {}
+    for folder in (*user_folders(context), cache_folder()):
+        for file, digest in DATA[name].files.items():
+            if file not in contents and (path := stored(folder / name, file)):
+                try:
+                    contents[file] = checked(path.read_bytes(), file, digest, path)
+                except DamagedError:
+                    if folder != cache_folder():  # the user's own file: say so; the cache is ours: fetch it again
+                        raise
+    return contents
+
+
+def bundle(name):
+    """The checked contents of the copy in tests/data; {} if there is none."""
+    paths = {file: stored(BUNDLED / name, file) for file in DATA[name].bundled}
+    if None in paths.values():
+        return {}
+    return {file: checked(path.read_bytes(), file, DATA[name].bundled[file], path) for file, path in paths.items()}
+
+
 def status(name, context):
-    """Whether a data set is at hand without a download: "full", "bundled sample" or "missing"."""
-    places = [folder / name for folder in (*user_folders(context), cache_folder())]
-    if all(any(stored(place, file) for place in places) for file in DATA[name].files):
-        return "full"
-    bundled = DATA[name].bundled
-    return bundled_source(name) if bundled and all(stored(BUNDLED / name, file) for file in bundled) else "missing"
+    """What load() would use, without a download: "full", "bundled sample", "damaged" or "missing"."""
+    try:
+        if len(at_hand(name, context)) == len(DATA[name].files):
+            return "full"
+        return bundled_source(name) if bundle(name) else "missing"
+    except (DamagedError, OSError):
+        return "damaged"
 
 
 def bundled_source(name):
@@ -269,12 +299,12 @@ def checked(raw, file, digest, where):
         elif raw[:6] == b"\xfd7zXZ\x00":
             raw = lzma.decompress(raw)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{where}: damaged or truncated ({error})") from None
+        raise DamagedError(f"{where}: damaged or truncated ({error})") from None
     if file.endswith(".csv"):
         raw = raw.replace(b"\r\n", b"\n")  # the same numbers, whatever system the archive was packed on
     found = hashlib.sha256(raw).hexdigest()
     if found != digest:
-        raise DataError(f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}")
+        raise DamagedError(f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}")
     return raw
 
 
@@ -340,6 +370,58 @@ def get(url, context):
 
 
 # ======================================================================================================================
+# Tables
+#
+# A table is a dict {name: column}, the columns equally long arrays of text or of float64, whole numbers too. So a
+# table read from its file is the table that was written, and the picture drawn from it has the same bytes.
+# ======================================================================================================================
+
+
+def stack(blocks):
+    """The table of blocks of rows {name: column}, one below the other; a single value fills its column of the block."""
+    columns = {name: [] for name in blocks[0]}
+    for block in blocks:
+        if block.keys() != columns.keys():
+            raise ValueError(f"a block has the columns {list(block)}, the first one has {list(columns)}")
+        for name, values in zip(block, np.broadcast_arrays(*map(np.atleast_1d, block.values())), strict=True):
+            columns[name].append(values if values.dtype.kind == "U" else values.astype(float))
+    return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def split(table, name):
+    """{value: the rows with this value in the named column}, in the order of the values' first appearance."""
+    chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
+    return {value: {other: column[rows] for other, column in table.items()} for value, rows in chosen.items()}
+
+
+def write_table(path, table, caption):
+    """The caption after "# ", the names of the columns, the rows. Text is quoted, and a number reads back exactly."""
+    def cell(value):
+        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else repr(value).removesuffix(".0")
+
+    lines = [table, *zip(*(column.tolist() for column in table.values()), strict=True)]
+    with open(path, "w", newline="", encoding="utf-8") as out:
+        out.writelines([f"# {caption}\n", *(",".join(map(cell, line)) + "\n" for line in lines)])
+
+
+def read_table(path):
+    """The table and the caption that write_table put into a file; a DataError if it does not hold them."""
+    if not path.is_file():
+        raise DataError(f"{path} is not there: draw the figure without --redraw first")
+    try:
+        first, _, rest = path.read_bytes().decode().partition("\n")
+        if not (first.startswith("# ") and rest.endswith("\n")):
+            raise ValueError("it does not begin with a caption or does not end with a full line")
+        header, *lines = csv.reader(io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC)  # unquoted: a float
+        columns = list(zip(*lines, strict=True))
+        if any(len(set(map(type, column))) > 1 for column in columns):
+            raise ValueError("a column has text and numbers")
+        return dict(zip(header, map(np.array, columns), strict=True)), first[2:]
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path}: not a table of this program ({error})") from None
+
+
+# ======================================================================================================================
 # Drawing
 # ======================================================================================================================
 
@@ -351,6 +433,7 @@ STYLE = {
     "lines.linewidth": 1.5,
     "lines.markersize": 5,
     "legend.fontsize": 9,
+    "figure.dpi": 150,
     "savefig.dpi": 150,
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
@@ -392,15 +475,13 @@ def legend(fig, **options):
     return fig.legend(entries.values(), entries.keys(), **options)
 
 
-def rows(*columns):
-    """A block of table rows from columns of equal length; a single value is repeated along the others."""
-    columns = np.broadcast_arrays(*map(np.atleast_1d, columns))
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too: a redrawn picture must say it
 
 
-def finish(fig, caption, quick):
+def finish(fig, caption):
     """The caption along the bottom, the panels above it, and the word quick where the work was reduced."""
-    text = textwrap.fill(f"quick: {caption}" if quick else caption, width=max(30, int(18 * fig.get_figwidth())))
+    quick = caption.startswith(QUICK)
+    text = textwrap.fill(caption, width=max(30, int(18 * fig.get_figwidth()) - 9 * quick))
     space = 0.16 + 0.125 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
     if fig.get_layout_engine() is None:
@@ -410,42 +491,50 @@ def finish(fig, caption, quick):
     fig.text(left, bottom, text, fontsize=7, color="0.3", va="bottom")
     if quick:
         fig.text(1 - left, bottom, "quick", fontsize=8, color="#d55e00", weight="bold", ha="right", va="bottom")
+    fig.draw_without_rendering()
+    fig.set_layout_engine("none")  # the last digits of its positions vary and could move a label by a pixel: round them
+    for ax in fig.axes:
+        ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
 
-def write_csv(path, table):
-    """A table is {column: values} or [header, *rows(...), *rows(...)]; floats read back exactly."""
-    if isinstance(table, dict):
-        table = [tuple(table), *rows(*table.values())]
-    if any(len(row) != len(table[0]) for row in table):
-        raise ValueError(f"every row of the table must have the {len(table[0])} values of its header {table[0]}")
-    with open(path, "w", newline="", encoding="utf-8") as out:
-        csv.writer(out, lineterminator="\n").writerows(table)
-
-
-def render(key, context, out, suffix):
-    """Draw one figure and save picture and table, both or neither; their paths."""
+def render(key, context, out, suffix, redraw=False):
+    """Draw one figure and save picture and table, both or neither; redraw: the picture of a saved table. The paths."""
+    stem = key.replace(":", "-")
+    picture, numbers = out / f"{stem}.{suffix}", out / f"{stem}.csv"
+    if redraw:
+        table, caption = read_table(numbers)
+    else:
+        table, caption = FIGURES[key].compute(context)
+        caption = QUICK + caption if context.quick else caption
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a user's own matplotlibrc must not change the pictures
         matplotlib.rcParams.update(STYLE)
-        fig, table, caption = FIGURES[key].draw(context)
-        finish(fig, caption, context.quick)
-        stem = key.replace(":", "-")
-        paths = [out / f"{stem}.{suffix}", out / f"{stem}.csv"]
-        with atomic(paths[0]) as picture, atomic(paths[1]) as numbers:
-            fig.savefig(picture, format=suffix, metadata=METADATA[suffix])
-            write_csv(numbers, table)
-    return paths
+        try:
+            fig = FIGURES[key].draw(table)
+        except Exception as error:
+            if not redraw:
+                raise
+            raise DataError(f"{numbers} does not hold the table of this figure ({error!r})") from error
+        finish(fig, caption)
+        with atomic(picture) as part:
+            fig.savefig(part, format=suffix, metadata=METADATA[suffix])
+            if not redraw:
+                with atomic(numbers) as other_part:
+                    write_table(other_part, table, caption)
+    return picture, numbers
 
 
 # ======================================================================================================================
 # Figures
 #
-# A figure is a function of the context that returns (fig, table, caption): a Figure from panels(), the plotted numbers
-# (see write_csv) and one line that states data, n, kernel and seed. It never saves anything itself.
+# A figure is two functions: compute(context), which returns a table and the caption, one line that states data, n,
+# kernel and seed; and draw(table), which returns a Figure from panels() and looks at nothing but the table. figure()
+# registers the pair under a key.
 # ======================================================================================================================
 
 
 class Entry(NamedTuple):
+    compute: Callable
     draw: Callable
     summary: str
     data: tuple  # names in DATA
@@ -454,14 +543,9 @@ class Entry(NamedTuple):
 FIGURES = {}
 
 
-def figure(key, summary, data=""):
-    """Register a figure function under `key`; `data` names the data sets it loads, separated by spaces."""
-
-    def register(draw):
-        FIGURES[key] = Entry(draw, summary, tuple(data.split()))
-        return draw
-
-    return register
+def figure(key, summary, compute, draw, data=""):
+    """Register a figure under `key`; `data` names the data sets its computation loads, separated by spaces."""
+    FIGURES[key] = Entry(compute, draw, summary, tuple(data.split()))
 
 
 # --- what several figures share ---
@@ -476,7 +560,10 @@ def spaced(stop, per_decade=24):
 def solve(algorithm, G, context, *, max_iter, label="", **options):
     """Run an algorithm of fastmargin under a progress bar."""
     with progress(max_iter, context, label or algorithm.__name__) as bar:
-        return algorithm(G, max_iter=max_iter, callback=lambda result: bar.update(result.n_iter - bar.n), **options)
+        def advance(result):
+            bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
+
+        return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
 
 def fitted_slope(t, value, start):
@@ -529,8 +616,7 @@ def iterations(algorithm, Z, **options):
     return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
 
-@figure("ramdas14:example", "section 2.2's example: normalising the points saves a factor r^4")
-def ramdas14_example(context):
+def compute_ramdas14_example(context):
     rng, pairs, trials = context.rng(), 50, context.pick(9, 3)
     spread = np.geomspace(1, 10, context.pick(13, 5))
     directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
@@ -545,65 +631,86 @@ def ramdas14_example(context):
                             for norms in (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs))])
         for values, median in zip(counts.values(), np.median(samples, axis=0), strict=True):
             values.append(median)
-    bounds = {"raw": 50 * spread**4, "normalised": np.full(len(spread), 50.0)}  # rho = 0.02^(1/2) / r, max norm r
+    blocks = [{"points": name, "r": spread, "mistakes": mistakes,
+               "bound": 50.0 if name == "normalised" else 50 * spread**4}  # rho = 0.02^(1/2) / r, max norm r
+              for name, mistakes in counts.items()]
+    return stack(blocks), (
+        f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
+        f"cyclic rule, an update is one column of G, median of {trials} samples, seed {context.seed}; bound "
+        "max ||x||^2 / rho^2, r^4 apart"
+    )
+
+
+def draw_ramdas14_example(table):
     fig, [[ax]] = panels(width=5.5, height=3.8)
-    table = [("points", "r", "mistakes", "bound")]
-    for i, (name, mistakes) in enumerate(counts.items()):
-        slope = fitted_slope(spread, np.array(mistakes), 2)
-        ax.loglog(spread, mistakes, label=f"{name}: ~ $r^{{{slope:.1f}}}$", **style(i))
-        table += rows(name, spread, mistakes, bounds[name.partition(",")[0]])
-    for i, name in ((0, "raw"), (2, "normalised")):
-        ax.loglog(spread, bounds[name], label=f"bound, {name}", **style(i) | BOUND)
+    curves = split(table, "points")
+    for i, (name, curve) in enumerate(curves.items()):
+        slope = fitted_slope(curve["r"], curve["mistakes"], 2)
+        ax.loglog(curve["r"], curve["mistakes"], label=f"{name}: ~ $r^{{{slope:.1f}}}$", **style(i))
+    for i, name, points in ((0, "raw", "raw, norms mixed"), (2, "normalised", "normalised")):
+        ax.loglog(curves[points]["r"], curves[points]["bound"], label=f"bound, {name}", **style(i) | BOUND)
     ax.set(xlabel="r: norms lie between 1/r and r", ylabel="updates of the perceptron")
     legend(fig)
-    return fig, table, (
-        f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
-        f"cyclic rule, median of {trials} samples, seed {context.seed}; bound max ||x||^2 / rho^2, r^4 apart"
-    )
+    return fig
+
+
+figure("ramdas14:example", "section 2.2's example: normalising the points saves a factor r^4",
+       compute_ramdas14_example, draw_ramdas14_example)
 
 
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
 
 
-@figure("ramdas14:theorem1", "iterations to separate against 1/rho and n: perceptron, NKP, SNKP, and their bounds")
-def ramdas14_theorem1(context):
+def compute_ramdas14_theorem1(context):
     rng, trials = context.rng(), context.pick(5, 1)
     grids = {
         "1/rho": [(1000, 1 / x) for x in np.geomspace(3, context.pick(600, 30), context.pick(14, 4))],
         "n": [(int(n), 0.02) for n in np.geomspace(10, context.pick(10_000, 300), context.pick(13, 4))],
     }
-    fig, axes = panels(1, 2)
-    table = [("method", "n", "rho", "iterations", "bound")]
-    for ax, (label, grid) in zip(axes[0], grids.items(), strict=True):
+    blocks = []
+    for against, grid in grids.items():
         n, rho = np.array(grid).T
         found = {name: np.empty((len(grid), trials)) for name in PERCEPTRONS}
-        for k, (size, margin) in enumerate(progress(grid, context, f"ramdas14:theorem1, {label}")):
+        for k, (size, margin) in enumerate(progress(grid, context, f"ramdas14:theorem1, {against}")):
             for trial in range(trials):
                 Z = planted_margin(size, 10, margin, rng)
                 for name, algorithm in PERCEPTRONS.items():
                     found[name][k, trial] = iterations(algorithm, Z)
-        x = 1 / rho if label == "1/rho" else n
-        bounds = dict.fromkeys(PERCEPTRONS, 1 / rho**2) | {"SNKP": 2 * np.sqrt(2 * np.log(n)) / rho}
-        for i, name in enumerate(PERCEPTRONS):
-            y = np.median(found[name], axis=1)
-            slope = f": exponent {fitted_slope(x, y, 10):.2f} in $1/\\rho$" if label == "1/rho" else ""
-            ax.loglog(x, y, **style(i), **({"label": name + slope} if slope else {}))
-            table += rows(name, n.astype(int), rho, y, bounds[name])
-        for name, i in (("NKP", 1), ("SNKP", 2)):
-            formula = {"NKP": r"$1/\rho^2$", "SNKP": r"$2\sqrt{2 \ln n}/\rho$"}[name]
-            ax.loglog(x, bounds[name], label=f"bound of {name}: {formula}", **style(i) | BOUND)
-        ax.set(xlabel="$1/\\rho$" if label == "1/rho" else "n", ylabel="iterations to separate")
-    axes[0, 0].set_title("n = 1000")
-    axes[0, 1].set_title(r"$\rho$ = 0.02")
-    legend(fig)
-    return fig, table, (
+        for name, counts in found.items():
+            bound = 2 * np.sqrt(2 * np.log(n)) / rho if name == "SNKP" else 1 / rho**2
+            blocks.append({"against": against, "method": name, "n": n, "rho": rho,
+                           "iterations": np.median(counts, axis=1), "bound": bound})
+    return stack(blocks), (
         f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
-        "exponents fitted to 1/rho >= 10"
+        "exponents fitted to 1/rho >= 10; an iteration is one column of G for the perceptron and NKP, and a product "
+        "with G, n columns, for SNKP"
     )
 
 
-@figure("ramdas14:lemma5", "Lemmas 4 and 5 along a run of SNKP: the two sides close on -rho^2/2")
-def ramdas14_lemma5(context):
+def draw_ramdas14_theorem1(table):
+    fig, [axes] = panels(1, 2)
+    for ax, (against, part) in zip(axes, split(table, "against").items(), strict=True):
+        margins = against == "1/rho"
+        part["x"] = 1 / part["rho"] if margins else part["n"]
+        curves = split(part, "method")
+        for i, (name, curve) in enumerate(curves.items()):
+            slope = fitted_slope(curve["x"], curve["iterations"], 10)
+            label = f"{name}: exponent {slope:.2f} in $1/\\rho$" if margins else None
+            ax.loglog(curve["x"], curve["iterations"], label=label, **style(i))
+        for i, name, formula in ((1, "NKP", r"$1/\rho^2$"), (2, "SNKP", r"$2\sqrt{2 \ln n}/\rho$")):
+            ax.loglog(curves[name]["x"], curves[name]["bound"], label=f"bound of {name}: {formula}", **style(i) | BOUND)
+        ax.set(xlabel=r"$1/\rho$" if margins else "n", ylabel="iterations to separate")
+        ax.set_title(f"n = {part['n'][0]:g}" if margins else rf"$\rho$ = {part['rho'][0]:g}")
+        ax.xaxis.set_minor_formatter("")  # over a single decade the labels would overlap
+    legend(fig)
+    return fig
+
+
+figure("ramdas14:theorem1", "iterations to separate against 1/rho and n: perceptron, NKP, SNKP, and their bounds",
+       compute_ramdas14_theorem1, draw_ramdas14_theorem1)
+
+
+def compute_ramdas14_lemma5(context):
     n, rho = 1000, 0.01
     Z = planted_margin(n, 50, rho, context.rng())
     result = fm.snkp(fm.FeatureGram(Z), trace_at=range(100_000), keep_iterates=True)
@@ -614,23 +721,31 @@ def ramdas14_lemma5(context):
     low = m.min(axis=1)
     smoothed = -low + mu * np.log(np.mean(np.exp((low[:, None] - m) / mu[:, None]), axis=1)) + half_square
     curves = {
-        r"$\mu_k \ln n - L(\alpha_k)$": mu * math.log(n) + low - half_square,
-        r"$-L_{\mu_k}(\alpha_k)$": -smoothed,
-        r"$\|p_k\|_G^2/2$": 0.5 * result.trace["upper"] ** 2,
+        "mu_ln_n_minus_L": mu * math.log(n) + low - half_square,
+        "minus_L_mu": -smoothed,
+        "half_norm_p_squared": 0.5 * result.trace["upper"] ** 2,
     }
-    fig, [[ax]] = panels(width=5.5, height=3.8)
-    for i, (name, values) in enumerate(curves.items()):
-        ax.loglog(k + 1, values, label=name, **style(i))
-    ax.axhline(0.5 * rho**2, color="0.5", label=r"$\rho^2/2$")
-    ax.set(xlabel="k + 1", ylabel="minus the objective")
-    legend(fig)
-    names = ("mu_ln_n_minus_L", "minus_L_mu", "half_norm_p_squared")
-    table = {"k": k, **dict(zip(names, curves.values(), strict=True)), "half_rho_squared": 0.5 * rho**2}
     slack = min(np.min(curves[a] - curves[b]) for a, b in itertools.pairwise(curves))
-    return fig, table, (
+    return stack([{"k": k, **curves, "half_rho_squared": 0.5 * rho**2}]), (
         f"Planted margin rho = {rho}, n = {n}, d = 50, linear kernel, unit rows, seed {context.seed}; separated at "
         f"k = {result.n_iter}; the lemmas order the curves from above to below, least gap {slack:.1e}"
     )
+
+
+def draw_ramdas14_lemma5(table):
+    labels = {"mu_ln_n_minus_L": r"$\mu_k \ln n - L(\alpha_k)$", "minus_L_mu": r"$-L_{\mu_k}(\alpha_k)$",
+              "half_norm_p_squared": r"$\|p_k\|_G^2/2$"}
+    fig, [[ax]] = panels(width=5.5, height=3.8)
+    for i, (name, label) in enumerate(labels.items()):
+        ax.loglog(table["k"] + 1, table[name], label=label, **style(i))
+    ax.axhline(table["half_rho_squared"][0], color="0.5", label=r"$\rho^2/2$")
+    ax.set(xlabel="k + 1", ylabel="minus the objective")
+    legend(fig)
+    return fig
+
+
+figure("ramdas14:lemma5", "Lemmas 4 and 5 along a run of SNKP: the two sides close on -rho^2/2",
+       compute_ramdas14_lemma5, draw_ramdas14_lemma5)
 
 
 PRIMAL_DUAL = {
@@ -641,70 +756,98 @@ PRIMAL_DUAL = {
 }
 
 
-@figure("ramdas14:theorem4", "iterations to an eps-certificate against 1/eps, and to separate against 1/rho")
-def ramdas14_theorem4(context):
+def compute_ramdas14_theorem4(context):
     rng, n, trials = context.rng(), 200, context.pick(5, 1)
     eps = np.geomspace(1e-2, context.pick(3e-6, 1e-4), context.pick(15, 5))
     rho = np.geomspace(0.3, context.pick(1e-3, 1e-2), context.pick(13, 5))
     infeasible = [planted_inradius(n, 40, 1e-3, rng) for _ in range(trials)]
     feasible = [[planted_margin(n, 40, margin, rng) for margin in rho] for _ in range(trials)]
     radius = np.median([r for _, r in infeasible])
-    fig, [[left, right]] = panels(1, 2)
-    table = [("case", "method", "accuracy", "iterations")]
-    for i, (name, (algorithm, accuracy, options)) in enumerate(progress(PRIMAL_DUAL.items(), context, "theorem4")):
-        y = np.median([[iterations(algorithm, Z, **{accuracy: e}, **options) for e in eps] for Z, _ in infeasible], 0)
-        left.loglog(1 / eps, y, label=f"{name}: exponent {fitted_slope(1 / eps, y, 300):.2f} in 1/eps", **style(i))
-        table += rows("infeasible", name, eps, y)
+    bounds = {("infeasible", "von Neumann"): 1 / eps**2,
+              ("infeasible", "SNKPVN"): 2 * math.sqrt(2 * n) * (1 / eps),
+              ("feasible", "SNKPVN"): 2 * math.sqrt(2 * n) * (1 / rho),
+              ("feasible", "SNKP"): 2 * math.sqrt(2 * math.log(n)) / rho}
+    blocks = []
+
+    def add(case, method, accuracy, counts):
+        blocks.append({"case": case, "method": method, "accuracy": accuracy, "iterations": np.median(counts, axis=0),
+                       "bound": bounds.get((case, method), math.nan)})
+
+    for name, (algorithm, accuracy, options) in progress(PRIMAL_DUAL.items(), context, "ramdas14:theorem4"):
+        add("infeasible", name, eps,
+            [[iterations(algorithm, Z, **{accuracy: e}, **options) for e in eps] for Z, _ in infeasible])
         if algorithm is not fm.von_neumann:  # it does not look for a separator
-            y = np.median([[iterations(algorithm, Z, **{accuracy: margin / 10}, **options)
-                            for Z, margin in zip(sets, rho, strict=True)] for sets in feasible], axis=0)
-            right.loglog(1 / rho, y, **style(i))
-            table += rows("feasible", name, rho, y)
-    y = np.median([[iterations(fm.snkp, Z) for Z in sets] for sets in feasible], axis=0)
-    right.loglog(1 / rho, y, label="SNKP", **style(4))
-    table += rows("feasible", "SNKP", rho, y)
-    left.loglog(1 / eps, 1 / eps**2, label="bound of von Neumann", **style(0) | BOUND)
-    for ax, x in ((left, 1 / eps), (right, 1 / rho)):
-        ax.loglog(x, 2 * math.sqrt(2 * n) * x, label="bound of SNKPVN", **style(1) | BOUND)
-    right.loglog(1 / rho, 2 * math.sqrt(2 * math.log(n)) / rho, label="bound of SNKP", **style(4) | BOUND)
-    left.set(xlabel="1/eps", ylabel=r"iterations to $\|p\|_G \leq$ eps", title="infeasible")
-    right.set(xlabel=r"$1/\rho$", ylabel="iterations to separate", title="feasible")
-    legend(fig)
-    return fig, table, (
+            add("feasible", name, rho, [[iterations(algorithm, Z, **{accuracy: margin / 10}, **options)
+                                         for Z, margin in zip(sets, rho, strict=True)] for sets in feasible])
+    add("feasible", "SNKP", rho, [[iterations(fm.snkp, Z) for Z in sets] for sets in feasible])
+    return stack(blocks), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; infeasible: inradius "
-        f"{radius:.1e}, exponents fitted to 1/eps >= 300; feasible: planted margin rho, eps = delta = rho/10"
+        f"{radius:.1e}, exponents fitted to 1/eps >= 300; feasible: planted margin rho, eps = delta = rho/10; an "
+        "iteration is one column of G for von Neumann, and a product with G, n columns, for the others"
     )
 
 
-@figure("ramdas14:mnist", "SNKP and ISNKPVN on MNIST 3 vs 5: Gaussian kernel, separable; linear, not", data="mnist")
-def ramdas14_mnist(context):
+def draw_ramdas14_theorem4(table):
+    place = {name: i for i, name in enumerate(split(table, "method"))}
+    fig, [[left, right]] = panels(1, 2)
+    for ax, case in ((left, "infeasible"), (right, "feasible")):
+        curves = split(split(table, "case")[case], "method")
+        for name, curve in curves.items():
+            x, y = 1 / curve["accuracy"], curve["iterations"]
+            if case == "infeasible":
+                label = f"{name}: exponent {fitted_slope(x, y, 300):.2f} in 1/eps"
+            else:
+                label = "SNKP" if name == "SNKP" else None  # the others have theirs on the left
+            ax.loglog(x, y, label=label, **style(place[name]))
+        for name, curve in curves.items():
+            if not np.isnan(curve["bound"]).any():
+                ax.loglog(1 / curve["accuracy"], curve["bound"], label=f"bound of {name}", **style(place[name]) | BOUND)
+    left.set(xlabel="1/eps", ylabel=r"iterations to $\|p\|_G \leq$ eps", title="infeasible")
+    right.set(xlabel=r"$1/\rho$", ylabel="iterations to separate", title="feasible")
+    legend(fig)
+    return fig
+
+
+figure("ramdas14:theorem4", "iterations to an eps-certificate against 1/eps, and to separate against 1/rho",
+       compute_ramdas14_theorem4, draw_ramdas14_theorem4)
+
+
+def compute_ramdas14_mnist(context):
     data = load_mnist(context, digits=(3, 5))
     n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
     X, y = data.X_train[:n], data.y_train[:n]
     kernels = {"Gaussian kernel": fm.gram(X, y, kernel="rbf"), "linear kernel": fm.features(X, y)}
     methods = {"SNKP": (fm.snkp, {}), "ISNKPVN": (fm.isnkpvn, {"eps": eps}),
                "ISNKPVN, entropy": (fm.isnkpvn, {"eps": eps, "prox": "entropy"})}
-    fig, axes = panels(1, 2)
-    table = [("kernel", "method", "iteration", "lower", "upper", "status")]
-    ends = []
-    for ax, (kernel, G) in zip(axes[0], kernels.items(), strict=True):
-        for i, (name, (algorithm, options)) in enumerate(methods.items()):
-            steps = context.pick(20_000, 300)
+    steps, blocks, ends = context.pick(20_000, 300), [], []
+    for kernel, G in kernels.items():
+        for name, (algorithm, options) in methods.items():
             result = solve(algorithm, G, context, max_iter=steps, label=f"{name}, {kernel}", **options)
-            trace = result.trace
-            ax.semilogx(trace["iteration"] + 1, trace["upper"], label=f"{name}: upper and lower", **style(i))
-            ax.semilogx(trace["iteration"] + 1, trace["lower"], **style(i))
-            table += rows(kernel, name, trace["iteration"], trace["lower"], trace["upper"], result.status)
+            blocks.append({"kernel": kernel, "method": name, "iteration": result.trace["iteration"],
+                           "lower": result.trace["lower"], "upper": result.trace["upper"], "status": result.status})
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
+    half = len(methods)
+    return stack(blocks), (
+        f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
+        f"Gaussian: {'; '.join(ends[:half])}. Linear: {'; '.join(ends[half:])}"
+    )
+
+
+def draw_ramdas14_mnist(table):
+    fig, [axes] = panels(1, 2)
+    for ax, (kernel, part) in zip(axes, split(table, "kernel").items(), strict=True):
+        for i, (name, run) in enumerate(split(part, "method").items()):
+            ax.semilogx(run["iteration"] + 1, run["upper"], label=f"{name}: upper and lower", **style(i))
+            ax.semilogx(run["iteration"] + 1, run["lower"], **style(i))
         ax.axhline(0, color="0.5", linewidth=1)
         ax.set(xlabel="k + 1", ylabel="certified interval of the margin", title=kernel)
         ax.set(xlim=(10, None), ylim=(-0.1, 0.1))
     legend(fig)
-    half = len(methods)
-    return fig, table, (
-        f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
-        f"Gaussian: {'; '.join(ends[:half])}. Linear: {'; '.join(ends[half:])}"
-    )
+    return fig
+
+
+figure("ramdas14:mnist", "SNKP and ISNKPVN on MNIST 3 vs 5: Gaussian kernel, separable; linear, not",
+       compute_ramdas14_mnist, draw_ramdas14_mnist, data="mnist")
 
 
 # --- ji21 ---
@@ -715,81 +858,115 @@ JI21_METHODS = {
     "batch perceptron": fm.batch_perceptron,
     "momentum": fm.momentum,
 }
+COLUMN = "an iteration is a product with G, n columns, but for the batch perceptron one column, 1/n product"
 
 
-@figure("ji21:fig1", "margins on MNIST 0 vs 1, separable: momentum against its predecessors", data="mnist")
-def ji21_fig1(context):
+def compute_ji21_fig1(context):
     data = load_mnist(context, digits=(0, 1))
     G = fm.features(data.X_train, data.y_train, normalize="max")
     n, steps = len(data.y_train), context.pick(10_000, 300)
     best = fm.max_margin(G, tol=1e-9)
-    fig, [[left, right]] = panels(1, 2)
-    table = [("method", "iteration", "lower", "upper", "gap")]
-    for i, (name, algorithm) in enumerate(JI21_METHODS.items()):
+    blocks = []
+
+    def add(method, t, products, lower, upper, gap):
+        blocks.append({"method": method, "iteration": t, "products": products, "lower": lower, "upper": upper,
+                       "gap": gap})
+
+    for name, algorithm in JI21_METHODS.items():
         trace = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps)).trace[1:]
         t, gap = trace["iteration"], best.lower - trace["lower"]
-        table += rows(name, t, trace["lower"], trace["upper"], gap)
-        left.semilogx(t, trace["lower"], label=name, **style(i))
-        right.loglog(t, gap / best.lower, **style(i))
+        add(name, t, trace["products"], trace["lower"], trace["upper"], gap)
         if name == "momentum":
             slope = fitted_slope(t, gap, steps / 30)
     bound = 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (best.lower * (t + 1.0) ** 2)
-    table += rows("Theorem 3.1", t, best.lower - bound, math.nan, bound) + rows(
-        "max_margin", best.n_iter, best.lower, best.upper, 0.0
+    add("Theorem 3.1", t, trace["products"], best.lower - bound, math.nan, bound)
+    add("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0)
+    return stack(blocks), (
+        f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
+        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}"
     )
-    left.axhline(best.lower, color="0.5", linewidth=1, label=f"maximum margin {best.lower:.6g}")
-    left.set(xlabel="iteration t", ylabel="margin", xlim=(10, None), ylim=(-2 * best.lower, 1.15 * best.lower))
-    right.loglog(t, bound / best.lower, color="0.5", linewidth=3, alpha=0.5, label="bound of Theorem 3.1")
+
+
+def draw_ji21_fig1(table):
+    fig, [[left, middle, right]] = panels(1, 3, width=4.2)
+    runs = split(table, "method")
+    best, bound = runs.pop("max_margin")["lower"][0], runs.pop("Theorem 3.1")
+    for i, (name, run) in enumerate(runs.items()):
+        left.semilogx(run["iteration"], run["lower"], label=name, **style(i))
+        middle.loglog(run["iteration"], run["gap"] / best, **style(i))
+        right.loglog(run["products"], run["gap"] / best, **style(i))
+    left.axhline(best, color="0.5", linewidth=1, label=f"maximum margin {best:.6g}")
+    left.set(xlabel="iteration t", ylabel="margin", xlim=(10, None), ylim=(-2 * best, 1.15 * best))
+    t = bound["iteration"]
+    middle.loglog(t, bound["gap"] / best, color="0.5", linewidth=3, alpha=0.5, label="bound of Theorem 3.1")
     for power, dashes in ((1, ":"), (2, "--")):
         guide = 30.0 * (t / t[0]) ** -power
-        right.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
-    right.set(xlabel="iteration t", ylabel="relative gap to the maximum margin", ylim=(1e-5, 100))
+        middle.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
+    for ax, xlabel in ((middle, "iteration t"), (right, "products with G")):
+        ax.set(xlabel=xlabel, ylabel="relative gap to the maximum margin", ylim=(1e-5, 100))
     legend(fig)
-    return fig, table, (
-        f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
-        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30})"
+    return fig
+
+
+figure("ji21:fig1", "margins on MNIST 0 vs 1, separable: momentum against its predecessors",
+       compute_ji21_fig1, draw_ji21_fig1, data="mnist")
+
+
+def compute_ji21_fig2(context):
+    data = load_mnist(context, digits=(3, 5))
+    G = fm.features(data.X_train, data.y_train, normalize="max")
+    n, steps, blocks = len(data.y_train), context.pick(10_000, 300), []
+    for name, algorithm in JI21_METHODS.items():
+        result = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps), keep_iterates=True)
+        trace, weights = result.trace[1:], result.iterates[1:] @ G.rows
+        blocks.append({"method": name, "iteration": trace["iteration"], "lower": trace["lower"],
+                       "upper": trace["upper"], "test_error": error_rate(weights @ data.X_test.T, data.y_test)})
+    return stack(blocks), (
+        f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
+        f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
+        f"{result.upper:.2g}; {COLUMN}"
     )
 
 
-@figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable", data="mnist")
-def ji21_fig2(context):
-    data = load_mnist(context, digits=(3, 5))
-    G = fm.features(data.X_train, data.y_train, normalize="max")
-    n, steps = len(data.y_train), context.pick(10_000, 300)
+def draw_ji21_fig2(table):
     fig, [[left, right]] = panels(1, 2)
-    table = [("method", "iteration", "lower", "upper", "test_error")]
-    for i, (name, algorithm) in enumerate(JI21_METHODS.items()):
-        result = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps), keep_iterates=True)
-        trace, weights = result.trace[1:], result.iterates[1:] @ G.rows
-        t, errors = trace["iteration"], error_rate(weights @ data.X_test.T, data.y_test)
-        table += rows(name, t, trace["lower"], trace["upper"], errors)
-        left.semilogx(t, trace["lower"], label=name, **style(i))
-        right.semilogx(t, 100 * errors, **style(i))
-    left.fill_between(t, trace["lower"], trace["upper"], color="0.85", label="certified interval of momentum")
+    runs = split(table, "method")
+    for i, (name, run) in enumerate(runs.items()):
+        left.semilogx(run["iteration"], run["lower"], label=name, **style(i))
+        right.semilogx(run["iteration"], 100 * run["test_error"], **style(i))
+    interval = [runs["momentum"][name] for name in ("iteration", "lower", "upper")]
+    left.fill_between(*interval, color="0.85", label="certified interval of momentum")
     left.axhline(0, color="0.5", linewidth=1)
     left.set(xlabel="iteration t", ylabel="margin", ylim=(-0.3, 0.1))
     right.set(xlabel="iteration t", ylabel="test error (%)", ylim=(0, 20))
     legend(fig)
-    return fig, table, (
-        f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
-        f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
-        f"{result.upper:.2g}"
-    )
+    return fig
+
+
+figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable",
+       compute_ji21_fig2, draw_ji21_fig2, data="mnist")
 
 
 # --- apidopoulos22 ---
 
 
-@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss")
-def apidopoulos22_fig1(context):
+def compute_apidopoulos22_fig1(context):
     m = np.linspace(-2.5, 2.5, context.pick(1001, 101))
     losses = {"exponential": np.exp(-m), "logistic": np.logaddexp(0.0, -m), "hinge": np.maximum(0.0, 1.0 - m)}
+    return stack([{"m": m, **losses}]), "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
+
+
+def draw_apidopoulos22_fig1(table):
     fig, [[ax]] = panels(width=5.5, height=3.6)
-    for i, (name, loss) in enumerate(losses.items()):
-        ax.plot(m, loss, label=name, **style(i))
+    for i, name in enumerate(("exponential", "logistic", "hinge")):
+        ax.plot(table["m"], table[name], label=name, **style(i))
     ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
     legend(fig)
-    return fig, {"m": m, **losses}, "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
+    return fig
+
+
+figure("apidopoulos22:fig1", "exponential, logistic and hinge loss",
+       compute_apidopoulos22_fig1, draw_apidopoulos22_fig1)
 
 
 def toy_set(rng):
@@ -815,47 +992,66 @@ def toy_runs(context):
 TOY = "80 points, w* = (1/2, 1/2), linear kernel, as they are; lambda_t = 4/t, seed {}"
 
 
-@figure("apidopoulos22:fig2", "the 80-point toy set and the separating lines after 1000 steps")
-def apidopoulos22_fig2(context):
+def compute_apidopoulos22_fig2(context):
     X, y, runs = toy_runs(context)
+    points = {"point of class +1": X[y == 1], "point of class -1": X[y == -1], "support vector": X[:4]}
+    blocks = [{"kind": kind, "a": x[:, 0], "b": x[:, 1]} for kind, x in points.items()]
+    blocks += [{"kind": f"w of {name}", "a": w[-1, 0], "b": w[-1, 1]} for name, w in runs.items()]
+    steps = len(runs["Algorithm 1"]) - 1
+    return stack(blocks), f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {steps} steps (they coincide)"
+
+
+def draw_apidopoulos22_fig2(table):
+    parts = {kind: (part["a"], part["b"]) for kind, part in split(table, "kind").items()}
     fig, [[ax]] = panels(width=5.5, height=5)
-    for label, marker, filled in ((1, "o", "0.55"), (-1, "s", "none")):
-        ax.scatter(*X[y == label].T, s=22, marker=marker, facecolors=filled, edgecolors="0.3", label=f"y = {label:+d}")
-    ax.scatter(*X[:4].T, s=110, facecolors="none", edgecolors="#d55e00", label="support vectors")
+    for label, marker, filled in (("+1", "o", "0.55"), ("-1", "s", "none")):
+        ax.scatter(*parts.pop(f"point of class {label}"), s=22, marker=marker, facecolors=filled, edgecolors="0.3",
+                   label=f"y = {label}")
+    ax.scatter(*parts.pop("support vector"), s=110, facecolors="none", edgecolors="#d55e00", label="support vectors")
     ends = np.array([-4.0, 4.0])
-    table = [("kind", "a", "b")] + rows("point of class +1", *X[y == 1].T) + rows("point of class -1", *X[y == -1].T)
-    for i, (name, w) in enumerate(runs.items()):
-        ax.plot(ends, -ends * w[-1, 0] / w[-1, 1], label=name, **style(i) | {"marker": ""}, alpha=0.8)
-        table += rows(f"w of {name}", *w[-1])
+    for i, (name, (a, b)) in enumerate(parts.items()):
+        ax.plot(ends, -ends * a / b, label=name.removeprefix("w of "), **style(i) | {"marker": ""}, alpha=0.8)
     ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
     legend(fig)
-    return fig, table, f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {len(w) - 1} steps (they coincide)"
+    return fig
 
 
-@figure("apidopoulos22:fig3", "direction, margin and angle gap on the toy set: Algorithm 1 against a = 10, 30, 50")
-def apidopoulos22_fig3(context):
+figure("apidopoulos22:fig2", "the 80-point toy set and the separating lines after 1000 steps",
+       compute_apidopoulos22_fig2, draw_apidopoulos22_fig2)
+
+
+def compute_apidopoulos22_fig3(context):
     X, y, runs = toy_runs(context)
-    best = np.full(2, math.sqrt(0.5))
-    fig, [axes] = panels(1, 3, width=3.9)
-    table = [("method", "t", "direction_gap", "margin_gap", "angle_gap")]
-    for i, (name, w) in enumerate(runs.items()):
+    best, blocks = np.full(2, math.sqrt(0.5)), []
+    for name, w in runs.items():
         t, direction = np.arange(1, len(w)), w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)
         distance = np.linalg.norm(direction - best, axis=1)
         margin = math.sqrt(2) - (direction @ (y[:, None] * X).T).min(axis=1)
-        gaps = distance, margin, 0.5 * distance**2  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors, and no cancellation
-        for ax, gap in zip(axes, gaps, strict=True):
-            ax.semilogy(t, np.maximum(gap, 1e-18), label=name, **style(i))
-        table += rows(name, t, *gaps)
+        angle = 0.5 * distance**2  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors, and no cancellation
+        blocks.append({"method": name, "t": t, "direction_gap": distance, "margin_gap": margin, "angle_gap": angle})
         if name == "Algorithm 1":
             above = distance > 1e-14  # below, rounding
             tail = above & (t >= t[above][-1] / 2)
             rate, start = math.exp(np.polyfit(t[tail], np.log(distance[tail]), 1)[0]), t[tail][0]
+    return stack(blocks), (
+        f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {start}). "
+        "Direction gap: || w_t/||w_t|| - w*/||w*|| ||; margin gap: 2^(1/2), the maximum margin, less "
+        "min_i y_i <x_i, w_t>/||w_t||; angle gap: 1 - cos of the angle between w_t and w*"
+    )
+
+
+def draw_apidopoulos22_fig3(table):
+    fig, [axes] = panels(1, 3, width=3.9)
     for ax, title in zip(axes, ("direction gap", "margin gap", "angle gap"), strict=True):
+        for i, (name, run) in enumerate(split(table, "method").items()):
+            ax.semilogy(run["t"], np.maximum(run[title.replace(" ", "_")], 1e-18), label=name, **style(i))
         ax.set(xlabel="t", title=title, ylim=(1e-17, 10))
     legend(fig)
-    return fig, table, (
-        f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {start})"
-    )
+    return fig
+
+
+figure("apidopoulos22:fig3", "direction, margin and angle gap on the toy set: Algorithm 1 against a = 10, 30, 50",
+       compute_apidopoulos22_fig3, draw_apidopoulos22_fig3)
 
 
 def noisy_set(context, flipped):
@@ -868,57 +1064,73 @@ def noisy_set(context, flipped):
     return X[:600], noisy, X[600:], y[600:]
 
 
-def noisy_figure(context, key, labels, options):
-    """Figures 4 and 5: rows are 0, 10 and 20 % of flipped labels; margin gap and test error of Algorithms 1 and 2."""
+def compute_noisy(context, key, runs):
+    """Figures 4 and 5: the margin gap and the test error of Algorithms 1 and 2 for each run {label: options}."""
     steps = context.pick(2000, 100)
     methods = {"Algorithm 1": fm.diagonal_descent, "Algorithm 2": fm.inertial_diagonal_descent}
-    fig, axes = panels(3, 4, width=3.3, height=2.6)
-    table = [("flipped", "method", "lambda_t", "t", "margin_gap", "test_error")]
-    tops = []
-    bar = progress(3 * len(methods) * len(options), context, key)
-    for row, flipped in zip(axes, (0.0, 0.1, 0.2), strict=True):
-        X, y, X_test, y_test = noisy_set(context, flipped)
-        G = fm.gram(X, y, sigma2=0.15)
-        cross = fm.kernel_matrix(X, X_test, sigma2=0.15)
-        best = fm.max_margin(G)
-        tops.append(best.upper)
-        for column, (name, algorithm) in enumerate(methods.items()):
-            for i, (label, option) in enumerate(zip(labels, options, strict=True)):
-                result = algorithm(G, max_iter=steps, trace_at=spaced(steps), keep_iterates=True, **option)
-                t, gap = result.trace["iteration"][1:], best.upper - result.trace["lower"][1:]
-                error = error_rate(result.iterates[1:] * y @ cross, y_test)
-                row[column].loglog(t, gap, label=label, **style(i))
-                row[2 + column].semilogx(t, 100 * error, **style(i))
-                table += rows(flipped, name, label.translate({ord("$"): "", ord("\\"): ""}), t, gap, error)
-                bar.update()
-            row[column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
-            row[2 + column].set_title(f"{name}, {100 * flipped:.0f} % flipped")
-            row[column].set_ylabel("margin gap")
-            row[2 + column].set(ylabel="test error (%)", ylim=(10, 25))
-    for ax in axes[-1]:
-        ax.set_xlabel("t")
-    bar.close()
-    legend(fig)
-    return fig, table, (
+    blocks, tops = [], []
+    with progress(3 * len(methods) * len(runs), context, key) as bar:
+        for flipped in (0.0, 0.1, 0.2):
+            X, y, X_test, y_test = noisy_set(context, flipped)
+            G = fm.gram(X, y, sigma2=0.15)
+            cross = fm.kernel_matrix(X, X_test, sigma2=0.15)
+            best = fm.max_margin(G)
+            tops.append(f"{best.upper:.1e}")
+            for name, algorithm in methods.items():
+                for label, options in runs.items():
+                    result = algorithm(G, max_iter=steps, trace_at=spaced(steps), keep_iterates=True, **options)
+                    trace, error = result.trace[1:], error_rate(result.iterates[1:] * y @ cross, y_test)
+                    blocks.append({"flipped": flipped, "method": name, "lambda_t": label, "t": trace["iteration"],
+                                   "margin_gap": best.upper - trace["lower"], "test_error": error})
+                    bar.update()
+    return stack(blocks), (
         "1,200 points of N(+-(1/2, 1/2), 0.4 I), 600 for training, Gaussian kernel with sigma^2 = 0.15, "
         f"a = 10, seed {context.seed}; gap to the upper end of the certified maximum margin, "
-        f"{', '.join(f'{top:.1e}' for top in tops)} in the three rows"
+        f"{', '.join(tops)} in the three rows"
     )
 
 
-@figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: margin gap and test error for four lambda_0")
-def apidopoulos22_fig4(context):
-    starts = (100, 10, 1, 0.01)
-    return noisy_figure(context, "apidopoulos22:fig4", [f"$\\lambda_0$ = {start:g}" for start in starts],
-                        [{"lam": "1/t", "lam0": start} for start in starts])
+TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
 
 
-@figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: margin gap and test error for five rates of decay")
-def apidopoulos22_fig5(context):
-    decays = {"1/log(1+t)": "8/log(1+t)", "1/sqrt(t)": r"8/$\sqrt{t}$", "1/t": "8/t", "1/t^2": "8/$t^2$",
-              "2^-t": "8/$2^t$"}
-    return noisy_figure(context, "apidopoulos22:fig5", [f"$\\lambda_t$ = {label}" for label in decays.values()],
-                        [{"lam": decay, "lam0": 8.0} for decay in decays])
+def draw_noisy(table):
+    """Rows are 0, 10 and 20 % of flipped labels; two columns for the margin gap, two for the test error."""
+    fig, axes = panels(3, 4, width=3.3, height=2.6)
+    for row, (flipped, part) in zip(axes, split(table, "flipped").items(), strict=True):
+        for column, (name, runs) in enumerate(split(part, "method").items()):
+            gap, error = row[column], row[2 + column]
+            for i, (label, run) in enumerate(split(runs, "lambda_t").items()):
+                for plain, tex in TEX.items():
+                    label = label.replace(plain, tex)
+                gap.loglog(run["t"], run["margin_gap"], label=label, **style(i))
+                error.semilogx(run["t"], 100 * run["test_error"], **style(i))
+            gap.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel="margin gap")
+            error.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel="test error (%)", ylim=(10, 25))
+    for ax in axes[-1]:
+        ax.set_xlabel("t")
+    legend(fig)
+    return fig
+
+
+def compute_apidopoulos22_fig4(context):
+    return compute_noisy(context, "apidopoulos22:fig4", {
+        f"lambda_0 = {start:g}": {"lam": "1/t", "lam0": start} for start in (100, 10, 1, 0.01)
+    })
+
+
+figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: margin gap and test error for four lambda_0",
+       compute_apidopoulos22_fig4, draw_noisy)
+
+
+def compute_apidopoulos22_fig5(context):
+    decays = {"1/log(1+t)": "8/log(1+t)", "1/sqrt(t)": "8/sqrt{t}", "1/t": "8/t", "1/t^2": "8/t^2", "2^-t": "8/2^t"}
+    return compute_noisy(context, "apidopoulos22:fig5", {
+        f"lambda_t = {label}": {"lam": decay, "lam0": 8.0} for decay, label in decays.items()
+    })
+
+
+figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: margin gap and test error for five rates of decay",
+       compute_apidopoulos22_fig5, draw_noisy)
 
 
 def standardised(train, test):
@@ -936,51 +1148,59 @@ REAL_METHODS = {
 }
 
 
-@figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: margin gap and test error of four methods", data="mnist htru2")
-def apidopoulos22_fig6(context):
+def compute_apidopoulos22_fig6(context):
     steps, most = context.pick(1000, 60), context.pick(None, 1000)
     sets, sources = {}, set()
     for a, b in ((3, 5), (3, 8), (4, 9)):
-        split = load_mnist(context, digits=(a, b))
-        sets[f"MNIST {a} vs {b}"] = (split.X_train, split.y_train, split.X_test, split.y_test, 3.4)
-        sources.add(split.source)
+        data = load_mnist(context, digits=(a, b))
+        sets[f"MNIST {a} vs {b}"] = (data.X_train, data.y_train, data.X_test, data.y_test, 3.4)
+        sources.add(data.source)
     points = load_htru2(context)
     order = context.rng().permutation(len(points.y))
     train, test = order[: (cut := int(0.7 * len(order)))], order[cut:]
     sets["HTRU2"] = (points.X[train], points.y[train], points.X[test], points.y[test], 4.0)
+    blocks, sizes = [], []
+    with progress(2 * len(sets) * len(REAL_METHODS), context, "apidopoulos22:fig6") as bar:
+        for name, (X, y, X_test, y_test, sigma2) in sets.items():
+            X, y, X_test, y_test = X[:most], y[:most], X_test[:most], y_test[:most]
+            X, X_test = standardised(X, X_test)
+            sizes.append(f"{name} n = {len(y):,}")
+            for width in (sigma2, sigma2 * X.shape[1]):
+                G = fm.gram(X, y, sigma2=width)
+                cross = fm.kernel_matrix(X, X_test, sigma2=width)
+                best = fm.max_margin(G, tol=1e-6)
+                for method, (algorithm, options) in REAL_METHODS.items():
+                    result = algorithm(G, max_iter=steps, trace_at=spaced(steps, 16), keep_iterates=True, **options)
+                    trace, error = result.trace[1:], error_rate(result.iterates[1:] * y @ cross, y_test)
+                    blocks.append({"data": name, "sigma2": width, "method": method, "t": trace["iteration"],
+                                   "margin_gap": best.upper - trace["lower"], "test_error": error})
+                    bar.update()
+    return stack(blocks), (
+        f"{'; '.join(sizes)}; MNIST: {', '.join(sorted(sources))}; standardised features, Gaussian kernel, "
+        f"lambda_t = 1/t, a = 10, HTRU2 split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, with which "
+        "standardised images make G all but the identity; rows 3-4: sigma^2 times the dimension"
+    )
+
+
+def draw_apidopoulos22_fig6(table):
     fig, axes = panels(4, 4, width=3.3, height=2.5)
-    table = [("data", "sigma2", "method", "t", "margin_gap", "test_error")]
-    bar = progress(2 * len(sets) * len(REAL_METHODS), context, "apidopoulos22:fig6")
-    sizes = []
-    for column, (name, (X, y, X_test, y_test, sigma2)) in enumerate(sets.items()):
-        X, y, X_test, y_test = X[:most], y[:most], X_test[:most], y_test[:most]
-        X, X_test = standardised(X, X_test)
-        sizes.append(f"{name} n = {len(y):,}")
-        for half, width in enumerate((sigma2, sigma2 * X.shape[1])):
-            G = fm.gram(X, y, sigma2=width)
-            cross = fm.kernel_matrix(X, X_test, sigma2=width)
-            best = fm.max_margin(G, tol=1e-6)
-            top, bottom = axes[2 * half, column], axes[2 * half + 1, column]
-            for i, (method, (algorithm, options)) in enumerate(REAL_METHODS.items()):
-                result = algorithm(G, max_iter=steps, trace_at=spaced(steps, 16), keep_iterates=True, **options)
-                t, gap = result.trace["iteration"][1:], best.upper - result.trace["lower"][1:]
-                error = error_rate(result.iterates[1:] * y @ cross, y_test)
-                top.loglog(t, gap, label=method, **style(i))
-                bottom.semilogx(t, 100 * error, **style(i))
-                table += rows(name, width, method, t, gap, error)
-                bar.update()
+    for column, (name, part) in zip(axes.T, split(table, "data").items(), strict=True):
+        for half, (width, runs) in enumerate(split(part, "sigma2").items()):
+            top, bottom = column[2 * half : 2 * half + 2]
+            for i, (method, run) in enumerate(split(runs, "method").items()):
+                top.loglog(run["t"], run["margin_gap"], label=method, **style(i))
+                bottom.semilogx(run["t"], 100 * run["test_error"], **style(i))
             top.set_title(f"{name}, $\\sigma^2$ = {width:g}")
-    bar.close()
     for row, label in zip(axes, ("margin gap", "test error (%)") * 2, strict=True):
         row[0].set_ylabel(label)
     for ax in axes[-1]:
         ax.set_xlabel("t")
     legend(fig)
-    return fig, table, (
-        f"{'; '.join(sizes)}; MNIST: {', '.join(sorted(sources))}; standardised features, Gaussian kernel, "
-        f"lambda_t = 1/t, a = 10, HTRU2 split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, with which "
-        "standardised images make G all but the identity; rows 3-4: sigma^2 times the dimension"
-    )
+    return fig
+
+
+figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: margin gap and test error of four methods",
+       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, data="mnist htru2")
 
 
 # ======================================================================================================================
@@ -1003,12 +1223,13 @@ def select(names):
     return list(chosen)
 
 
-def listing(context):
-    width = max(map(len, FIGURES))
-    for key, entry in FIGURES.items():
-        states = {status(name, context) for name in entry.data} or {"-"}
-        worst = next(state for state in ("missing", "bundled sample", "full", "-") if state in states)
-        yield f"{key:{width}}  {worst:14}  {entry.summary}"
+def listing(keys, context):
+    width = max(map(len, keys))
+    state = {name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}}
+    for key in keys:
+        states = {state[name] for name in FIGURES[key].data} or {"-"}
+        worst = next(state for state in ("damaged", "missing", "bundled sample", "full", "-") if state in states)
+        yield f"{key:{width}}  {worst:14}  {FIGURES[key].summary}"
 
 
 def parse(argv):
@@ -1026,8 +1247,11 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         description=usage[0], epilog="\n\n".join(usage[1:]), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="+", metavar="name", help="figures such as fig3 or ji21:fig2, or list, or all")
-    parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
+    parser.add_argument("names", nargs="+", metavar="name",
+                        help="figures such as fig3 or ji21:fig2, or all; list with or without names says what there is")
+    work = parser.add_mutually_exclusive_group()
+    work.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
+    work.add_argument("--redraw", action="store_true", help="draw from the CSV files in --out, without computing")
     parser.add_argument("--data", type=folder, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
     parser.add_argument("--out", type=Path, default=ROOT / "figures", metavar="DIR", help="default: figures/")
     parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
@@ -1039,24 +1263,25 @@ def parse(argv):
 def run(argv):
     options = parse(argv)
     context = Context(options.quick, options.seed, not options.no_progress, options.data)
-    if "list" in options.names:
-        print(*listing(context), sep="\n")
-        return 0
     try:
-        keys = select(options.names)
+        keys = select([name for name in options.names if name != "list"] or ["all"])
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    if "list" in options.names:
+        print(*listing(keys, context), sep="\n")
+        return 0
     failed = []
     for key in keys:
         start = time.perf_counter()
         try:
-            paths = render(key, context, options.out, options.format)
+            picture, numbers = render(key, context, options.out, options.format, options.redraw)
         except (DataError, OSError) as error:
             failed.append(key)
             print(f"{key} not drawn: {error}", file=sys.stderr)
             continue
-        print(f"{paths[0]} and {paths[1].name}: {time.perf_counter() - start:.1f} s", flush=True)
+        print(f"{picture} {'from' if options.redraw else 'and'} {numbers.name}: {time.perf_counter() - start:.1f} s",
+              flush=True)
     if failed and len(keys) > 1:
         print(f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
