@@ -54,6 +54,7 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
 """
 
 import functools
+import inspect
 import math
 import operator
 import time
@@ -82,8 +83,8 @@ def __dir__():
 
 
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
-# infinity keep their meaning.  What loops call under these flags is inlined by force: else the code that runs, and
-# with it the last digit, would depend on whether a loop was just compiled or comes from the cache.
+# infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
+# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -101,7 +102,7 @@ class Result(NamedTuple):
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); the scale is the algorithm's own.
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); the scale is the algorithm's own.  (d,) from `winnow`.
     p : array, shape (n,)
         Point of the simplex, the dual certificate.
     lower, upper : float
@@ -170,9 +171,15 @@ def _real_array(a, name, ndim):
     return a
 
 
-def _points(X, name="X"):
-    """A C-ordered float64 copy or view of finite rows, whose squared distances are finite as well."""
-    X = np.ascontiguousarray(_real_array(X, name, 2), dtype=np.float64)
+def _points(X, name="X", kernel=None):
+    """A C-ordered float64 copy or view of finite rows, whose squared distances are finite as well.
+
+    Rows of a precomputed kernel are no points: they stay as they are.
+    """
+    X = _real_array(X, name, 2)
+    if isinstance(kernel, str) and kernel == "precomputed":
+        return X
+    X = np.ascontiguousarray(X, dtype=np.float64)
     with np.errstate(over="ignore"):
         reach = 4.0 * np.einsum("ij,ij->i", X, X)
     if not np.isfinite(reach).all():
@@ -592,6 +599,12 @@ def _laplacian(A, B, gamma, out):
             out[i, j] = math.exp(-gamma * distance)
 
 
+def _read_only(A):
+    A = A.view()
+    A.flags.writeable = False
+    return A
+
+
 def _columns(kernel, X):
     """What stands for the training points on the right of `_kernel_block`: the points, or their numbers."""
     return np.arange(len(X)) if kernel.code == _PRECOMPUTED else X
@@ -602,7 +615,7 @@ def _kernel_block(kernel, A, B):
     if kernel.code == _PRECOMPUTED:
         return A[:, B]
     if kernel.code == _CALLABLE:
-        out = _real_array(kernel.function(A, B), "kernel(A, B)", 2).astype(np.float64, copy=False)
+        out = _real_array(kernel.function(_read_only(A), _read_only(B)), "kernel(A, B)", 2)
         if out.shape != (len(A), len(B)):
             raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {out.shape}")
         return out
@@ -633,8 +646,8 @@ def _kernel_diagonal(kernel, X):
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
     """c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
-    if normalize not in _NORMALIZE:
-        raise ValueError(f"normalize must be one of {', '.join(map(repr, _NORMALIZE))}; got {normalize!r}")
+    if normalize is not None:
+        _choice(normalize, "normalize", _NORMALIZE)
     if not np.isfinite(diagonal).all():
         row = np.flatnonzero(~np.isfinite(diagonal))[0]
         raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
@@ -684,7 +697,7 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
     array([[3.],
            [2.]])
     """
-    A, B = _points(A, "A"), _points(B, "B")
+    A, B = _points(A, "A", kernel), _points(B, "B", kernel)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
@@ -734,7 +747,7 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
-    X, Xnew = _points(X), _points(Xnew, "Xnew")
+    X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
     y = _labels(y, len(X))
     alpha = _real_array(alpha, "alpha", 1)
     if alpha.size != len(X):
@@ -751,6 +764,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
     new = np.ones(len(Xnew)) if kernel.code == _PRECOMPUTED else _kernel_diagonal(kernel, Xnew)
     normalizer = _normalizers(new, normalize, "Xnew", diagonal)
     support = weights != 0
+    if not support.any():
+        return np.zeros(len(Xnew))
     columns, weights = _columns(kernel, X)[support], weights[support]
     out = np.empty(len(Xnew))
     for start in range(0, len(Xnew), _BLOCK):
@@ -768,7 +783,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
 #
 # Loops are written once, over anything that can do the five operations below.  Each is an ordinary function to
 # the interpreter and, to the compiler, an overload that is resolved by the type of G while a loop is compiled:
-# a loop over features holds the code for features and nothing else, inlined.  A class hierarchy cannot do this,
+# a loop over features holds the code for features and nothing else, inlined.  Shapes are checked in calls from Python;
+# compiled callers vouch for them.  A class hierarchy cannot do this,
 # because compiled code calls no methods of Python objects, and what Numba offers instead (jitclass) is neither
 # cached on disk nor a plain tuple of arrays; functools.singledispatch is opaque to the compiler altogether.
 
@@ -811,25 +827,33 @@ _OPERATIONS = {}
 
 
 def _unregistered(kind):
-    return (f"{kind} is not a registered representation of G: pass an array to an algorithm, or take prepare(G).G, "
-            "or see register")
+    name = f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
+    return (f"{name} is not a registered representation of G: register the class first, or take the G of "
+            "prepare(G, max_iter)")
 
 
 def _operation(signature):
     """Make a function that dispatches on the representation, when compiled and when interpreted alike."""
-    routines = {}
+    routines, names = {}, list(inspect.signature(signature).parameters)[1:]
 
     @functools.wraps(signature)
     def call(G, *args):
         if type(G) not in routines:
-            raise TypeError(_unregistered(type(G).__name__))
+            raise TypeError(_unregistered(type(G)))
+        n, dimension = G.shape()
+        for name, value in zip(names, args, strict=True):
+            size = {"v": n, "m": n, "q": n, "w": dimension, "u": dimension}.get(name)
+            if size is not None and not (isinstance(value, np.ndarray) and value.shape == (size,)):
+                raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
+            if name == "i" and not 0 <= value < n:
+                raise IndexError(f"i must be the number of one of {n} points, got {value}")
         return routines[type(G)](G, *args)
 
     @overload(call, strict=False)
     def choose(G, *args):
         representation = getattr(G, "instance_class", None)
         if representation not in routines:
-            raise TypingError(_unregistered(getattr(representation, "__name__", str(G))))
+            raise TypingError(_unregistered(representation or str(G)))
         routine = routines[representation]
         return lambda G, *args: routine(G, *args)
 
@@ -972,8 +996,7 @@ def _inner_product(G, v, w, m):
     return _dot(v, m)
 
 
-def register(representation, *, lift=None, margins=None, add_column=None, softmax_pass=_three_step_pass,
-             square=_inner_product):
+def register(representation, *, lift=None, margins=None, add_column=None, softmax_pass=None, square=None):
     """Make a class a representation of G: every algorithm runs on it, none changed.
 
     Parameters
@@ -989,8 +1012,9 @@ def register(representation, *, lift=None, margins=None, add_column=None, softma
     Raises
     ------
     TypeError
-        The class is no NamedTuple, a method or routine is missing, or the class is registered already (what has
-        been compiled for it would not change; define the class anew).
+        The class is no NamedTuple, a method or routine is missing or takes other parameters, or the class is registered
+        already (what has been compiled for it would not change; define the class anew, under the same name if you
+        like).
     ValueError
         A routine is cached on disk.
 
@@ -1014,9 +1038,10 @@ def register(representation, *, lift=None, margins=None, add_column=None, softma
     if not (isinstance(representation, type) and issubclass(representation, tuple)
             and hasattr(representation, "_fields")):
         raise TypeError(f"register({name}): a representation is a NamedTuple class")
-    routines = {"lift": lift, "margins": margins, "add_column": add_column, "softmax_pass": softmax_pass,
-                "square": square}
-    missing = [f"the routine {key}" for key, routine in routines.items() if not callable(routine)]
+    routines = {"lift": lift, "margins": margins, "add_column": add_column,
+                "softmax_pass": _three_step_pass if softmax_pass is None else softmax_pass,
+                "square": _inner_product if square is None else square}
+    missing = [f"the routine {key}" for key, routine in routines.items() if routine is None]
     missing += [f"the method {key}" for key in _METHODS if not callable(getattr(representation, key, None))]
     if missing:
         raise TypeError(f"register({name}) lacks {', '.join(missing)}")
@@ -1024,11 +1049,18 @@ def register(representation, *, lift=None, margins=None, add_column=None, softma
         raise TypeError(f"register({name}): the class is registered already, and what has been compiled for it would "
                         "not change; define the class anew")
     for key, routine in routines.items():
-        routines[key] = _never_stale(routine, key)
+        if not (is_jitted(routine) or inspect.isfunction(routine)):
+            raise TypeError(f"register({name}): {key} must be a function, plain or compiled with njit; got {routine!r}")
+        wanted = inspect.signature(_OPERATIONS[key])
+        if len(inspect.signature(getattr(routine, "py_func", routine)).parameters) != len(wanted.parameters):
+            raise TypeError(f"register({name}): {key} is called as {key}{wanted}, which its parameters do not fit")
+        _never_stale(routine, key)
+    same_name = sum(other.__name__.partition("#")[0] == name for other in _OPERATIONS["lift"].routines)
+    if same_name:  # Numba tells named tuples apart by name and fields alone, and would mix up what it compiled
+        representation.__name__ = f"{name}#{same_name + 1}"
     for key, routine in routines.items():
-        if routine.__module__ != __name__ and not is_jitted(routine):
-            routine = njit(routine)
-        _OPERATIONS[key].routines[representation] = routine
+        plain = routine.__module__ != __name__ and not is_jitted(routine)
+        _OPERATIONS[key].routines[representation] = njit(routine) if plain else routine
 
 
 def _never_stale(function, name):
@@ -1098,7 +1130,7 @@ def _symmetric(given, name):
     if i >= 0:
         flaw = ("must be finite", f"must be symmetric (take ({name} + {name}.T) / 2)",
                 "must be positive semi-definite")[kind]
-        entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in ((i, j), (j, i), (i, i), (j, j)))
+        entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j))))
         raise ValueError(f"{name} {flaw}; row {i} has {', '.join(entries)}")
     return matrix
 
@@ -1119,6 +1151,17 @@ def _find_flaw(matrix, slack):
                     if a * a > matrix[i, i] * matrix[j, j] * (1.0 + 1e-6) + slack * slack or matrix[i, i] < 0.0:
                         return i, j, 2
     return -1, -1, 0
+
+
+def _check_callable(block, diagonal, start):
+    """Refuse a callable kernel whose values among the points from ``start`` on are no kernel's."""
+    scale = np.abs(diagonal).max()
+    for wrong, flaw in ((np.abs(block - block.T) > 1e-5 * scale, "be symmetric"),
+                        (np.diag(np.abs(block.diagonal() - diagonal) > 1e-5 * scale), "not depend on other points")):
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0]
+            raise ValueError(f"kernel(A, B) must {flaw}: for rows {start + i} and {start + j} of X it gives both "
+                             f"{block[i, j]:g} and {diagonal[i] if i == j else block[j, i]:g}")
 
 
 @njit(cache=True, parallel=True)
@@ -1150,7 +1193,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         "laplacian": exp(-gamma ||x - x'||_1);
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
-        that returns the values K(a_i, b_j), (k, m).
+        read-only, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14); "max" divides by max_i K_ii, so that
         G_ii <= 1 (ji21); None leaves K as it is.
@@ -1173,6 +1216,11 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
     TypeError
         The kernel does not take one of the parameters.
 
+    Notes
+    -----
+    Of a callable kernel the values among every 512 points in a row are checked for symmetry; others are taken from
+    below the diagonal.
+
     Examples
     --------
     >>> import fastmargin as fm
@@ -1183,7 +1231,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
     array([[2., 3.],
            [3., 5.]])
     """
-    X = _points(X)
+    X = _points(X, "X", kernel)
     sign = np.ones(len(X)) if y is None else _labels(y, len(X))
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
@@ -1199,7 +1247,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         stop = min(start + _BLOCK, len(X))
         block = _kernel_block(kernel, X[start:stop], columns[:stop])
         if kernel.code == _CALLABLE:
-            _symmetric(block[:, start:], f"kernel(X[{start}:{stop}], X[{start}:{stop}])")
+            _check_callable(block[:, start:], diagonal[start:stop], start)
         _place_block(block, start, sign * normalizer, out)
     np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
     return out
@@ -1530,6 +1578,8 @@ def _representation(G):
     # it calls, and crashes if nobody has; this does.
     get_num_threads()
     if type(G) not in lift.routines:
+        if isinstance(G, tuple) and hasattr(G, "_fields"):
+            raise TypeError(_unregistered(type(G)))
         G = DenseGram(np.asarray(G))
     G = G.checked()
     scale = float(G.diagonal().max())
@@ -1623,7 +1673,7 @@ def certificate(G, alpha, p):
 
 
 def _operator_norm(G):
-    """An upper bound on the largest eigenvalue of G, above it by 3 % at most, and the products it took.
+    """A bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
     Lanczos, the power iteration that keeps its past: from a random start, k steps miss a fraction e of the
     largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
@@ -1739,7 +1789,9 @@ def _checkpoints(max_iter, trace_at):
         decades = math.log10(max(max_iter, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
     else:
-        points = np.unique(np.array([_count(k, "trace_at") for k in np.ravel(trace_at)], dtype=np.int64))
+        points = np.ravel(trace_at)
+        if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
+            points = np.array([_count(k, "each of trace_at") for k in points.tolist()], dtype=np.int64)
     return np.unique(np.concatenate(([0], points[points <= max_iter], [max_iter])))
 
 
@@ -1747,7 +1799,7 @@ def _first_weights(alpha, *_):
     return alpha, _weights(alpha)
 
 
-def drive(run, loop, state, solution=_first_weights, *, products=float, interval=_interval, spent=0.0, eps=0.0):
+def drive(run, loop, state, solution=None, *, products=float, interval=None, spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -1761,8 +1813,8 @@ def drive(run, loop, state, solution=_first_weights, *, products=float, interval
     state : tuple
         Arrays, numbers, NamedTuples.
     solution : callable, optional
-        ``solution(*state) -> (alpha, p)``, the primal and dual point, which the driver copies; one array for both
-        saves a product.  By default alpha is the first of the state, and p = alpha / sum alpha.
+        ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
+        array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
     products : callable, optional
         G-vector products that k iterations cost, by default k.
     interval : callable, optional
@@ -1780,8 +1832,9 @@ def drive(run, loop, state, solution=_first_weights, *, products=float, interval
     ------
     FloatingPointError
         The iterates overflowed.
-    ValueError
-        G turns out not to be positive semi-definite, or the loop is cached on disk (see `register`, Notes).
+    TypeError, ValueError
+        The loop or the solution returns something else, G turns out not to be positive semi-definite, or the loop is
+        cached on disk (see `register`, Notes).
 
     Notes
     -----
@@ -1807,21 +1860,27 @@ def drive(run, loop, state, solution=_first_weights, *, products=float, interval
     >>> fm.drive(run, worst_row, (np.zeros(3), np.zeros(3)), products=lambda k: k / 3).status
     'separated'
     """
+    if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
+        raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) if the "
+                        f"state is one array; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
     loop = _loop_over(run.G, loop)
-    k, flag = loop(run.G, 0, 0, *state)  # compiles, outside the clock
+    k, flag = _advance(loop, run.G, 0, 0, state)  # compiles, outside the clock
     rows, iterates, shown = [], [], np.empty(run.checkpoints.size, dtype=_TRACE)
     seconds, steps = spent, 1
     for checkpoint in run.checkpoints:
         while k < checkpoint and flag == RUNNING:
             begin = time.perf_counter()
-            k, flag = loop(run.G, k, min(checkpoint, k + steps), *state)
+            k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state)
             elapsed = time.perf_counter() - begin
             seconds += elapsed
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
-        alpha, p = solution(*state)
+        alpha, p = (solution or _first_weights)(*state)
         if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-            raise FloatingPointError(f"the iterates overflowed by iteration {k}; use a smaller step")
-        lower, upper = interval(run.G, run.scale, alpha, p)
+            raise FloatingPointError(f"the iterates overflowed by iteration {k}; rescale G or use a smaller step")
+        if not (p.min() >= 0.0 and p.sum() > 0.0):
+            raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
+                             "with such a p, for alpha / sum alpha is one only where alpha >= 0")
+        lower, upper = (interval or _interval)(run.G, run.scale, alpha, p)
         rows.append((k, products(k), seconds, lower, upper))
         if run.keep_iterates:
             iterates.append(alpha.copy())
@@ -1836,8 +1895,20 @@ def drive(run, loop, state, solution=_first_weights, *, products=float, interval
                           np.array(iterates) if run.keep_iterates else None)
 
 
+def _advance(loop, G, k, until, state):
+    """(k, flag) after a call of the loop, if that is what it returned."""
+    answer = loop(G, k, until, *state)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
+            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(len(_STATUS))):
+        raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
+                        f"got {answer!r}")
+    if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
+        raise ValueError(f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}")
+    return answer
+
+
 def _status(run, k, flag, lower, upper, eps):
-    """How a run stands at a checkpoint.  The interval comes before what the loop says, but for "separated"."""
+    """How a run stands at a checkpoint: "infeasible" before all else, then what the loop and the tolerance say."""
     if upper <= eps and lower <= 0.0:
         return "infeasible"
     if flag != SEPARATED and run.tol is not None and upper - lower <= run.tol * upper:
@@ -1878,8 +1949,9 @@ _RUN_OPTIONS = """\
     keep_iterates : bool
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
-        Called with the partial Result (status "running" until the last) at every checkpoint; what it is given is its
-        own.  Returning True ends the run as "stopped".
+        Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
+        alpha and p are its own, and the trace is a table kept for callbacks alone.  Returning True ends the run as
+        "stopped".
 
     Raises
     ------
@@ -2021,7 +2093,7 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
     References
     ----------
-    ramdas14, section 3.
+    ramdas14, sections 2.1 and 3.
 
     Examples
     --------
@@ -2071,7 +2143,7 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     G : array, shape (n, n), or representation
         Signed Gram matrix.
     eps : float
-        Stop as "infeasible" at ||p||_G <= eps; above 0, in units of sqrt(s).
+        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s).
 
     Notes
     -----
@@ -2098,7 +2170,7 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
 
 
 class _Point(NamedTuple):
-    """Weights v with their images w = Z' v and m = G v, which obey every linear recurrence that v obeys."""
+    """Weights v with their images w = Z' v and m = G v, which can follow a linear recurrence of v without a product."""
 
     v: np.ndarray
     w: np.ndarray
@@ -2124,8 +2196,8 @@ class _Smoothing(NamedTuple):
 def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
-    alpha.m, p.w and p.m follow recurrences.  At ||p||_G < threshold the run halts or, while gamma > 0 and
-    threshold >= eps, goes over into the next call, centred at p.
+    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < threshold the run halts or, while
+    gamma > 0 and threshold >= eps, goes over into the next call, centred at p.
     """
     prox, mu0, gamma, eps = smoothing
     while True:
@@ -2229,7 +2301,7 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     G : array, shape (n, n), or representation
         Signed Gram matrix.
     delta : float
-        Stop as "infeasible" at ||p||_G < delta; above 0, in units of sqrt(s).
+        Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s).
     q : array, shape (n,), optional
         Centre of the prox map, in the simplex; by default uniform.
 
@@ -2266,7 +2338,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     G : array, shape (n, n), or representation
         Signed Gram matrix.
     eps : float
-        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, in units of sqrt(s).
+        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
@@ -2542,14 +2614,14 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
 
     Notes
     -----
-    Theorem 3.1, rho in units of sqrt(s):
+    Theorem 3.1, for loss="exp", rho in units of sqrt(s):
         gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   on separable data
         rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always
     One product per iteration.
 
     References
     ----------
-    ji21, sections 3 and 3.2.
+    ji21, section 3; "logistic": section 5.1, with its rate.
 
     Examples
     --------
@@ -2616,7 +2688,8 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
     References
     ----------
-    A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012; ji21, section 5.
+    A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012; ji21,
+    section 1.1 and appendix F.
 
     Examples
     --------
@@ -2647,7 +2720,6 @@ _SCHEDULES = {
 
 def _penalties(lam, lam0, steps):
     """lambda_t = lam0 s(t) for t = 1..steps; s by name, callable or array."""
-    lam0 = _number(lam0, "lam0")
     t = np.arange(1.0, steps + 1.0)
     if isinstance(lam, str):
         values = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](t)
@@ -2681,9 +2753,10 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, acc
     return k, RUNNING
 
 
-def _hinge_descent(run, lam, lam0, accel, step):
+def _hinge_descent(G, lam, lam0, accel, step, run_options):
     """The run behind diagonal_descent and inertial_diagonal_descent."""
-    step = None if step is None else _number(step, "step")
+    step, lam0 = None if step is None else _number(step, "step"), _number(lam0, "lam0")
+    run = prepare(G, *run_options)
     with np.errstate(divide="ignore", over="ignore"):
         bounds = 1.0 / _penalties(lam, lam0, run.max_iter)
     n, dimension = run.G.shape()
@@ -2735,8 +2808,7 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _hinge_descent(run, lam, lam0, math.inf, step)
+    return _hinge_descent(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback))
 
 
 @_algorithm
@@ -2773,8 +2845,7 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     'certified'
     """
     accel = _number(accel, "accel")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _hinge_descent(run, lam, lam0, accel, step)
+    return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback))
 
 
 @njit(cache=True)
@@ -2870,7 +2941,7 @@ def _pairwise_steps(H, p, g, max_steps, tol):
 def _solve_on_support(G, scale, p, max_rounds):
     """Newton steps for min p'Gp / 2 on the face of Delta where p > 0, with a ratio test at its boundary.
 
-    The step minimises over delta with sum delta = 0, under a small ridge on delta_i^2 / p_i that picks, on a
+    The step minimises over changes c with sum c = 0, under a small ridge on c_i^2 / p_i that picks, on a
     face where G is singular, the correction that the weights can bear.  Residuals come from fresh products,
     so repeated steps refine each other.  Returns p and the number of entries of G read.
     """
@@ -2885,12 +2956,12 @@ def _solve_on_support(G, scale, p, max_rounds):
         system = root[:, None] * face.dense() * root
         system[np.diag_indices_from(system)] += 1e-13 * np.trace(system)
         newton, level = np.linalg.solve(system, np.column_stack((root * g, root))).T
-        delta = root * (level * (root @ newton) / (root @ level) - newton)
-        falling = delta < 0.0
-        ratios = np.full(len(delta), np.inf)
-        ratios[falling] = weights[falling] / -delta[falling]
+        change = root * (level * (root @ newton) / (root @ level) - newton)
+        falling = change < 0.0
+        ratios = np.full(change.size, np.inf)
+        ratios[falling] = weights[falling] / -change[falling]
         move = min(1.0, ratios.min())
-        weights = np.maximum(weights + move * delta, 0.0)
+        weights = np.maximum(weights + move * change, 0.0)
         weights[ratios <= move] = 0.0
         reads += support.size**2
         spread = g.max() - g.min() if move == 1.0 else np.inf
