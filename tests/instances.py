@@ -214,12 +214,12 @@ def scale_of(G):
 class Call(NamedTuple):
     """A call that generic tests make, and what they must know of it.  The algorithm is the name up to the comma."""
 
-    own: dict = {}  # noqa: RUF012  its own options
+    own: dict = {}  # its own options
     cost: str | None = "product"  # of an iteration: "product", "column" (1/n), or None: a round, at no fixed cost
     start: float | None = 0.0  # products before iteration 0; None: up to 64, of Lanczos
     halts: bool = False  # as "separated" as soon as all margins are positive
     witness: str | None = None  # which of its options promises "infeasible" at ||p||_G below it
-    units: dict = {}  # noqa: RUF012  option -> power of c with which it grows when the rows grow by c
+    units: dict = {}  # option -> power of c with which it grows when the rows grow by c
     noise: float = 1e-11  # how far runs of 300 iterations part where products are rounded differently
     dual: bool = False  # alpha and p are one point
     rows: bool = False  # takes the rows Z, scales them, and certifies their l1-margin
