@@ -1,0 +1,331 @@
+"""The one registry of the tests: instances, representations, and the calls of algorithms that generic tests make.
+
+An instance is a pair (Z, rho): rows z_i = y_i x_i, and rho = max over unit w in the span of the rows of min_i <z_i, w>
+(negative: minus the distance from the origin to the boundary of the hull within the rows' span), known exactly.
+
+Generic tests run over `everywhere`: every call in CALLS on every representation in REPRESENTATIONS.  A new algorithm
+needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, and nothing else.
+"""
+
+import contextlib
+import lzma
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+import fastmargin as fm
+
+EPS = np.finfo(np.float64).eps
+DATA = Path(__file__).resolve().parent / "data"
+
+
+# ======================================================================================================
+# INSTANCES OF KNOWN MARGIN
+# ======================================================================================================
+
+def feasible(n, d, rho, seed=0, far=0.25):
+    """Unit rows (rho, sqrt(1 - rho^2) u): the u come in pairs +-u, so the least-norm point is (rho, 0), exactly.
+
+    A share ``far`` of the rows lies farther from the boundary, and is no support vector.
+    """
+    rng = np.random.default_rng(seed)
+    height = np.full(n, rho)
+    beyond = min(int(far * n), n - 2) // 2 * 2 + n % 2
+    height[n - beyond:] = rng.uniform(min(1.0, 1.5 * rho), 1.0, beyond)
+    u = rng.normal(size=(n, d - 1))
+    u /= np.linalg.norm(u, axis=1)[:, None]
+    pairs = (n - beyond) // 2
+    u[pairs:2 * pairs] = -u[:pairs]
+    Z = np.column_stack((height, np.sqrt(1.0 - height**2)[:, None] * u))
+    return Z[rng.permutation(n)], rho
+
+
+def unequal_weights(d, rho, seed=0):
+    """Rows (rho, v_i) with sum_i p_i v_i = 0 for one p only, whose weights differ, and as many rows farther away."""
+    rng = np.random.default_rng(seed)
+    p = np.linspace(1.0, 5.0, d) / d
+    v = rng.normal(size=(d, d - 1))
+    v[-1] = -p[:-1] @ v[:-1] / p[-1]
+    far = np.column_stack((rng.uniform(2 * rho, 3 * rho, d), rng.normal(size=(d, d - 1)) / d))
+    return np.vstack((np.column_stack((np.full(d, rho), v)), far)), rho
+
+
+def uneven(n, d, rho, seed=0):
+    """Rows (rho, t u) in pairs +-u, of lengths t that differ from pair to pair: margin rho, no common norm."""
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=(n // 2, d - 1)) * rng.uniform(0.3, 3.0, (n // 2, 1))
+    return np.column_stack((np.full(2 * len(u), rho), np.vstack((u, -u)))), rho
+
+
+def cross_polytope(d, shift=0.0):
+    """+-e_i + shift u, u = (1, ..., 1)/sqrt(d).  The nearest facet has normal -u at distance 1/sqrt(d) from the centre,
+    so for shift >= 0 the margin is shift - 1/sqrt(d): infeasible, on the boundary, or feasible."""
+    return np.vstack((np.eye(d), -np.eye(d))) + shift / np.sqrt(d), shift - 1.0 / np.sqrt(d)
+
+
+def lopsided(d, copies=7, shift=0.0):
+    """A cross-polytope with rows repeated and doubled: the uniform weights are no witness; inradius as without."""
+    Z, rho = cross_polytope(d, shift)
+    return np.vstack((Z, np.repeat(Z[:2], copies, axis=0), 2.0 * Z[:1])), rho
+
+
+def simplex(d):
+    """The d + 1 vertices of a regular simplex on the unit sphere around its centre: inradius 1/d."""
+    Z = np.eye(d + 1) - 1.0 / (d + 1)
+    return Z / np.sqrt(d / (d + 1.0)), -1.0 / d
+
+
+def opposite_labels(n, d, seed=0):
+    """A feasible set in R^(d-1) and one point of either label at +-e_d: no margin, but some w errs nowhere: rho = 0."""
+    Z, _ = feasible(n - 2, d - 1, 0.3, seed)
+    Z = np.column_stack((Z, np.zeros(n - 2)))
+    return np.vstack((Z[:n // 2], np.eye(d)[-1], Z[n // 2:], -np.eye(d)[-1])), 0.0
+
+
+def copies_with_opposite_labels(n, d, seed=0):
+    """Points in general position, all of them with both labels and some of them twice: p = (e_i + e_j)/2 has norm 0,
+    so rho <= 0; 0 is all that is said of it."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, d))
+    return np.vstack((Z, -Z, Z[:3]))[rng.permutation(2 * n + 3)], 0.0
+
+
+def on_the_boundary():
+    """The origin is the centroid of a facet of a cross-polytope, in numbers that floating point holds exactly."""
+    return np.vstack((np.eye(4), -np.eye(4))) + 0.25, 0.0
+
+
+def planted_l1(n, d, idle, rho, seed=0):
+    """Rows rho 1 +- u with <u, 1> = 0 in pairs, of largest entry 1, and ``idle`` columns that cancel in pairs:
+    the uniform weights on both sides prove that the l1-margin is rho."""
+    rng = np.random.default_rng(seed)
+    half = rng.uniform(-1.0, 1.0, (n // 2, d // 2))
+    half[:, 0] = 1.0
+    u = (1.0 - rho) * rng.permuted(np.hstack((half, -half)), axis=1)
+    noise = rng.uniform(-1.0, 1.0, (n // 2, idle))
+    return np.vstack((np.hstack((rho + u, noise)), np.hstack((rho - u, -noise))))
+
+
+PLANTED = {
+    "feasible": feasible(40, 7, 0.4, 1),
+    "feasible, odd n": feasible(37, 5, 0.1, 2),
+    "feasible, n > 512": feasible(601, 9, 0.2, 3),
+    "unequal weights": unequal_weights(6, 0.4),
+    "uneven": uneven(30, 5, 0.3, 1),
+    "small margin": feasible(30, 6, 0.01, 4),
+    "margin 1e-3": feasible(31, 6, 1e-3, 6),
+    "feasible, scale 7": (7.0 * feasible(24, 4, 0.5, 5)[0], 3.5),
+    "shifted cross-polytope": cross_polytope(5, 0.8),
+    "cross-polytope": cross_polytope(6),
+    "cross-polytope, scale 1/8": (cross_polytope(4)[0] / 8, -1 / 16),
+    "simplex": simplex(5),
+    "shifted, infeasible": cross_polytope(3, 0.3),
+    "lopsided": lopsided(4),
+    "lopsided, shifted": lopsided(3, 5, 0.3),
+    "opposite labels": opposite_labels(21, 5),
+    "every point with both labels": copies_with_opposite_labels(12, 4),
+    "on the boundary": on_the_boundary(),
+    "one point": (np.array([[0.6, 0.8]]), 1.0),
+    "one dimension": (np.array([[0.5], [2.0], [1.0]]), 0.5),
+    "one dimension, infeasible": (np.array([[0.5], [-2.0], [1.0]]), -1.0),
+    "copies": (np.tile([[0.6, 0.8], [1.0, 0.0]], (3, 1)), np.sqrt(0.8)),
+    "a row of zeros": (np.array([[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]]), 0.0),
+}
+EASY = PLANTED["feasible"][0]
+ENDURING = PLANTED["opposite labels"][0]  # no call halts here within its first 150 iterations, max_margin aside
+
+
+# ======================================================================================================
+# OTHER DATA
+# ======================================================================================================
+
+def rows_of(n, d, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def two_classes(n, d, gap=1.0, seed=0):
+    """Gaussian classes around +-gap (1, ..., 1)/sqrt(d): X, y."""
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    return rng.normal(size=(n, d)) + gap * y[:, None] / np.sqrt(d), y
+
+
+def signed(X, y):
+    return y[:, None] * X
+
+
+def toy(n=80, seed=0):
+    """Rows of section 6.1 of apidopoulos22: w* = (1/2, 1/2), support vectors +-(1/2, 3/2), +-(3/2, 1/2), others
+    farther."""
+    rng = np.random.default_rng(seed)
+    height, along = np.sqrt(2.0) + rng.uniform(0.3, 2.0, n - 4), rng.normal(size=n - 4)
+    others = np.column_stack((height + along, height - along)) / np.sqrt(2.0)
+    return np.vstack(([[0.5, 1.5], [1.5, 0.5], [0.5, 1.5], [1.5, 0.5]], others))
+
+
+# Rows without ties, on which no bound is met exactly: rounding cannot flip a decision, so that iterates can be compared
+# with those of a twin.  Of their margins, the sign is known.
+UNTIED = {
+    "separable": signed(*two_classes(60, 6, 6.0, 1)),
+    "not separable": signed(*two_classes(60, 6, 1.0, 1)),
+    "scale 50": 7.0 * signed(*two_classes(60, 6, 5.0, 1)),
+    "separable, margin 0.3": feasible(26, 5, 0.3, 11)[0],
+    "overlapping": signed(*two_classes(30, 4, 0.7, 12)),
+    "scale 5": 5.0 * feasible(21, 4, 0.2, 13)[0],
+    "around the origin": np.random.default_rng(7).normal(size=(33, 4)),
+}
+
+
+def mnist_sample(a, b):
+    """Images and labels (-1 for a, +1 for b) of two digits from the bundled sample of MNIST."""
+    def idx(name, header):
+        with lzma.open(DATA / "mnist" / f"train-{name}-ubyte.xz") as file:
+            return np.frombuffer(file.read(), np.uint8)[header:]
+    labels = idx("labels-idx1", 8)
+    images = idx("images-idx3", 16).reshape(len(labels), -1)
+    chosen = np.isin(labels, (a, b))
+    return images[chosen] / 255.0, np.where(labels[chosen] == b, 1, -1)
+
+
+# ======================================================================================================
+# REPRESENTATIONS
+# ======================================================================================================
+
+def dense(Z):
+    G = Z @ Z.T
+    return 0.5 * (G + G.T)
+
+
+REPRESENTATIONS = {"dense": dense, "features": fm.FeatureGram}  # of the rows Z
+
+
+def scale_of(G):
+    """s = max_i G_ii of a matrix or a representation."""
+    return float((G.diagonal() if hasattr(G, "diagonal") else np.diag(G)).max())
+
+
+# ======================================================================================================
+# CALLS OF ALGORITHMS
+# ======================================================================================================
+
+class Call(NamedTuple):
+    """A call that generic tests make, and what they must know of it.  The algorithm is the name up to the comma."""
+
+    own: dict = {}  # its own options
+    cost: str | None = "product"  # of an iteration: "product", "column" (1/n), or None: a round, at no fixed cost
+    start: float | None = 0.0  # products before iteration 0; None: up to 64, of Lanczos
+    halts: bool = False  # as "separated" as soon as all margins are positive
+    witness: str | None = None  # which of its options promises "infeasible" at ||p||_G below it
+    units: dict = {}  # option -> power of c with which it grows when the rows grow by c
+    noise: float = 1e-11  # how far runs of 300 iterations part where products are rounded differently
+    dual: bool = False  # alpha and p are one point
+    rows: bool = False  # takes the rows Z, scales them, and certifies their l1-margin
+
+
+_COLUMN = {"cost": "column", "halts": True}
+_SMOOTHED = {"start": 2.0, "halts": True}
+_DESCENT = {"start": None, "units": {"lam0": 2}}
+CALLS = {
+    "perceptron": Call(**_COLUMN),
+    "perceptron, worst": Call({"rule": "worst"}, **_COLUMN),
+    "nkp": Call(**_COLUMN),
+    "nkp, on": Call({"stop": None}, cost="column"),
+    "von_neumann": Call({"eps": 1e-3}, cost="column", start=1.0, witness="eps", units={"eps": 1}, dual=True),
+    "snkp": Call(**_SMOOTHED),
+    "snkpvn": Call({"delta": 1e-3}, witness="delta", units={"delta": 1}, **_SMOOTHED),
+    "isnkpvn": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}, **_SMOOTHED),
+    "isnkpvn, gamma 4": Call({"eps": 1e-3, "gamma": 4.0}, witness="eps", units={"eps": 1}, **_SMOOTHED),
+    "isnkpvn, entropy": Call({"eps": 1e-3, "gamma": 1.5, "prox": "entropy"}, witness="eps", units={"eps": 1},
+                             **_SMOOTHED),
+    "winnow": Call({"eta": 0.05}, halts=True, rows=True),
+    "gradient_descent": Call(),
+    "gradient_descent, logistic": Call({"loss": "logistic"}),
+    "gradient_descent, step 1e6": Call({"step": 1e6}, noise=1e-6),  # amplifies the rounding of the first margins
+    "normalized_gradient_descent": Call(),
+    "normalized_gradient_descent, sqrt": Call({"schedule": "sqrt"}),
+    "momentum": Call(),
+    "momentum, logistic": Call({"loss": "logistic"}),
+    "batch_perceptron": Call(cost="column"),
+    "batch_perceptron, last": Call({"averaged": False}, cost="column"),
+    "diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
+    "diagonal_descent, 2^-t": Call({"lam": "2^-t", "lam0": 1.0}, **_DESCENT),
+    "diagonal_descent, 1/log(1+t)": Call({"lam": "1/log(1+t)", "lam0": 1.0}, **_DESCENT),
+    "inertial_diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
+    "homotopic_subgradient": Call(),
+    "max_margin": Call({"tol": 1e-12}, cost=None, dual=True),
+}
+LOOPS = [name for name, call in CALLS.items() if call.cost]  # an iteration of max_margin is a round of its own
+
+
+def algorithm_of(name):
+    return name.partition(",")[0]
+
+
+def forms(name):
+    """What a call can be given: the representations of G, or the rows themselves."""
+    return ["rows"] if CALLS[name].rows else list(REPRESENTATIONS)
+
+
+def form(kind, Z):
+    """The rows Z in one of the `forms`."""
+    return Z if kind == "rows" else REPRESENTATIONS[kind](Z)
+
+
+def run(name, G, **options):
+    """One call, on what `form` made."""
+    return fm.ALGORITHMS[algorithm_of(name)](G, **{**CALLS[name].own, **options})
+
+
+def accepts(name, Z):
+    """Every algorithm takes a row of zeros but those that scale the rows."""
+    return not CALLS[name].rows or Z.any(axis=1).all()
+
+
+every_call = pytest.mark.parametrize("name", CALLS)
+every_representation = pytest.mark.parametrize("kind", REPRESENTATIONS)
+every_instance = pytest.mark.parametrize("case", PLANTED)
+everywhere = pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in forms(name)])
+every_loop = pytest.mark.parametrize("name, kind", [(name, kind) for name in LOOPS for kind in forms(name)])
+
+
+@contextlib.contextmanager
+def threads(count):
+    """Numba's threads, as many as there are at most."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def same_result(a, b, rtol=0.0):
+    """Equal but for the clock."""
+    assert (a.status, a.n_iter) == (b.status, b.n_iter)
+    for field in ("alpha", "p", "lower", "upper", "iterates"):
+        x, y = getattr(a, field), getattr(b, field)
+        if rtol and x is not None:
+            np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * np.abs(x).max())
+        else:
+            assert (x is None and y is None) or np.array_equal(x, y), field
+    assert np.array_equal(a.trace["iteration"], b.trace["iteration"])
+
+
+def layouts(A):
+    """The same numbers in other clothes."""
+    wide = np.zeros((2 * A.shape[0], 3 * A.shape[1]))
+    wide[::2, 1::3] = A
+    return {"Fortran": np.asfortranarray(A), "strided": wide[::2, 1::3], "reversed": A[::-1, ::-1].copy()[::-1, ::-1],
+            "integer": A.astype(np.int64), "int8": A.astype(np.int8), "float32": A.astype(np.float32),
+            "list": A.tolist(), "big-endian": A.astype(">f8")}
+
+
+def check_raises(call, error, words):
+    """The error names what is wrong, and where."""
+    with pytest.raises(error) as caught, np.errstate(all="ignore"):
+        call()
+    message = str(caught.value)
+    assert all(word in message for word in words), f"{words} not all in {message!r}"

@@ -1,0 +1,392 @@
+"""Naive twins: everything the module computes, written once more from the papers' formulas, slowly and precisely.
+
+Products are made anew at every step, in extended precision (long double) or in exact fractions.  Nothing here calls
+the module.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+LONG = np.longdouble
+
+
+# --- simplex --------------------------------------------------------------------------------------------
+
+def sorted_projection(v):
+    """Projection onto the simplex by sorting."""
+    v = v - v.max()
+    u = np.sort(v)[::-1]
+    excess = np.cumsum(u) - 1
+    k = np.flatnonzero(u * np.arange(1, v.size + 1) > excess)[-1]
+    return np.maximum(v - excess[k] / (k + 1), 0)
+
+
+def exact_projection(v):
+    """The same in exact arithmetic."""
+    v = [Fraction(float(x)) for x in v]
+    cumulated, tau = Fraction(0), None
+    for k, x in enumerate(sorted(v, reverse=True), 1):
+        cumulated += x
+        if x > (cumulated - 1) / k:
+            tau = (cumulated - 1) / k
+    return np.array([float(max(x - tau, Fraction(0))) for x in v])
+
+
+def entropy_prox(g, mu, q):
+    """argmin <g, p> + mu KL(p || q)."""
+    p = q * np.exp((g.min() - g) / mu)
+    return p / p.sum()
+
+
+def exact_entropy_prox(g, mu, q):
+    """The same with exact differences of g, relative to the least g_i with q_i > 0."""
+    low = min(Fraction(float(x)) for x, weight in zip(g, q, strict=True) if weight > 0)
+    exponent = np.array([float(max((low - Fraction(float(x))) / Fraction(mu), -10**5)) if weight > 0 else -np.inf
+                         for x, weight in zip(g, q, strict=True)], LONG)  # below -10^5, exp is 0 all the same
+    p = np.exp(exponent) * np.asarray(q, LONG)
+    return (p / p.sum()).astype(np.float64)
+
+
+def l2_prox(g, mu, q):
+    """argmin <g, p> + (mu/2) ||p - q||^2."""
+    return sorted_projection(q - g / mu)
+
+
+def exact_l2_prox(g, mu, q):
+    """The same in exact arithmetic."""
+    low = min(Fraction(float(x)) for x in g)
+    v = [Fraction(float(b)) - (Fraction(float(a)) - low) / Fraction(mu) for a, b in zip(g, q, strict=True)]
+    return exact_projection([max(x, Fraction(-10**9)) for x in v])  # that far below, an entry is 0 for sure
+
+
+PROX = {"entropy": entropy_prox, "l2": l2_prox}
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+# --- kernels: K(A, B) given the training points X -------------------------------------------------------
+
+def scale_gamma(X):
+    return 1.0 / (X.shape[1] * X.var())
+
+
+def squared_distances(A, B):
+    return ((A[:, None] - B[None]) ** 2).sum(axis=2)
+
+
+KERNELS = [  # name, parameters, formula
+    ("linear", {}, lambda A, B, X: A @ B.T),
+    ("poly", {}, lambda A, B, X: (scale_gamma(X) * (A @ B.T) + 1.0) ** 3),
+    ("poly", {"gamma": 0.7, "coef0": 0.5, "degree": 2}, lambda A, B, X: (0.7 * (A @ B.T) + 0.5) ** 2),
+    ("rbf", {}, lambda A, B, X: np.exp(-scale_gamma(X) * squared_distances(A, B))),
+    ("rbf", {"gamma": "scale"}, lambda A, B, X: np.exp(-scale_gamma(X) * squared_distances(A, B))),
+    ("rbf", {"gamma": 0.3}, lambda A, B, X: np.exp(-0.3 * squared_distances(A, B))),
+    ("rbf", {"sigma2": 2.0}, lambda A, B, X: np.exp(-squared_distances(A, B) / 4.0)),
+    ("laplacian", {"gamma": 0.2}, lambda A, B, X: np.exp(-0.2 * np.abs(A[:, None] - B[None]).sum(axis=2))),
+    ("laplacian", {}, lambda A, B, X: np.exp(-scale_gamma(X) * np.abs(A[:, None] - B[None]).sum(axis=2))),
+]
+
+
+def normalised(K, normalize):
+    d = K.diagonal()
+    return K / {"unit": np.sqrt(np.outer(d, d)), "max": d.max(), None: 1.0}[normalize]
+
+
+# --- margins --------------------------------------------------------------------------------------------
+
+def gram(Z):
+    Z = np.asarray(Z, LONG)
+    return Z @ Z.T
+
+
+def norm(Z, p):
+    """||p||_G."""
+    return float(np.sqrt(((np.asarray(p, LONG) @ np.asarray(Z, LONG)) ** 2).sum()))
+
+
+def interval(Z, alpha, p):
+    """min_i (G alpha)_i / ||alpha||_G and ||p||_G / sum p."""
+    Z, alpha, p = (np.asarray(a, LONG) for a in (Z, alpha, p))
+    w, v = Z.T @ (alpha / np.abs(alpha).max()), Z.T @ (p / p.sum())
+    return float((Z @ w).min() / np.sqrt(w @ w)), float(np.sqrt(v @ v))
+
+
+def l1_interval(Z, w, p):
+    """min_i (Z w)_i and max_j (Z'p)_j, the rows scaled by their largest entries."""
+    Z, w, p = (np.asarray(a, LONG) for a in (Z, w, p))
+    Z = Z / np.abs(Z).max(axis=1)[:, None]
+    return float((Z @ w).min()), float((Z.T @ p).max())
+
+
+def least_norm(Z):
+    """min_{p in Delta} ||Z'p|| by enumeration of the supports of at most rank + 1 affinely independent rows."""
+    n, d = Z.shape
+    best = np.inf
+    for code in range(1, 2**n):
+        S = Z[[i for i in range(n) if code >> i & 1]]
+        if len(S) > d + 1:
+            continue
+        edges = (S[1:] - S[0]).T
+        c, _, rank, _ = np.linalg.lstsq(edges, -S[0], rcond=1e-10)
+        if rank == len(S) - 1 and (c >= 0).all() and c.sum() <= 1:
+            best = min(best, np.linalg.norm(S[0] + edges @ c))
+    return best
+
+
+def witness_distance(Z, points):
+    """Distance of each point to {p in Delta: Z'p = 0}: the least over all supports of the distance to the flat."""
+    n, d = Z.shape
+    best = np.full(len(points), np.inf)
+    for code in range(1, 2**n):
+        on = np.array([bool(code >> i & 1) for i in range(n)])
+        A, b = np.vstack((Z[on].T, np.ones(on.sum()))), np.append(np.zeros(d), 1.0)
+        inverse = np.linalg.pinv(A, rcond=1e-10)
+        if np.abs(A @ (inverse @ b) - b).max() > 1e-10:
+            continue
+        w = np.zeros_like(points)
+        w[:, on] = points[:, on] - (points[:, on] @ A.T - b) @ inverse.T
+        inside = w.min(axis=1) >= -1e-12
+        best[inside] = np.minimum(best, np.linalg.norm(points - w, axis=1))[inside]
+    return best
+
+
+# --- algorithms: generators of (alpha_k, p_k, flag), with the options of the module ----------------------
+#
+# The flag is "separated" or "infeasible" where the run ends, and "restart" where p_k becomes the next centre.
+
+def distribution(weights):
+    """weights / sum; uniform where they are all 0."""
+    return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / LONG(len(weights)))
+
+
+def perceptron(Z, rule="cyclic"):
+    G, n, last = gram(Z), len(Z), -1
+    alpha = np.zeros(n, LONG)
+    while True:
+        m = G @ alpha
+        wrong = [i % n for i in range(last + 1, last + 1 + n) if m[i % n] <= 0]
+        yield alpha, distribution(alpha), "" if wrong else "separated"
+        if not wrong:
+            return
+        last = wrong[0] if rule == "cyclic" else int(np.argmin(m))
+        alpha = alpha + np.eye(n)[last]
+
+
+def nkp(Z, stop="separated"):
+    G, n, k = gram(Z), len(Z), 0
+    alpha = np.zeros(n, LONG)
+    while True:
+        m = G @ alpha
+        done = stop == "separated" and m.min() > 0
+        yield alpha, alpha if k else distribution(alpha), "separated" if done else ""
+        if done:
+            return
+        theta = 1 / LONG(k + 1)
+        alpha = (1 - theta) * alpha + theta * np.eye(n)[np.argmin(m)]
+        k += 1
+
+
+def von_neumann(Z, eps):
+    G, n = gram(Z), len(Z)
+    p = np.full(n, 1 / LONG(n))
+    while True:
+        m = G @ p
+        if p @ m <= eps**2:
+            yield p, p, "infeasible"
+            return
+        yield p, p, ""
+        j = int(np.argmin(m))
+        direction = np.eye(n)[j] - p
+        curvature = direction @ G @ direction
+        if curvature > 0:
+            p = p + min(max(-(direction @ m) / curvature, 0), 1) * direction
+
+
+def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None):
+    """Algorithms 4, 6 and 7 of ramdas14."""
+    G, n = gram(Z), len(Z)
+    mu0 = G.diagonal().max() * (2 if prox == "entropy" else 2 * n)
+    q = np.full(n, 1 / LONG(n)) if q is None else np.asarray(q, LONG)
+    prox = PROX[prox]
+    if gamma is not None:
+        delta = np.sqrt(q @ G @ q) / gamma
+    alpha, mu, inner = q, mu0, 0
+    p = prox(G @ alpha, mu, q)
+    while True:
+        size = np.sqrt(max(p @ G @ p, 0))
+        if (G @ alpha).min() > 0:
+            yield alpha, p, "separated"
+            return
+        if size < delta and (gamma is None or delta < eps):
+            yield alpha, p, "infeasible"
+            return
+        if size < delta:
+            yield alpha, p, "restart"
+            q, delta, alpha, mu, inner = p, size / gamma, p, mu0, 0
+            p = prox(G @ alpha, mu, q)
+            continue
+        yield alpha, p, ""
+        theta = 2 / LONG(inner + 3)
+        alpha = (1 - theta) * (alpha + theta * p) + theta**2 * prox(G @ alpha, mu, q)
+        mu = (1 - theta) * mu
+        p = (1 - theta) * p + theta * prox(G @ alpha, mu, q)
+        inner += 1
+
+
+def snkp(Z):
+    return smoothed(Z, "entropy")
+
+
+def snkpvn(Z, delta, q=None):
+    return smoothed(Z, "l2", q, delta)
+
+
+def isnkpvn(Z, eps, gamma=2.0, prox="l2"):
+    return smoothed(Z, prox, gamma=gamma, eps=eps)
+
+
+def winnow(Z, eta):
+    """The weights are multiplied, not summed in logarithms."""
+    Z = np.asarray(Z, LONG)
+    Z = Z / np.abs(Z).max(axis=1)[:, None]
+    w, hits = np.full(Z.shape[1], 1 / LONG(Z.shape[1])), np.zeros(len(Z), LONG)
+    while True:
+        m = Z @ w
+        p = distribution(hits)
+        flag = "separated" if m.min() > 0 else "infeasible" if (Z.T @ p).max() <= 0 else ""
+        yield w, p, flag
+        if flag == "separated":
+            return
+        i = int(np.argmin(m))
+        hits[i] += 1
+        w = w * np.exp(eta * Z[i])
+        w = w / w.sum()
+
+
+def logistic_weights(m):
+    """grad psi(-m), psi = l^{-1}(sum l), l(z) = ln(1 + e^z): l'(-m_i) / l'(psi), and ln l'(psi)."""
+    m = np.asarray(m, LONG)
+    if m.min() > 100:  # l(z) = e^z and l'(psi) = psi, to e^-100
+        shifted = np.exp(m.min() - m)
+        return shifted / shifted.sum(), np.log(shifted.sum()) - m.min()
+    total = np.logaddexp(LONG(0), -m).sum()
+    # l'(psi) = 1 - e^-total;  l'(-m) = 1 / (1 + e^m)
+    log_slope = np.log(-np.expm1(-total))
+    return np.exp(-np.logaddexp(LONG(0), m) - log_slope), log_slope
+
+
+def gradient_descent(Z, step=1.0, loss="exp"):
+    G, n = gram(Z), len(Z)
+    alpha = np.zeros(n, LONG)
+    while True:
+        yield alpha, distribution(alpha), ""
+        m = G @ alpha
+        alpha = alpha + step / G.diagonal().max() * (np.exp(-m) if loss == "exp" else 1 / (1 + np.exp(m))) / n
+
+
+def normalized_gradient_descent(Z, step=1.0, schedule="constant"):
+    G, t = gram(Z), 0
+    alpha = np.zeros(len(Z), LONG)
+    while True:
+        yield alpha, distribution(alpha), ""
+        theta = step / G.diagonal().max() / (np.sqrt(LONG(t + 1)) if schedule == "sqrt" else 1)
+        alpha = alpha + theta * softmax(-G @ alpha)
+        t += 1
+
+
+def momentum(Z, loss="exp"):
+    G, n, t = gram(Z), len(Z), 0
+    alpha, g = np.zeros((2, n), LONG)
+    while True:
+        q = softmax(-G @ alpha) if loss == "exp" else logistic_weights(G @ alpha)[0]
+        yield alpha, distribution(g + q), ""
+        g = LONG(t) / (t + 1) * (g + q)
+        alpha = alpha + (1 if loss == "exp" else 1 / LONG(n)) / G.diagonal().max() * (g + q)
+        t += 1
+
+
+def nesterov_on_the_dual(Z):
+    """ji21's dual form of `momentum`: lambda_t = 2/(t+2), nu_t = (1 - lambda_t) mu_t + lambda_t q_t,
+    q_{t+1} ~ q_t exp(-G nu_t / (lambda_t s)), mu_{t+1} = (1 - lambda_t) mu_t + lambda_t q_{t+1}, mu_0 = q_0 = 1/n.
+    Yields (w_t, g_t, mu_t)."""
+    Z = np.asarray(Z, LONG)
+    G, n, t = gram(Z), len(Z), 0
+    s = G.diagonal().max()
+    log_q, mu, g, w = np.zeros(n, LONG), np.full(n, 1 / LONG(n)), np.zeros(Z.shape[1], LONG), np.zeros(Z.shape[1], LONG)
+    while True:
+        q = softmax(log_q)
+        g = LONG(t) / (t + 1) * (g + Z.T @ q)
+        yield w, g, mu
+        w = w + (g + Z.T @ q) / s
+        lam = 2 / LONG(t + 2)
+        log_q = log_q - G @ ((1 - lam) * mu + lam * q) / (lam * s)
+        mu = (1 - lam) * mu + lam * softmax(log_q)
+        t += 1
+
+
+def heavy_ball(Z, step, beta):
+    """Not in the module: softmax steps of length step/s with inertia beta."""
+    G = gram(Z)
+    alpha, v = np.zeros((2, len(Z)), LONG)
+    while True:
+        yield alpha, distribution(alpha), ""
+        v = beta * v + step / G.diagonal().max() * softmax(-G @ alpha)
+        alpha = alpha + v
+
+
+def batch_perceptron(Z, averaged=True):
+    G, n, t = gram(Z), len(Z), 1
+    w, total, hits = np.zeros((3, n), LONG)
+    while True:
+        yield total if averaged else w, distribution(hits), ""
+        i = np.argmin(G @ w)
+        w = w + np.eye(n)[i] / np.sqrt(G.diagonal().max() * t)
+        w = w / max(1, np.sqrt(w @ G @ w))
+        total, hits = total + w, hits + np.eye(n)[i]
+        t += 1
+
+
+SCHEDULES = {
+    "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
+    "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
+    "1/t": lambda t: 1.0 / t,
+    "1/t^2": lambda t: 1.0 / t**2,
+    "2^-t": lambda t: 0.5**t,
+}
+
+
+def diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=None):
+    """The paper's formulas in u = -alpha; lam by name or a callable."""
+    Z, t, s = np.asarray(Z, LONG), LONG(1), SCHEDULES.get(lam, lam)
+    u = before = np.zeros(len(Z), LONG)
+    while True:
+        yield -u, distribution(-u), ""
+        z = u if accel is None else u + (t / (t + LONG(accel))) * (u - before)
+        g = z - step * (Z @ (Z.T @ z))
+        u, before = np.clip(g - step, -1 / (lam0 * s(t)), 0), u
+        t += 1
+
+
+def inertial_diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=10.0):
+    return diagonal_descent(Z, step, lam, lam0, accel)
+
+
+def homotopic_subgradient(Z, a=0.25, b=0.5):
+    Z, t = np.asarray(Z, LONG), LONG(1)
+    s = (Z * Z).sum(axis=1).max()
+    alpha = np.zeros(len(Z), LONG)
+    while True:
+        yield alpha, distribution(alpha), ""
+        m = Z @ (Z.T @ alpha)
+        eta = t**-b / s
+        alpha = (1 - eta * s * t**-a) * alpha + eta / len(Z) * (m < 1)
+        t += 1
+
+
+TWINS = {twin.__name__: twin for twin in (
+    perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow, gradient_descent, normalized_gradient_descent,
+    momentum, batch_perceptron, diagonal_descent, inertial_diagonal_descent, homotopic_subgradient)}

@@ -1,0 +1,426 @@
+"""Runs of every algorithm on every representation: run options, checkpoints, traces, callbacks, how a run ends."""
+
+import itertools
+import tracemalloc
+from typing import NamedTuple
+
+import naive
+import numba
+import numpy as np
+import pytest
+from instances import (
+    CALLS,
+    EASY,
+    ENDURING,
+    EPS,
+    LOOPS,
+    PLANTED,
+    algorithm_of,
+    check_raises,
+    every_call,
+    every_loop,
+    everywhere,
+    form,
+    run,
+    same_result,
+)
+
+import fastmargin as fm
+
+
+def test_every_algorithm_is_registered():
+    """Generic tests run over CALLS; an algorithm without an entry there would be tested by none of them."""
+    assert set(fm.ALGORITHMS) == {algorithm_of(name) for name in CALLS}
+    assert set(fm.ALGORITHMS) - {"max_margin"} == set(naive.TWINS)  # of that one, the twin is an enumeration
+    assert all(fm.ALGORITHMS[name] is getattr(fm, name) and name in fm.__all__ for name in fm.ALGORITHMS)
+
+
+# ======================================================================================================
+# CHECKPOINTS AND THE TRACE
+# ======================================================================================================
+
+@everywhere
+@pytest.mark.parametrize("max_iter", [0, 1, 2, 137])
+def test_default_trace(name, kind, max_iter):
+    result, call = run(name, form(kind, ENDURING), max_iter=max_iter), CALLS[name]
+    at = result.trace["iteration"]
+    assert at[0] == 0 and at[-1] == result.n_iter and (np.diff(at) > 0).all()
+    assert (np.diff(result.trace["seconds"]) >= 0).all() and (np.diff(result.trace["products"]) > 0).all()
+    assert 0.0 <= result.trace["seconds"][0] and (result.trace["seconds"][0] == 0.0 or call.start is None)
+    if call.start is None:
+        assert 1 <= result.trace["products"][0] <= 64
+    else:
+        assert result.trace["products"][0] == call.start
+    if call.cost:
+        assert result.n_iter == max_iter and result.status == "max_iter"
+        assert (at[1:] <= 10 ** (1 / 16) * at[:-1] + 1).all()  # 16 a decade, rounded
+        assert len(at) == max_iter + 1 or len(at) < 40
+    last = result.trace[-1]
+    assert (last["lower"], last["upper"]) == (result.lower, result.upper)
+    assert result.iterates is None and result.trace.dtype == fm._TRACE
+
+
+@everywhere
+def test_no_iterations(name, kind):
+    """The answer is the start, with its certificate."""
+    result = run(name, form(kind, ENDURING), max_iter=0, keep_iterates=True, trace_at=[0, 3])
+    assert (result.status, result.n_iter, len(result.trace)) == ("max_iter", 0, 1)
+    assert np.array_equal(result.iterates, [result.alpha]) and result.lower <= result.upper
+
+
+@every_loop
+def test_trace_at_and_iterates(name, kind):
+    """Row k of a long run is the answer of a run of k iterations, whatever else is traced."""
+    G, call = form(kind, ENDURING), CALLS[name]
+    at = [40, 3, 3, 0, 17, 400]
+    long = run(name, G, max_iter=60, trace_at=at, keep_iterates=True)
+    assert long.trace["iteration"].tolist() == [0, 3, 17, 40, 60]
+    cost = 1.0 / len(ENDURING) if call.cost == "column" else 1.0
+    start = long.trace["products"][0] if call.start is None else call.start
+    np.testing.assert_allclose(long.trace["products"], start + long.trace["iteration"] * cost, rtol=4 * EPS)
+    for row, alpha in zip(long.trace, long.iterates, strict=True):
+        short = run(name, G, max_iter=int(row["iteration"]))
+        assert np.array_equal(short.alpha, alpha) and short.n_iter == row["iteration"]
+        assert (short.lower, short.upper) == (row["lower"], row["upper"])
+        if not call.rows:
+            again = fm.certificate(G, short.alpha, short.p)
+            assert again == pytest.approx((short.lower, short.upper), rel=1e-13, abs=1e-8 * (short.lower <= 0))
+    assert np.array_equal(long.iterates[-1], long.alpha) and long.iterates.base is not long.alpha
+    last = long._replace(trace=long.trace[-1:], iterates=None)
+    for other in (range(61), np.array([60]), np.arange(0, 61, 7), 5, [], None):
+        result = run(name, G, max_iter=60, trace_at=other)
+        same_result(last, result._replace(trace=result.trace[-1:]))
+
+
+@everywhere
+@pytest.mark.parametrize("case", ["feasible, odd n", "lopsided, shifted"])
+def test_where_a_run_halts_does_not_depend_on_checkpoints(name, kind, case):
+    G = form(kind, PLANTED[case][0])
+    results = [run(name, G, max_iter=77, trace_at=at) for at in ([], range(78), None if CALLS[name].cost else [1])]
+    for other in results[1:]:
+        # without a witness promised, ||p||_G = 0 is seen at checkpoints alone
+        if CALLS[name].cost and (CALLS[name].witness or results[0].status != "infeasible"):
+            assert results[0].n_iter == other.n_iter and results[0].status == other.status
+            assert np.array_equal(results[0].alpha, other.alpha) and np.array_equal(results[0].p, other.p)
+
+
+def test_max_margin_rounds_are_rows():
+    Z, _ = PLANTED["feasible, n > 512"]
+    long = fm.max_margin(fm.FeatureGram(Z), tol=1e-12, keep_iterates=True)
+    assert long.trace["iteration"].tolist() == list(range(long.n_iter + 1))
+    for k in range(long.n_iter):
+        short = fm.max_margin(fm.FeatureGram(Z), tol=1e-12, max_iter=k)
+        assert short.n_iter == k and short.status == "max_iter" and np.array_equal(short.alpha, long.iterates[k])
+
+
+@everywhere
+def test_the_cuts_of_the_driver_do_not_matter(name, kind, monkeypatch):
+    G = form(kind, ENDURING)
+    plain = run(name, G, max_iter=80, keep_iterates=True)
+    for tick in (0.0, 0.2, 1.0):  # pretend that every entry into the loop took this long
+        clock = iter(tick * np.arange(10**6))
+        monkeypatch.setattr(fm.time, "perf_counter", lambda clock=clock: next(clock))
+        cut = run(name, G, max_iter=80, keep_iterates=True)
+        same_result(cut, plain)
+        assert np.array_equal(cut.trace[["products", "lower", "upper"]], plain.trace[["products", "lower", "upper"]])
+        if tick == 1.0 and name in LOOPS:  # one iteration per entry: the clock ticks once for each, and for a set-up
+            seconds = cut.trace["seconds"] - cut.trace["seconds"][0]
+            np.testing.assert_allclose(seconds, cut.trace["iteration"], rtol=1e-9)
+            assert cut.trace["seconds"][0] == (1.0 if CALLS[name].start is None else 0.0)
+
+
+@everywhere
+@pytest.mark.parametrize("case", ["feasible", "opposite labels"])
+def test_tol_stops_at_the_first_checkpoint_that_meets_it(name, kind, case):
+    G, call = form(kind, PLANTED[case][0]), CALLS[name]
+    free = run(name, G, max_iter=100, **({} if call.cost else {"tol": 1e-12}))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = (free.trace["upper"] - free.trace["lower"]) / free.trace["upper"]
+    gaps[~(free.trace["upper"] > 0.0)] = np.inf
+    tol = float(np.sort(gaps)[len(gaps) // 2]) * (1 + 4 * EPS)  # met at that checkpoint however it is rounded
+    if not np.isfinite(tol):
+        return  # where upper <= 0, nothing is left to certify
+    first = int(np.argmax(gaps <= tol))
+    result = run(name, G, max_iter=100, tol=tol)
+    if free.status == "separated" and first == len(gaps) - 1:
+        assert result.status == "separated"
+    else:
+        assert result.status == "certified" and result.upper - result.lower <= tol * result.upper
+    assert result.n_iter == free.trace["iteration"][first]
+    assert len(result.trace) == first + 1 and (gaps[:first] > tol).all()
+
+
+# ======================================================================================================
+# CALLBACKS
+# ======================================================================================================
+
+@everywhere
+@pytest.mark.parametrize("case", ["opposite labels", "feasible, odd n"])
+def test_callback_sees_every_checkpoint(name, kind, case):
+    seen = []
+    result = run(name, form(kind, PLANTED[case][0]), max_iter=50, callback=seen.append, keep_iterates=True)
+    assert [partial.n_iter for partial in seen] == result.trace["iteration"].tolist()
+    assert [partial.status for partial in seen] == ["running"] * (len(seen) - 1) + [result.status]
+    for k, partial in enumerate(seen):
+        assert isinstance(partial, fm.Result) and len(partial.trace) == k + 1 and partial.iterates is None
+        assert np.array_equal(partial.trace, result.trace[:k + 1])
+        assert np.array_equal(partial.alpha, result.iterates[k])
+        assert (partial.lower, partial.upper) == tuple(result.trace[["lower", "upper"]][k])
+    assert np.array_equal(seen[-1].alpha, result.alpha) and np.array_equal(seen[-1].p, result.p)
+
+
+@everywhere
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, ZeroDivisionError])
+def test_exceptions_of_the_callback_come_through(name, kind, exception):
+    calls = []
+
+    def callback(partial):
+        calls.append(partial.n_iter)
+        if partial.n_iter >= 1:
+            raise exception
+
+    with pytest.raises(exception):
+        run(name, form(kind, ENDURING), max_iter=50, callback=callback)
+    assert calls == [0, 1]
+
+
+@everywhere
+def test_a_callback_that_returns_true_stops_the_run(name, kind):
+    """True and NumPy's True; nothing else that counts as true.  What is returned is what the callback saw."""
+    G = form(kind, ENDURING)
+    full = run(name, G, max_iter=30, keep_iterates=True)
+    for at, true in itertools.product((0, 1), (True, np.True_)):
+        seen = []
+        result = run(name, G, max_iter=30, keep_iterates=True,
+                     callback=lambda partial, seen=seen, at=at, true=true: seen.append(partial) or (
+                         true if partial.n_iter >= at else False))
+        if at < full.n_iter:
+            assert (result.status, result.n_iter, len(result.trace), len(seen)) == ("stopped", at, at + 1, at + 1)
+        assert np.array_equal(result.alpha, full.iterates[at]) and np.array_equal(result.p, seen[-1].p)
+        assert seen[-1].status == ("running" if at < full.n_iter else full.status)
+        assert np.array_equal(result.iterates, full.iterates[:at + 1])
+        assert result.trace[["iteration", "products", "lower", "upper"]].tolist() == (
+            full.trace[["iteration", "products", "lower", "upper"]][:at + 1].tolist())
+    for value in (1, "yes", [True], np.ones(1, dtype=bool), np.int64(1), 1.0, object(), None, False, np.False_):
+        same_result(run(name, G, max_iter=5, callback=lambda partial, value=value: value), run(name, G, max_iter=5))
+
+
+@everywhere
+@pytest.mark.parametrize("case", ["feasible", "lopsided, shifted"])
+def test_a_final_status_wins_over_a_callback(name, kind, case):
+    """Where a run ends anyway, for whatever reason, True at that checkpoint changes nothing."""
+    G = form(kind, PLANTED[case][0])
+    for max_iter in (0, 12):
+        plain = run(name, G, max_iter=max_iter)
+        assert plain.status != "running"
+        same_result(run(name, G, max_iter=max_iter, callback=lambda partial: partial.status != "running"), plain)
+        again = run(name, G, max_iter=max_iter, callback=lambda partial, last=plain.n_iter: partial.n_iter >= last)
+        same_result(again, plain)
+
+
+@everywhere
+def test_results_do_not_share_memory_with_the_run(name, kind):
+    """Someone who overwrites what a callback is given does not disturb the run."""
+    def vandal(partial):
+        if partial.status == "running":
+            partial.alpha[:] = partial.p[:] = np.nan
+            partial.trace["lower"] = np.nan
+            partial.trace["iteration"] = -7
+
+    for options in ({"trace_at": range(51)}, {"keep_iterates": True}):
+        plain, disturbed = (run(name, form(kind, ENDURING), max_iter=50, callback=callback, **options)
+                            for callback in (None, vandal))
+        same_result(disturbed, plain)
+        assert np.array_equal(disturbed.trace[["products", "lower", "upper"]],
+                              plain.trace[["products", "lower", "upper"]])
+
+
+def test_the_last_partial_result_is_not_the_result():
+    last = []
+    result = fm.momentum(fm.FeatureGram(EASY), max_iter=5, callback=last.append)
+    for mine, theirs in zip(result[:2], last[-1][:2], strict=True):
+        assert not np.shares_memory(mine, theirs)
+    assert not np.shares_memory(result.trace, last[-1].trace)
+
+
+def test_the_cost_of_tracing_is_linear():
+    """All partial results together take memory in proportion to the number of checkpoints; a trace of their own for
+    each would take its square."""
+    G = fm.FeatureGram(np.array([[1.0, 0.2], [0.1, 1.0]]))
+    kept = {}
+    fm.momentum(G, max_iter=3)
+    for rows in (250, 500, 1000, 2000):
+        seen = []
+        tracemalloc.start()
+        try:
+            fm.momentum(G, max_iter=rows, trace_at=range(rows + 1), callback=seen.append)
+            kept[rows] = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert len(seen) == rows + 1
+    assert kept[2000] <= 2.3 * kept[1000] <= 2.3**2 * kept[500] <= 2.3**3 * kept[250], kept
+
+
+# ======================================================================================================
+# RUN OPTIONS
+# ======================================================================================================
+
+OPTIONS = [  # bad run options, exception, words of the message
+    ({"max_iter": -1}, ValueError, ["max_iter", "-1"]), ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
+    ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]), ({"max_iter": None}, TypeError, ["max_iter", "None"]),
+    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
+    ({"tol": -1.0}, ValueError, ["tol", "-1"]), ({"tol": 0.0}, ValueError, ["tol", "0"]),
+    ({"tol": np.nan}, ValueError, ["tol", "nan"]), ({"tol": np.inf}, ValueError, ["tol", "inf"]),
+    ({"tol": "a"}, TypeError, ["tol", "'a'"]),
+    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]), ({"trace_at": [1.5]}, TypeError, ["trace_at", "1.5"]),
+    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
+    ({"callback": 3}, TypeError, ["callback", "callable", "3"]), ({"callback": "f"}, TypeError, ["callback", "'f'"]),
+    ({"callback": False}, TypeError, ["callback", "False"]),
+]
+
+
+class Untouchable(NamedTuple):
+    """A representation that must not be asked anything."""
+
+    rows: np.ndarray
+
+    def checked(self):
+        raise AssertionError("G was looked at")
+
+    shape = diagonal = resolution = restrict = dense = checked
+
+
+def touch(*_):
+    raise AssertionError("something was computed")
+
+
+fm.register(Untouchable, lift=touch, margins=touch, add_column=touch)
+
+
+@every_call
+@pytest.mark.parametrize("options, error, words", OPTIONS, ids=[str(o[0]) for o in OPTIONS])
+def test_bad_options_are_refused_before_anything_is_computed(name, options, error, words):
+    G = np.eye(3) if CALLS[name].rows else Untouchable(np.eye(3))
+    check_raises(lambda: run(name, G, **options), error, words)
+    check_raises(lambda: fm.prepare(G, **{"max_iter": 5, **options}), error, words)
+
+
+@every_call
+def test_bad_options_compile_nothing(name, monkeypatch):
+    """Nor are loops entered that are compiled already."""
+    monkeypatch.setattr(fm, "drive", touch)
+    for options, error, words in OPTIONS:
+        check_raises(lambda options=options: run(name, np.eye(3), **options), error, words)
+
+
+def test_prepare_keeps_what_it_checked():
+    def callback(partial):
+        pass
+
+    given = fm.prepare(np.diag([1.0, 4.0]), 7, tol=0.5, trace_at=[2, 2, 90], keep_iterates=1, callback=callback)
+    assert isinstance(given, fm.Run) and isinstance(given.G, fm.DenseGram) and given.scale == 4.0
+    assert given.checkpoints.tolist() == [0, 2, 7] and given.max_iter == 7 and given.tol == 0.5
+    assert given.keep_iterates is True and given.callback is callback
+    features = fm.prepare(fm.FeatureGram([[1, 2]]), np.int64(3))
+    assert isinstance(features.G, fm.FeatureGram) and features.G.rows.dtype == np.float64
+    assert features.checkpoints.tolist() == [0, 1, 2, 3] and features.tol is None and features.callback is None
+
+
+# ======================================================================================================
+# HOW A RUN ENDS
+# ======================================================================================================
+
+def stub(flag, at=3):
+    """A loop that does nothing, and halts with a flag, unless that is RUNNING, after so many iterations."""
+    def loop(G, k, until, alpha):
+        return (at, flag) if until >= at and flag != fm.RUNNING else (until, fm.RUNNING)
+    return loop
+
+
+ENDS = [  # flag of the loop at iteration 3, tol, eps, interval, status, iterations
+    (fm.SEPARATED, None, 0.0, (0.5, 1.0), "separated", 3),
+    (fm.INFEASIBLE, None, 0.0, (-0.5, 1.0), "infeasible", 3),
+    (fm.EXHAUSTED, None, 0.0, (0.5, 1.0), "max_iter", 3),
+    (fm.RUNNING, None, 0.0, (0.5, 1.0), "max_iter", 5),
+    (fm.RUNNING, 0.6, 0.0, (0.5, 1.0), "certified", 0),
+    # at iteration 3, where loop and interval both have something to say (tol is met from there on)
+    (fm.SEPARATED, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "separated", 3),
+    (fm.INFEASIBLE, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "certified", 3),
+    (fm.EXHAUSTED, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "certified", 3),
+    (fm.SEPARATED, 0.6, 0.2, [(-0.5, 1.0), (0.0, 0.2)], "infeasible", 3),
+    (fm.SEPARATED, 0.6, 0.2, [(-0.5, 1.0), (0.1, 0.2)], "separated", 3),
+    (fm.EXHAUSTED, 9.0, 0.2, [(-9.5, 1.0), (-0.1, 0.2)], "infeasible", 3),
+    (fm.INFEASIBLE, None, 0.2, [(-0.5, 1.0), (-0.1, 0.3)], "infeasible", 3),
+    (fm.EXHAUSTED, None, 0.2, [(-0.5, 1.0), (0.1, 0.2)], "max_iter", 3),
+    (fm.RUNNING, None, 0.2, (-0.5, 0.2), "infeasible", 0),
+    (fm.RUNNING, None, 0.2, (0.1, 0.2), "max_iter", 5),
+    (fm.RUNNING, None, 0.0, (-0.1, 0.0), "infeasible", 0),
+    (fm.RUNNING, 0.5, 0.0, (0.5, 1.0), "certified", 0),
+]
+
+
+@pytest.mark.parametrize("flag, tol, eps, interval, status, n_iter", ENDS)
+def test_which_status_comes_first(flag, tol, eps, interval, status, n_iter):
+    """"infeasible" by the interval, then "separated" by the loop, then "certified", then what else the loop says."""
+    def given(G, scale, alpha, p):
+        return interval if isinstance(interval, tuple) else interval[int(reached[0] >= 3)]
+
+    def loop(G, k, until, alpha):
+        reached[0], flag_ = stub(flag)(G, k, until, alpha)
+        return reached[0], flag_
+
+    for stop in (False, True):
+        reached = [0]
+        setting = fm.prepare(np.eye(2), 5, tol=tol, trace_at=range(6),
+                             callback=lambda partial, stop=stop: stop and partial.status != "running")
+        result = fm.drive(setting, loop, (np.zeros(2),), interval=given, eps=eps)
+        assert (result.status, result.n_iter) == (status, n_iter)
+        assert result.trace["iteration"].tolist() == list(range(n_iter + 1))
+
+
+def test_options_of_drive():
+    """products, solution, spent and interval are what the trace and the result are made of."""
+    alpha, p = np.array([1.0, 3.0]), np.array([0.5, 0.5])
+    result = fm.drive(fm.prepare(np.eye(2), 4, trace_at=[2]), stub(fm.RUNNING), (alpha,), lambda a: (a, p),
+                      products=lambda k: 10.0 + k / 2, interval=lambda G, s, a, q: (a[1], a[1] + q[0]), spent=7.0)
+    assert result.trace["products"].tolist() == [10.0, 11.0, 12.0] and result.trace["iteration"].tolist() == [0, 2, 4]
+    assert result.trace["seconds"][0] == 7.0 and (result.trace["seconds"] >= 7.0).all()
+    assert (result.lower, result.upper) == (3.0, 3.5) and np.array_equal(result.p, p)
+    assert not np.shares_memory(result.alpha, alpha) and not np.shares_memory(result.p, p)
+    plain = fm.drive(fm.prepare(np.eye(2), 4), stub(fm.RUNNING), (alpha,))
+    assert np.array_equal(plain.p, [0.25, 0.75]) and plain.trace["products"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert (plain.lower, plain.upper) == fm.certificate(np.eye(2), alpha, plain.p)
+
+
+def test_iterates_that_overflow_raise():
+    @numba.njit
+    def loop(G, k, until, alpha):
+        while k < until:
+            alpha *= 1e200
+            k += 1
+        return k, fm.RUNNING
+
+    with pytest.raises(FloatingPointError, match=r"overflowed by iteration \d+; use a smaller step"):
+        fm.drive(fm.prepare(np.eye(2), 10), loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)))
+
+
+# ======================================================================================================
+# RESULT
+# ======================================================================================================
+
+@everywhere
+def test_a_result_prints_on_one_line(name, kind):
+    result = run(name, form(kind, EASY), max_iter=40)
+    text = repr(result)
+    assert text.startswith(f"Result({result.status!r}: ") and text.endswith(")") and "\n" not in text
+    assert f"{result.lower:.6g} <= rho <= {result.upper:.6g}" in text and f"{result.n_iter} iterations" in text
+    assert f"n = {len(EASY)}" in text and f"{len(result.trace)} checkpoint" in text
+    assert text == str(result) and "array" not in text
+
+
+def test_what_a_result_prints():
+    trace = np.zeros(3, dtype=fm._TRACE)
+    result = fm.Result(np.zeros(4), np.zeros(4), 0.4, 0.5, "stopped", 17, trace, None)
+    assert repr(result) == "Result('stopped': 0.4 <= rho <= 0.5, relative gap 0.2, 17 iterations, n = 4, 3 checkpoints)"
+    one = result._replace(lower=-1.0, upper=0.0, trace=trace[:1])
+    assert repr(one).endswith("-1 <= rho <= 0, relative gap undefined, 17 iterations, n = 4, 1 checkpoint)")

@@ -1,0 +1,534 @@
+"""Representations of G: the five operations on those of the module, all algorithms on all of them and on a foreign one,
+what may be registered, and loops of one's own."""
+
+import importlib.util
+import math
+from typing import NamedTuple
+
+import naive
+import numba
+import numpy as np
+import pytest
+from instances import (
+    CALLS,
+    ENDURING,
+    EPS,
+    PLANTED,
+    UNTIED,
+    check_raises,
+    dense,
+    every_call,
+    every_loop,
+    every_representation,
+    form,
+    forms,
+    layouts,
+    rows_of,
+    run,
+    same_result,
+    scale_of,
+    threads,
+    two_classes,
+)
+from numba.core.errors import TypingError
+
+import fastmargin as fm
+
+# ======================================================================================================
+# OPERATIONS
+# ======================================================================================================
+
+ODD_SIZES = [*range(1, 10), 31, 33, 64, 511, 512, 513, 514, 515, 1501]
+
+
+def random_gram(kind, n, seed=0):
+    """(representation, G in extended precision by its rows or matrix) of random data."""
+    if kind == "features":
+        Z = rows_of(n, 1 + n % 23, seed)
+        return fm.FeatureGram(Z), Z
+    A = rows_of(n, n, seed)
+    A = (A + A.T).astype(np.float32 if kind == "float32" else np.float64)
+    return fm.DenseGram(A), A
+
+
+def product(G, v):
+    n, d = G.shape()
+    w, m = np.full(d, np.nan), np.full(n, np.nan)
+    fm.lift(G, v, w)
+    fm.margins(G, w, m)
+    return w, m
+
+
+KINDS = pytest.mark.parametrize("kind", ["float64", "float32", "features"])
+
+
+def check_close(got, want, size, n):
+    """|got - want| within the rounding of a sum of n terms of which ``size`` is the sum of absolute values."""
+    assert (np.abs(got - want) <= (4 + np.sqrt(n)) * EPS * size).all()
+
+
+@KINDS
+@pytest.mark.parametrize("n", ODD_SIZES)
+def test_products(kind, n):
+    G, A = random_gram(kind, n)
+    v = rows_of(1, n, 1)[0]
+    v[::5] = 0.0
+    w, m = product(G, v)
+    if kind == "features":
+        check_close(w, A.T @ v, np.abs(A.T) @ np.abs(v), n)
+        check_close(m, A @ w, np.abs(A) @ np.abs(w), n)
+    else:
+        A = A.astype(np.float64)
+        assert np.array_equal(w, v)
+        check_close(m, A @ v, np.abs(A) @ np.abs(v), n)
+    for i in {0, n // 2, n - 1}:
+        before = m.copy()
+        fm.add_column(G, i, -1.7, m)
+        column = A @ A[i] if kind == "features" else A[i]
+        size = np.abs(A) @ np.abs(A[i]) if kind == "features" else np.abs(A[i])
+        check_close(m, before - 1.7 * column, np.abs(before) + 1.7 * size, A.shape[1])
+
+
+@KINDS
+@pytest.mark.parametrize("n", ODD_SIZES)
+@pytest.mark.parametrize("size", [2.0, 1e8, 0.025])
+def test_softmax_pass(kind, n, size):
+    G, A = random_gram(kind, n)
+    A = A.astype(np.float64)
+    w = size * rows_of(1, A.shape[1], 2)[0]
+    m, q, u = np.full(n, np.nan), np.full(n, np.nan), np.full(A.shape[1], np.nan)
+    log_total = fm.softmax_pass(G, w, m, q, u)
+    check_close(m, A @ w, np.abs(A) @ np.abs(w), A.shape[1])
+    # q and u belong to the m that was computed
+    exponent = m.min() - m.astype(np.longdouble)
+    total = np.exp(exponent).sum()
+    exact = (np.exp(exponent) / total).astype(float)
+    np.testing.assert_allclose(q, exact, rtol=0, atol=(4 + np.sqrt(n)) * EPS)
+    assert (q >= 0).all() and abs(q.sum() - 1.0) <= (4 + n) * EPS
+    assert abs(log_total - float(np.log(total) - np.longdouble(m.min()))) <= 8 * EPS * (1 + abs(m.min()))
+    if kind == "features":
+        check_close(u, A.T @ exact, 4 * np.abs(A.T) @ exact, n)
+    else:
+        assert np.array_equal(u, q)
+
+
+def test_softmax_pass_far_below_and_above():
+    # Margins of +-1e5: naive exponentials overflow or vanish, and running minima fall in every chunk.
+    for direction in (1.0, -1.0):
+        Z = direction * np.linspace(1e5, -1e5, 203)[:, None]
+        m, q, u = np.empty(203), np.empty(203), np.empty(1)
+        log_total = fm.softmax_pass(fm.FeatureGram(Z), np.ones(1), m, q, u)
+        assert q[np.argmin(m)] == 1.0 and u[0] == -1e5 and log_total == 1e5
+
+
+@KINDS
+@pytest.mark.parametrize("n", [5, 70, 600])
+def test_any_number_of_threads_gives_the_same_bits(kind, n):
+    G, A = random_gram(kind, n)
+    v = rows_of(1, n, 1)[0]
+    results = []
+    for count in (1, 2):
+        with threads(count):
+            w, m = product(G, v)
+            q, u = np.empty(n), np.empty(A.shape[1])
+            total = fm.softmax_pass(G, w, m, q, u)
+            fm.add_column(G, n - 1, 0.3, m)
+        results.append(np.concatenate((w, m, q, u, [total])))
+    assert np.array_equal(*results)
+
+
+
+@KINDS
+def test_the_methods_tell_the_truth(kind):
+    """shape, diagonal, restrict and dense, against the definition."""
+    G, A = random_gram(kind, 17)
+    A = A.astype(np.float64)
+    full = A @ A.T if kind == "features" else A
+    if kind == "features":
+        G = G.checked()  # a random symmetric matrix is not positive semi-definite
+    assert G.shape() == A.shape and G.dense().shape == (17, 17)
+    np.testing.assert_allclose(G.dense(), full, rtol=0, atol=40 * EPS * np.abs(full).max())
+    np.testing.assert_allclose(G.diagonal(), full.diagonal(), rtol=8 * EPS)
+    assert G.diagonal().dtype == np.float64 and 0.0 < G.resolution() < 1e-3
+    index = np.array([11, 2, 5])
+    part = G.restrict(index)
+    assert type(part) is type(G) and np.array_equal(part.dense(), np.array(part.dense()))
+    np.testing.assert_allclose(part.dense(), full[np.ix_(index, index)], rtol=0, atol=40 * EPS * np.abs(full).max())
+
+
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+def test_features_are_the_linear_gram(normalize):
+    X, y = two_classes(90, 6, seed=10)
+    Z = fm.features(X, y, normalize=normalize)
+    G = fm.gram(X, y, kernel="linear", normalize=normalize)
+    assert Z.shape() == (90, 6)
+    np.testing.assert_allclose(Z.dense(), G, rtol=0, atol=2e-15 * G.diagonal().max())
+    np.testing.assert_allclose(Z.diagonal(), G.diagonal(), rtol=4e-15)
+    np.testing.assert_allclose(Z.rows * np.linalg.norm(X, axis=1)[:, None],
+                               (y * np.linalg.norm(Z.rows, axis=1))[:, None] * X, rtol=1e-14)
+
+
+# ======================================================================================================
+# ALL ALGORITHMS ON ALL REPRESENTATIONS
+# ======================================================================================================
+
+@pytest.mark.parametrize("layout", layouts(np.eye(2)))
+@every_call
+def test_layouts_and_types_of_input(name, layout):
+    rng = np.random.default_rng(0)
+    Z = rng.integers(-9, 9, (25, 4)).astype(float)
+    Z[:, 0] += 10  # integers, so that every type holds them; separable
+    for kind in forms(name):
+        if kind == "dense":
+            exact = dense(Z)  # integers that int8 does not hold; of float32 and float64, sums have their own order
+            if layout != "int8":
+                same_result(run(name, layouts(exact)[layout], max_iter=20), run(name, exact, max_iter=20), rtol=1e-11)
+        elif kind == "rows" or layout != "list":
+            same_result(run(name, form(kind, layouts(Z)[layout]), max_iter=20),
+                        run(name, form(kind, Z), max_iter=20))
+
+
+@every_call
+def test_inputs_are_neither_changed_nor_returned(name):
+    Z = PLANTED["feasible"][0].copy()
+    for kind in forms(name):
+        arrays = [dense(Z), np.asfortranarray(dense(Z))] if kind == "dense" else [Z]
+        for array in arrays:
+            before = array.copy()
+            given = array if kind in ("dense", "rows") else form(kind, array)
+            for rounds in (0, 25):
+                result = run(name, given, max_iter=rounds, keep_iterates=True)
+                for out in (result.alpha, result.p, result.iterates):
+                    assert not np.shares_memory(out, array)
+                    out[:] = np.nan
+                assert not np.shares_memory(result.alpha, result.p)
+            assert np.array_equal(array, before)
+
+
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.cost and not call.rows])
+def test_dense_and_features_walk_together(name):
+    X, y = two_classes(70, 5, gap=4.0)
+    Z = fm.features(X, y)
+    a, b = (run(name, G, max_iter=300, trace_at=range(300), keep_iterates=True) for G in (Z, dense(Z.rows)))
+    assert (a.status, a.n_iter) == (b.status, b.n_iter)
+    scale = np.abs(b.iterates).max(axis=1, keepdims=True) + 1e-300
+    slack = CALLS[name].noise
+    assert (np.abs(a.iterates - b.iterates) <= slack * scale).all()
+    for field in ("lower", "upper"):
+        np.testing.assert_allclose(a.trace[field], b.trace[field], rtol=0, atol=10 * slack)
+
+
+@every_call
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+def test_gram_and_features_give_the_same_answer(name, normalize):
+    X, y = two_classes(40, 5, 1.0, 21)
+    X *= np.linspace(1.0, 4.0, 40)[:, None]
+    if CALLS[name].rows:
+        return
+    one = run(name, fm.gram(X, y, kernel="linear", normalize=normalize), max_iter=200)
+    two = run(name, fm.features(X, y, normalize=normalize), max_iter=200)
+    s = scale_of(fm.features(X, y, normalize=normalize))
+    slack = max(1e-10, 10 * CALLS[name].noise) * math.sqrt(s)
+    assert one.lower == pytest.approx(two.lower, abs=slack) or one.status == two.status == "infeasible"
+    assert one.upper == pytest.approx(two.upper, abs=max(slack, 1e-7 * math.sqrt(s) * (one.status == "infeasible")))
+
+
+@every_loop
+def test_repeated_runs_give_the_same_bits(name, kind):
+    G = form(kind, ENDURING)
+    same_result(run(name, G, max_iter=40), run(name, G, max_iter=40))
+
+
+@every_loop
+def test_a_run_on_one_thread_gives_the_same_bits(name, kind):
+    G = form(kind, PLANTED["feasible, n > 512"][0])
+    results = []
+    for count in (1, 2):
+        with threads(count):
+            results.append(run(name, G, max_iter=30))
+    same_result(*results)
+
+
+# ======================================================================================================
+# A FOREIGN REPRESENTATION
+# ======================================================================================================
+
+class CountingGram(NamedTuple):
+    """A dense G that counts: lifts, products, columns, softmax passes."""
+
+    matrix: np.ndarray
+    counts: np.ndarray
+
+    def checked(self):
+        return self
+
+    def shape(self):
+        return self.matrix.shape
+
+    def diagonal(self):
+        return self.matrix.diagonal().copy()
+
+    def resolution(self):
+        return 2.0 * math.sqrt(EPS)
+
+    def restrict(self, index):
+        return CountingGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]), self.counts)
+
+    def dense(self):
+        return self.matrix
+
+
+@numba.njit
+def counting_lift(G, v, w):
+    G.counts[0] += 1
+    w[:] = v
+
+
+@numba.njit
+def counting_margins(G, w, m):
+    G.counts[1] += 1
+    fm.margins(fm.DenseGram(G.matrix), w, m)
+
+
+@numba.njit
+def counting_add_column(G, i, c, m):
+    G.counts[2] += 1
+    fm.add_column(fm.DenseGram(G.matrix), i, c, m)
+
+
+@numba.njit
+def counting_softmax_pass(G, w, m, q, u):
+    G.counts[3] += 1
+    return fm.softmax_pass(fm.DenseGram(G.matrix), w, m, q, u)
+
+
+fm.register(CountingGram, lift=counting_lift, margins=counting_margins, add_column=counting_add_column,
+            softmax_pass=counting_softmax_pass)
+
+
+@pytest.mark.parametrize("case", ["lopsided, shifted", "feasible, odd n"])
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.rows])
+def test_a_new_representation_needs_no_change(name, case):
+    """The results of the dense G whose kernels it borrows, up to the order of additions, which inlining may change; and
+    as many products and columns as the trace claims, certificates and confirmations aside."""
+    matrix, call = dense(PLANTED[case][0]), CALLS[name]
+    plain = run(name, matrix, max_iter=25, trace_at=[])
+    G, seen = CountingGram(matrix, np.zeros(4, dtype=np.int64)), []
+    other = run(name, G, max_iter=25, trace_at=[], callback=seen.append)
+    for one, two in zip(plain[:4], other[:4], strict=True):
+        np.testing.assert_allclose(one, two, rtol=max(1e-11, call.noise), atol=1e-14)
+    assert plain.status == other.status and plain.n_iter == other.n_iter
+    lifts, products, columns, passes = G.counts
+    n, k, claimed = len(matrix), other.n_iter, other.trace["products"]
+    assert lifts >= products and lifts + passes > 0
+    if call.cost is None:
+        return
+    assert columns == (k if call.cost == "column" else 0)
+    start = claimed[0] if call.start is None else call.start
+    assert claimed[-1] == pytest.approx(start + (k / n if call.cost == "column" else k), rel=1e-15)
+    # a certificate takes a product for p and one for alpha, unless that is p itself, or 0
+    certificates = sum(1 + (not call.dual and partial.alpha.any()) for partial in seen)
+    uncounted = products + passes - certificates - (claimed[-1] - columns / n)
+    compiling = 1 if call.start is None else 0  # a product before the Lanczos run, outside the clock
+    if other.status in ("separated", "infeasible") and k > 0:  # confirmed by a product each time it is looked at
+        assert 0 <= uncounted - compiling <= 3
+    else:
+        assert abs(uncounted - compiling) <= 1e-9 or other.status == "separated" and uncounted <= 3
+
+
+def new_class(left_out=""):
+    """A class by its rows, not registered yet, with all methods but the one left out."""
+    methods = {"checked": lambda self: self, "shape": lambda self: self.rows.shape,
+               "diagonal": lambda self: (self.rows**2).sum(axis=1), "resolution": lambda self: 4 * EPS,
+               "restrict": lambda self, index: type(self)(self.rows[index]),
+               "dense": lambda self: self.rows @ self.rows.T}
+
+    class Bare(NamedTuple):
+        rows: np.ndarray
+
+    return type("Plain", (Bare,), {"__slots__": (), **{key: m for key, m in methods.items() if key != left_out}})
+
+
+def lift(G, v, w):
+    w[:] = 0.0
+    for i in range(v.size):
+        for k in range(w.size):
+            w[k] += v[i] * G.rows[i, k]
+
+
+def margins(G, w, m):
+    for i in range(m.size):
+        m[i] = 0.0
+        for k in range(w.size):
+            m[i] += G.rows[i, k] * w[k]
+
+
+def add_column(G, i, c, m):
+    for j in range(m.size):
+        for k in range(G.rows.shape[1]):
+            m[j] += c * G.rows[i, k] * G.rows[j, k]
+
+
+@numba.njit
+def softmax_pass(G, w, m, q, u):
+    fm.margins(G, w, m)
+    total, low = 0.0, m.min()
+    for i in range(m.size):
+        q[i] = math.exp(low - m[i])
+        total += q[i]
+    for i in range(m.size):
+        q[i] /= total
+    fm.lift(G, q, u)
+    return math.log(total) - low
+
+
+@numba.njit
+def square(G, v, w, m):
+    total = 0.0
+    for i in range(v.size):
+        total += v[i] * m[i]
+    return total
+
+
+ROUTINES = {"lift": lift, "margins": margins, "add_column": add_column}
+
+
+def test_defaults_of_register_are_what_they_say():
+    """A class with three routines, one with all five, and FeatureGram: the same operations and the same runs."""
+    short, full = new_class(), new_class()
+    fm.register(short, **ROUTINES)
+    fm.register(full, softmax_pass=softmax_pass, square=square, **ROUTINES)
+    Z = UNTIED["overlapping"]
+    outputs = []
+    for G in (short(Z), full(Z), fm.FeatureGram(Z)):
+        w, m, q, u = rows_of(1, 4)[0], *np.empty((2, 30)), np.empty(4)
+        total = fm.softmax_pass(G, w, m, q, u)
+        v = rows_of(1, 30)[0]
+        fm.lift(G, v, w)
+        margin = np.empty(30)
+        fm.margins(G, w, margin)
+        outputs.append(np.concatenate((m, q, u, [total, fm.square(G, v, w, margin)])))
+    for other in outputs[1:]:
+        np.testing.assert_allclose(other, outputs[0], rtol=1e-12, atol=1e-13)
+    same_result(run("momentum", short(Z), max_iter=60), run("momentum", fm.FeatureGram(Z), max_iter=60), rtol=1e-9)
+
+
+def test_what_register_refuses():
+    ready = new_class()
+    fm.register(ready, **ROUTINES)
+    before = {key: dict(call.routines) for key, call in fm._OPERATIONS.items()}
+    for other in (int, tuple, list, np.ndarray, 3, None, ready(np.eye(2))):
+        check_raises(lambda other=other: fm.register(other, **ROUTINES), TypeError, ["register(", "NamedTuple"])
+    check_raises(lambda: fm.register(ready, **ROUTINES), TypeError, ["register(Plain)", "registered already"])
+    check_raises(lambda: fm.register(fm.DenseGram, **ROUTINES), TypeError, ["register(DenseGram)", "already"])
+    for key in ROUTINES:
+        some = {other: routine for other, routine in ROUTINES.items() if other != key}
+        check_raises(lambda some=some: fm.register(new_class(), **some), TypeError,
+                     ["register(Plain) lacks", f"the routine {key}"])
+    for key in ("softmax_pass", "square"):
+        check_raises(lambda key=key: fm.register(new_class(), **ROUTINES, **{key: None}), TypeError,
+                     [f"the routine {key}"])
+    for method in ("checked", "shape", "diagonal", "resolution", "restrict", "dense"):
+        check_raises(lambda method=method: fm.register(new_class(method), **ROUTINES), TypeError,
+                     ["register(Plain) lacks", f"the method {method}"])
+    check_raises(lambda: fm.register(new_class("shape")), TypeError, ["lift", "margins", "add_column", "shape"])
+    assert before == {key: call.routines for key, call in fm._OPERATIONS.items()}  # what is refused leaves no trace
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A module with functions that Numba caches on disk."""
+    path = tmp_path / "cached_routines.py"
+    path.write_text("from numba import njit\nimport fastmargin as fm\n\n"
+                    "@njit(cache=True)\ndef lift(G, v, w):\n    w[:] = v\n\n"
+                    "@njit(cache=True)\ndef loop(G, k, until, alpha):\n    return until, 0\n")
+    spec = importlib.util.spec_from_file_location("cached_routines", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_cached_on_disk_is_refused(cached):
+    """It would outlive changes of what it calls."""
+    new = new_class()
+    for key in (*ROUTINES, "softmax_pass", "square"):
+        check_raises(lambda key=key: fm.register(new, **{**ROUTINES, key: cached.lift}), ValueError,
+                     [key, "cached on disk", "without cache=True"])
+    fm.register(new, **ROUTINES)  # nothing had been registered
+    state = np.zeros(2),
+    check_raises(lambda: fm.drive(fm.prepare(np.eye(2), 3), cached.loop, state), ValueError, ["loop", "cached on disk"])
+    check_raises(lambda: fm.drive(fm.prepare(new(np.eye(2)), 3), cached.loop, state), ValueError,
+                 ["loop", "cached on disk"])
+    assert fm.drive(fm.prepare(np.eye(2), 3), numba.njit(cached.loop.py_func), state).status == "max_iter"
+
+
+class Unknown(NamedTuple):
+    rows: np.ndarray
+
+
+@numba.njit
+def lift_anything(G, v, w):
+    fm.lift(G, v, w)
+
+
+@pytest.mark.parametrize("G", [np.eye(2), Unknown(np.eye(2)), (np.eye(2),), 3.0],
+                         ids=["array", "class", "tuple", "float"])
+def test_operations_on_what_is_no_representation(G):
+    """An error that names the type and says what to do, interpreted and compiled."""
+    v, w, m = np.zeros((3, 2))
+    kind = type(G).__name__
+    for call in (lambda: fm.lift(G, v, w), lambda: fm.margins(G, w, m), lambda: fm.add_column(G, 0, 1.0, m),
+                 lambda: fm.softmax_pass(G, w, m, v, w), lambda: fm.square(G, v, w, m)):
+        check_raises(call, TypeError, [kind, "not a registered representation", "prepare(G).G"])
+    name = "Unknown" if kind == "Unknown" else ""
+    check_raises(lambda: lift_anything(G, v, w), TypingError, [name, "not a registered representation"])
+
+
+# ======================================================================================================
+# A LOOP OF ONE'S OWN
+# ======================================================================================================
+
+@numba.njit
+def heavy_ball(G, k, until, alpha, w, v, vw, m, q, u, step, beta):
+    """Normalised gradient steps with constant inertia; (v, vw) is the velocity and its coordinates."""
+    while k < until:
+        fm.softmax_pass(G, w, m, q, u)
+        for i in range(alpha.size):
+            v[i] = beta * v[i] + step * q[i]
+            alpha[i] += v[i]
+        for j in range(w.size):
+            vw[j] = beta * vw[j] + step * u[j]
+            w[j] += vw[j]
+        k += 1
+    return k, fm.RUNNING
+
+
+def call_heavy_ball(G, loop=heavy_ball, **options):
+    given = fm.prepare(G, **options)
+    n, d = given.G.shape()
+    alpha, v, m, q = np.zeros((4, n))
+    w, vw, u = np.zeros((3, d))
+    return fm.drive(given, loop, (alpha, w, v, vw, m, q, u, 0.5 / given.scale, 0.7))
+
+
+@every_representation
+@pytest.mark.parametrize("case", ["separable", "not separable", "scale 50"])
+def test_a_foreign_loop_on_every_representation(kind, case):
+    Z = UNTIED[case]
+    G = form(kind, Z)
+    seen = []
+    result = call_heavy_ball(G, max_iter=150, trace_at=range(151), callback=seen.append)
+    for partial, (alpha, p, _) in zip(seen, naive.heavy_ball(Z, 0.5, 0.7), strict=False):
+        size = float(np.abs(alpha).max())
+        np.testing.assert_allclose(partial.alpha, alpha.astype(float), rtol=0, atol=1e-11 * size + 1e-300)
+        np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
+    assert len(seen) == 151 and result.status == "max_iter" and (result.trace["products"] == np.arange(151)).all()
+    again = fm.certificate(G, result.alpha, result.p)
+    assert again == pytest.approx((result.lower, result.upper), rel=1e-12)
+    short = call_heavy_ball(G, max_iter=150, trace_at=[])
+    assert np.array_equal(short.alpha, result.alpha) and short.lower == result.lower
+    plain = call_heavy_ball(G, heavy_ball.py_func, max_iter=20)  # interpreted, the operations as well
+    compiled = call_heavy_ball(G, max_iter=20)
+    np.testing.assert_allclose(plain.alpha, compiled.alpha, rtol=1e-10)
+    if case == "separable":
+        assert call_heavy_ball(G, max_iter=3000, tol=0.02).status == "certified"

@@ -1,0 +1,218 @@
+"""The projection onto the simplex and the two prox maps: exact at every scale, inside compiled code as well."""
+
+import naive
+import numpy as np
+import pytest
+from instances import EPS, check_raises, rows_of
+from numba import njit
+
+import fastmargin as fm
+
+
+def shapes(n, seed):
+    """Vectors of order 1 with and without ties."""
+    rng = np.random.default_rng(seed)
+    yield rng.normal(size=n)
+    yield rng.integers(-2, 3, n) / 4.0  # ties
+    yield np.zeros(n)
+    yield np.sort(rng.normal(size=n) / 100)
+    yield -np.sort(rng.normal(size=n) / 100)
+    yield np.where(np.arange(n) == n // 2, 1.0, 1.0 - 1e-9)
+    yield -rng.exponential(1.0, n) ** 4
+
+
+SIZES = [1, 2, 3, 7, 40]
+SCALES = [1.0, 1e-3, 1e9, 1e300, 1e-300]
+
+
+def check_simplex(p, slack=0.0):
+    assert (p >= 0).all()
+    assert abs(p.sum() - 1.0) <= (4 + p.size) * EPS + slack
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("n", SIZES)
+def test_project_simplex_is_exact(n, scale):
+    for v in shapes(n, n):
+        for shift in (0.0, 1e9, -1e16):
+            w = scale * v + shift
+            p = fm.project_simplex(w)
+            check_simplex(p)
+            np.testing.assert_allclose(p, naive.exact_projection(w), rtol=0, atol=(3 + n) * EPS)
+
+
+@pytest.mark.parametrize("n", [1000, 20000])
+def test_project_simplex_of_long_vectors(n):
+    for spread in (1e-6, 1e-2, 1.0, 1e3):
+        v = spread * np.random.default_rng(n).normal(size=n)
+        s = np.sort(v.astype(np.longdouble))[::-1]
+        taus = (np.cumsum(s) - 1) / np.arange(1, n + 1)
+        exact = np.maximum(v - taus[np.flatnonzero(s > taus)[-1]], 0)
+        for order in (np.arange(n), np.argsort(v), np.argsort(-v)):
+            p = fm.project_simplex(v[order])
+            np.testing.assert_allclose(p, exact[order].astype(float), rtol=0, atol=30 * EPS)
+            check_simplex(p)
+
+
+@pytest.mark.parametrize("n", range(2, 13))
+def test_project_simplex_of_many_short_vectors(n):
+    """Every order in which the O(n) method can meet its entries: kept, dropped, postponed and taken back."""
+    rng = np.random.default_rng(n)
+    spread = np.repeat([0.05, 0.3, 1.0, 3.0], 150)[:, None]
+    for v in (rng.normal(size=(600, n)) * spread, rng.integers(-4, 5, (600, n)) / 4.0 * spread):
+        s = -np.sort(-v, axis=1)
+        taus = (np.cumsum(s, axis=1) - 1) / np.arange(1, n + 1)
+        exact = np.maximum(v - taus[np.arange(600), (s > taus).sum(axis=1) - 1, None], 0)
+        got = np.array([fm.project_simplex(row) for row in v])
+        np.testing.assert_allclose(got, exact, rtol=0, atol=16 * n * EPS)
+
+
+@pytest.mark.parametrize("v, exact", [
+    ([-1.7e308, 1.7e308, 1.7e308], [0, 0.5, 0.5]),  # the differences overflow
+    ([1.7e308, -1.7e308, 1.7e308], [0.5, 0, 0.5]),
+    ([1e300, 0, -1e300], [1, 0, 0]),
+    ([0.5, 0.25, 0.25], [0.5, 0.25, 0.25]),
+    ([1e16, 1e16, 0], [0.5, 0.5, 0]),
+    ([5e-324, 0], [0.5, 0.5]),
+])
+def test_project_simplex_at_the_extremes(v, exact):
+    assert np.array_equal(fm.project_simplex(v), exact)
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_the_projection_inside_loops_takes_minus_infinity(where):
+    v, out = np.array([0.25, 0.25, 0.25, 0.25]), np.empty(4)
+    v[where] = -np.inf
+    fm._project_simplex(v, out)
+    np.testing.assert_allclose(out, np.where(np.isinf(v), 0.0, 1 / 3), rtol=4 * EPS)
+
+
+def distributions(n, seed):
+    rng = np.random.default_rng(seed)
+    yield np.full(n, 1.0 / n)
+    yield (lambda q: q / q.sum())(rng.exponential(1.0, n))
+    q = rng.exponential(1.0, n)
+    q[rng.random(n) < 0.5] = 0.0
+    q[seed % n] = 1.0
+    yield q / q.sum()
+    yield np.eye(n)[seed % n]
+
+
+MUS = [1.0, 0.37, 1e-12, 1e-300, 1e12, 1e300]
+
+
+@pytest.mark.parametrize("mu", MUS)
+@pytest.mark.parametrize("n", SIZES)
+def test_entropy_prox_is_the_softmax(n, mu):
+    for scale in SCALES:
+        for g in shapes(n, n):
+            for q in distributions(n, n):
+                p = fm.entropy_prox(scale * g, mu, q)
+                check_simplex(p)
+                # an exponent x is rounded to eps |x|, and exp(x) |x| <= 1/e
+                np.testing.assert_allclose(p, naive.exact_entropy_prox(scale * g, mu, q), rtol=0, atol=(8 + n) * EPS)
+                assert not p[q == 0].any()
+            assert np.array_equal(fm.entropy_prox(scale * g, mu), fm.entropy_prox(scale * g, mu, np.full(n, 1.0 / n)))
+
+
+@pytest.mark.parametrize("mu", MUS)
+@pytest.mark.parametrize("n", SIZES)
+def test_l2_prox_is_the_projection(n, mu):
+    for scale in SCALES:
+        for g in shapes(n, n + 1):
+            for q in (*distributions(n, n), rows_of(1, n)[0]):
+                p = fm.l2_prox(scale * g, mu, q)
+                check_simplex(p)
+                # q - g/mu, within 3 of its maximum where it counts, is rounded to a few eps
+                np.testing.assert_allclose(p, naive.exact_l2_prox(scale * g, mu, q), rtol=0, atol=(16 + n) * EPS)
+
+
+@pytest.mark.parametrize("prox", ["entropy", "l2"])
+def test_prox_differences_beyond_the_largest_number(prox):
+    g, mu, q = [1.7e308, -1.7e308], 1.7e308, [0.5, 0.5]
+    exact = {"entropy": [1 / (1 + np.exp(2)), 1 / (1 + np.exp(-2))], "l2": [0.0, 1.0]}[prox]
+    np.testing.assert_allclose(getattr(fm, prox + "_prox")(g, mu, q), exact, rtol=4 * EPS)
+
+
+@pytest.mark.parametrize("n", [2, 5, 30])
+@pytest.mark.parametrize("mu", [0.01, 1.0, 50.0])
+def test_prox_maps_satisfy_their_variational_inequality(n, mu):
+    rng = np.random.default_rng(n)
+    for g in shapes(n, n + 2):
+        for q in distributions(n, n + 1):
+            others = np.vstack((np.eye(n), rng.dirichlet(np.full(n, 0.5), 20), q))
+            p = fm.l2_prox(g, mu, q)
+            slope = g + mu * (p - q)
+            assert ((others - p) @ slope).min() >= -20 * EPS * (np.abs(g).max() + mu)
+            p = fm.entropy_prox(g, mu, q)
+            inside = q > 0  # elsewhere KL is infinite
+            if (p[inside] > 0).all():
+                slope = g[inside] + mu * np.log(p[inside] / q[inside])
+                feasible_others = others[~others[:, ~inside].any(axis=1)][:, inside]
+                assert ((feasible_others - p[inside]) @ slope).min() >= -100 * EPS * (np.abs(g).max() + mu)
+            v = fm.project_simplex(g)
+            assert ((others - v) @ (v - g)).min() >= -20 * EPS * (np.abs(g).max() + 1)
+
+
+@njit
+def call_proxes(g, mu, q):
+    return fm.project_simplex(g), fm.entropy_prox(g, mu), fm.entropy_prox(g, mu, q), fm.entropy_prox(g, mu, None), \
+        fm.l2_prox(g, mu, q)
+
+
+def test_prox_maps_inside_compiled_code():
+    for g in shapes(25, 0):
+        for q in distributions(25, 1):
+            uniform = fm.entropy_prox(g, 0.3)
+            expected = fm.project_simplex(g), uniform, fm.entropy_prox(g, 0.3, q), uniform, fm.l2_prox(g, 0.3, q)
+            for got, want in zip(call_proxes(g, 0.3, q), expected, strict=True):
+                assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 50])
+def test_inner_prox_maps_may_write_over_their_input(n):
+    for g in shapes(n, 3):
+        for q in distributions(n, 2):
+            for inner, args in ((fm._project_simplex, ()), (fm._entropy_prox, (0.2, q)), (fm._l2_prox, (0.2, q))):
+                fresh, same, plain = np.empty(n), g.copy(), np.empty(n)
+                inner(g, *args, fresh)
+                inner(same, *args, same)
+                inner.py_func(g, *args, plain)
+                assert np.array_equal(fresh, same)
+                np.testing.assert_allclose(plain, fresh, rtol=0, atol=4 * EPS)
+
+
+@pytest.mark.parametrize("call", [lambda g, q: fm.project_simplex(g), lambda g, q: fm.entropy_prox(g, 0.5, q),
+                                  lambda g, q: fm.entropy_prox(g, 0.5), lambda g, q: fm.l2_prox(g, 0.5, q)])
+def test_prox_maps_leave_their_input_alone(call):
+    g, q = np.array([0.3, -1.0, 2.0]), np.array([0.5, 0.25, 0.25])
+    before = g.copy(), q.copy()
+    out = call(g, q)
+    assert not np.shares_memory(out, g) and not np.shares_memory(out, q)
+    assert np.array_equal(g, before[0]) and np.array_equal(q, before[1])
+    for same in (g.astype(np.float32), list(g), np.repeat(g, 2)[::2]):
+        np.testing.assert_allclose(call(same, q), out, atol=2e-7)
+
+
+UNIFORM = np.full(3, 1 / 3)
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: fm.project_simplex([1.0, np.nan]), ValueError, ["v must be finite", "row 1"]),
+    (lambda: fm.project_simplex([]), ValueError, ["v is empty"]),
+    (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
+    (lambda: fm.project_simplex(["a"]), TypeError, ["v", "real numbers"]),
+    (lambda: fm.entropy_prox([np.inf, 1.0], 1.0), ValueError, ["g must be finite", "row 0"]),
+    (lambda: fm.entropy_prox([0.0, 1.0], 0.0), ValueError, ["mu", "0.0"]),
+    (lambda: fm.entropy_prox([0.0, 1.0], np.nan), ValueError, ["mu", "nan"]),
+    (lambda: fm.entropy_prox([0.0, 1.0], "x"), TypeError, ["mu", "'x'"]),
+    (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]), ValueError, ["q", "sum 1.1"]),
+    (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [1.5, -0.5]), ValueError, ["q", "-0.5"]),
+    (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2", "3"]),
+    (lambda: fm.l2_prox([0.0, np.nan], 1.0, [0.5, 0.5]), ValueError, ["g must be finite", "row 1"]),
+    (lambda: fm.l2_prox([0.0, 1.0], 1.0, [np.nan, 0.5]), ValueError, ["q must be finite", "row 0"]),
+    (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["g has 2", "q has 3"]),
+    (lambda: fm.l2_prox([0.0, 1.0], -1.0, [0.5, 0.5]), ValueError, ["mu", "-1"]),
+])
+def test_bad_calls(call, error, words):
+    check_raises(call, error, words)
