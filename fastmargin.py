@@ -1034,7 +1034,7 @@ def register(representation, *, lift=None, margins=None, add_column=None, softma
       ...
     TypeError: register(tuple): a representation is a NamedTuple class
     """
-    name = getattr(representation, "__name__", repr(representation))
+    name = getattr(representation, "__name__", repr(representation)).partition("#")[0]
     if not (isinstance(representation, type) and issubclass(representation, tuple)
             and hasattr(representation, "_fields")):
         raise TypeError(f"register({name}): a representation is a NamedTuple class")
@@ -1051,10 +1051,12 @@ def register(representation, *, lift=None, margins=None, add_column=None, softma
     for key, routine in routines.items():
         if not (is_jitted(routine) or inspect.isfunction(routine)):
             raise TypeError(f"register({name}): {key} must be a function, plain or compiled with njit; got {routine!r}")
-        wanted = inspect.signature(_OPERATIONS[key])
-        if len(inspect.signature(getattr(routine, "py_func", routine)).parameters) != len(wanted.parameters):
-            raise TypeError(f"register({name}): {key} is called as {key}{wanted}, which its parameters do not fit")
         _never_stale(routine, key)
+        wanted = inspect.signature(_OPERATIONS[key])
+        try:
+            inspect.signature(getattr(routine, "py_func", routine)).bind(*wanted.parameters)
+        except TypeError as error:
+            raise TypeError(f"register({name}): {key} is called as {key}{wanted}: {error}") from None
     same_name = sum(other.__name__.partition("#")[0] == name for other in _OPERATIONS["lift"].routines)
     if same_name:  # Numba tells named tuples apart by name and fields alone, and would mix up what it compiled
         representation.__name__ = f"{name}#{same_name + 1}"
@@ -1155,13 +1157,16 @@ def _find_flaw(matrix, slack):
 
 def _check_callable(block, diagonal, start):
     """Refuse a callable kernel whose values among the points from ``start`` on are no kernel's."""
-    scale = np.abs(diagonal).max()
-    for wrong, flaw in ((np.abs(block - block.T) > 1e-5 * scale, "be symmetric"),
-                        (np.diag(np.abs(block.diagonal() - diagonal) > 1e-5 * scale), "not depend on other points")):
-        if wrong.any():
-            i, j = np.argwhere(wrong)[0]
-            raise ValueError(f"kernel(A, B) must {flaw}: for rows {start + i} and {start + j} of X it gives both "
-                             f"{block[i, j]:g} and {diagonal[i] if i == j else block[j, i]:g}")
+    slack = 1e-5 * np.abs(diagonal).max()
+    i, j, kind = _find_flaw(block, slack)
+    if i >= 0:
+        raise ValueError(f"kernel(A, B) must be {('finite', 'symmetric', 'positive semi-definite')[kind]}; for rows "
+                         f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}")
+    wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
+    if wrong.size:
+        i = wrong[0]
+        raise ValueError(f"kernel(A, B) must not depend on the other points; for row {start + i} of X it gives K(x, x) "
+                         f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
 
 
 @njit(cache=True, parallel=True)
@@ -1247,7 +1252,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         stop = min(start + _BLOCK, len(X))
         block = _kernel_block(kernel, X[start:stop], columns[:stop])
         if kernel.code == _CALLABLE:
-            _check_callable(block[:, start:], diagonal[start:stop], start)
+            _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
         _place_block(block, start, sign * normalizer, out)
     np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
     return out
@@ -1861,8 +1866,8 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     'separated'
     """
     if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
-        raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) if the "
-                        f"state is one array; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
+        raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) for a "
+                        f"single one; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
     loop = _loop_over(run.G, loop)
     k, flag = _advance(loop, run.G, 0, 0, state)  # compiles, outside the clock
     rows, iterates, shown = [], [], np.empty(run.checkpoints.size, dtype=_TRACE)
@@ -1878,8 +1883,8 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
         if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
             raise FloatingPointError(f"the iterates overflowed by iteration {k}; rescale G or use a smaller step")
         if not (p.min() >= 0.0 and p.sum() > 0.0):
-            raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
-                             "with such a p, for alpha / sum alpha is one only where alpha >= 0")
+            raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
+                             "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
         lower, upper = (interval or _interval)(run.G, run.scale, alpha, p)
         rows.append((k, products(k), seconds, lower, upper))
         if run.keep_iterates:

@@ -392,6 +392,36 @@ def test_options_of_drive():
     assert (plain.lower, plain.upper) == fm.certificate(np.eye(2), alpha, plain.p)
 
 
+@pytest.mark.parametrize("answer", [None, 3, (3,), (1, 2, 3), (3, True), (3, 7), (3, "separated"), ("a", 0)])
+def test_what_a_loop_must_return(answer):
+    check_raises(lambda: fm.drive(fm.prepare(np.eye(2), 3), lambda G, k, until, a: answer, (np.ones(2),)), TypeError,
+                 ["a loop must return (k, flag)", repr(answer)])
+
+
+@pytest.mark.parametrize("step", [0, 5])
+def test_a_loop_goes_where_it_is_sent(step):
+    """Else a forgotten k += 1 would never end."""
+    check_raises(lambda: fm.drive(fm.prepare(np.eye(2), 7), lambda G, k, until, a: (k + step, fm.RUNNING),
+                                  (np.ones(2),)), ValueError, ["a loop sent from iteration 0"])
+
+
+def test_what_a_solution_must_return():
+    """Weights of mixed sign are no mixture: alpha / sum alpha would prove a false interval."""
+    def drive(*solution, alpha=(2.0, -1.0)):
+        G = fm.FeatureGram(np.array([[1.0, 0.5], [2.0, 0.5]]))
+        return fm.drive(fm.prepare(G, 1), stub(fm.RUNNING), (np.array(alpha),), *solution)
+
+    for solution in ((), (lambda a: (a, np.zeros(2)),), (lambda a: (a, np.array([1.5, -0.5])),)):
+        check_raises(lambda solution=solution: drive(*solution), ValueError, ["p must have weights of at least 0"])
+    assert drive(lambda a: (a, np.array([0.5, 0.5]))).status == "max_iter"
+
+
+def test_what_drive_refuses():
+    run_, state = fm.prepare(np.eye(2), 3), (np.ones(2),)
+    for arguments in ((np.eye(2), stub(fm.RUNNING), state), (run_, None, state), (run_, stub(fm.RUNNING), np.ones(2))):
+        check_raises(lambda arguments=arguments: fm.drive(*arguments), TypeError, ["drive takes the Run that prepare"])
+
+
 def test_iterates_that_overflow_raise():
     @numba.njit
     def loop(G, k, until, alpha):
@@ -400,7 +430,7 @@ def test_iterates_that_overflow_raise():
             k += 1
         return k, fm.RUNNING
 
-    with pytest.raises(FloatingPointError, match=r"overflowed by iteration \d+; use a smaller step"):
+    with pytest.raises(FloatingPointError, match=r"overflowed by iteration \d+; rescale G or use a smaller step"):
         fm.drive(fm.prepare(np.eye(2), 10), loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)))
 
 

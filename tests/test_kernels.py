@@ -139,7 +139,35 @@ def test_callable_kernels_may_return_what_an_array_holds():
         assert np.array_equal(fm.gram(X, y, kernel=kernel, normalize=None), plain)
 
 
-@pytest.mark.xfail(strict=True, reason="bug reported: the callable is asked for a block without columns")
+def test_callable_kernels_are_given_read_only_points():
+    X = rows_of(10, 3)
+
+    def careless(A, B):
+        A *= 2.0
+        return A @ B.T
+
+    check_raises(lambda: fm.gram(X, kernel=careless), ValueError, ["read-only"])
+
+
+def test_a_callable_kernel_may_not_depend_on_the_other_points():
+    def centred(A, B):
+        return (A - A.mean(axis=0)) @ (B - B.mean(axis=0)).T
+
+    for n in (100, 700):
+        check_raises(lambda n=n: fm.gram(rows_of(n, 3), kernel=centred, normalize=None), ValueError,
+                     ["kernel(A, B) must"])
+
+
+def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
+    X, y = two_classes(60, 5)
+    K = (X @ X.T).astype(np.float32)
+    K[3, 7] *= np.float32(1 + 2e-7)
+    G = fm.gram(K, y, kernel="precomputed", normalize=None)
+    np.testing.assert_allclose(G, fm.gram(X, y, kernel="linear", normalize=None), rtol=1e-5, atol=1e-5)
+    huge = fm.gram(np.eye(3) * 1e200, kernel="precomputed", normalize=None)
+    assert np.array_equal(huge, np.eye(3) * 1e200)
+
+
 def test_no_weights_give_no_scores_with_a_callable_kernel():
     assert not fm.decision_function(np.zeros(3), np.eye(3), np.ones(3), np.eye(3), kernel=linear).any()
 
@@ -282,7 +310,7 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.full((3, 3), np.nan)), ValueError, ["kernel(A, B) must be finite"]),
     (lambda: fm.gram(X3, Y3, kernel=lambda A, B: 1j * linear(A, B)), TypeError, ["kernel(A, B)", "real numbers"]),
     (lambda: fm.gram(X3, Y3, kernel=lambda A, B: ASKEW), ValueError,
-     ["kernel(X[0:3], X[0:3]) must be symmetric", "[2, 0] = 0.5"]),
+     ["kernel(A, B) must be symmetric", "rows 2 and 0", "0.5"]),
     (lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B)), ValueError, ["row 0 of X", "K(x, x) = -5"]),
     (lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B), normalize=None), ValueError,
      ["positive semi-definite"]),

@@ -11,7 +11,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
+from instances import CALLS, PLANTED, form, forms, run
 
 import fastmargin as fm
 
@@ -240,6 +242,23 @@ def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
     assert [path for path in (tmp_path / "cache").rglob("*.nbc")]
 
 
+def test_interpreted_runs_agree(alone):
+    """Every loop and routine as Python runs it, without the compiler: the dispatch works there as well."""
+    cases = ["feasible", "feasible, odd n", "shifted cross-polytope", "one point", "one dimension"]
+    code = ("import numpy as np, fastmargin as fm\nfrom instances import CALLS, PLANTED, form, forms, run\n"
+            f"for case in {cases}:\n    for name in CALLS:\n        for kind in forms(name):\n"
+            "            result = run(name, form(kind, PLANTED[case][0]), max_iter=7)\n"
+            "            print(repr(float(result.lower)), repr(float(result.upper)))")
+    shutil.copy(Path(__file__).parent / "instances.py", alone)
+    lines = iter(python(code, alone, NUMBA_DISABLE_JIT="1").splitlines())
+    for case in cases:
+        for name in CALLS:
+            for kind in forms(name):
+                result = run(name, form(kind, PLANTED[case][0]), max_iter=7)
+                got = [float(word) for word in next(lines).split()]
+                np.testing.assert_allclose(got, [result.lower, result.upper], rtol=1e-9)
+
+
 FOREIGN = textwrap.dedent('''
     from typing import NamedTuple
     import numba, numpy as np
@@ -285,7 +304,7 @@ FOREIGN = textwrap.dedent('''
         n, d = run.G.shape()
         return fm.drive(run, steps, (*np.zeros((1, n)), *np.zeros((1, d)), *np.zeros((2, n)), *np.zeros((1, d))))
 ''')
-CALLS = textwrap.dedent('''
+USE = textwrap.dedent('''
     import numpy as np, fastmargin as fm, foreign
     Z = np.random.default_rng(0).normal(size=(30, 4)) + [3, 0, 0, 0]
     for algorithm in (fm.nkp, foreign.own):
@@ -303,7 +322,7 @@ def test_nothing_stale_is_served_to_other_files(alone, tmp_path):
         (alone / name).write_text(text.replace(old, new), encoding="utf-8")
 
     def answers(cache="shared"):
-        return python(CALLS, alone, NUMBA_CACHE_DIR=str(tmp_path / cache)).splitlines()
+        return python(USE, alone, NUMBA_CACHE_DIR=str(tmp_path / cache)).splitlines()
 
     (alone / "foreign.py").write_text("FACTOR = 1.0\n" + FOREIGN, encoding="utf-8")
     first = answers()

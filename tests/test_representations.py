@@ -1,8 +1,10 @@
 """Representations of G: the five operations on those of the module, all algorithms on all of them and on a foreign one,
 what may be registered, and loops of one's own."""
 
+import functools
 import importlib.util
 import math
+import pickle
 from typing import NamedTuple
 
 import naive
@@ -426,8 +428,11 @@ def test_what_register_refuses():
         check_raises(lambda some=some: fm.register(new_class(), **some), TypeError,
                      ["register(Plain) lacks", f"the routine {key}"])
     for key in ("softmax_pass", "square"):
-        check_raises(lambda key=key: fm.register(new_class(), **ROUTINES, **{key: None}), TypeError,
-                     [f"the routine {key}"])
+        check_raises(lambda key=key: fm.register(new_class(), **ROUTINES, **{key: lambda G, v: None}), TypeError,
+                     ["register(Plain)", f"{key} is called as {key}(G, "])
+    for wrong in (3, functools.partial(lambda G, v, w: None), ready):
+        check_raises(lambda wrong=wrong: fm.register(new_class(), **{**ROUTINES, "margins": wrong}), TypeError,
+                     ["register(Plain)", "margins must be a function"])
     for method in ("checked", "shape", "diagonal", "resolution", "restrict", "dense"):
         check_raises(lambda method=method: fm.register(new_class(method), **ROUTINES), TypeError,
                      ["register(Plain) lacks", f"the method {method}"])
@@ -462,6 +467,37 @@ def test_what_is_cached_on_disk_is_refused(cached):
     assert fm.drive(fm.prepare(np.eye(2), 3), numba.njit(cached.loop.py_func), state).status == "max_iter"
 
 
+def test_two_classes_of_one_name_do_not_share_code():
+    """Whoever mends a routine in a notebook runs the cell again: a new class with the name and fields of the old."""
+    @numba.njit
+    def wrong_margins(G, w, m):
+        m[:] = 0.0
+
+    Z = UNTIED["overlapping"]
+    for margins_of_class, right in ((wrong_margins, False), (ROUTINES["margins"], True)):
+        new = new_class()
+        fm.register(new, **{**ROUTINES, "margins": margins_of_class})
+        own = call_heavy_ball(new(Z), max_iter=20, trace_at=[])
+        G = fm.FeatureGram(Z)
+        assert np.allclose(own.alpha, call_heavy_ball(G, max_iter=20, trace_at=[]).alpha, rtol=1e-9) == right
+        given = run("momentum", new(Z), max_iter=20, trace_at=[])
+        assert np.allclose(given.alpha, run("momentum", G, max_iter=20, trace_at=[]).alpha, rtol=1e-9) == right
+        assert pickle.loads(pickle.dumps(fm.FeatureGram(Z))).rows.shape == Z.shape
+
+
+def test_operations_called_from_python_check_shapes():
+    G = fm.FeatureGram(np.arange(12.0).reshape(4, 3))
+    v, w = np.ones(4), np.ones(3)
+    for call, words in ((lambda: fm.lift(G, np.ones(5), w), ["v", "(4,)", "(5,)"]),
+                        (lambda: fm.lift(G, [1.0] * 4, w), ["v", "array of shape (4,)"]),
+                        (lambda: fm.margins(G, np.ones(300), v), ["w", "(3,)", "(300,)"]),
+                        (lambda: fm.softmax_pass(G, w, v, v, v), ["u", "(3,)"]),
+                        (lambda: fm.square(G, v, w, w), ["m", "(4,)"])):
+        check_raises(call, ValueError, words)
+    for i in (-1, 4):
+        check_raises(lambda i=i: fm.add_column(G, i, 1.0, v), IndexError, ["i", "4 points", str(i)])
+
+
 class Unknown(NamedTuple):
     rows: np.ndarray
 
@@ -479,7 +515,9 @@ def test_operations_on_what_is_no_representation(G):
     kind = type(G).__name__
     for call in (lambda: fm.lift(G, v, w), lambda: fm.margins(G, w, m), lambda: fm.add_column(G, 0, 1.0, m),
                  lambda: fm.softmax_pass(G, w, m, v, w), lambda: fm.square(G, v, w, m)):
-        check_raises(call, TypeError, [kind, "not a registered representation", "prepare(G).G"])
+        check_raises(call, TypeError, [kind, "not a registered representation", "register the class first"])
+    if kind == "Unknown":
+        check_raises(lambda: fm.snkp(G), TypeError, ["Unknown is not a registered representation", "register"])
     name = "Unknown" if kind == "Unknown" else ""
     check_raises(lambda: lift_anything(G, v, w), TypingError, [name, "not a registered representation"])
 
