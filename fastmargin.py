@@ -855,7 +855,14 @@ def _operation(signature):
         if representation not in routines:
             raise TypingError(_unregistered(representation or str(G)))
         routine = routines[representation]
-        return lambda G, *args: routine(G, *args)
+
+        def pass_on(G, *args):
+            return routine(G, *args)
+
+        # Numba tells machine code apart by this name, the types and a counter that begins anew in every process: under
+        # one name, what one process has cached for lift would be taken for margins, of the same types, by another.
+        pass_on.__qualname__ = signature.__name__
+        return pass_on
 
     call.routines = routines
     _OPERATIONS[signature.__name__] = call

@@ -259,6 +259,20 @@ def test_interpreted_runs_agree(alone):
                 np.testing.assert_allclose(got, [result.lower, result.upper], rtol=1e-9)
 
 
+def test_names_alone_tell_compiled_code_apart(alone, tmp_path):
+    """Numba names machine code by function, types and a counter that every process begins anew: where only the counter
+    told `lift` from `margins`, a process could take one, cached by another, for the other.  Here it stands still."""
+    code = ("import itertools, numba.core.bytecode as bytecode\n"
+            "bytecode.FunctionIdentity._unique_ids = itertools.repeat(1)\n"
+            "import numpy as np, fastmargin as fm\n"
+            "Z = np.random.default_rng(0).normal(size=(30, 5)) + [2, 0, 0, 0, 0]\n"
+            "result = fm.diagonal_descent(fm.FeatureGram(Z), max_iter=30)\n"
+            "print(float(result.lower), float(result.upper))")
+    compiled, interpreted = (np.array(python(code, alone, **environment).split(), dtype=float) for environment in
+                             ({"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, {"NUMBA_DISABLE_JIT": "1"}))
+    np.testing.assert_allclose(compiled, interpreted, rtol=1e-9)
+
+
 FOREIGN = textwrap.dedent('''
     from typing import NamedTuple
     import numba, numpy as np

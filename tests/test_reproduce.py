@@ -973,6 +973,11 @@ def test_as_a_program(tmp_path):
     assert result.returncode == 2 and "apidopoulos22:fig1" in result.stderr and "Traceback" not in result.stderr
 
 
+def heed_ctrl_c():
+    """A program that a shell has put into the background hands down its deafness to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
     program = (
@@ -985,7 +990,7 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "out")],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c,
     )
     try:
         assert child.stdout.readline() == "started\n"
@@ -1015,7 +1020,8 @@ def test_ctrl_c_during_the_imports_is_one_word(tmp_path, package, monkeypatch):
     (tmp_path / f"{package}.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     child = subprocess.Popen(
-        [sys.executable, str(ROOT / "reproduce.py"), "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, str(ROOT / "reproduce.py"), "list"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c,
     )
     try:
         assert child.stdout.readline() == "importing\n"
