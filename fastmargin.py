@@ -41,7 +41,7 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            kernel_matrix, decision_function
     5    representations of G
-    5.1  operations         Representation, register, lift, margins, add_column, softmax_pass, square
+    5.1  operations         Representation, Rounding, register, lift, margins, add_column, softmax_pass, square
     5.2  dense              DenseGram, gram
     5.3  features           FeatureGram, features
     6    certificate        certificate
@@ -68,11 +68,11 @@ from numba.extending import is_jitted, overload, register_jitable
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "RUNNING", "Representation", "Result", "Run",
-    "SEPARATED", "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive",
-    "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
-    "isnkpvn", "kernel_matrix", "l2_prox", "lift", "margins", "max_margin", "momentum", "nkp",
-    "normalized_gradient_descent", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
+    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "RUNNING", "Representation", "Result",
+    "Rounding", "Run", "SEPARATED", "add_column", "batch_perceptron", "certificate", "decision_function",
+    "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
+    "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lift", "margins", "max_margin", "momentum",
+    "nkp", "normalized_gradient_descent", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
     "softmax_pass", "square", "von_neumann", "winnow",
 ]
 
@@ -106,12 +106,14 @@ class Result(NamedTuple):
     p : array, shape (n,)
         Point of the simplex, the dual certificate.
     lower, upper : float
-        lower = min_i (G alpha)_i / ||alpha||_G, or -sqrt(s) where ||alpha||_G cannot be told from 0, and
-        upper = ||p||_G: lower <= rho <= upper, up to the rounding stated in `certificate`.
+        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`, also
+        for a precise lower, which may be nearer to rho).  -sqrt(s) where ||alpha||_G cannot be told from 0.
     status : str
-        "separated": G alpha > 0 was reached and the algorithm stops there;
+        "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
-        "infeasible": ||p||_G <= eps, no margin above eps exists;
+        "infeasible": upper <= eps, no margin above eps exists;
+        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved, and more iterations would
+        not help: use features instead of a dense G, float64 instead of float32, or a larger tol or eps;
         "max_iter": none of these within max_iter iterations;
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
@@ -248,6 +250,31 @@ def _softmax(m, q):
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
+
+
+@njit(cache=True, forceinline=True)
+def _add_exactly(high, low, a, b):
+    """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
+
+    Knuth's sum and Dekker's product, as in T. Ogita, S. Rump, S. Oishi, SIAM J. Sci. Comput. 26, 2005.
+    """
+    product = a * b
+    total = high + product
+    split_a, split_b = 134217729.0 * a, 134217729.0 * b  # 2^27 + 1: halves of 26 bits, whose products are exact
+    a_high, b_high = split_a - (split_a - a), split_b - (split_b - b)
+    a_low, b_low = a - a_high, b - b_high
+    lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    part = total - high
+    return total, low + (lost + ((high - (total - part)) + (product - part)))
+
+
+@njit(cache=True)
+def _precise_dot(a, b):
+    """(high, low): <a, b> = high + low to twice the working precision."""
+    high, low = 0.0, 0.0
+    for i in range(a.size):
+        high, low = _add_exactly(high, low, a[i], b[i])
+    return high, low
 
 
 # ======================================================================================================
@@ -794,7 +821,7 @@ class Representation(Protocol):
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
     Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled; the methods are called from
-    Python, once per run or round.
+    Python, once per run or round.  `precise` and `leveled` may be missing: certificates are then less tight.
 
     Examples
     --------
@@ -812,8 +839,8 @@ class Representation(Protocol):
     def diagonal(self):
         """(n,) float64 array of G_ii."""
 
-    def resolution(self):
-        """The smallest ||p||_G / sqrt(s), p in the simplex, that rounding leaves distinct from zero."""
+    def rounding(self):
+        """The `Rounding` of the routines registered for it."""
 
     def restrict(self, index):
         """G on some of the points, an array of their numbers, in the same representation."""
@@ -821,8 +848,74 @@ class Representation(Protocol):
     def dense(self):
         """G itself, (n, n); asked of a few points at a time."""
 
+    def precise(self, v):
+        """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
+
+    def leveled(self, v):
+        """A lower bound of rho by coordinates near Z'v whose margins on the support of v are equal up to rounding."""
+
 
 _METHODS = [name for name in vars(Representation) if not name.startswith("_") and callable(vars(Representation)[name])]
+_METHODS = [name for name in _METHODS if name not in ("precise", "leveled")]
+
+_UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+
+
+_LAST = 8.0 * _UNIT  # relative: a few roundings, as in a square root and a quotient
+
+
+def _gamma(k):
+    """k u / (1 - k u), u = 2^-53: the largest relative error of a term in a sum that saw k operations, in any order."""
+    return k * _UNIT / (1.0 - k * _UNIT)
+
+
+class Rounding(NamedTuple):
+    """A-priori bounds on the errors of a product, in units of s = max_i G_ii, at any v with ||v||_1 <= 1.
+
+    With (w, m) = (Z'v, G v) from `lift` and `margins` and r^2 from `square`, as computed,
+
+        |m_i - (G v)_i| <= margins s,
+        sqrt(max(r^2 - square s, 0)) - length sqrt(s) <= ||v||_G <= sqrt(r^2 + square s) + length sqrt(s),
+
+    up to a few units in the last place of m_i and r^2 themselves.
+
+    Attributes
+    ----------
+    margins, square, length : float
+
+    Notes
+    -----
+    Since |G_ij| <= s, sum_j |G_ij v_j| <= s: a sum of n rounded terms, in whatever order, errs by at most gamma_n s
+    with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded when
+    it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  The factor
+    1.01 stands for all products of such errors, of the norms in these bounds, and for underflow where s > 1e-280.
+
+    References
+    ----------
+    N. Higham, Accuracy and Stability of Numerical Algorithms, SIAM 2002, section 3.1.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.Rounding.of_entries(1000, 0.0).square, fm.Rounding.of_rows(1000, 100).square
+    (2.2600587371226315e-13, 0.0)
+    """
+
+    margins: float
+    square: float
+    length: float
+
+    @classmethod
+    def of_entries(cls, n, unit):
+        """Of sums over the n entries of a row of G, which are themselves known to a relative ``unit``."""
+        margins = 1.01 * (_gamma(n + 8) + unit)
+        return cls(margins, 2.0 * margins, 0.0)
+
+    @classmethod
+    def of_rows(cls, n, d):
+        """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
+        error = 1.01 * _gamma(n + d + 8)
+        return cls(error, 0.0, error)
 _OPERATIONS = {}
 
 
@@ -1112,14 +1205,20 @@ class DenseGram(NamedTuple):
     def diagonal(self):
         return self.matrix.diagonal().astype(np.float64)
 
-    def resolution(self):
-        return 2.0 * math.sqrt(np.finfo(self.matrix.dtype).eps)
+    def rounding(self):
+        return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
     def restrict(self, index):
         return DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]))
 
     def dense(self):
         return self.matrix
+
+    def precise(self, v):
+        n, m = v.size, np.empty(v.size)
+        size = _dense_precise(self.matrix, v, m)
+        margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
+        return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
 
 def _symmetric(given, name):
@@ -1336,6 +1435,23 @@ def _dense_add_column(G, i, c, m):
         m[k] += c * row[k]
 
 
+@njit(cache=True)
+def _dense_precise(matrix, v, m):
+    """m <- G v, each sum rounded once; returns v' G v.  Columns of weight zero are not read."""
+    low = np.zeros(m.size)
+    m[:] = 0.0
+    for j in range(v.size):
+        if v[j] != 0.0:
+            for i in range(j):
+                m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[i, j]), v[j])
+            for i in range(j, v.size):
+                m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[j, i]), v[j])
+    for i in range(m.size):
+        m[i] += low[i]
+    high, rest = _precise_dot(v, m)
+    return high + rest
+
+
 register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column)
 
 
@@ -1370,14 +1486,31 @@ class FeatureGram(NamedTuple):
     def diagonal(self):
         return np.einsum("ij,ij->i", self.rows, self.rows)
 
-    def resolution(self):
-        return 4.0 * _EPS
+    def rounding(self):
+        return Rounding.of_rows(*self.rows.shape)
 
     def restrict(self, index):
         return FeatureGram(self.rows[index])
 
     def dense(self):
         return self.rows @ self.rows.T
+
+    def precise(self, v):
+        m, error = np.empty(v.size), _gamma(2 * sum(self.rows.shape) + 16)**2
+        return _feature_precise(self.rows, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
+
+    def leveled(self, v):
+        w, m, support = v @ self.rows, np.empty(v.size), np.flatnonzero(v)
+        nothing, level = np.zeros(w.size), None
+        for _ in range(3):
+            _precise_margins(self.rows, w, nothing, m)
+            level = float(v @ m) / float(v.sum()) if level is None else level
+            w += np.linalg.lstsq(self.rows[support], level - m[support], rcond=None)[0]
+        _precise_margins(self.rows, w, nothing, m)
+        length = math.sqrt(sum(_precise_dot(w, w))) * (1.0 + _LAST)
+        reach = math.sqrt(self.diagonal().max())
+        least = float(m.min()) * (1.0 - _LAST) - 1.01 * _gamma(2 * w.size + 8)**2 * reach * length
+        return least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
 
 
 def features(X, y, *, normalize="unit"):
@@ -1576,6 +1709,27 @@ def _feature_square(G, v, w, m):
     return _dot(w, w)
 
 
+@njit(cache=True)
+def _precise_margins(Z, w, rest, m):
+    """m <- Z (w + rest), each sum rounded once, for a rest that is small beside w."""
+    for i in range(m.size):
+        high, low = _precise_dot(Z[i], w)
+        m[i] = high + (low + _dot(Z[i], rest))
+
+
+@njit(cache=True)
+def _feature_precise(Z, v, m):
+    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
+    w, rest = np.zeros((2, Z.shape[1]))
+    for i in range(v.size):
+        if v[i] != 0.0:
+            for k in range(w.size):
+                w[k], rest[k] = _add_exactly(w[k], rest[k], Z[i, k], v[i])
+    _precise_margins(Z, w, rest, m)
+    high, low = _precise_dot(w, w)
+    return high + (low + 2.0 * _dot(w, rest))
+
+
 register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_feature_add_column,
          softmax_pass=_feature_softmax_pass, square=_feature_square)
 
@@ -1601,40 +1755,77 @@ def _representation(G):
 
 
 def _square_and_margins(G, scale, v):
-    """(v' G v, G v) for ||v||_1 = 1.  Raises ValueError where the square is negative beyond rounding."""
+    """(v' G v, G v) for ||v||_1 <= 1.  Raises ValueError where the square is negative beyond rounding."""
     n, dimension = G.shape()
     w, m = np.empty(dimension), np.empty(n)
     lift(G, v, w)
     margins(G, w, m)
     size = square(G, v, w, m)
-    if size < -_rounding(G, scale):
-        raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 = 1")
+    _refuse_negative(size, G.rounding().square * scale)
     return max(size, 0.0), m
 
 
-def _rounding(G, scale):
-    """A bound on the error of v' G v for ||v||_1 = 1."""
-    return 2.0 * G.shape()[0] * G.resolution() ** 2 * scale
+def _refuse_negative(size, rounding):
+    if size < -rounding:
+        raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1")
 
 
-def _interval(G, scale, alpha, p):
-    """lower and upper of `certificate`, for checked input.  Two products, one where ``alpha is p``."""
-    size, m = _square_and_margins(G, scale, p / p.sum())
-    upper = math.sqrt(size)
-    length = np.abs(alpha).sum()
-    if alpha is not p and length > 0.0:
-        size, m = _square_and_margins(G, scale, alpha / length)
-    if length == 0.0 or size <= G.resolution() ** 2 * scale:
-        return -math.sqrt(scale), upper
-    lower = float(m.min()) / math.sqrt(size)
-    slack = 4.0 * sum(G.shape()) * max(_EPS, G.resolution() ** 2) * scale / math.sqrt(size)
-    if lower > math.sqrt(upper**2 + 8.0 * _rounding(G, scale)) + slack:
+def _unit_range(v):
+    """v times the power of two, so that nothing is rounded, that brings ||v||_1 into [1/2, 1]."""
+    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])  # first the largest entry: the sum might overflow
+    return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
+
+
+class _Bounds(NamedTuple):
+    """Of (G v)_i and ||v||_G at some v."""
+
+    least: float  # <= min_i (G v)_i
+    shortest: float  # <= ||v||_G
+    longest: float  # >= ||v||_G
+    margin: float  # min_i (G v)_i as computed
+    length: float  # ||v||_G as computed
+
+
+def _bounds(G, scale, v, precise):
+    if precise:
+        size, m, rounding = G.precise(v)
+        _refuse_negative(size, rounding.square * scale)
+        size = max(size, 0.0)
+    else:
+        (size, m), rounding = _square_and_margins(G, scale, v), G.rounding()
+    margin, blur, root = float(m.min()), rounding.square * scale, rounding.length * math.sqrt(scale)
+    return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale,
+                   (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
+                   (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
+
+
+def _interval(G, scale, alpha, p, precise=False):
+    """lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
+    precise = precise and hasattr(G, "precise")
+    weights = _unit_range(p)
+    bounds = _bounds(G, scale, weights, precise)
+    total = math.fsum(weights) if precise else float(weights.sum())
+    upper = bounds.longest / total * (1.0 + _LAST + _gamma(p.size * (not precise)))
+    gap = bounds.length / total
+    if alpha is not p:
+        if not alpha.any():
+            return -math.sqrt(scale) * (1.0 + _LAST), upper, 0.0
+        bounds = _bounds(G, scale, _unit_range(alpha), precise)
+    lower = -math.sqrt(scale)  # holds for every alpha
+    length = bounds.longest if bounds.least > 0.0 else bounds.shortest
+    if length > 0.0:
+        lower = max(lower, bounds.least / length)
+    lower -= _LAST * abs(lower)
+    if precise and lower > 0.0 and hasattr(G, "leveled"):
+        lower = max(lower, G.leveled(_unit_range(alpha)))
+    if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
-    return min(lower, upper), upper
+    gap -= bounds.margin / bounds.length if bounds.length > 0.0 else lower
+    return lower, upper, upper - lower - max(gap, 0.0)
 
 
-def certificate(G, alpha, p):
-    """The certified interval: lower = min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G = upper.
+def certificate(G, alpha, p, *, precise=False):
+    """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
     Parameters
     ----------
@@ -1643,12 +1834,16 @@ def certificate(G, alpha, p):
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex.
+        A point of the simplex; it is divided by its sum.
+    precise : bool
+        Use products in twice the working precision, which cost several times as much, where the representation has
+        them; over features lower is then that of coordinates w near Z'alpha, which need not be those of weights in
+        double precision.
 
     Returns
     -------
     lower, upper : float
-        Two products, independent of any algorithm.
+        By two products, independent of any algorithm, and rounded outwards: the inequalities hold in exact arithmetic.
 
     Raises
     ------
@@ -1657,13 +1852,25 @@ def certificate(G, alpha, p):
 
     Notes
     -----
-    Rounding.  A product over n points carries a relative error of at most n eps (eps = 2.2e-16; 1.2e-7 is
-    the rounding of a float32 G's own entries), in practice a few eps.  With a dense G, upper^2 = p'Gp is
-    off by a few eps s, so relative to rho by about eps s / rho^2, and an upper below 3e-8 sqrt(s) (float32:
-    7e-4 sqrt(s)) cannot be told from zero.  With features, upper = ||Z'p|| is off by a few eps sqrt(s).  For
-    ||alpha||_1 = 1, lower is off by a few eps s / ||alpha||_G, and with a dense G by a few |lower| eps s /
-    ||alpha||_G^2 more; where ||alpha||_G cannot be told from zero, lower is -sqrt(s), which always holds.
-    At an optimum, where both ends agree to rounding, lower is cut at upper.
+    The rho bounded is that of G as stored (of its upper triangle) and, for a dense G, that of every positive
+    semi-definite matrix whose entries round to the stored ones: a float32 G stands for all that was lost in storing it.
+
+    ||v||_1 is brought to at most 1 by a power of two, so that nothing is rounded, and the errors of a product are
+    bounded beforehand (see `Rounding`):
+
+        lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
+                else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
+        upper = (sqrt(r^2 + square s) + length sqrt(s)) / (sum p - gamma_n).
+
+    Near the optimum this widens the interval, relative to rho and with u = 2^-53, by about
+
+        3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
+        (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
+        6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
+        u sqrt(s) / rho                         with features and ``precise``.
+
+    With a dense G upper never falls below 2.2e-8 sqrt(s) (float32: 3.5e-4 sqrt(s)): for margins as small as that use
+    features, and float64 rather than float32.
 
     References
     ----------
@@ -1673,15 +1880,15 @@ def certificate(G, alpha, p):
     --------
     >>> import numpy as np, fastmargin as fm
     >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
-    >>> float(lower), float(upper)
-    (0.5, 0.5)
+    >>> lower < 0.5 < upper, upper - lower < 1e-14
+    (True, True)
     """
     G, scale = _representation(G)
     n = G.shape()[0]
     alpha = _real_array(alpha, "alpha", 1).astype(np.float64)
     if alpha.size != n:
         raise ValueError(f"alpha has {alpha.size} weights and G has {n} points; they must agree")
-    return _interval(G, scale, alpha, _distribution(p, "p", n))
+    return _interval(G, scale, alpha, _distribution(p, "p", n), precise)[:2]
 
 
 def _operator_norm(G):
@@ -1724,8 +1931,7 @@ def _operator_norm(G):
 # that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
 # must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
 
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt with this status
-_STATUS = ("running", "separated", "infeasible", "max_iter")
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt for this reason
 
 
 class Run(NamedTuple):
@@ -1830,11 +2036,12 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     products : callable, optional
         G-vector products that k iterations cost, by default k.
     interval : callable, optional
-        ``interval(G, s, alpha, p) -> (lower, upper)`` by fresh products, by default those of `certificate`.
+        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, with what rounding adds to
+        upper - lower; by default as `certificate`.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
-        ||p||_G at or below which, with lower <= 0, the status is "infeasible".
+        "infeasible" is believed of the loop at upper <= eps, as "separated" is at lower > 0.
 
     Returns
     -------
@@ -1892,11 +2099,10 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
         if not (p.min() >= 0.0 and p.sum() > 0.0):
             raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
                              "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
-        lower, upper = (interval or _interval)(run.G, run.scale, alpha, p)
+        lower, upper, status = _certified(run, k, flag, interval or _interval, alpha, p, eps)
         rows.append((k, products(k), seconds, lower, upper))
         if run.keep_iterates:
             iterates.append(alpha.copy())
-        status = _status(run, k, flag, lower, upper, eps)
         if run.callback is not None:
             shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
             answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None))
@@ -1911,7 +2117,7 @@ def _advance(loop, G, k, until, state):
     """(k, flag) after a call of the loop, if that is what it returned."""
     answer = loop(G, k, until, *state)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
-            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(len(_STATUS))):
+            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(EXHAUSTED + 1)):
         raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
                         f"got {answer!r}")
     if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
@@ -1919,15 +2125,24 @@ def _advance(loop, G, k, until, state):
     return answer
 
 
-def _status(run, k, flag, lower, upper, eps):
-    """How a run stands at a checkpoint: "infeasible" before all else, then what the loop and the tolerance say."""
-    if upper <= eps and lower <= 0.0:
-        return "infeasible"
-    if flag != SEPARATED and run.tol is not None and upper - lower <= run.tol * upper:
-        return "certified"
-    if flag == RUNNING and k == run.max_iter:
-        return "max_iter"
-    return _STATUS[flag]
+def _certified(run, k, flag, interval, alpha, p, eps):
+    """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
+
+    Where the interval fails by what rounding adds to it, a precise one is tried; if that fails by rounding again, more
+    iterations are of no use.
+    """
+    for precise in (False, True):
+        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
+        gap = -1.0 if run.tol is None else run.tol * upper
+        if upper <= 0.0 or (flag == INFEASIBLE and upper <= eps):
+            return lower, upper, "infeasible"
+        if flag == SEPARATED:
+            return lower, upper, "separated" if lower > 0.0 else "rounding"
+        if upper - lower <= gap:
+            return lower, upper, "certified"
+        if flag == RUNNING and (run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)):
+            return lower, upper, "max_iter" if k == run.max_iter else "running"
+    return lower, upper, "rounding"
 
 
 @functools.cache
@@ -1993,33 +2208,56 @@ def _algorithm(function):
 # 8.1 ramdas14
 # ------------------------------------------------------------------------------------------------------
 
+def _least_visible(run):
+    """The least margin, at ||alpha||_1 = 1, that rounding cannot make of 0, neither here nor in `_interval`."""
+    return 4.0 * run.G.rounding().margins * run.scale
+
+
 @register_jitable
-def _is_separated(G, alpha, w, m):
-    """Whether G alpha > 0.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
-    if m.min() <= 0.0:
+def _is_separated(G, alpha, w, m, floor):
+    """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
+    if m.min() <= floor:
         return False
     lift(G, alpha, w)
     margins(G, w, m)
-    return m.min() > 0.0
+    return m.min() > floor
+
+
+class _Threshold(NamedTuple):
+    """At ||p||_G <= eps a run is infeasible; with the `Rounding` of G, in the units of G."""
+
+    eps: float
+    square: float
+    length: float
+
+
+def _threshold(run, eps):
+    rounding = run.G.rounding()
+    return _Threshold(eps, rounding.square * run.scale, rounding.length * math.sqrt(run.scale))
 
 
 @register_jitable
-def _fresh_norm(G, p, w, m):
-    """||p||_G by a product (not counted), with w = Z'p and m = G p made anew: it confirms what recurrences say."""
+def _is_small(G, p, w, m, threshold):
+    """Whether ||p||_G <= eps, by a product (not counted) that makes w = Z'p and m = G p anew: what recurrences say is
+    confirmed with room for rounding, if rounding leaves any.
+    """
     lift(G, p, w)
     margins(G, w, m)
-    return math.sqrt(max(square(G, p, w, m), 0.0))
+    eps, blur, root = threshold
+    size = max(square(G, p, w, m), 0.0)
+    hopeless = math.sqrt(blur) + root > 0.5 * eps
+    return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
 
 
 _CYCLIC, _WORST = range(2)
 
 
 @njit(cache=True)
-def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
+def _perceptron_loop(G, k, until, alpha, w, m, position, rule, least):
     """position[0] is the row from which the cyclic rule looks on."""
     n = m.size
     while True:
-        if _is_separated(G, alpha, w, m):
+        if _is_separated(G, alpha, w, m, least * k):
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2027,7 +2265,7 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
             i = np.argmin(m)
         else:
             i = position[0]
-            while m[i] > 0.0:
+            while m[i] > least * k:
                 i = (i + 1) % n
             position[0] = (i + 1) % n
         alpha[i] += 1.0
@@ -2037,7 +2275,7 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
 
 @_algorithm
 def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
-    """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, alpha_i <- alpha_i + 1.
+    """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
 
     Parameters
     ----------
@@ -2065,14 +2303,14 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), rule
+    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), rule, _least_visible(run)
     return drive(run, _perceptron_loop, state, products=lambda k: k / n)
 
 
 @njit(cache=True)
-def _nkp_loop(G, k, until, alpha, w, m, halts):
+def _nkp_loop(G, k, until, alpha, w, m, halts, least):
     while True:
-        if halts and _is_separated(G, alpha, w, m):
+        if halts and _is_separated(G, alpha, w, m, least):
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2119,14 +2357,15 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, stop is not None), products=lambda k: k / n)
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, stop is not None, _least_visible(run)),
+                 products=lambda k: k / n)
 
 
 @njit(cache=True)
-def _von_neumann_loop(G, k, until, p, w, m, diagonal, eps):
+def _von_neumann_loop(G, k, until, p, w, m, diagonal, threshold):
     while True:
         size = _dot(p, m)
-        if size <= eps * eps and _fresh_norm(G, p, w, m) <= eps:
+        if size <= threshold.eps * threshold.eps and _is_small(G, p, w, m, threshold):
             return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
@@ -2177,8 +2416,8 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
     _, m = _square_and_margins(run.G, run.scale, p)
-    state = p, np.zeros(dimension), m, run.G.diagonal(), eps
-    return drive(run, _von_neumann_loop, state, _dual_only, products=lambda k: 1.0 + k / n)
+    state = p, np.zeros(dimension), m, run.G.diagonal(), _threshold(run, eps)
+    return drive(run, _von_neumann_loop, state, _dual_only, products=lambda k: 1.0 + k / n, eps=eps)
 
 
 class _Point(NamedTuple):
@@ -2193,7 +2432,7 @@ class _Call(NamedTuple):
     """One call of SNKPVN within ISNKPVN; the arrays of one entry change from call to call."""
 
     center: np.ndarray  # (n,) of the prox map
-    threshold: np.ndarray  # (1,) delta: the call ends at ||p||_G below it
+    delta: np.ndarray  # (1,): the call ends at ||p||_G below it
     age: np.ndarray  # (1,) iterations of the call so far
 
 
@@ -2201,24 +2440,26 @@ class _Smoothing(NamedTuple):
     prox: int  # _ENTROPY or _L2
     mu0: float
     gamma: float  # 0: no call after the first
-    eps: float
+    threshold: _Threshold
+    least: float  # margin
 
 
 @njit(cache=True)
 def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
-    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < threshold the run halts or, while
-    gamma > 0 and threshold >= eps, goes over into the next call, centred at p.
+    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
+    gamma > 0 and delta >= eps, goes over into the next call, centred at p.
     """
-    prox, mu0, gamma, eps = smoothing
+    prox, mu0, gamma, (eps, blur, root), least = smoothing
     while True:
-        if _is_separated(G, alpha.v, alpha.w, alpha.m):
+        if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
         norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        ends = norm < call.threshold[0]
-        if ends and (gamma == 0.0 or call.threshold[0] < eps):
-            if _fresh_norm(G, p.v, p.w, p.m) < call.threshold[0]:
+        delta = call.delta[0]
+        ends = norm < delta
+        if ends and (gamma == 0.0 or delta < eps):
+            if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
                 return k, INFEASIBLE
             ends = False
         if k >= until:
@@ -2227,7 +2468,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
         if ends:
             theta = 1.0
             call.age[0] = -1
-            call.threshold[0] = max(norm, eps) / gamma
+            call.delta[0] = max(norm, eps) / gamma
             call.center[:] = p.v
             alpha.v[:] = p.v
             alpha.m[:] = p.m
@@ -2257,6 +2498,7 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, delta=0.0):
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
+    smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _least_visible(run))
     size, m = _square_and_margins(run.G, run.scale, center)
     alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
     _prox(prox, m, mu0, center, p.v)
@@ -2265,8 +2507,7 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, delta=0.0):
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
     delta = max(math.sqrt(size), eps) / gamma if delta is None else delta
     call = _Call(center, np.array([delta]), np.zeros(1, dtype=np.int64))
-    return drive(run, _smoothed_loop, (alpha, p, q, call, _Smoothing(prox, mu0, gamma, eps)), _both_points,
-                 products=lambda k: k + 2.0)
+    return drive(run, _smoothed_loop, (alpha, p, q, call, smoothing), _both_points, products=lambda k: k + 2.0, eps=eps)
 
 
 @_algorithm
@@ -2336,7 +2577,7 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     """
     delta = _number(delta, "delta")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, delta=delta)
+    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta, delta=delta)
 
 
 @_algorithm
@@ -2381,10 +2622,10 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
 
 @njit(cache=True)
-def _winnow_loop(G, k, until, w, m, hits, score, eta):
+def _winnow_loop(G, k, until, w, m, hits, score, eta, least):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
-        if m.min() > 0.0:
+        if m.min() > least:
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2397,8 +2638,17 @@ def _winnow_loop(G, k, until, w, m, hits, score, eta):
         k += 1
 
 
-def _l1_interval(G, scale, w, p):
-    return float((G.rows @ w).min()), float((p @ G.rows).max())
+def _l1_rounding(G):
+    """Of (Zw)_i and (Z'p)_j, for rows that were divided by ||x_i||_inf, and w by a sum."""
+    n, d = G.shape()
+    return _gamma(n + 2 * d + 8)
+
+
+def _l1_interval(G, scale, w, p, precise):
+    """As `_interval`, for |z_ij| <= 1, w and p in the simplex and either order of the sums; precise changes nothing."""
+    blur = _l1_rounding(G)
+    lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
+    return lower - blur, upper + blur, 2.0 * blur
 
 
 def _primal_and_hits(w, m, hits, *_):
@@ -2446,8 +2696,8 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
         raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
     run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback)
     n, d = run.G.shape()
-    w = np.full(d, 1.0 / d)
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d), eta), _primal_and_hits,
+    w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d), eta, least), _primal_and_hits,
                  interval=_l1_interval)
 
 
@@ -2961,7 +3211,10 @@ def _solve_on_support(G, scale, p, max_rounds):
     for _ in range(max_rounds):
         support = np.flatnonzero(p > 0.0)
         face, weights = G.restrict(support), p[support]
-        _, g = _square_and_margins(face, scale, weights)
+        if hasattr(face, "precise"):
+            _, g, _ = face.precise(weights)
+        else:
+            _, g = _square_and_margins(face, scale, weights)
         if not g.max() - g.min() < 0.5 * spread:
             break  # the last full step did not level the margins any further: rounding rules
         root = np.sqrt(weights)
@@ -2982,10 +3235,12 @@ def _solve_on_support(G, scale, p, max_rounds):
     return p, reads
 
 
-def _exact_rounds(G, k, until, p, reads, scale, tol):
+def _exact_rounds(G, k, until, p, reads, scale, tol, eps):
     """Rounds of `max_margin`, a loop for the driver; reads[0] counts the entries of G that were read."""
     while k < until:
         size, m = _square_and_margins(G, scale, p)
+        if size <= eps * eps and m.min() <= 0.0:
+            return k, INFEASIBLE
         support = np.flatnonzero(p > 0.0)
         violators = np.argsort(m, kind="stable")[:max(200, support.size)]
         working = np.union1d(support, violators)
@@ -3021,9 +3276,10 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
 
     Notes
     -----
-    Stops as "certified" at upper - lower <= tol * upper, tol down to 1e-12 where the conditioning eps s / rho^2 lets
-    it; as "infeasible" at lower <= 0 and upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s), in float32 7e-4 sqrt(s), the
-    least that rounding leaves visible), with the witness p; as "max_iter" if rounding stops progress before either.
+    Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
+    sqrt(s)), with the witness p; as "rounding" where neither can be proved: tol is out of reach below about
+    1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with
+    features.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default; `products` counts
     entries of G read / n^2.
 
@@ -3045,5 +3301,6 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     p, reads = np.zeros(n), np.zeros(1, dtype=np.int64)
     p[np.argmin(run.G.diagonal())] = 1.0
     _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
-    return drive(run, _exact_rounds, (p, reads, run.scale, tol), _dual_only, products=lambda k: k + reads[0] / n**2,
-                 eps=max(1e-9, run.G.resolution()) * math.sqrt(run.scale))
+    eps = (1e-9 if run.G.rounding().square == 0.0 else 3e-8) * math.sqrt(run.scale)
+    return drive(run, _exact_rounds, (p, reads, run.scale, tol, eps), _dual_only,
+                 products=lambda k: k + reads[0] / n**2, eps=eps)

@@ -287,7 +287,7 @@ class Untouchable(NamedTuple):
     def checked(self):
         raise AssertionError("G was looked at")
 
-    shape = diagonal = resolution = restrict = dense = checked
+    shape = diagonal = rounding = restrict = dense = checked
 
 
 def touch(*_):

@@ -283,7 +283,7 @@ FOREIGN = textwrap.dedent('''
         def checked(self): return self
         def shape(self): return self.rows.shape
         def diagonal(self): return np.einsum("ij,ij->i", self.rows, self.rows) * FACTOR**2
-        def resolution(self): return 3e-8
+        def rounding(self): return fm.Rounding.of_rows(*self.rows.shape)
         def restrict(self, index): return Scaled(self.rows[index])
         def dense(self): return self.rows @ self.rows.T * FACTOR**2
 

@@ -151,7 +151,7 @@ def test_the_methods_tell_the_truth(kind):
     assert G.shape() == A.shape and G.dense().shape == (17, 17)
     np.testing.assert_allclose(G.dense(), full, rtol=0, atol=40 * EPS * np.abs(full).max())
     np.testing.assert_allclose(G.diagonal(), full.diagonal(), rtol=8 * EPS)
-    assert G.diagonal().dtype == np.float64 and 0.0 < G.resolution() < 1e-3
+    assert G.diagonal().dtype == np.float64 and 0.0 < G.rounding().margins < 1e-3
     index = np.array([11, 2, 5])
     part = G.restrict(index)
     assert type(part) is type(G) and np.array_equal(part.dense(), np.array(part.dense()))
@@ -270,8 +270,8 @@ class CountingGram(NamedTuple):
     def diagonal(self):
         return self.matrix.diagonal().copy()
 
-    def resolution(self):
-        return 2.0 * math.sqrt(EPS)
+    def rounding(self):
+        return fm.Rounding.of_entries(len(self.matrix), 0.5 * EPS)
 
     def restrict(self, index):
         return CountingGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]), self.counts)
@@ -341,7 +341,8 @@ def test_a_new_representation_needs_no_change(name, case):
 def new_class(left_out=""):
     """A class by its rows, not registered yet, with all methods but the one left out."""
     methods = {"checked": lambda self: self, "shape": lambda self: self.rows.shape,
-               "diagonal": lambda self: (self.rows**2).sum(axis=1), "resolution": lambda self: 4 * EPS,
+               "diagonal": lambda self: (self.rows**2).sum(axis=1),
+               "rounding": lambda self: fm.Rounding.of_rows(*self.rows.shape),
                "restrict": lambda self, index: type(self)(self.rows[index]),
                "dense": lambda self: self.rows @ self.rows.T}
 
@@ -433,7 +434,7 @@ def test_what_register_refuses():
     for wrong in (3, functools.partial(lambda G, v, w: None), ready):
         check_raises(lambda wrong=wrong: fm.register(new_class(), **{**ROUTINES, "margins": wrong}), TypeError,
                      ["register(Plain)", "margins must be a function"])
-    for method in ("checked", "shape", "diagonal", "resolution", "restrict", "dense"):
+    for method in ("checked", "shape", "diagonal", "rounding", "restrict", "dense"):
         check_raises(lambda method=method: fm.register(new_class(method), **ROUTINES), TypeError,
                      ["register(Plain) lacks", f"the method {method}"])
     check_raises(lambda: fm.register(new_class("shape")), TypeError, ["lift", "margins", "add_column", "shape"])
