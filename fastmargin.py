@@ -855,13 +855,12 @@ class Representation(Protocol):
         """A lower bound of rho by coordinates near Z'v whose margins on the support of v are equal up to rounding."""
 
 
-_METHODS = [name for name in vars(Representation) if not name.startswith("_") and callable(vars(Representation)[name])]
-_METHODS = [name for name in _METHODS if name not in ("precise", "leveled")]
+_OPTIONAL = ("precise", "leveled")
+_METHODS = [name for name, method in vars(Representation).items()
+            if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
 
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
-
-
-_LAST = 8.0 * _UNIT  # relative: a few roundings, as in a square root and a quotient
+_LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
 def _gamma(k):
@@ -886,9 +885,9 @@ class Rounding(NamedTuple):
     Notes
     -----
     Since |G_ij| <= s, sum_j |G_ij v_j| <= s: a sum of n rounded terms, in whatever order, errs by at most gamma_n s
-    with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded when
-    it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  The factor
-    1.01 stands for all products of such errors, of the norms in these bounds, and for underflow where s > 1e-280.
+    with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded
+    when it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A
+    factor of 1.01 stands for all products of such errors and, where s > 1e-280, for underflow.
 
     References
     ----------
@@ -916,6 +915,8 @@ class Rounding(NamedTuple):
         """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
         error = 1.01 * _gamma(n + d + 8)
         return cls(error, 0.0, error)
+
+
 _OPERATIONS = {}
 
 
@@ -1501,6 +1502,8 @@ class FeatureGram(NamedTuple):
 
     def leveled(self, v):
         w, m, support = v @ self.rows, np.empty(v.size), np.flatnonzero(v)
+        if support.size > 4 * w.size + 16:
+            return -math.inf  # more equations than coordinates can meet, unless the points are few or special
         nothing, level = np.zeros(w.size), None
         for _ in range(3):
             _precise_margins(self.rows, w, nothing, m)
@@ -1751,6 +1754,8 @@ def _representation(G):
     scale = float(G.diagonal().max())
     if not (math.isfinite(scale) and scale > 0.0):
         raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
+    if not 1e-280 < scale < 1e280:
+        raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
     return G, scale
 
 
