@@ -284,9 +284,12 @@ def promises(problem):
 
 
 def judge(problem):
-    """(status, faults) of one problem; an exception is a fault, for every problem here is a good one."""
+    """(status, faults) of one problem.  To overflow is allowed, and said; every other exception is a fault, for the
+    problems are good ones."""
     try:
         result = run_problem(problem)
+    except FloatingPointError:
+        return "overflowed", []
     except Exception as error:
         return "raised", [f"raised {type(error).__name__}: {error}"]
     tol, eps = promises(problem)
@@ -340,7 +343,14 @@ def _collinear(rng, n, d):
 
 def _sum_to_zero(rng, n, d):
     Z = _entries(rng, n, d)
-    Z[-1] = -rng.integers(1, 4, n - 1) @ Z[:-1]
+    Z[-1] = -(rng.integers(1, 4, n - 1) if rng.random() < 0.5 else np.ones(n - 1, dtype=int)) @ Z[:-1]
+    return Z
+
+
+def _margin_of_zero(rng, n, d):
+    """As above in some coordinates, 0 in the others: the last row is orthogonal to the sum."""
+    Z = _sum_to_zero(rng, n, d)
+    Z[-1] *= rng.integers(0, 2, d)
     return Z
 
 
@@ -352,7 +362,8 @@ def _zero_rows(rng, n, d):
 
 def _nearly_infeasible(rng, n, d):
     """The origin is among all coordinates but the last, which lies far below them."""
-    Z = rng.integers(-300_000, 300_001, (n, d))
+    reach = int(10.0 ** rng.uniform(4.0, 7.6))  # d reach^2 < 2^53
+    Z = rng.integers(-reach, reach, (n, d), endpoint=True)
     if rng.random() < 0.3 and n > 2:
         Z[-1] = -Z[:-1].sum(axis=0) // (n - 1)
     Z[:, -1] = rng.integers(0 if rng.random() < 0.2 else 1, 4, n)
@@ -375,8 +386,8 @@ def _one_point(rng, n, d):
 FAMILIES = {
     "anything": _anything, "separable": _separable, "planted": _planted, "rank one": _rank_one,
     "duplicates": _duplicates, "opposite duplicates": _opposite_duplicates, "collinear": _collinear,
-    "sum to zero": _sum_to_zero, "zero rows": _zero_rows, "nearly infeasible": _nearly_infeasible,
-    "on the boundary": _on_the_boundary, "one point": _one_point,
+    "sum to zero": _sum_to_zero, "margin of zero": _margin_of_zero, "zero rows": _zero_rows,
+    "nearly infeasible": _nearly_infeasible, "on the boundary": _on_the_boundary, "one point": _one_point,
 }
 OPTIONS = {  # what is tried for an option of this name, where the call leaves it open
     "rule": ["cyclic", "worst"], "stop": ["separated", None], "averaged": [True, False], "loss": ["exp", "logistic"],

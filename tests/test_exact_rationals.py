@@ -109,6 +109,24 @@ def test_the_depth_is_that_of_the_best_direction():
     assert deep > 20
 
 
+def test_nothing_is_rounded_before_a_call():
+    """What a call is given is Z, or the matrix Z Z', exactly."""
+    kinds = set()
+    for problem in random_problems(4, 1000):
+        Z = problem.Z()
+        if problem.kind == "rows":
+            kinds.add("rows")
+            assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
+        elif isinstance(given := exact.KINDS[problem.kind](Z), np.ndarray):
+            kinds.add(problem.kind)
+            G, unit = exact.integer_gram(Z)
+            assert [[Fraction(x) for x in row] for row in given.tolist()] == [
+                [x * unit**2 for x in row] for row in G], problem
+        assert [Fraction(x) for x in Z.ravel().tolist()] == [
+            x * Fraction(2) ** problem.power for row in problem.rows for x in row], problem
+    assert kinds >= {"rows", "dense", "float32"}
+
+
 def test_floats_around():
     for x in (0.1, 3.0, 1e-130, 1e60, -0.1, -7.0, 2.0**-450):
         assert floats_around(exact.signed_square(Fraction(x))) == (x, x)
