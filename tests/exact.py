@@ -424,6 +424,8 @@ def random_options(rng, name, rows, power):
     options = {"max_iter": int(10.0 ** rng.uniform(0.0, 3.3)) if rng.random() < 0.9 else 0, **call.own}
     for option, power_of_c in call.units.items():
         options[option] = float(size**power_of_c * 10.0 ** rng.uniform(-12.0, 0.5))
+    if call.witness and rng.random() < 0.5 and (square := margin_squared(np.ldexp(rows.astype(float), power))):
+        options[call.witness] = floats_around(square)[0] * (1.0 - 0.5 ** int(rng.integers(1, 40)))  # just below rho
     for option in inspect.signature(fm.ALGORITHMS[algorithm_of(name)]).parameters:
         if option in OPTIONS and (option == "tol" or option not in call.own) and rng.random() < 0.6:
             choices = OPTIONS[option]
