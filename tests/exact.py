@@ -193,12 +193,12 @@ def faults(Z, result, *, tol=None, eps=0.0):
     weights = integers(result.p)[0]
     _, norm, total = weigh(G, weights)
     lower, upper = squared(result.lower), squared(result.upper)
+    own = tol is None or result.status == "separated"  # or lower may be that of coordinates nearer to the optimum
     found = {
         "p outside the simplex": min(weights) < 0 or total <= 0,
         "lower > rho": lower > signed,
         "upper < rho": upper < square,
-        # with a tolerance, lower may be that of coordinates nearer to the optimum than alpha's
-        "lower > margin of alpha": (tol is None or result.status == "separated") and lower * size > signed_square(least),
+        "lower > margin of alpha": own and lower * size > signed_square(least),
         "upper < norm of p": upper * total**2 < norm,
         "trace: lower > rho": squared(result.trace["lower"].max()) > signed,
         "trace: upper < rho": squared(result.trace["upper"].min()) < square,
