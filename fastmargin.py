@@ -1798,8 +1798,9 @@ def _bounds(G, scale, v, precise):
         size = max(size, 0.0)
     else:
         (size, m), rounding = _square_and_margins(G, scale, v), G.rounding()
-    margin, blur, root = float(m.min()), rounding.square * scale, rounding.length * math.sqrt(scale)
-    return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale,
+    total = float(np.abs(v).sum())
+    margin, blur, root = float(m.min()), rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
+    return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale * total,
                    (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
                    (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
 
@@ -1825,7 +1826,7 @@ def _interval(G, scale, alpha, p, precise=False):
         lower = max(lower, G.leveled(_unit_range(alpha)))
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
-    gap -= bounds.margin / bounds.length if bounds.length > 0.0 else lower
+    gap -= bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
     return lower, upper, upper - lower - max(gap, 0.0)
 
 
@@ -2139,7 +2140,7 @@ def _certified(run, k, flag, interval, alpha, p, eps):
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
         gap = -1.0 if run.tol is None else run.tol * upper
-        if upper <= 0.0 or (flag == INFEASIBLE and upper <= eps):
+        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
             return lower, upper, "infeasible"
         if flag == SEPARATED:
             return lower, upper, "separated" if lower > 0.0 else "rounding"
@@ -3244,7 +3245,7 @@ def _exact_rounds(G, k, until, p, reads, scale, tol, eps):
     """Rounds of `max_margin`, a loop for the driver; reads[0] counts the entries of G that were read."""
     while k < until:
         size, m = _square_and_margins(G, scale, p)
-        if size <= eps * eps and m.min() <= 0.0:
+        if size <= 0.4 * eps * eps:  # the rest is for rounding
             return k, INFEASIBLE
         support = np.flatnonzero(p > 0.0)
         violators = np.argsort(m, kind="stable")[:max(200, support.size)]
