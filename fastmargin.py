@@ -887,7 +887,7 @@ class Rounding(NamedTuple):
     Since |G_ij| <= s, sum_j |G_ij v_j| <= s: a sum of n rounded terms, in whatever order, errs by at most gamma_n s
     with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded
     when it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A
-    factor of 1.01 stands for all products of such errors and, where s > 1e-280, for underflow.
+    factor of 1.01 stands for all products of such errors and, where s > 1e-285, for underflow.
 
     References
     ----------
@@ -1754,7 +1754,7 @@ def _representation(G):
     scale = float(G.diagonal().max())
     if not (math.isfinite(scale) and scale > 0.0):
         raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
-    if not 1e-280 < scale < 1e280:
+    if not 1e-285 < scale < 1e285:
         raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
     return G, scale
 
@@ -3246,7 +3246,7 @@ def _exact_rounds(G, k, until, p, reads, scale, tol, eps):
     while k < until:
         size, m = _square_and_margins(G, scale, p)
         if size <= 0.4 * eps * eps:  # the rest is for rounding
-            return k, INFEASIBLE
+            return k + 1, INFEASIBLE
         support = np.flatnonzero(p > 0.0)
         violators = np.argsort(m, kind="stable")[:max(200, support.size)]
         working = np.union1d(support, violators)

@@ -339,31 +339,31 @@ def stub(flag, at=3):
 
 ENDS = [  # flag of the loop at iteration 3, tol, eps, interval, status, iterations
     (fm.SEPARATED, None, 0.0, (0.5, 1.0), "separated", 3),
-    (fm.INFEASIBLE, None, 0.0, (-0.5, 1.0), "infeasible", 3),
-    (fm.EXHAUSTED, None, 0.0, (0.5, 1.0), "max_iter", 3),
+    (fm.SEPARATED, None, 0.0, (0.0, 1.0), "rounding", 3),
+    (fm.SEPARATED, None, 0.2, (-0.1, 0.2), "rounding", 3),
+    (fm.INFEASIBLE, None, 0.2, (-0.5, 0.2), "infeasible", 3),
+    (fm.INFEASIBLE, None, 0.2, (-0.5, 0.3), "rounding", 3),
+    (fm.INFEASIBLE, None, 0.0, (-0.5, 1.0), "rounding", 3),
+    (fm.EXHAUSTED, None, 0.0, (0.5, 1.0), "rounding", 3),
+    (fm.EXHAUSTED, None, 0.2, (-0.5, 0.2), "infeasible", 3),
     (fm.RUNNING, None, 0.0, (0.5, 1.0), "max_iter", 5),
     (fm.RUNNING, 0.6, 0.0, (0.5, 1.0), "certified", 0),
+    (fm.RUNNING, 0.5, 0.0, (0.5, 1.0), "certified", 0),
+    (fm.RUNNING, None, 0.2, (-0.5, 0.2), "max_iter", 5),
+    (fm.RUNNING, None, 0.0, (-0.1, 0.0), "infeasible", 0),
     # at iteration 3, where loop and interval both have something to say (tol is met from there on)
     (fm.SEPARATED, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "separated", 3),
     (fm.INFEASIBLE, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "certified", 3),
+    (fm.INFEASIBLE, 0.6, 1.0, [(-0.5, 1.0), (0.5, 1.0)], "infeasible", 3),
     (fm.EXHAUSTED, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "certified", 3),
-    (fm.SEPARATED, 0.6, 0.2, [(-0.5, 1.0), (0.0, 0.2)], "infeasible", 3),
-    (fm.SEPARATED, 0.6, 0.2, [(-0.5, 1.0), (0.1, 0.2)], "separated", 3),
-    (fm.EXHAUSTED, 9.0, 0.2, [(-9.5, 1.0), (-0.1, 0.2)], "infeasible", 3),
-    (fm.INFEASIBLE, None, 0.2, [(-0.5, 1.0), (-0.1, 0.3)], "infeasible", 3),
-    (fm.EXHAUSTED, None, 0.2, [(-0.5, 1.0), (0.1, 0.2)], "max_iter", 3),
-    (fm.RUNNING, None, 0.2, (-0.5, 0.2), "infeasible", 0),
-    (fm.RUNNING, None, 0.2, (0.1, 0.2), "max_iter", 5),
-    (fm.RUNNING, None, 0.0, (-0.1, 0.0), "infeasible", 0),
-    (fm.RUNNING, 0.5, 0.0, (0.5, 1.0), "certified", 0),
 ]
 
 
 @pytest.mark.parametrize("flag, tol, eps, interval, status, n_iter", ENDS)
 def test_which_status_comes_first(flag, tol, eps, interval, status, n_iter):
-    """"infeasible" by the interval, then "separated" by the loop, then "certified", then what else the loop says."""
-    def given(G, scale, alpha, p):
-        return interval if isinstance(interval, tuple) else interval[int(reached[0] >= 3)]
+    """What the interval proves; "rounding" where the loop says something that even a precise one does not prove."""
+    def given(G, scale, alpha, p, precise):
+        return (*(interval if isinstance(interval, tuple) else interval[int(reached[0] >= 3)]), 0.0)
 
     def loop(G, k, until, alpha):
         reached[0], flag_ = stub(flag)(G, k, until, alpha)
@@ -381,8 +381,8 @@ def test_which_status_comes_first(flag, tol, eps, interval, status, n_iter):
 def test_options_of_drive():
     """products, solution, spent and interval are what the trace and the result are made of."""
     alpha, p = np.array([1.0, 3.0]), np.array([0.5, 0.5])
-    result = fm.drive(fm.prepare(np.eye(2), 4, trace_at=[2]), stub(fm.RUNNING), (alpha,), lambda a: (a, p),
-                      products=lambda k: 10.0 + k / 2, interval=lambda G, s, a, q: (a[1], a[1] + q[0]), spent=7.0)
+    result = fm.drive(fm.prepare(np.eye(2), 4, trace_at=[2]), stub(fm.RUNNING), (alpha,), lambda a: (a, p), spent=7.0,
+                      products=lambda k: 10.0 + k / 2, interval=lambda G, s, a, q, precise: (a[1], a[1] + q[0], 0.0))
     assert result.trace["products"].tolist() == [10.0, 11.0, 12.0] and result.trace["iteration"].tolist() == [0, 2, 4]
     assert result.trace["seconds"][0] == 7.0 and (result.trace["seconds"] >= 7.0).all()
     assert (result.lower, result.upper) == (3.0, 3.5) and np.array_equal(result.p, p)

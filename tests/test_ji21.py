@@ -49,7 +49,7 @@ def test_iterates_are_those_of_the_naive_twin(name, case, kind):
                 assert abs(partial.lower - lower) <= 1e-11 * np.sqrt(s)
                 assert abs(partial.upper**2 - upper**2) <= 1e-11 * s
             else:
-                assert partial.lower == -np.sqrt(s)
+                assert partial.lower == pytest.approx(-np.sqrt(s), rel=8 * EPS)
 
 
 # ======================================================================================================
@@ -66,13 +66,13 @@ def test_theorem_3_1(case, kind):
     t = trace["iteration"]
     positive = max(rho, 0.0)
     # a dense G cannot tell ||p||_G^2 from zero below the rounding of its entries
-    slack = 40 * EPS * s
+    slack = (40 + 8 * n) * EPS * s
     assert (trace["upper"] ** 2 >= positive**2 - slack).all()
     assert (trace["upper"] ** 2 <= positive**2 + 8 * s * max(np.log(n), 0) / (t + 1.0) ** 2 + slack).all()
     if rho > 0:
         r = rho / np.sqrt(s)
         bound = r - 4 * (1 + np.log(n)) * (1 + 2 * np.log(t + 1.0)) / (r * (t + 1.0) ** 2)
-        assert (trace["lower"] >= np.sqrt(s) * bound - 20 * EPS * s / rho).all()
+        assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
 @every_representation
@@ -87,7 +87,7 @@ def test_momentum_is_nesterov_on_the_dual(case, kind):
         w, g, mu = (a.astype(float) for a in point)
         np.testing.assert_allclose(partial.p, mu, rtol=0, atol=1e-10)  # the multiplicative form adds T logarithms up
         if t:
-            assert abs(partial.upper - 2 * np.linalg.norm(g) / t) <= 1e-10 * size
+            assert abs(partial.upper**2 - (2 * np.linalg.norm(g) / t) ** 2) <= 1e-10 * size**2
             np.testing.assert_allclose(Z.T @ partial.p, 2 * g / t, rtol=0, atol=1e-10 * size)
         np.testing.assert_allclose(Z.T @ partial.alpha, w, rtol=0, atol=1e-10 * (np.linalg.norm(w) + 1))
 
