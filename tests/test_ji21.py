@@ -49,7 +49,7 @@ def test_iterates_are_those_of_the_naive_twin(name, case, kind):
                 assert abs(partial.lower - lower) <= 1e-11 * np.sqrt(s)
                 assert abs(partial.upper**2 - upper**2) <= 1e-11 * s
             else:
-                assert partial.lower == pytest.approx(-np.sqrt(s), rel=8 * EPS)
+                assert partial.lower == pytest.approx(-np.sqrt(s), rel=1e-14)
 
 
 # ======================================================================================================
