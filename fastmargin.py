@@ -57,7 +57,10 @@ import functools
 import inspect
 import math
 import operator
+import os
+import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -90,6 +93,23 @@ _FAST = {"reassoc", "contract", "nsz"}
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
+
+
+def _can_cache():
+    """Whether compiled code can be kept on disk; if not, say so once, since Numba refuses to go on."""
+    try:
+        probe = njit(_can_cache, cache=True)
+        if is_jitted(probe):  # a module in a zip file is given a folder that nobody has tried to write to
+            os.makedirs(probe.stats.cache_path, exist_ok=True)
+            tempfile.TemporaryFile(dir=probe.stats.cache_path).close()
+    except (OSError, RuntimeError):
+        warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
+                      "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=3)
+        return False
+    return True
+
+
+_CACHE = _can_cache()
 
 
 # ======================================================================================================
