@@ -249,7 +249,7 @@ def _count(value, name, low=0):
 # 2 vectors
 # ======================================================================================================
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _dot(a, b):
     total = 0.0
     for i in range(a.size):
@@ -257,7 +257,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _softmax(m, q):
     """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
     low = m.min()
@@ -291,7 +291,7 @@ def _weights(alpha):
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
 
@@ -387,14 +387,14 @@ def _project_simplex_compiled(v):
     return project
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _fall(low, g, mu):
     """(low - g) / mu, also where the difference of two finite numbers overflows."""
     difference = low - g
     return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
     """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
     low = np.inf
@@ -469,7 +469,7 @@ def _entropy_prox_compiled(g, mu, q=None):
     return prox
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
     """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
     low = g.min()
@@ -532,7 +532,7 @@ def _l2_prox_compiled(g, mu, q):
 _ENTROPY, _L2 = range(2)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _prox(which, g, mu, q, out):
     if which == _ENTROPY:
         _entropy_prox(g, mu, q, out)
@@ -593,7 +593,7 @@ def _centered(kernel, X):
     return X if kernel.center is None else X - kernel.center
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, parallel=True, fastmath=_FAST)
 def _finish_kernel(dots, squares_a, squares_b, code, gamma, coef0, degree):
     """Turn inner products <a_i, b_j> into kernel values, in place."""
     for i in prange(dots.shape[0]):
@@ -606,7 +606,7 @@ def _finish_kernel(dots, squares_a, squares_b, code, gamma, coef0, degree):
                 row[j] = math.exp(-gamma * max(squares_a[i] + squares_b[j] - 2.0 * row[j], 0.0))
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, parallel=True, fastmath=_FAST)
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
     for i in prange(A.shape[0]):
@@ -1164,7 +1164,7 @@ def _symmetric(given, name):
     return matrix
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _find_flaw(matrix, slack):
     """First (i, j, kind) at which a matrix is not finite (0), not symmetric (1) or has a 2x2 minor below 0 (2)."""
     n = matrix.shape[0]
@@ -1196,7 +1196,7 @@ def _check_callable(block, diagonal, start):
                          f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=_CACHE, parallel=True)
 def _place_block(block, start, c, out):
     """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
     rows = block.shape[0]
@@ -1285,7 +1285,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
     return out
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
@@ -1320,7 +1320,7 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, parallel=True, fastmath=_FAST)
 def _symmetric_product(matrix, v, out):
     """out <- G v, in parts of the triangle of equal area."""
     n = v.size
@@ -1335,12 +1335,12 @@ def _symmetric_product(matrix, v, out):
             out[i] += parts[part, i]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_lift(G, v, w):
     w[:] = v
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_margins(G, w, m):
     if G.matrix.size < _SERIAL:
         m[:] = 0.0
@@ -1349,7 +1349,7 @@ def _dense_margins(G, w, m):
         _symmetric_product(G.matrix, w, m)
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _dense_add_column(G, i, c, m):
     row = G.matrix[i]
     for k in range(m.size):
@@ -1434,7 +1434,7 @@ def features(X, y, *, normalize="unit"):
     return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
     sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
     for k in range(w.size):
@@ -1446,13 +1446,13 @@ def _four_dots(a, b, c, d, w):
     return sa, sb, sc, sd
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_four(a, b, c, d, va, vb, vc, vd, out):
     for k in range(out.size):
         out[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _part(n, part):
     """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
     groups = n // 4
@@ -1460,7 +1460,7 @@ def _part(n, part):
     return 4 * (groups * part // _PARTS), stop
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_row_dots_part(Z, w, c, m, i, stop):
     while i + 4 <= stop:
         sa, sb, sc, sd = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
@@ -1475,14 +1475,14 @@ def _add_row_dots_part(Z, w, c, m, i, stop):
         i += 1
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=_CACHE, parallel=True)
 def _add_row_dots_parallel(Z, w, c, m):
     for part in prange(_PARTS):
         start, stop = _part(Z.shape[0], part)
         _add_row_dots_part(Z, w, c, m, start, stop)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _add_row_dots(Z, w, c, m):
     """m <- m + c Z w."""
     if Z.size < _SERIAL:
@@ -1491,7 +1491,7 @@ def _add_row_dots(Z, w, c, m):
         _add_row_dots_parallel(Z, w, c, m)
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_weighted_rows(Z, v, i, stop, out):
     """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
     while i + 4 <= stop:
@@ -1503,7 +1503,7 @@ def _add_weighted_rows(Z, v, i, stop, out):
         i += 1
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=_CACHE, parallel=True)
 def _weighted_rows_parallel(Z, v, u):
     parts = np.zeros((_PARTS, u.size))
     for part in prange(_PARTS):
@@ -1514,7 +1514,7 @@ def _weighted_rows_parallel(Z, v, u):
             u[k] += parts[part, k]
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _fused_part(Z, w, m, i, stop, out):
     """m_i <- <z_i, w> and out <- out + sum_i exp(low - m_i) z_i over rows i..stop-1, in one reading.
 
@@ -1543,7 +1543,7 @@ def _fused_part(Z, w, m, i, stop, out):
     return low
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=_CACHE, parallel=True)
 def _fused_parallel(Z, w, m, u):
     """As `_fused_part` over all rows, with the sum in u."""
     parts, lows = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
@@ -1557,7 +1557,7 @@ def _fused_parallel(Z, w, m, u):
             u[k] += shrink * parts[part, k]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_lift(G, v, w):
     w[:] = 0.0
     if G.rows.size < _SERIAL:
@@ -1566,18 +1566,18 @@ def _feature_lift(G, v, w):
         _weighted_rows_parallel(G.rows, v, w)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_margins(G, w, m):
     m[:] = 0.0
     _add_row_dots(G.rows, w, 1.0, m)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_add_column(G, i, c, m):
     _add_row_dots(G.rows, G.rows[i], c, m)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_softmax_pass(G, w, m, q, u):
     u[:] = 0.0
     if G.rows.size < _SERIAL:
@@ -1591,7 +1591,7 @@ def _feature_softmax_pass(G, w, m, q, u):
     return log_total
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_square(G, v, w, m):
     return _dot(w, w)
 
@@ -2034,7 +2034,7 @@ def _fresh_norm(G, p, w, m):
 _CYCLIC, _WORST = range(2)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
     """position[0] is the row from which the cyclic rule looks on."""
     n = m.size
@@ -2089,7 +2089,7 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     return drive(run, _perceptron_loop, state, products=lambda k: k / n)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _nkp_loop(G, k, until, alpha, w, m, halts):
     while True:
         if halts and _is_separated(G, alpha, w, m):
@@ -2142,7 +2142,7 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, stop is not None), products=lambda k: k / n)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _von_neumann_loop(G, k, until, p, w, m, diagonal, eps):
     while True:
         size = _dot(p, m)
@@ -2224,7 +2224,7 @@ class _Smoothing(NamedTuple):
     eps: float
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
@@ -2400,7 +2400,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     return _smoothed(run, None, prox, gamma=gamma, eps=eps, delta=None)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _winnow_loop(G, k, until, w, m, hits, score, eta):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
@@ -2479,7 +2479,7 @@ _EXP, _LOGISTIC = range(2)
 _RISK, _CONSTANT, _SQRT = range(3)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _logistic_weights(m, q):
     """q <- grad psi(-m) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z); returns ln l'(psi(-m)).
 
@@ -2508,7 +2508,7 @@ def _dual_pass(G, w, loss, m, q, u):
     return log_slope
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _gradient_loop(G, k, until, alpha, w, m, q, u, loss, schedule, step):
     """alpha <- alpha + theta_k q_k and w = Z' alpha alike, up to iteration ``until``."""
     while k < until:
@@ -2604,7 +2604,7 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), _EXP, schedule, step)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _momentum_step(x, g, q, beta, step):
     """g <- beta (g + q), x <- x + step (g + q)."""
     for i in range(x.size):
@@ -2612,7 +2612,7 @@ def _momentum_step(x, g, q, beta, step):
         x[i] += step * (g[i] + q[i])
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, loss, step):
     """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w."""
     while k < until:
@@ -2672,7 +2672,7 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, loss, step), _momentum_points)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
     """norm2[0] = ||w||^2; ``total`` is the sum of the iterates, ``hits`` counts the rows taken."""
     while k < until:
@@ -2768,7 +2768,7 @@ def _penalties(lam, lam0, steps):
     return lam0 * values
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, accel):
     """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia."""
     while k < until:
@@ -2880,7 +2880,7 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback))
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
     n = m.size
     while k < until:
@@ -2939,7 +2939,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # 9 exact solver
 # ======================================================================================================
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _pairwise_steps(H, p, g, max_steps, tol):
     """Steps on min_{p in Delta} p'Hp / 2 that move weight between two points; g = H p is kept up to date.
 
