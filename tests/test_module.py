@@ -228,6 +228,28 @@ def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped):
+    """A file stands where each of Numba's cache folders would be made, and HOME is unset; a module in a zip file has no
+    folder of its own besides."""
+    (tmp_path / "file").touch()
+    (alone / "__pycache__").touch()
+    if zipped:
+        shutil.make_archive(tmp_path / "module", "zip", alone, "fastmargin.py")
+        (alone / "fastmargin.py").unlink()
+    path = str(tmp_path / "module.zip") if zipped else str(alone)
+    code = ("import os, warnings\nos.environ.pop('HOME', None)\n"
+            "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
+            "    import numpy as np, fastmargin as fm\n"
+            "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
+            "print(fm.__file__, result.n_iter, sep='\\n')\n"
+            "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')")
+    file, n_iter, *warned = python(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"), PYTHONPATH=path,
+                                   XDG_CACHE_HOME=str(tmp_path / "file" / "cache")).splitlines()
+    assert file.startswith(path) and n_iter == "5" and len(warned) == 1
+    assert warned[0].startswith("RuntimeWarning: fastmargin") and "NUMBA_CACHE_DIR" in warned[0]
+
+
 def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
     """A compiled loop read from the cache once crashed in the parallel product, whose threads nobody had started:
     gradient_descent is compiled by a process that has the product from the cache, then run by one that has both.
