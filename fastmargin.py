@@ -53,21 +53,24 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     9    exact solver       max_margin
 """
 
+import contextlib
 import functools
 import inspect
 import math
 import operator
 import os
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import get_num_threads, njit, prange, types
+from numba import get_num_threads, njit, prange, set_num_threads, threading_layer, types
 from numba.core.errors import TypingError
 from numba.extending import is_jitted, overload, register_jitable
+from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
@@ -110,6 +113,53 @@ def _can_cache():
 
 
 _CACHE = _can_cache()
+
+_LOCK = threading.RLock()
+_alone = False  # whether this process is a forked child of one whose threads it would need
+
+
+def _after_fork():
+    global _alone
+    with contextlib.suppress(ValueError):  # no threads had been started: the child may start its own
+        threading_layer()
+        _alone = True
+
+
+if hasattr(os, "register_at_fork"):  # where there is fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _enter(code, *args):
+    """Call compiled code whose routines may share their work among Numba's threads.
+
+    Here the threads are started, which code from the cache does not do by itself, and crashes.  A forked child has none
+    of them and must not ask for them: OpenMP would end it.  The layer "workqueue" ends a process that comes from two
+    threads of Python at once, so there they take turns.
+    """
+    if _alone:
+        set_num_threads(1)
+        return code(*args)
+    get_num_threads()
+    if threading_layer() != "workqueue" or not is_jitted(code):
+        return code(*args)
+    with _LOCK:
+        answer = code(*args)
+    if threading.active_count() > 1:
+        time.sleep(1e-4)  # else who waits would hardly ever be faster than who comes back
+    return answer
+
+
+def _has_threads():
+    """Whether a parallel routine may use threads; if not, it goes through the same parts by itself.
+
+    Such a routine holds its two loops and nothing else: array expressions in it Numba would make parallel unasked.
+    """
+    return get_num_threads() > 1
+
+
+@overload(_has_threads)
+def _has_threads_compiled():
+    return lambda: _iget_num_threads() > 1  # what it calls itself, in a form that can be cached
 
 
 # ======================================================================================================
@@ -593,30 +643,46 @@ def _centered(kernel, X):
     return X if kernel.center is None else X - kernel.center
 
 
-@njit(cache=_CACHE, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _finish_row(row, square, squares, code, gamma, coef0, degree):
+    if code == _POLY:
+        for j in range(row.size):
+            row[j] = (gamma * row[j] + coef0) ** degree
+    elif code == _RBF:
+        for j in range(row.size):
+            row[j] = math.exp(-gamma * max(square + squares[j] - 2.0 * row[j], 0.0))
+
+
+@njit(cache=_CACHE, parallel=True)
 def _finish_kernel(dots, squares_a, squares_b, code, gamma, coef0, degree):
     """Turn inner products <a_i, b_j> into kernel values, in place."""
-    for i in prange(dots.shape[0]):
-        row = dots[i]
-        if code == _POLY:
-            for j in range(row.size):
-                row[j] = (gamma * row[j] + coef0) ** degree
-        elif code == _RBF:
-            for j in range(row.size):
-                row[j] = math.exp(-gamma * max(squares_a[i] + squares_b[j] - 2.0 * row[j], 0.0))
+    if _has_threads():
+        for i in prange(dots.shape[0]):
+            _finish_row(dots[i], squares_a[i], squares_b, code, gamma, coef0, degree)
+    else:
+        for i in range(dots.shape[0]):
+            _finish_row(dots[i], squares_a[i], squares_b, code, gamma, coef0, degree)
 
 
-@njit(cache=_CACHE, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _laplacian_row(a, B, gamma, row):
+    for j in range(row.size):
+        b = B[j]
+        distance = 0.0
+        for k in range(a.size):
+            distance += abs(a[k] - b[k])
+        row[j] = math.exp(-gamma * distance)
+
+
+@njit(cache=_CACHE, parallel=True)
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
-    for i in prange(A.shape[0]):
-        a = A[i]
-        for j in range(B.shape[0]):
-            b = B[j]
-            distance = 0.0
-            for k in range(a.size):
-                distance += abs(a[k] - b[k])
-            out[i, j] = math.exp(-gamma * distance)
+    if _has_threads():
+        for i in prange(A.shape[0]):
+            _laplacian_row(A[i], B, gamma, out[i])
+    else:
+        for i in range(A.shape[0]):
+            _laplacian_row(A[i], B, gamma, out[i])
 
 
 def _read_only(A):
@@ -641,12 +707,12 @@ def _kernel_block(kernel, A, B):
         return out
     if kernel.code == _LAPLACIAN:
         out = np.empty((len(A), len(B)))
-        _laplacian(A, B, kernel.gamma, out)
+        _enter(_laplacian, A, B, kernel.gamma, out)
         return out
     out = A @ B.T
     if kernel.code != _LINEAR:
-        _finish_kernel(out, np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B),
-                       kernel.code, kernel.gamma, kernel.coef0, kernel.degree)
+        _enter(_finish_kernel, out, np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B),
+               kernel.code, kernel.gamma, kernel.coef0, kernel.degree)
     return out
 
 
@@ -867,7 +933,7 @@ def _operation(signature):
                 raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
             if name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        return routines[type(G)](G, *args)
+        return _enter(routines[type(G)], G, *args)
 
     @overload(call, strict=False)
     def choose(G, *args):
@@ -1196,17 +1262,25 @@ def _check_callable(block, diagonal, start):
                          f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
 
 
+@njit(cache=_CACHE)
+def _place_tile(block, start, c, tile, out):
+    for i in range(max(start, 64 * tile), start + block.shape[0]):
+        for j in range(64 * tile, min(64 * tile + 64, i + 1)):
+            value = c[i] * c[j] * block[i - start, j]
+            out[i, j] = value
+            out[j, i] = value
+
+
 @njit(cache=_CACHE, parallel=True)
 def _place_block(block, start, c, out):
     """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    rows = block.shape[0]
-    stop = start + rows
-    for tile in prange((stop + 63) // 64):
-        for i in range(max(start, 64 * tile), stop):
-            for j in range(64 * tile, min(64 * tile + 64, i + 1)):
-                value = c[i] * c[j] * block[i - start, j]
-                out[i, j] = value
-                out[j, i] = value
+    tiles = (start + block.shape[0] + 63) // 64
+    if _has_threads():
+        for tile in prange(tiles):
+            _place_tile(block, start, c, tile, out)
+    else:
+        for tile in range(tiles):
+            _place_tile(block, start, c, tile, out)
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
@@ -1280,7 +1354,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         block = _kernel_block(kernel, X[start:stop], columns[:stop])
         if kernel.code == _CALLABLE:
             _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
-        _place_block(block, start, sign * normalizer, out)
+        _enter(_place_block, block, start, sign * normalizer, out)
     np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
     return out
 
@@ -1320,15 +1394,30 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@njit(cache=_CACHE, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE)
+def _symmetric_part(matrix, v, part, out):
+    n = v.size
+    start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
+    stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
+    _symmetric_rows(matrix, v, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _symmetric_parts(matrix, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _symmetric_part(matrix, v, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            _symmetric_part(matrix, v, part, parts[part])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_product(matrix, v, out):
     """out <- G v, in parts of the triangle of equal area."""
     n = v.size
     parts = np.zeros((_PARTS, n))
-    for part in prange(_PARTS):
-        start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
-        stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-        _symmetric_rows(matrix, v, start, stop, parts[part])
+    _symmetric_parts(matrix, v, parts)
     for i in range(n):
         out[i] = 0.0
         for part in range(_PARTS):
@@ -1461,7 +1550,7 @@ def _part(n, part):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _add_row_dots_part(Z, w, c, m, i, stop):
+def _add_row_dots_between(Z, w, c, m, i, stop):
     while i + 4 <= stop:
         sa, sb, sc, sd = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
         m[i] += c * sa
@@ -1475,20 +1564,29 @@ def _add_row_dots_part(Z, w, c, m, i, stop):
         i += 1
 
 
+@njit(cache=_CACHE)
+def _add_row_dots_part(Z, w, c, m, part):
+    start, stop = _part(m.size, part)
+    _add_row_dots_between(Z, w, c, m, start, stop)
+
+
 @njit(cache=_CACHE, parallel=True)
-def _add_row_dots_parallel(Z, w, c, m):
-    for part in prange(_PARTS):
-        start, stop = _part(Z.shape[0], part)
-        _add_row_dots_part(Z, w, c, m, start, stop)
+def _add_row_dots_parts(Z, w, c, m):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _add_row_dots_part(Z, w, c, m, part)
+    else:
+        for part in range(_PARTS):
+            _add_row_dots_part(Z, w, c, m, part)
 
 
 @njit(cache=_CACHE)
 def _add_row_dots(Z, w, c, m):
     """m <- m + c Z w."""
     if Z.size < _SERIAL:
-        _add_row_dots_part(Z, w, c, m, 0, m.size)
+        _add_row_dots_between(Z, w, c, m, 0, m.size)
     else:
-        _add_row_dots_parallel(Z, w, c, m)
+        _add_row_dots_parts(Z, w, c, m)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -1503,19 +1601,33 @@ def _add_weighted_rows(Z, v, i, stop, out):
         i += 1
 
 
+@njit(cache=_CACHE)
+def _add_weighted_rows_part(Z, v, part, out):
+    start, stop = _part(v.size, part)
+    _add_weighted_rows(Z, v, start, stop, out)
+
+
 @njit(cache=_CACHE, parallel=True)
-def _weighted_rows_parallel(Z, v, u):
+def _add_weighted_rows_parts(Z, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _add_weighted_rows_part(Z, v, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            _add_weighted_rows_part(Z, v, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _weighted_rows_product(Z, v, u):
     parts = np.zeros((_PARTS, u.size))
-    for part in prange(_PARTS):
-        start, stop = _part(v.size, part)
-        _add_weighted_rows(Z, v, start, stop, parts[part])
+    _add_weighted_rows_parts(Z, v, parts)
     for part in range(_PARTS):
         for k in range(u.size):
             u[k] += parts[part, k]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _fused_part(Z, w, m, i, stop, out):
+def _fused_between(Z, w, m, i, stop, out):
     """m_i <- <z_i, w> and out <- out + sum_i exp(low - m_i) z_i over rows i..stop-1, in one reading.
 
     Returns low, the least of these m_i; the sum is rescaled whenever the running minimum falls.
@@ -1543,13 +1655,27 @@ def _fused_part(Z, w, m, i, stop, out):
     return low
 
 
+@njit(cache=_CACHE)
+def _fused_part(Z, w, m, part, out):
+    start, stop = _part(m.size, part)
+    return _fused_between(Z, w, m, start, stop, out)
+
+
 @njit(cache=_CACHE, parallel=True)
-def _fused_parallel(Z, w, m, u):
-    """As `_fused_part` over all rows, with the sum in u."""
+def _fused_parts(Z, w, m, parts, lows):
+    if _has_threads():
+        for part in prange(_PARTS):
+            lows[part] = _fused_part(Z, w, m, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            lows[part] = _fused_part(Z, w, m, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _fused_product(Z, w, m, u):
+    """As `_fused_between` over all rows, with the sum in u."""
     parts, lows = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
-    for part in prange(_PARTS):
-        start, stop = _part(m.size, part)
-        lows[part] = _fused_part(Z, w, m, start, stop, parts[part])
+    _fused_parts(Z, w, m, parts, lows)
     low = lows.min()
     for part in range(_PARTS):
         shrink = math.exp(low - lows[part])
@@ -1563,7 +1689,7 @@ def _feature_lift(G, v, w):
     if G.rows.size < _SERIAL:
         _add_weighted_rows(G.rows, v, 0, v.size, w)
     else:
-        _weighted_rows_parallel(G.rows, v, w)
+        _weighted_rows_product(G.rows, v, w)
 
 
 @njit(cache=_CACHE)
@@ -1581,9 +1707,9 @@ def _feature_add_column(G, i, c, m):
 def _feature_softmax_pass(G, w, m, q, u):
     u[:] = 0.0
     if G.rows.size < _SERIAL:
-        _fused_part(G.rows, w, m, 0, m.size, u)
+        _fused_between(G.rows, w, m, 0, m.size, u)
     else:
-        _fused_parallel(G.rows, w, m, u)
+        _fused_product(G.rows, w, m, u)
     log_total = _softmax(m, q)
     largest = q.max()  # that of the least margin, whose row has weight 1 in u so far
     for k in range(u.size):
@@ -1606,9 +1732,6 @@ register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    # A compiled loop that comes from the on-disk cache does not start the threads of the parallel routines
-    # it calls, and crashes if nobody has; this does.
-    get_num_threads()
     if type(G) not in lift.routines:
         if isinstance(G, tuple) and hasattr(G, "_fields"):
             raise TypeError(_unregistered(type(G)))
@@ -1929,7 +2052,7 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
 
 def _advance(loop, G, k, until, state):
     """(k, flag) after a call of the loop, if that is what it returned."""
-    answer = loop(G, k, until, *state)
+    answer = _enter(loop, G, k, until, *state)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
             and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(len(_STATUS))):
         raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
