@@ -221,9 +221,17 @@ _TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds"
                    ("lower", np.float64), ("upper", np.float64)])
 
 
+def _array(a, name):
+    """What every array that a user passes goes through first."""
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
+                        "entries and pass a plain array")
+    return np.asarray(a)
+
+
 def _real_array(a, name, ndim):
     """A finite float array of the given dimension (float32 stays float32); otherwise an error that says where."""
-    a = np.asarray(a)
+    a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
     if a.dtype not in (np.float32, np.float64):
@@ -292,6 +300,8 @@ def _count(value, name, low=0):
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if isinstance(value, bool) or number < low:
         raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
+    if number > 2**53:
+        raise ValueError(f"{name} must be at most 2**53, got {value!r}")
     return number
 
 
@@ -1210,7 +1220,7 @@ class DenseGram(NamedTuple):
 
 def _symmetric(given, name):
     """A C-ordered float matrix without visible flaw; otherwise an error that says where."""
-    matrix = np.asarray(given)
+    matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be a square matrix of real numbers"
                          f"{' or a representation such as features() makes' * (name == 'G')}; "
@@ -1735,7 +1745,7 @@ def _representation(G):
     if type(G) not in lift.routines:
         if isinstance(G, tuple) and hasattr(G, "_fields"):
             raise TypeError(_unregistered(type(G)))
-        G = DenseGram(np.asarray(G))
+        G = DenseGram(G)
     G = G.checked()
     scale = float(G.diagonal().max())
     if not (math.isfinite(scale) and scale > 0.0):
@@ -1944,7 +1954,7 @@ def _checkpoints(max_iter, trace_at):
         decades = math.log10(max(max_iter, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
     else:
-        points = np.ravel(trace_at)
+        points = _array(trace_at, "trace_at").ravel()
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
             points = np.array([_count(k, "each of trace_at") for k in points.tolist()], dtype=np.int64)
     return np.unique(np.concatenate(([0], points[points <= max_iter], [max_iter])))
@@ -1986,7 +1996,7 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     Raises
     ------
     FloatingPointError
-        The iterates overflowed.
+        The iterates overflowed, or G was written to during the run.
     TypeError, ValueError
         The loop or the solution returns something else, G turns out not to be positive semi-definite, or the loop is
         cached on disk (see `register`, Notes).
@@ -2031,7 +2041,9 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
         alpha, p = (solution or _first_weights)(*state)
         if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-            raise FloatingPointError(f"the iterates overflowed by iteration {k}; rescale G or use a smaller step")
+            raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was written "
+                                     "to during the run; rescale G, or give a smaller step to an algorithm that takes "
+                                     "one")
         if not (p.min() >= 0.0 and p.sum() > 0.0):
             raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
                              "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
@@ -2114,7 +2126,7 @@ _RUN_OPTIONS = """\
         Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
         parameters out of range.
     FloatingPointError
-        The iterates overflowed.
+        The iterates overflowed, or G was written to during the run.
 
 """
 
@@ -2881,7 +2893,7 @@ def _penalties(lam, lam0, steps):
     elif callable(lam):
         values = np.array([float(lam(int(k))) for k in t])
     else:
-        values = np.asarray(lam, dtype=np.float64)
+        values = _array(lam, "lam").astype(np.float64)
         if values.ndim != 1 or values.size < steps:
             raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
         values = values[:steps]
