@@ -90,7 +90,8 @@ def __dir__():
 
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
 # infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
-# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.
+# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.  For the
+# same reason a sum never stands in the body of a prange, but in a function that the body calls.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -114,8 +115,8 @@ def _can_cache():
 
 _CACHE = _can_cache()
 
-_LOCK = threading.RLock()
-_alone = False  # whether this process is a forked child of one whose threads it would need
+_LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
+_alone = False  # whether this process was forked from one that had started the threads, which the child is without
 
 
 def _after_fork():
@@ -143,10 +144,7 @@ def _enter(code, *args):
     if threading_layer() != "workqueue" or not is_jitted(code):
         return code(*args)
     with _LOCK:
-        answer = code(*args)
-    if threading.active_count() > 1:
-        time.sleep(1e-4)  # else who waits would hardly ever be faster than who comes back
-    return answer
+        return code(*args)
 
 
 def _has_threads():
