@@ -53,18 +53,24 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     9    exact solver       max_margin
 """
 
+import contextlib
 import functools
 import inspect
 import math
 import operator
+import os
+import tempfile
+import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import get_num_threads, njit, prange, types
+from numba import get_num_threads, njit, prange, set_num_threads, threading_layer, types
 from numba.core.errors import TypingError
 from numba.extending import is_jitted, overload, register_jitable
+from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
@@ -84,12 +90,74 @@ def __dir__():
 
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
 # infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
-# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.
+# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.  For the
+# same reason a sum never stands in the body of a prange, but in a function that the body calls.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
+
+
+def _can_cache():
+    """Whether compiled code can be kept on disk; if not, say so once, since Numba refuses to go on."""
+    try:
+        probe = njit(_can_cache, cache=True)
+        if is_jitted(probe):  # a module in a zip file is given a folder that nobody has tried to write to
+            os.makedirs(probe.stats.cache_path, exist_ok=True)
+            tempfile.TemporaryFile(dir=probe.stats.cache_path).close()
+    except (OSError, RuntimeError):
+        warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
+                      "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=3)
+        return False
+    return True
+
+
+_CACHE = _can_cache()
+
+_LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
+_alone = False  # whether this process was forked from one that had started the threads, which the child is without
+
+
+def _after_fork():
+    global _alone
+    with contextlib.suppress(ValueError):  # no threads had been started: the child may start its own
+        threading_layer()
+        _alone = True
+
+
+if hasattr(os, "register_at_fork"):  # where there is fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _enter(code, *args):
+    """Call compiled code whose routines may share their work among Numba's threads.
+
+    Here the threads are started, which code from the cache does not do by itself, and crashes.  A forked child has none
+    of them and must not ask for them: OpenMP would end it.  The layer "workqueue" ends a process that comes from two
+    threads of Python at once, so there they take turns.
+    """
+    if _alone:
+        set_num_threads(1)
+        return code(*args)
+    get_num_threads()
+    if threading_layer() != "workqueue" or not is_jitted(code):
+        return code(*args)
+    with _LOCK:
+        return code(*args)
+
+
+def _has_threads():
+    """Whether a parallel routine may use threads; if not, it goes through the same parts by itself.
+
+    Such a routine holds its two loops and nothing else: array expressions in it Numba would make parallel unasked.
+    """
+    return get_num_threads() > 1
+
+
+@overload(_has_threads)
+def _has_threads_compiled():
+    return lambda: _iget_num_threads() > 1  # what it calls itself, in a form that can be cached
 
 
 # ======================================================================================================
@@ -153,9 +221,17 @@ _TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds"
                    ("lower", np.float64), ("upper", np.float64)])
 
 
+def _array(a, name):
+    """What every array that a user passes goes through first."""
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
+                        "entries and pass a plain array")
+    return np.asarray(a)
+
+
 def _real_array(a, name, ndim):
     """A finite float array of the given dimension (float32 stays float32); otherwise an error that says where."""
-    a = np.asarray(a)
+    a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
     if a.dtype not in (np.float32, np.float64):
@@ -224,6 +300,8 @@ def _count(value, name, low=0):
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if isinstance(value, bool) or number < low:
         raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
+    if number > 2**53:
+        raise ValueError(f"{name} must be at most 2**53, got {value!r}")
     return number
 
 
@@ -231,7 +309,7 @@ def _count(value, name, low=0):
 # 2 vectors
 # ======================================================================================================
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _dot(a, b):
     total = 0.0
     for i in range(a.size):
@@ -239,7 +317,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _softmax(m, q):
     """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
     low = m.min()
@@ -252,7 +330,7 @@ def _softmax(m, q):
     return math.log(total) - low
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=_CACHE, forceinline=True)
 def _add_exactly(high, low, a, b):
     """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
 
@@ -268,7 +346,7 @@ def _add_exactly(high, low, a, b):
     return total, low + (lost + ((high - (total - part)) + (product - part)))
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _precise_dot(a, b):
     """(high, low): <a, b> = high + low to twice the working precision."""
     high, low = 0.0, 0.0
@@ -298,7 +376,7 @@ def _weights(alpha):
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
 
@@ -394,14 +472,14 @@ def _project_simplex_compiled(v):
     return project
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _fall(low, g, mu):
     """(low - g) / mu, also where the difference of two finite numbers overflows."""
     difference = low - g
     return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
     """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
     low = np.inf
@@ -476,7 +554,7 @@ def _entropy_prox_compiled(g, mu, q=None):
     return prox
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
     """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
     low = g.min()
@@ -539,7 +617,7 @@ def _l2_prox_compiled(g, mu, q):
 _ENTROPY, _L2 = range(2)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _prox(which, g, mu, q, out):
     if which == _ENTROPY:
         _entropy_prox(g, mu, q, out)
@@ -600,30 +678,46 @@ def _centered(kernel, X):
     return X if kernel.center is None else X - kernel.center
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _finish_row(row, square, squares, code, gamma, coef0, degree):
+    if code == _POLY:
+        for j in range(row.size):
+            row[j] = (gamma * row[j] + coef0) ** degree
+    elif code == _RBF:
+        for j in range(row.size):
+            row[j] = math.exp(-gamma * max(square + squares[j] - 2.0 * row[j], 0.0))
+
+
+@njit(cache=_CACHE, parallel=True)
 def _finish_kernel(dots, squares_a, squares_b, code, gamma, coef0, degree):
     """Turn inner products <a_i, b_j> into kernel values, in place."""
-    for i in prange(dots.shape[0]):
-        row = dots[i]
-        if code == _POLY:
-            for j in range(row.size):
-                row[j] = (gamma * row[j] + coef0) ** degree
-        elif code == _RBF:
-            for j in range(row.size):
-                row[j] = math.exp(-gamma * max(squares_a[i] + squares_b[j] - 2.0 * row[j], 0.0))
+    if _has_threads():
+        for i in prange(dots.shape[0]):
+            _finish_row(dots[i], squares_a[i], squares_b, code, gamma, coef0, degree)
+    else:
+        for i in range(dots.shape[0]):
+            _finish_row(dots[i], squares_a[i], squares_b, code, gamma, coef0, degree)
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _laplacian_row(a, B, gamma, row):
+    for j in range(row.size):
+        b = B[j]
+        distance = 0.0
+        for k in range(a.size):
+            distance += abs(a[k] - b[k])
+        row[j] = math.exp(-gamma * distance)
+
+
+@njit(cache=_CACHE, parallel=True)
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
-    for i in prange(A.shape[0]):
-        a = A[i]
-        for j in range(B.shape[0]):
-            b = B[j]
-            distance = 0.0
-            for k in range(a.size):
-                distance += abs(a[k] - b[k])
-            out[i, j] = math.exp(-gamma * distance)
+    if _has_threads():
+        for i in prange(A.shape[0]):
+            _laplacian_row(A[i], B, gamma, out[i])
+    else:
+        for i in range(A.shape[0]):
+            _laplacian_row(A[i], B, gamma, out[i])
 
 
 def _read_only(A):
@@ -648,12 +742,12 @@ def _kernel_block(kernel, A, B):
         return out
     if kernel.code == _LAPLACIAN:
         out = np.empty((len(A), len(B)))
-        _laplacian(A, B, kernel.gamma, out)
+        _enter(_laplacian, A, B, kernel.gamma, out)
         return out
     out = A @ B.T
     if kernel.code != _LINEAR:
-        _finish_kernel(out, np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B),
-                       kernel.code, kernel.gamma, kernel.coef0, kernel.degree)
+        _enter(_finish_kernel, out, np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B),
+               kernel.code, kernel.gamma, kernel.coef0, kernel.degree)
     return out
 
 
@@ -941,7 +1035,7 @@ def _operation(signature):
                 raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
             if name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        return routines[type(G)](G, *args)
+        return _enter(routines[type(G)], G, *args)
 
     @overload(call, strict=False)
     def choose(G, *args):
@@ -1224,7 +1318,7 @@ class DenseGram(NamedTuple):
 
 def _symmetric(given, name):
     """A C-ordered float matrix without visible flaw; otherwise an error that says where."""
-    matrix = np.asarray(given)
+    matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be a square matrix of real numbers"
                          f"{' or a representation such as features() makes' * (name == 'G')}; "
@@ -1244,7 +1338,7 @@ def _symmetric(given, name):
     return matrix
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _find_flaw(matrix, slack):
     """First (i, j, kind) at which a matrix is not finite (0), not symmetric (1) or has a 2x2 minor below 0 (2)."""
     n = matrix.shape[0]
@@ -1276,17 +1370,25 @@ def _check_callable(block, diagonal, start):
                          f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=_CACHE)
+def _place_tile(block, start, c, tile, out):
+    for i in range(max(start, 64 * tile), start + block.shape[0]):
+        for j in range(64 * tile, min(64 * tile + 64, i + 1)):
+            value = c[i] * c[j] * block[i - start, j]
+            out[i, j] = value
+            out[j, i] = value
+
+
+@njit(cache=_CACHE, parallel=True)
 def _place_block(block, start, c, out):
     """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    rows = block.shape[0]
-    stop = start + rows
-    for tile in prange((stop + 63) // 64):
-        for i in range(max(start, 64 * tile), stop):
-            for j in range(64 * tile, min(64 * tile + 64, i + 1)):
-                value = c[i] * c[j] * block[i - start, j]
-                out[i, j] = value
-                out[j, i] = value
+    tiles = (start + block.shape[0] + 63) // 64
+    if _has_threads():
+        for tile in prange(tiles):
+            _place_tile(block, start, c, tile, out)
+    else:
+        for tile in range(tiles):
+            _place_tile(block, start, c, tile, out)
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
@@ -1360,12 +1462,12 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         block = _kernel_block(kernel, X[start:stop], columns[:stop])
         if kernel.code == _CALLABLE:
             _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
-        _place_block(block, start, sign * normalizer, out)
+        _enter(_place_block, block, start, sign * normalizer, out)
     np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
     return out
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
@@ -1400,27 +1502,42 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE)
+def _symmetric_part(matrix, v, part, out):
+    n = v.size
+    start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
+    stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
+    _symmetric_rows(matrix, v, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _symmetric_parts(matrix, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _symmetric_part(matrix, v, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            _symmetric_part(matrix, v, part, parts[part])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_product(matrix, v, out):
     """out <- G v, in parts of the triangle of equal area."""
     n = v.size
     parts = np.zeros((_PARTS, n))
-    for part in prange(_PARTS):
-        start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
-        stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-        _symmetric_rows(matrix, v, start, stop, parts[part])
+    _symmetric_parts(matrix, v, parts)
     for i in range(n):
         out[i] = 0.0
         for part in range(_PARTS):
             out[i] += parts[part, i]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_lift(G, v, w):
     w[:] = v
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_margins(G, w, m):
     if G.matrix.size < _SERIAL:
         m[:] = 0.0
@@ -1429,14 +1546,14 @@ def _dense_margins(G, w, m):
         _symmetric_product(G.matrix, w, m)
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _dense_add_column(G, i, c, m):
     row = G.matrix[i]
     for k in range(m.size):
         m[k] += c * row[k]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_precise(matrix, v, m):
     """m <- G v, each sum rounded once; returns v' G v.  Columns of weight zero are not read."""
     low = np.zeros(m.size)
@@ -1550,7 +1667,7 @@ def features(X, y, *, normalize="unit"):
     return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
     sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
     for k in range(w.size):
@@ -1562,13 +1679,13 @@ def _four_dots(a, b, c, d, w):
     return sa, sb, sc, sd
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_four(a, b, c, d, va, vb, vc, vd, out):
     for k in range(out.size):
         out[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _part(n, part):
     """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
     groups = n // 4
@@ -1576,8 +1693,8 @@ def _part(n, part):
     return 4 * (groups * part // _PARTS), stop
 
 
-@njit(cache=True, fastmath=_FAST)
-def _add_row_dots_part(Z, w, c, m, i, stop):
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_row_dots_between(Z, w, c, m, i, stop):
     while i + 4 <= stop:
         sa, sb, sc, sd = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
         m[i] += c * sa
@@ -1591,23 +1708,32 @@ def _add_row_dots_part(Z, w, c, m, i, stop):
         i += 1
 
 
-@njit(cache=True, parallel=True)
-def _add_row_dots_parallel(Z, w, c, m):
-    for part in prange(_PARTS):
-        start, stop = _part(Z.shape[0], part)
-        _add_row_dots_part(Z, w, c, m, start, stop)
+@njit(cache=_CACHE)
+def _add_row_dots_part(Z, w, c, m, part):
+    start, stop = _part(m.size, part)
+    _add_row_dots_between(Z, w, c, m, start, stop)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE, parallel=True)
+def _add_row_dots_parts(Z, w, c, m):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _add_row_dots_part(Z, w, c, m, part)
+    else:
+        for part in range(_PARTS):
+            _add_row_dots_part(Z, w, c, m, part)
+
+
+@njit(cache=_CACHE)
 def _add_row_dots(Z, w, c, m):
     """m <- m + c Z w."""
     if Z.size < _SERIAL:
-        _add_row_dots_part(Z, w, c, m, 0, m.size)
+        _add_row_dots_between(Z, w, c, m, 0, m.size)
     else:
-        _add_row_dots_parallel(Z, w, c, m)
+        _add_row_dots_parts(Z, w, c, m)
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_weighted_rows(Z, v, i, stop, out):
     """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
     while i + 4 <= stop:
@@ -1619,19 +1745,33 @@ def _add_weighted_rows(Z, v, i, stop, out):
         i += 1
 
 
-@njit(cache=True, parallel=True)
-def _weighted_rows_parallel(Z, v, u):
+@njit(cache=_CACHE)
+def _add_weighted_rows_part(Z, v, part, out):
+    start, stop = _part(v.size, part)
+    _add_weighted_rows(Z, v, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _add_weighted_rows_parts(Z, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _add_weighted_rows_part(Z, v, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            _add_weighted_rows_part(Z, v, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _weighted_rows_product(Z, v, u):
     parts = np.zeros((_PARTS, u.size))
-    for part in prange(_PARTS):
-        start, stop = _part(v.size, part)
-        _add_weighted_rows(Z, v, start, stop, parts[part])
+    _add_weighted_rows_parts(Z, v, parts)
     for part in range(_PARTS):
         for k in range(u.size):
             u[k] += parts[part, k]
 
 
-@njit(cache=True, fastmath=_FAST)
-def _fused_part(Z, w, m, i, stop, out):
+@njit(cache=_CACHE, fastmath=_FAST)
+def _fused_between(Z, w, m, i, stop, out):
     """m_i <- <z_i, w> and out <- out + sum_i exp(low - m_i) z_i over rows i..stop-1, in one reading.
 
     Returns low, the least of these m_i; the sum is rescaled whenever the running minimum falls.
@@ -1659,13 +1799,27 @@ def _fused_part(Z, w, m, i, stop, out):
     return low
 
 
-@njit(cache=True, parallel=True)
-def _fused_parallel(Z, w, m, u):
-    """As `_fused_part` over all rows, with the sum in u."""
+@njit(cache=_CACHE)
+def _fused_part(Z, w, m, part, out):
+    start, stop = _part(m.size, part)
+    return _fused_between(Z, w, m, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _fused_parts(Z, w, m, parts, lows):
+    if _has_threads():
+        for part in prange(_PARTS):
+            lows[part] = _fused_part(Z, w, m, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            lows[part] = _fused_part(Z, w, m, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _fused_product(Z, w, m, u):
+    """As `_fused_between` over all rows, with the sum in u."""
     parts, lows = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
-    for part in prange(_PARTS):
-        start, stop = _part(m.size, part)
-        lows[part] = _fused_part(Z, w, m, start, stop, parts[part])
+    _fused_parts(Z, w, m, parts, lows)
     low = lows.min()
     for part in range(_PARTS):
         shrink = math.exp(low - lows[part])
@@ -1673,33 +1827,33 @@ def _fused_parallel(Z, w, m, u):
             u[k] += shrink * parts[part, k]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_lift(G, v, w):
     w[:] = 0.0
     if G.rows.size < _SERIAL:
         _add_weighted_rows(G.rows, v, 0, v.size, w)
     else:
-        _weighted_rows_parallel(G.rows, v, w)
+        _weighted_rows_product(G.rows, v, w)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_margins(G, w, m):
     m[:] = 0.0
     _add_row_dots(G.rows, w, 1.0, m)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_add_column(G, i, c, m):
     _add_row_dots(G.rows, G.rows[i], c, m)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_softmax_pass(G, w, m, q, u):
     u[:] = 0.0
     if G.rows.size < _SERIAL:
-        _fused_part(G.rows, w, m, 0, m.size, u)
+        _fused_between(G.rows, w, m, 0, m.size, u)
     else:
-        _fused_parallel(G.rows, w, m, u)
+        _fused_product(G.rows, w, m, u)
     log_total = _softmax(m, q)
     largest = q.max()  # that of the least margin, whose row has weight 1 in u so far
     for k in range(u.size):
@@ -1707,12 +1861,12 @@ def _feature_softmax_pass(G, w, m, q, u):
     return log_total
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_square(G, v, w, m):
     return _dot(w, w)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _precise_margins(Z, w, rest, m):
     """m <- Z (w + rest), each sum rounded once, for a rest that is small beside w."""
     for i in range(m.size):
@@ -1720,7 +1874,7 @@ def _precise_margins(Z, w, rest, m):
         m[i] = high + (low + _dot(Z[i], rest))
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_precise(Z, v, m):
     """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
     w, rest = np.zeros((2, Z.shape[1]))
@@ -1743,13 +1897,10 @@ register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    # A compiled loop that comes from the on-disk cache does not start the threads of the parallel routines
-    # it calls, and crashes if nobody has; this does.
-    get_num_threads()
     if type(G) not in lift.routines:
         if isinstance(G, tuple) and hasattr(G, "_fields"):
             raise TypeError(_unregistered(type(G)))
-        G = DenseGram(np.asarray(G))
+        G = DenseGram(G)
     G = G.checked()
     scale = float(G.diagonal().max())
     if not (math.isfinite(scale) and scale > 0.0):
@@ -2013,7 +2164,7 @@ def _checkpoints(max_iter, trace_at):
         decades = math.log10(max(max_iter, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
     else:
-        points = np.ravel(trace_at)
+        points = _array(trace_at, "trace_at").ravel()
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
             points = np.array([_count(k, "each of trace_at") for k in points.tolist()], dtype=np.int64)
     return np.unique(np.concatenate(([0], points[points <= max_iter], [max_iter])))
@@ -2056,7 +2207,7 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     Raises
     ------
     FloatingPointError
-        The iterates overflowed.
+        The iterates overflowed, or G was written to during the run.
     TypeError, ValueError
         The loop or the solution returns something else, G turns out not to be positive semi-definite, or the loop is
         cached on disk (see `register`, Notes).
@@ -2101,7 +2252,9 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
         alpha, p = (solution or _first_weights)(*state)
         if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-            raise FloatingPointError(f"the iterates overflowed by iteration {k}; rescale G or use a smaller step")
+            raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was written "
+                                     "to during the run; rescale G, or give a smaller step to an algorithm that takes "
+                                     "one")
         if not (p.min() >= 0.0 and p.sum() > 0.0):
             raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
                              "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
@@ -2121,7 +2274,7 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
 
 def _advance(loop, G, k, until, state):
     """(k, flag) after a call of the loop, if that is what it returned."""
-    answer = loop(G, k, until, *state)
+    answer = _enter(loop, G, k, until, *state)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
             and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(EXHAUSTED + 1)):
         raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
@@ -2192,7 +2345,7 @@ _RUN_OPTIONS = """\
         Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
         parameters out of range.
     FloatingPointError
-        The iterates overflowed.
+        The iterates overflowed, or G was written to during the run.
 
 """
 
@@ -2258,7 +2411,7 @@ def _is_small(G, p, w, m, threshold):
 _CYCLIC, _WORST = range(2)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _perceptron_loop(G, k, until, alpha, w, m, position, rule, least):
     """position[0] is the row from which the cyclic rule looks on."""
     n = m.size
@@ -2313,7 +2466,7 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     return drive(run, _perceptron_loop, state, products=lambda k: k / n)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _nkp_loop(G, k, until, alpha, w, m, halts, least):
     while True:
         if halts and _is_separated(G, alpha, w, m, least):
@@ -2367,7 +2520,7 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
                  products=lambda k: k / n)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _von_neumann_loop(G, k, until, p, w, m, diagonal, threshold):
     while True:
         size = _dot(p, m)
@@ -2450,7 +2603,7 @@ class _Smoothing(NamedTuple):
     least: float  # margin
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
@@ -2627,7 +2780,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     return _smoothed(run, None, prox, gamma=gamma, eps=eps, delta=None)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _winnow_loop(G, k, until, w, m, hits, score, eta, least):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
@@ -2715,7 +2868,7 @@ _EXP, _LOGISTIC = range(2)
 _RISK, _CONSTANT, _SQRT = range(3)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _logistic_weights(m, q):
     """q <- grad psi(-m) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z); returns ln l'(psi(-m)).
 
@@ -2744,7 +2897,7 @@ def _dual_pass(G, w, loss, m, q, u):
     return log_slope
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _gradient_loop(G, k, until, alpha, w, m, q, u, loss, schedule, step):
     """alpha <- alpha + theta_k q_k and w = Z' alpha alike, up to iteration ``until``."""
     while k < until:
@@ -2840,7 +2993,7 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), _EXP, schedule, step)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _momentum_step(x, g, q, beta, step):
     """g <- beta (g + q), x <- x + step (g + q)."""
     for i in range(x.size):
@@ -2848,7 +3001,7 @@ def _momentum_step(x, g, q, beta, step):
         x[i] += step * (g[i] + q[i])
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, loss, step):
     """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w."""
     while k < until:
@@ -2908,7 +3061,7 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, loss, step), _momentum_points)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
     """norm2[0] = ||w||^2; ``total`` is the sum of the iterates, ``hits`` counts the rows taken."""
     while k < until:
@@ -2994,7 +3147,7 @@ def _penalties(lam, lam0, steps):
     elif callable(lam):
         values = np.array([float(lam(int(k))) for k in t])
     else:
-        values = np.asarray(lam, dtype=np.float64)
+        values = _array(lam, "lam").astype(np.float64)
         if values.ndim != 1 or values.size < steps:
             raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
         values = values[:steps]
@@ -3004,7 +3157,7 @@ def _penalties(lam, lam0, steps):
     return lam0 * values
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, accel):
     """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia."""
     while k < until:
@@ -3116,7 +3269,7 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback))
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
     n = m.size
     while k < until:
@@ -3175,7 +3328,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # 9 exact solver
 # ======================================================================================================
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _pairwise_steps(H, p, g, max_steps, tol):
     """Steps on min_{p in Delta} p'Hp / 2 that move weight between two points; g = H p is kept up to date.
 

@@ -268,12 +268,12 @@ def test_the_cost_of_tracing_is_linear():
 OPTIONS = [  # bad run options, exception, words of the message
     ({"max_iter": -1}, ValueError, ["max_iter", "-1"]), ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
     ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]), ({"max_iter": None}, TypeError, ["max_iter", "None"]),
-    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
+    ({"max_iter": True}, ValueError, ["max_iter", "True"]), ({"max_iter": 2**70}, ValueError, ["max_iter", "2**53"]),
     ({"tol": -1.0}, ValueError, ["tol", "-1"]), ({"tol": 0.0}, ValueError, ["tol", "0"]),
     ({"tol": np.nan}, ValueError, ["tol", "nan"]), ({"tol": np.inf}, ValueError, ["tol", "inf"]),
     ({"tol": "a"}, TypeError, ["tol", "'a'"]),
     ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]), ({"trace_at": [1.5]}, TypeError, ["trace_at", "1.5"]),
-    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
+    ({"trace_at": "ab"}, TypeError, ["trace_at"]), ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
     ({"callback": 3}, TypeError, ["callback", "callable", "3"]), ({"callback": "f"}, TypeError, ["callback", "'f'"]),
     ({"callback": False}, TypeError, ["callback", "False"]),
 ]
@@ -430,8 +430,18 @@ def test_iterates_that_overflow_raise():
             k += 1
         return k, fm.RUNNING
 
-    with pytest.raises(FloatingPointError, match=r"overflowed by iteration \d+; rescale G or use a smaller step"):
+    with pytest.raises(FloatingPointError, match=r"not finite at iteration \d+: they overflowed, or G was written to"):
         fm.drive(fm.prepare(np.eye(2), 10), loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)))
+
+
+def test_nan_written_into_the_matrix_during_a_run_is_told():
+    G = np.eye(3)
+
+    def spoil(result):
+        G[0, 1] = G[1, 0] = np.nan
+
+    with pytest.raises(FloatingPointError, match="G was written to during the run"):
+        fm.momentum(G, max_iter=10, callback=spoil)
 
 
 # ======================================================================================================

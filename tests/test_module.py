@@ -228,6 +228,28 @@ def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped):
+    """A file stands where each of Numba's cache folders would be made, and HOME is unset; a module in a zip file has no
+    folder of its own besides."""
+    (tmp_path / "file").touch()
+    (alone / "__pycache__").touch()
+    if zipped:
+        shutil.make_archive(tmp_path / "module", "zip", alone, "fastmargin.py")
+        (alone / "fastmargin.py").unlink()
+    path = str(tmp_path / "module.zip") if zipped else str(alone)
+    code = ("import os, warnings\nos.environ.pop('HOME', None)\n"
+            "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
+            "    import numpy as np, fastmargin as fm\n"
+            "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
+            "print(fm.__file__, result.n_iter, sep='\\n')\n"
+            "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')")
+    file, n_iter, *warned = python(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"), PYTHONPATH=path,
+                                   XDG_CACHE_HOME=str(tmp_path / "file" / "cache")).splitlines()
+    assert file.startswith(path) and n_iter == "5" and len(warned) == 1
+    assert warned[0].startswith("RuntimeWarning: fastmargin") and "NUMBA_CACHE_DIR" in warned[0]
+
+
 def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
     """A compiled loop read from the cache once crashed in the parallel product, whose threads nobody had started:
     gradient_descent is compiled by a process that has the product from the cache, then run by one that has both.
@@ -240,6 +262,74 @@ def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
                for name in ("momentum", "gradient_descent", "gradient_descent")]
     assert outputs[1] == outputs[2] and outputs[0] != outputs[1]
     assert [path for path in (tmp_path / "cache").rglob("*.nbc")]
+
+
+PROCESSES = textwrap.dedent('''
+    import hashlib, os, sys, threading
+    import numba, numpy as np
+    import fastmargin as fm
+
+    @numba.njit
+    def own(G, k, until, alpha, w, m):
+        while k < until:
+            fm.lift(G, alpha, w)
+            fm.margins(G, w, m)
+            alpha[np.argmin(m)] += 1.0
+            k += 1
+        return k, fm.RUNNING
+
+    def answers():
+        """What every parallel routine contributes to, of a size for threads and of one that is not worth them."""
+        found = {}
+        for n, d in ((31, 4), (530, 500)):
+            X, y = np.random.default_rng(0).normal(size=(n, d)) + 0.3, np.ones(n)
+            grams = {kernel: fm.gram(X, y, kernel=kernel) for kernel in ("linear", "poly", "rbf", "laplacian")}
+            found.update({(n, kernel): (G, fm.kernel_matrix(X, X[:3], kernel=kernel),
+                                        fm.decision_function(y, X, y, X[:3] + 0.1, kernel=kernel))
+                          for kernel, G in grams.items()})
+            for G in (grams["rbf"], fm.features(X, y)):
+                for name in ("momentum", "gradient_descent", "snkp"):
+                    result = fm.ALGORITHMS[name](G, max_iter=20)
+                    found[n, type(G).__name__, name] = result.alpha, result.p, result.lower, result.upper
+                run = fm.prepare(G, 20)
+                result = fm.drive(run, own, (np.full(n, 1 / n), np.zeros(run.G.shape()[1]), np.zeros(n)))
+                found[n, type(G).__name__, "own"] = result.alpha, *fm.certificate(G, result.alpha, result.p)
+        assert n * d > fm._SERIAL
+        return {key: hashlib.sha1(b"".join(np.asarray(a).tobytes() for a in value)).hexdigest()
+                for key, value in found.items()}
+
+    def answers_of_threads(count):
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(answers())) for _ in range(count)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        return found
+
+    first = answers()
+    for key, value in first.items(): print(*key, value)
+    sys.stdout.flush()
+    assert numba.threading_layer() == os.environ["NUMBA_THREADING_LAYER"]
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            try: os._exit(0 if [answers(), *answers_of_threads(1)] == 2 * [first] else 3)
+            finally: os._exit(4)
+        assert os.waitpid(child, 0)[1] == 0, "a forked child failed"
+    assert answers_of_threads(2) == 2 * [first], "threads failed"
+''')
+
+
+@pytest.mark.parametrize("layer", ["omp", "workqueue", "tbb"])
+def test_children_and_threads_get_the_same_bits_from_a_cold_and_a_warm_cache(alone, tmp_path, layer):
+    """In a forked child OpenMP, and with two threads of Python at once the workqueue layer, used to end the process.
+    Cold and warm caches, one thread and several, parent, child and Python's threads: all agree to the last bit."""
+    code = "import numba\ntry: numba.get_num_threads()\nexcept ValueError: print('missing')"
+    if python(code, alone, NUMBA_THREADING_LAYER=layer):
+        pytest.skip(f"the threading layer {layer} cannot be loaded here")
+    cold, warm, single = (python(PROCESSES, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_NUM_THREADS=threads,
+                                 NUMBA_THREADING_LAYER=layer).splitlines() for threads in ("2", "2", "1"))
+    assert len(cold) == 24
+    assert cold == warm and cold == single
 
 
 def test_interpreted_runs_agree(alone):

@@ -494,6 +494,18 @@ def test_two_classes_of_one_name_do_not_share_code():
         assert pickle.loads(pickle.dumps(fm.FeatureGram(Z))).rows.shape == Z.shape
 
 
+def test_masked_arrays_are_refused():
+    """What a mask hides would enter the products."""
+    masked = np.ma.masked_equal(np.eye(3), 0.0)
+    for G, name in ((masked, "G"), (fm.DenseGram(masked), "G"), (fm.FeatureGram(masked), "G.rows")):
+        words = [f"{name} is a masked array", "fill or drop the masked entries"]
+        check_raises(lambda G=G: fm.momentum(G, max_iter=3), TypeError, words)
+        check_raises(lambda G=G: fm.certificate(G, np.ones(3), np.full(3, 1 / 3)), TypeError, words)
+    weights = np.ma.array(np.full(3, 1 / 3))
+    check_raises(lambda: fm.certificate(np.eye(3), weights, np.full(3, 1 / 3)), TypeError, ["alpha is a masked array"])
+    check_raises(lambda: fm.certificate(np.eye(3), np.ones(3), weights), TypeError, ["p is a masked array"])
+
+
 def test_operations_called_from_python_check_shapes():
     G = fm.FeatureGram(np.arange(12.0).reshape(4, 3))
     v, w = np.ones(4), np.ones(3)
