@@ -277,7 +277,7 @@ def test_float32_storage_changes_g_by_its_rounding_only(name, data):
     if name in LOOPS and CALLS[name].noise <= 1e-10:
         options = {"max_iter": 150, "trace_at": range(151)} if data == "linear" else {"max_iter": 40}
         b, exact = (run(name, G, keep_iterates=True, **options) for G in (half, half.astype(np.float64)))
-        assert exact.n_iter == b.n_iter and exact.status == b.status
+        assert exact.n_iter == b.n_iter and b.status in (exact.status, "rounding")
         size = max(1.0, np.abs(exact.iterates).max())
         assert np.abs(b.iterates - exact.iterates).max() <= 100 * EPS * size
         assert np.abs(b.p - exact.p).max() <= 100 * EPS
