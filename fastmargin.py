@@ -679,13 +679,13 @@ def _centered(kernel, X):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _finish_row(row, square, squares, code, gamma, coef0, degree):
+def _finish_row(row, square_a, squares_b, code, gamma, coef0, degree):
     if code == _POLY:
         for j in range(row.size):
             row[j] = (gamma * row[j] + coef0) ** degree
     elif code == _RBF:
         for j in range(row.size):
-            row[j] = math.exp(-gamma * max(square + squares[j] - 2.0 * row[j], 0.0))
+            row[j] = math.exp(-gamma * max(square_a + squares_b[j] - 2.0 * row[j], 0.0))
 
 
 @njit(cache=_CACHE, parallel=True)
