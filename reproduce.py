@@ -1260,8 +1260,8 @@ def compute_apidopoulos22_width(context):
         f"MNIST 3 vs 5 ({data.source}), n = {len(y):,}, {len(data.y_test):,} test images, pixels in [0, 1], Gaussian "
         "kernel, lambda_t = 1/t, a = 10, no randomness; an iteration is a product; gamma = 1/||G|| is given. Gap "
         f"relative to the maximum margin, known to within {doubt:.0e} of itself. Rate: the factor of the gap from step "
-        "to step, measured over the later half of the steps before rounding; predicted: 1 - gamma mu, mu the smallest "
-        "eigenvalue of G on the support vectors. Test error: that of the maximum margin"
+        "to step, fitted to the later half of the steps before rounding; predicted: 1 - gamma mu, mu the smallest "
+        "eigenvalue of G on the support vectors. Test error: of the maximum margin"
     )
 
 
