@@ -186,13 +186,15 @@ class Result(NamedTuple):
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
     n_iter : int
-        Number of updates made; iteration 0 is the start.
+        Number of updates made; iteration 0 is before the first.  Those of ``start`` count.
     trace : structured array
-        A row per checkpoint with the fields iteration, products (G-vector products spent by the iterations, a
-        column counting 1/n; certificates are not counted), seconds (likewise without certificates and without
-        compilation), lower, upper.
+        A row per checkpoint of this call, the first at its start, with the fields iteration, products (G-vector
+        products spent by the iterations, a column counting 1/n; certificates are not counted), seconds (likewise
+        without certificates and without compilation), lower, upper.
     iterates : array, shape (checkpoints, n), or None
         alpha at every row of the trace, with keep_iterates=True; None in partial results.
+    state : tuple
+        What the algorithm remembers, for ``start=result``; nothing to look into.
 
     Examples
     --------
@@ -209,6 +211,7 @@ class Result(NamedTuple):
     n_iter: int
     trace: np.ndarray
     iterates: np.ndarray | None
+    state: tuple
 
     def __repr__(self):
         gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
@@ -2083,10 +2086,11 @@ def _operator_norm(G):
 #
 # An algorithm is a loop, compiled or not,
 #
-#     loop(G, k, until, *state) -> (k, flag)
+#     loop(G, k, until, *state, *parameters) -> (k, flag)
 #
 # that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
 # must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
+# Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.
 
 RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt for this reason
 
@@ -2099,12 +2103,12 @@ class Run(NamedTuple):
     G : representation
     scale : float
         s = max_i G_ii.
-    max_iter : int
     tol : float or None
     checkpoints : array of int
-        Iterations at which a certificate is computed, with 0 and max_iter.
+        Iterations at which a certificate is computed, the first and the last of the run among them.
     keep_iterates : bool
     callback : callable or None
+    start : Result or None
 
     Examples
     --------
@@ -2115,21 +2119,21 @@ class Run(NamedTuple):
 
     G: tuple
     scale: float
-    max_iter: int
     tol: float | None
     checkpoints: np.ndarray
     keep_iterates: bool
     callback: Callable | None
+    start: Result | None
 
 
-def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
     Parameters
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    max_iter, tol, trace_at, keep_iterates, callback
+    max_iter, tol, trace_at, keep_iterates, callback, start
         The run options, with their meaning as in every algorithm.
 
     Returns
@@ -2152,29 +2156,36 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
-    checkpoints = _checkpoints(max_iter, trace_at)
+    first = _first_iteration(start)
+    checkpoints = _checkpoints(first, first + max_iter, trace_at)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
-    return Run(*_representation(G), max_iter, tol, checkpoints, bool(keep_iterates), callback)
+    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
 
 
-def _checkpoints(max_iter, trace_at):
-    """Iterations at which a certificate is computed: 16 a decade or trace_at, with 0 and max_iter."""
+def _first_iteration(start):
+    if not (start is None or isinstance(start, Result)):
+        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
+    return 0 if start is None else start.n_iter
+
+
+def _checkpoints(first, last, trace_at):
+    """Iterations at which a certificate is computed: 16 a decade or trace_at, with the first and the last."""
     if trace_at is None:
-        decades = math.log10(max(max_iter, 1))
+        decades = math.log10(max(last, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
     else:
         points = _array(trace_at, "trace_at").ravel()
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
             points = np.array([_count(k, "each of trace_at") for k in points.tolist()], dtype=np.int64)
-    return np.unique(np.concatenate(([0], points[points <= max_iter], [max_iter])))
+    return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
 
 
 def _first_weights(alpha, *_):
     return alpha, _weights(alpha)
 
 
-def drive(run, loop, state, solution=None, *, products=float, interval=None, spent=0.0, eps=0.0):
+def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -2182,14 +2193,17 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     run : Run
         From `prepare`.
     loop : callable
-        ``loop(G, k, until, *state) -> (k, flag)``: goes from iteration k to iteration ``until`` at the latest,
-        changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with SEPARATED,
-        INFEASIBLE or EXHAUSTED where it halts.  Compiled with njit, without cache=True, or plain Python.
+        ``loop(G, k, until, *state, *parameters) -> (k, flag)``: goes from iteration k to iteration ``until`` at the
+        latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
+        SEPARATED, INFEASIBLE or EXHAUSTED where it halts.  Compiled with njit, without cache=True, or plain Python.
     state : tuple
-        Arrays, numbers, NamedTuples.
+        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
+        overwritten by what it ended with.
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
         array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
+    parameters : tuple, optional
+        What else the loop is given: numbers, arrays that it only reads, NamedTuples.
     products : callable, optional
         G-vector products that k iterations cost, by default k.
     interval : callable, optional
@@ -2209,8 +2223,8 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     FloatingPointError
         The iterates overflowed, or G was written to during the run.
     TypeError, ValueError
-        The loop or the solution returns something else, G turns out not to be positive semi-definite, or the loop is
-        cached on disk (see `register`, Notes).
+        The start is of another loop or another G, the loop or the solution returns something else, G turns out not to
+        be positive semi-definite, or the loop is cached on disk (see `register`, Notes).
 
     Notes
     -----
@@ -2239,14 +2253,17 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
         raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) for a "
                         f"single one; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
+    arrays = _arrays(state)
+    first, last = run.checkpoints[[0, -1]].tolist()
+    origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale
+    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays)
     loop = _loop_over(run.G, loop)
-    k, flag = _advance(loop, run.G, 0, 0, state)  # compiles, outside the clock
-    rows, iterates, shown = [], [], np.empty(run.checkpoints.size, dtype=_TRACE)
-    seconds, steps = spent, 1
+    k, flag = _advance(loop, run.G, first, first, state + parameters)  # compiles, outside the clock
+    rows, iterates, shown, steps = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1
     for checkpoint in run.checkpoints:
         while k < checkpoint and flag == RUNNING:
             begin = time.perf_counter()
-            k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state)
+            k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
             elapsed = time.perf_counter() - begin
             seconds += elapsed
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
@@ -2258,23 +2275,57 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
         if not (p.min() >= 0.0 and p.sum() > 0.0):
             raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
                              "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
-        lower, upper, status = _certified(run, k, flag, interval or _interval, alpha, p, eps)
+        lower, upper, status = _certified(run, k == last, flag, interval or _interval, alpha, p, eps)
         rows.append((k, products(k), seconds, lower, upper))
         if run.keep_iterates:
             iterates.append(alpha.copy())
         if run.callback is not None:
             shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
-            answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None))
+            answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None,
+                                         _State(*origin, [a.copy() for a in arrays])))
             if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
                 status = "stopped"
         if status != "running":
             return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), np.array(rows, dtype=_TRACE),
-                          np.array(iterates) if run.keep_iterates else None)
+                          np.array(iterates) if run.keep_iterates else None,
+                          _State(*origin, [a.copy() for a in arrays]))
 
 
-def _advance(loop, G, k, until, state):
+class _State(NamedTuple):
+    """What `drive` needs of a Result to go on from it."""
+
+    loop: str
+    shape: tuple
+    scale: float
+    arrays: list
+
+
+def _arrays(state):
+    """The arrays of a state in order, those in NamedTuples too."""
+    found = []
+    for part in state:
+        if not isinstance(part, (np.ndarray, tuple)):
+            raise TypeError(f"the state of a loop consists of arrays; {part!r} belongs to its parameters")
+        found += _arrays(part) if isinstance(part, tuple) else [part]
+    return found
+
+
+def _resume(start, origin, arrays):
+    """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
+    *before, scale, held = start.state
+    *now, wanted = origin
+    if (before != now or abs(scale - wanted) > 1e-12 * wanted
+            or [(a.shape, a.dtype) for a in held] != [(a.shape, a.dtype) for a in arrays]):
+        raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
+                         f"G_ii are {start.state[:3]}, and those of this call {origin}")
+    for array, source in zip(arrays, held, strict=True):
+        array[...] = source
+    return float(start.trace["seconds"][-1])
+
+
+def _advance(loop, G, k, until, arguments):
     """(k, flag) after a call of the loop, if that is what it returned."""
-    answer = _enter(loop, G, k, until, *state)
+    answer = _enter(loop, G, k, until, *arguments)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
             and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(EXHAUSTED + 1)):
         raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
@@ -2284,7 +2335,7 @@ def _advance(loop, G, k, until, state):
     return answer
 
 
-def _certified(run, k, flag, interval, alpha, p, eps):
+def _certified(run, last, flag, interval, alpha, p, eps):
     """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
 
     Where the interval fails by what rounding adds to it, a precise one is tried; if that fails by rounding again, more
@@ -2300,7 +2351,7 @@ def _certified(run, k, flag, interval, alpha, p, eps):
         if upper - lower <= gap:
             return lower, upper, "certified"
         if flag == RUNNING and (run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)):
-            return lower, upper, "max_iter" if k == run.max_iter else "running"
+            return lower, upper, "max_iter" if last else "running"
     return lower, upper, "rounding"
 
 
@@ -2327,17 +2378,20 @@ _RUN_OPTIONS = """\
     Other Parameters
     ----------------
     max_iter : int
-        Updates at most.
+        Updates at most, beside those of ``start``.
     tol : float, optional
         Stop as "certified" at the first checkpoint with upper - lower <= tol * upper.
     trace_at : array of int, optional
-        Iterations to certify and trace; by default 16 a decade.  0 and the last are always in.
+        Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
     keep_iterates : bool
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
         Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
         alpha and p are its own, and the trace is a table kept for callbacks alone.  Returning True ends the run as
         "stopped".
+    start : Result, optional
+        Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
+        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.
 
     Raises
     ------
@@ -2433,7 +2487,8 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, rule, least):
 
 
 @_algorithm
-def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+               start=None):
     """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
 
     Parameters
@@ -2459,11 +2514,11 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     ('separated', 1)
     """
     rule = {"cyclic": _CYCLIC, "worst": _WORST}[_choice(rule, "rule", ("cyclic", "worst"))]
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), rule, _least_visible(run)
-    return drive(run, _perceptron_loop, state, products=lambda k: k / n)
+    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64)
+    return drive(run, _perceptron_loop, state, parameters=(rule, _least_visible(run)), products=lambda k: k / n)
 
 
 @njit(cache=_CACHE)
@@ -2484,7 +2539,8 @@ def _nkp_loop(G, k, until, alpha, w, m, halts, least):
 
 
 @_algorithm
-def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+        start=None):
     """Normalized kernel perceptron (ramdas14, Algorithms 2 and 3): alpha_0 = 0,
     alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
@@ -2513,10 +2569,10 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     """
     if stop is not None:
         _choice(stop, "stop", ("separated",))
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, stop is not None, _least_visible(run)),
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m), parameters=(stop is not None, _least_visible(run)),
                  products=lambda k: k / n)
 
 
@@ -2544,7 +2600,7 @@ def _dual_only(p, *_):
 
 
 @_algorithm
-def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Normalized von Neumann algorithm (ramdas14, Algorithm 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -2571,12 +2627,12 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     'infeasible'
     """
     eps = _number(eps, "eps")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
     _, m = _square_and_margins(run.G, run.scale, p)
-    state = p, np.zeros(dimension), m, run.G.diagonal(), _threshold(run, eps)
-    return drive(run, _von_neumann_loop, state, _dual_only, products=lambda k: 1.0 + k / n, eps=eps)
+    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m), _dual_only,
+                 parameters=(run.G.diagonal(), _threshold(run, eps)), products=lambda k: 1.0 + k / n, eps=eps)
 
 
 class _Point(NamedTuple):
@@ -2591,7 +2647,7 @@ class _Call(NamedTuple):
     """One call of SNKPVN within ISNKPVN; the arrays of one entry change from call to call."""
 
     center: np.ndarray  # (n,) of the prox map
-    delta: np.ndarray  # (1,): the call ends at ||p||_G below it
+    norm: np.ndarray  # (1,) ||center||_G
     age: np.ndarray  # (1,) iterations of the call so far
 
 
@@ -2615,7 +2671,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
         if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
         norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        delta = call.delta[0]
+        delta = max(call.norm[0], eps) / gamma if gamma > 0.0 else eps
         ends = norm < delta
         if ends and (gamma == 0.0 or delta < eps):
             if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
@@ -2627,7 +2683,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
         if ends:
             theta = 1.0
             call.age[0] = -1
-            call.delta[0] = max(norm, eps) / gamma
+            call.norm[0] = norm
             call.center[:] = p.v
             alpha.v[:] = p.v
             alpha.m[:] = p.m
@@ -2652,8 +2708,8 @@ def _both_points(alpha, p, *_):
     return alpha.v, p.v
 
 
-def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, delta=0.0):
-    """The run behind snkp, snkpvn and isnkpvn; delta None starts at ||center||_G / gamma."""
+def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0):
+    """The run behind snkp, snkpvn and isnkpvn."""
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
@@ -2664,13 +2720,13 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, delta=0.0):
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    delta = max(math.sqrt(size), eps) / gamma if delta is None else delta
-    call = _Call(center, np.array([delta]), np.zeros(1, dtype=np.int64))
-    return drive(run, _smoothed_loop, (alpha, p, q, call, smoothing), _both_points, products=lambda k: k + 2.0, eps=eps)
+    call = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64))
+    return drive(run, _smoothed_loop, (alpha, p, q, call), _both_points, parameters=(smoothing,),
+                 products=lambda k: k + 2.0, eps=eps)
 
 
 @_algorithm
-def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Smoothed normalized kernel perceptron (ramdas14, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -2699,12 +2755,13 @@ def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, ca
     >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     return _smoothed(run, None, _ENTROPY)
 
 
 @_algorithm
-def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+           start=None):
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
@@ -2735,13 +2792,13 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     'infeasible'
     """
     delta = _number(delta, "delta")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta, delta=delta)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta)
 
 
 @_algorithm
 def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-            callback=None):
+            callback=None, start=None):
     """Iterated SNKPVN (ramdas14, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
@@ -2776,8 +2833,8 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
     gamma, eps = _number(gamma, "gamma", 1.0), _number(eps, "eps")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _smoothed(run, None, prox, gamma=gamma, eps=eps, delta=None)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    return _smoothed(run, None, prox, gamma=gamma, eps=eps)
 
 
 @njit(cache=_CACHE)
@@ -2815,7 +2872,7 @@ def _primal_and_hits(w, m, hits, *_):
 
 
 @_algorithm
-def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -2853,11 +2910,11 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     size = np.abs(Z).max(axis=1)
     if size.min() == 0.0:
         raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
-    run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start)
     n, d = run.G.shape()
     w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d), eta, least), _primal_and_hits,
-                 interval=_l1_interval)
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), _primal_and_hits,
+                 parameters=(eta, least), interval=_l1_interval)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2920,12 +2977,12 @@ def _descend(run, loss, schedule, step):
     n, dimension = run.G.shape()
     alpha, m, q = np.zeros((3, n))
     w, u = np.zeros((2, dimension))
-    return drive(run, _gradient_loop, (alpha, w, m, q, u, loss, schedule, step / run.scale))
+    return drive(run, _gradient_loop, (alpha, w, m, q, u), parameters=(loss, schedule, step / run.scale))
 
 
 @_algorithm
 def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                     callback=None):
+                     callback=None, start=None):
     """Gradient descent on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
@@ -2955,12 +3012,12 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     """
     loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), loss, _RISK, step)
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), loss, _RISK, step)
 
 
 @_algorithm
 def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=1000, tol=None, trace_at=None,
-                                keep_iterates=False, callback=None):
+                                keep_iterates=False, callback=None, start=None):
     """Gradient descent on the exponential risk with the gradient divided by the risk:
     alpha <- alpha + theta_t q_t, q_t = softmax(-G alpha).
 
@@ -2990,7 +3047,7 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), _EXP, schedule, step)
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), _EXP, schedule, step)
 
 
 @njit(cache=_CACHE)
@@ -3018,7 +3075,7 @@ def _momentum_points(alpha, g, q, *_):
 
 
 @_algorithm
-def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
@@ -3051,14 +3108,14 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     'certified'
     """
     loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     step = 1.0 / run.scale if loss == _EXP else 1.0 / (n * run.scale)
     alpha, g, q, m = np.zeros((4, n))
     w, gw, u = np.zeros((3, dimension))
     (_softmax(m, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
     lift(run.G, q, u)
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, loss, step), _momentum_points)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m), _momentum_points, parameters=(loss, step))
 
 
 @njit(cache=_CACHE)
@@ -3090,7 +3147,8 @@ def _average_and_hits(alpha, total, hits, *_):
 
 
 @_algorithm
-def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+                     start=None):
     """Batch perceptron (Cotter, Shalev-Shwartz & Srebro 2012): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
@@ -3118,12 +3176,12 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
     >>> fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     alpha, total, hits, m = np.zeros((4, n))
-    state = alpha, total, hits, m, np.zeros(1), run.G.diagonal(), 1.0 / math.sqrt(run.scale)
-    return drive(run, _batch_perceptron_loop, state, _average_and_hits if averaged else _last_and_hits,
-                 products=lambda k: k / n)
+    return drive(run, _batch_perceptron_loop, (alpha, total, hits, m, np.zeros(1)),
+                 _average_and_hits if averaged else _last_and_hits,
+                 parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)), products=lambda k: k / n)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3158,8 +3216,12 @@ def _penalties(lam, lam0, steps):
 
 
 @njit(cache=_CACHE)
-def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, accel):
-    """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia."""
+def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, found, bounds, step, accel):
+    """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
+
+    step 0 stands for found[0].
+    """
+    step = step if step > 0.0 else found[0]
     while k < until:
         t = k + 1.0
         inertia = t / (t + accel)
@@ -3176,25 +3238,25 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, acc
 
 def _hinge_descent(G, lam, lam0, accel, step, run_options):
     """The run behind diagonal_descent and inertial_diagonal_descent."""
-    step, lam0 = None if step is None else _number(step, "step"), _number(lam0, "lam0")
+    step, lam0 = 0.0 if step is None else _number(step, "step"), _number(lam0, "lam0")
     run = prepare(G, *run_options)
     with np.errstate(divide="ignore", over="ignore"):
-        bounds = 1.0 / _penalties(lam, lam0, run.max_iter)
+        bounds = 1.0 / _penalties(lam, lam0, run.checkpoints[-1])
     n, dimension = run.G.shape()
-    setup, spent = 0, 0.0
-    if step is None:
+    found, spent = np.array([step, 0.0]), 0.0  # the step, and the products that it took to find it
+    if step == 0.0 and run.start is None:
         _square_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
         begin = time.perf_counter()
-        norm, setup = _operator_norm(run.G)
-        step, spent = 1.0 / norm, time.perf_counter() - begin
+        norm, products = _operator_norm(run.G)
+        found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
     alpha, previous, z, m = np.zeros((4, n))
-    state = alpha, previous, z, np.zeros(dimension), m, bounds, step, accel
-    return drive(run, _hinge_descent_loop, state, products=lambda k: float(setup + k), spent=spent)
+    return drive(run, _hinge_descent_loop, (alpha, previous, z, np.zeros(dimension), m, found),
+                 parameters=(bounds, step, accel), products=lambda k: found[1] + k, spent=spent)
 
 
 @_algorithm
 def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=None, trace_at=None,
-                     keep_iterates=False, callback=None):
+                     keep_iterates=False, callback=None, start=None):
     """Hinge-loss diagonal descent (apidopoulos22, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
@@ -3210,8 +3272,8 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     lam0 : float
         Above 0, in the units of G.
     step : float, optional
-        gamma itself, not in units of 1/s; by default 1/||G||_op on the safe side, from a Lanczos run of at
-        most 64 products, which the trace counts as spent before iteration 0.
+        gamma itself, not in units of 1/s; by default that of ``start`` or 1/||G||_op on the safe side, from a Lanczos
+        run of at most 64 products, which the trace counts as spent before iteration 0.
 
     Notes
     -----
@@ -3229,12 +3291,12 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
-    return _hinge_descent(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    return _hinge_descent(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback, start))
 
 
 @_algorithm
 def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, max_iter=1000, tol=None,
-                              trace_at=None, keep_iterates=False, callback=None):
+                              trace_at=None, keep_iterates=False, callback=None, start=None):
     """Inertial diagonal descent (apidopoulos22, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
@@ -3266,7 +3328,7 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     'certified'
     """
     accel = _number(accel, "accel")
-    return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback, start))
 
 
 @njit(cache=_CACHE)
@@ -3287,7 +3349,7 @@ def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
 
 @_algorithm
 def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                          callback=None):
+                          callback=None, start=None):
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
     steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
 
@@ -3318,10 +3380,10 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
     a, b = _number(a, "a"), _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m, a, b, run.scale))
+    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m), parameters=(a, b, run.scale))
 
 
 # ======================================================================================================
@@ -3421,7 +3483,7 @@ def _exact_rounds(G, k, until, p, reads, scale, tol, eps):
 
 
 @_algorithm
-def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None):
+def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None, start=None):
     """The maximum margin to any tolerance, by pairwise steps and solves on the support of a working set.
 
     An iteration is one round: (1) margins of all points, one product; (2) the working set: the support and
@@ -3454,12 +3516,13 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     'certified'
     """
     tol = _number(tol, "tol")
-    trace_at = range(_count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    first = _first_iteration(start)
+    trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     p, reads = np.zeros(n), np.zeros(1, dtype=np.int64)
     p[np.argmin(run.G.diagonal())] = 1.0
     _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
     eps = (1e-9 if run.G.rounding().square == 0.0 else 3e-8) * math.sqrt(run.scale)
-    return drive(run, _exact_rounds, (p, reads, run.scale, tol, eps), _dual_only,
+    return drive(run, _exact_rounds, (p, reads), _dual_only, parameters=(run.scale, tol, eps),
                  products=lambda k: k + reads[0] / n**2, eps=eps)

@@ -143,7 +143,7 @@ def test_floats_around():
 def a_result(alpha, p, lower, upper, trace):
     """With one row in the trace, of the given bounds."""
     row = np.array([(0, 0.0, 0.0, *trace)], dtype=fm.max_margin(np.eye(2)).trace.dtype)
-    return fm.Result(np.asarray(alpha), np.asarray(p), lower, upper, "max_iter", 0, row, None)
+    return fm.Result(np.asarray(alpha), np.asarray(p), lower, upper, "max_iter", 0, row, None, ())
 
 
 def honest(Z, alpha, p):

@@ -97,17 +97,17 @@ def test_tab_completion_shows_the_toolkit():
 
 
 def test_every_algorithm_has_the_same_run_options_in_the_same_order():
-    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback"]
+    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
     assert list(inspect.signature(fm.prepare).parameters)[1:] == options
     for name, algorithm in fm.ALGORITHMS.items():
         assert algorithm is getattr(fm, name) and algorithm.__name__ == name and name in fm.__all__
         first, *rest = inspect.signature(algorithm).parameters.values()
         assert first.name == ("Z" if name == "winnow" else "G") and first.kind is first.POSITIONAL_OR_KEYWORD
         assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
-        assert [parameter.name for parameter in rest[-5:]] == options
-        defaults = {parameter.name: parameter.default for parameter in rest[-5:]}
+        assert [parameter.name for parameter in rest[-6:]] == options
+        defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
         assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (1e-9 if name == "max_margin" else None)
-        assert defaults == {"trace_at": None, "keep_iterates": False, "callback": None}
+        assert defaults == {"trace_at": None, "keep_iterates": False, "callback": None, "start": None}
 
 
 # ======================================================================================================

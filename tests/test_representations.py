@@ -567,7 +567,7 @@ def call_heavy_ball(G, loop=heavy_ball, **options):
     n, d = given.G.shape()
     alpha, v, m, q = np.zeros((4, n))
     w, vw, u = np.zeros((3, d))
-    return fm.drive(given, loop, (alpha, w, v, vw, m, q, u, 0.5 / given.scale, 0.7))
+    return fm.drive(given, loop, (alpha, w, v, vw, m, q, u), parameters=(0.5 / given.scale, 0.7))
 
 
 @every_representation
@@ -586,6 +586,8 @@ def test_a_foreign_loop_on_every_representation(kind, case):
     assert again == pytest.approx((result.lower, result.upper), rel=1e-12)
     short = call_heavy_ball(G, max_iter=150, trace_at=[])
     assert np.array_equal(short.alpha, result.alpha) and short.lower == result.lower
+    resumed = call_heavy_ball(G, max_iter=90, start=seen[60])
+    assert np.array_equal(resumed.alpha, result.alpha) and resumed.n_iter == 150
     plain = call_heavy_ball(G, heavy_ball.py_func, max_iter=20)  # interpreted, the operations as well
     compiled = call_heavy_ball(G, max_iter=20)
     np.testing.assert_allclose(plain.alpha, compiled.alpha, rtol=1e-10)
