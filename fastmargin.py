@@ -64,6 +64,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -200,7 +201,7 @@ class Result(NamedTuple):
     --------
     >>> import fastmargin as fm
     >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
-    Result('certified': 5 <= rho <= 5, relative gap 0, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
     """
 
     alpha: np.ndarray
@@ -984,7 +985,8 @@ class Rounding(NamedTuple):
     Since |G_ij| <= s, sum_j |G_ij v_j| <= s: a sum of n rounded terms, in whatever order, errs by at most gamma_n s
     with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded
     when it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A
-    factor of 1.01 stands for all products of such errors and, where s > 1e-285, for underflow.
+    factor of 1.01 stands for all products of such errors, for the rounding of s itself (and of G, which may leave
+    |G_ij| above s), and, where s > 1e-285, for underflow.
 
     References
     ----------
@@ -994,7 +996,7 @@ class Rounding(NamedTuple):
     --------
     >>> import fastmargin as fm
     >>> fm.Rounding.of_entries(1000, 0.0).square, fm.Rounding.of_rows(1000, 100).square
-    (2.2600587371226315e-13, 0.0)
+    (2.2605917138210118e-13, 0.0)
     """
 
     margins: float
@@ -1278,7 +1280,8 @@ def _never_stale(function, name):
 class DenseGram(NamedTuple):
     """A symmetric (n, n) matrix, C-ordered, float64 or float32; products read its upper triangle alone.
 
-    Algorithms make it of a plain array by themselves.  The methods are those of `Representation`.
+    Algorithms make it of a plain array by themselves, of a Fortran-ordered one by transposing it.  The methods are
+    those of `Representation`.
 
     Attributes
     ----------
@@ -1295,7 +1298,11 @@ class DenseGram(NamedTuple):
     matrix: np.ndarray
 
     def checked(self):
-        return DenseGram(_symmetric(self.matrix, "G"))
+        G = DenseGram(_symmetric(self.matrix, "G"))
+        if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
+            raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small to have all digits of {G.matrix.dtype}; "
+                             "rescale G")
+        return G
 
     def shape(self):
         return self.matrix.shape
@@ -1344,7 +1351,11 @@ def _symmetric(given, name):
 @njit(cache=_CACHE)
 def _find_flaw(matrix, slack):
     """First (i, j, kind) at which a matrix is not finite (0), not symmetric (1) or has a 2x2 minor below 0 (2)."""
-    n = matrix.shape[0]
+    n, top = matrix.shape[0], 0.0
+    for i in range(n):
+        top = max(top, float(matrix[i, i]))
+    unit = 1.0 / top if top > 0.0 else 1.0  # squares of the entries themselves could over- or underflow
+    floor = (slack * unit)**2
     for row in range(0, n, 64):  # tiles, for the sake of the mirrored entries
         for column in range(0, row + 1, 64):
             for i in range(row, min(row + 64, n)):
@@ -1354,7 +1365,8 @@ def _find_flaw(matrix, slack):
                         return i, j, 0
                     if abs(a - b) > slack:
                         return i, j, 1
-                    if a * a > matrix[i, i] * matrix[j, j] * (1.0 + 1e-6) + slack * slack or matrix[i, i] < 0.0:
+                    minor = (unit * matrix[i, i]) * (unit * matrix[j, j]) * (1.0 + 1e-6) + floor
+                    if (unit * a)**2 > minor or matrix[i, i] < 0.0:
                         return i, j, 2
     return -1, -1, 0
 
@@ -1622,13 +1634,14 @@ class FeatureGram(NamedTuple):
 
     def leveled(self, v):
         w, m, support = v @ self.rows, np.empty(v.size), np.flatnonzero(v)
-        if support.size > 4 * w.size + 16:
-            return -math.inf  # more equations than coordinates can meet, unless the points are few or special
+        if support.size > 4 * w.size + 16 or not v.sum() > 0.0:
+            return -math.inf  # more equations than coordinates can meet, unless the points are special
         nothing, level = np.zeros(w.size), None
         for _ in range(3):
             _precise_margins(self.rows, w, nothing, m)
             level = float(v @ m) / float(v.sum()) if level is None else level
             w += np.linalg.lstsq(self.rows[support], level - m[support], rcond=None)[0]
+        w = np.ldexp(w, -math.frexp(float(np.abs(w).max()))[1])  # so that w'w cannot underflow
         _precise_margins(self.rows, w, nothing, m)
         length = math.sqrt(sum(_precise_dot(w, w))) * (1.0 + _LAST)
         reach = math.sqrt(self.diagonal().max())
@@ -1962,6 +1975,7 @@ def _bounds(G, scale, v, precise):
 def _interval(G, scale, alpha, p, precise=False):
     """lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     precise = precise and hasattr(G, "precise")
+    trivial = -math.sqrt(scale) * (1.0 + G.rounding().margins + _LAST)  # by Cauchy-Schwarz, for every alpha
     weights = _unit_range(p)
     bounds = _bounds(G, scale, weights, precise)
     total = math.fsum(weights) if precise else float(weights.sum())
@@ -1969,9 +1983,9 @@ def _interval(G, scale, alpha, p, precise=False):
     gap = bounds.length / total
     if alpha is not p:
         if not alpha.any():
-            return -math.sqrt(scale) * (1.0 + _LAST), upper, 0.0
+            return trivial, upper, 0.0
         bounds = _bounds(G, scale, _unit_range(alpha), precise)
-    lower = -math.sqrt(scale)  # holds for every alpha
+    lower = trivial
     length = bounds.longest if bounds.least > 0.0 else bounds.shortest
     if length > 0.0:
         lower = max(lower, bounds.least / length)
@@ -2012,11 +2026,12 @@ def certificate(G, alpha, p, *, precise=False):
 
     Notes
     -----
-    The rho bounded is that of G as stored (of its upper triangle) and, for a dense G, that of every positive
-    semi-definite matrix whose entries round to the stored ones: a float32 G stands for all that was lost in storing it.
+    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose entries
+    round to the stored ones (of the upper triangle, which is what products read), G itself among them if it is one: a
+    float32 G stands for all that was lost in storing it.
 
-    ||v||_1 is brought to at most 1 by a power of two, so that nothing is rounded, and the errors of a product are
-    bounded beforehand (see `Rounding`):
+    A power of two brings ||v||_1 to at most 1, so that nothing is rounded, and the errors of a product are bounded
+    beforehand (see `Rounding`):
 
         lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
                 else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
@@ -2027,9 +2042,11 @@ def certificate(G, alpha, p, *, precise=False):
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        u sqrt(s) / rho                         with features and ``precise``.
+        40 u + u sqrt(s) / rho + (4 (n + d) u sqrt(s) / rho)^2
+                                                with features and ``precise``, where at most 4 d + 16 points support
+                                                the margin.
 
-    With a dense G upper never falls below 2.2e-8 sqrt(s) (float32: 3.5e-4 sqrt(s)): for margins as small as that use
+    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): for margins as small as that use
     features, and float64 rather than float32.
 
     References
@@ -2040,7 +2057,7 @@ def certificate(G, alpha, p, *, precise=False):
     --------
     >>> import numpy as np, fastmargin as fm
     >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
-    >>> lower < 0.5 < upper, upper - lower < 1e-14
+    >>> lower < 0.5 < upper, upper - lower < 1e-13
     (True, True)
     """
     G, scale = _representation(G)
@@ -2343,12 +2360,12 @@ def _certified(run, last, flag, interval, alpha, p, eps):
     """
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
-        gap = -1.0 if run.tol is None else run.tol * upper
+        gap = 0.0 if run.tol is None else run.tol * upper
         if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
             return lower, upper, "infeasible"
-        if flag == SEPARATED:
-            return lower, upper, "separated" if lower > 0.0 else "rounding"
-        if upper - lower <= gap:
+        if flag == SEPARATED and lower > 0.0:
+            return lower, upper, "separated"
+        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
             return lower, upper, "certified"
         if flag == RUNNING and (run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)):
             return lower, upper, "max_iter" if last else "running"

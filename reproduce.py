@@ -1237,7 +1237,7 @@ def compute_apidopoulos22_width(context):
 
             G = fm.gram(X, y, sigma2=sigma2)
             best, gamma = fm.max_margin(G), 1 / np.linalg.eigvalsh(G)[-1]
-            doubt = max(doubt, 1 - best.lower / best.upper)
+            doubt, rounding = max(doubt, 1 - best.lower / best.upper), fm.DenseGram(G).rounding().margins
             # In the end Algorithm 1 moves only the weights of the support vectors, where it multiplies the error by
             # 1 - gamma G: their block of G, not all of G, decides how fast it is.
             support = np.flatnonzero(best.alpha)
@@ -1250,7 +1250,7 @@ def compute_apidopoulos22_width(context):
                 for t in steps:
                     add(f"relative margin gap, {t} products", method, gap[trace["iteration"] == t])
                 if method == "Algorithm 1":
-                    factor, _ = fitted_factor(trace["iteration"], gap, 2e-14 / best.upper**2)  # 100 eps / rho^2
+                    factor, _ = fitted_factor(trace["iteration"], gap, 10 * rounding / best.upper**2)
                     add("1 - rate of Algorithm 1", "rate, measured", 1 - factor)
                 bar.update()
             add("1 - rate of Algorithm 1", "rate, predicted", gamma * mu)

