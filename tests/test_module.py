@@ -3,6 +3,7 @@
 import ast
 import doctest
 import inspect
+import itertools
 import os
 import re
 import shutil
