@@ -50,6 +50,7 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     8.1  ramdas14           perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
     8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron
     8.3  apidopoulos22      diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
+    8.4  own methods        subspace_perceptron
     9    exact solver       max_margin
 """
 
@@ -80,7 +81,7 @@ __all__ = [
     "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
     "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lift", "margins", "max_margin", "momentum",
     "nkp", "normalized_gradient_descent", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
-    "softmax_pass", "square", "von_neumann", "winnow",
+    "softmax_pass", "square", "subspace_perceptron", "von_neumann", "winnow",
 ]
 
 
@@ -3401,6 +3402,524 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
     return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m), parameters=(a, b, run.scale))
+
+
+# ------------------------------------------------------------------------------------------------------
+# 8.4 own methods
+# ------------------------------------------------------------------------------------------------------
+
+_CHUNK = 128  # active rows that are gathered at a time: their margins stay in the cache
+
+
+class _Span(NamedTuple):
+    """The span of past u_j = Z'q_j, with an orthonormal basis v_0, v_1, ...; lengths are in units of sqrt(s).
+
+    Each v_j comes with a generator, the point that brought it: g_j = sum_{i <= j} points[j, i] v_i.  Two rows of
+    ``points`` more are those of dual points that are no generators: the best mixture of forgotten ones, whose weights
+    are ``old``, and the newest.
+    """
+
+    size: np.ndarray  # (1,) vectors so far
+    weights: np.ndarray  # (memory, n) of the generators
+    coordinates: np.ndarray  # (memory, dimension) of the basis, where inner products are taken by coordinates; else none
+    margins: np.ndarray  # (memory, n) of the basis
+    points: np.ndarray  # (memory + 2, memory)
+    share: np.ndarray  # (memory + 2,) of each point in the best dual mixture
+    is_dual: np.ndarray  # (memory + 2,) whether its weights are in the simplex
+    old: np.ndarray  # (n,)
+
+
+class _Subspace(NamedTuple):
+    unit: float  # sqrt(s)
+    by_coordinates: bool  # how inner products are taken
+    negligible: float  # square of a length that rounding may make of 0
+    halts: bool
+    least: float  # margin
+    threshold: _Threshold
+
+
+@njit(cache=_CACHE)
+def _combine(A, k, c, out):
+    """out <- sum_{j < k} c_j A_j."""
+    out[:] = 0.0
+    _add_weighted_rows(A, c, 0, k, out)
+
+
+@njit(cache=_CACHE)
+def _generate(points, k, c, a):
+    """a with sum_j a_j g_j = sum_j c_j v_j, by back substitution."""
+    for i in range(k - 1, -1, -1):
+        total = c[i]
+        for j in range(i + 1, k):
+            total -= a[j] * points[j, i]
+        a[i] = total / points[i, i]
+
+
+@njit(cache=_CACHE)
+def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
+    """One product: u = Z'q is split into sum_j t_j v_j and a rest, which becomes the next vector of the basis.
+
+    Returns the square of the rest, 0 where it is negligible; m then holds the margins of u / sqrt(s).
+    """
+    k, n = span.size[0], q.size
+    full = k == min(n, w.size)
+    t[:] = 0.0
+    part, rest = np.zeros(t.size), q
+    if by_coordinates:
+        lift(G, q, w)
+        for i in range(w.size):
+            w[i] /= unit
+        u = w.copy()
+        for _ in range(2):
+            part[:k] = 0.0
+            _add_row_dots_between(span.coordinates, w, 1.0, part, 0, k)
+            for j in range(k):
+                t[j] += part[j]
+                part[j] = -part[j]
+            _add_weighted_rows(span.coordinates, part, 0, k, w)
+        size = _dot(w, w)
+        if full or size <= negligible:
+            w[:] = u
+            size = 0.0
+    else:
+        rest, a = q.copy(), np.empty(t.size)
+        size = 0.0
+        for again in range(2):
+            part[:k] = 0.0
+            _add_row_dots_between(span.margins, rest, 1.0, part, 0, k)
+            _generate(span.points, k, part, a)
+            for j in range(k):
+                t[j] += part[j]
+                part[j] = -part[j]
+                a[j] = -a[j]
+            _add_weighted_rows(span.weights, a, 0, k, rest)
+            if again:
+                _add_weighted_rows(span.margins, part, 0, k, m)
+            else:
+                lift(G, rest, w)
+                margins(G, w, m)
+                for i in range(n):
+                    m[i] /= unit * unit
+        size = _dot(rest, m)
+        if full or size <= negligible:
+            _add_weighted_rows(span.margins, t, 0, k, m)
+            return 0.0
+    length = math.sqrt(size)
+    if by_coordinates:
+        for i in range(w.size):
+            w[i] /= length if size > 0.0 else 1.0
+        margins(G, w, m)
+        for i in range(n):
+            m[i] /= unit
+        if size == 0.0:
+            return 0.0
+        span.coordinates[k] = w
+        span.margins[k] = m
+    else:
+        for i in range(n):
+            span.margins[k, i] = m[i] / length
+    span.weights[k] = q
+    t[k] = length
+    span.points[k] = t
+    span.is_dual[k] = True
+    span.size[0] = k + 1
+    return size
+
+
+@njit(cache=_CACHE)
+def _smooth(m, mu, q):
+    """q <- softmax(-m/mu); returns mu ln sum_i exp(-m_i/mu)."""
+    low, total = m.min(), 0.0
+    for i in range(m.size):
+        q[i] = math.exp((low - m[i]) / mu)
+        total += q[i]
+    for i in range(m.size):
+        q[i] /= total
+    return mu * math.log(total) - low
+
+
+@njit(cache=_CACHE)
+def _slope(span, c, q, g):
+    """g <- M'q; returns the length of the gradient c - g over that of g."""
+    k = span.size[0]
+    g[:k] = 0.0
+    _add_row_dots_between(span.margins, q, 1.0, g, 0, k)
+    total, rest = 0.0, 0.0
+    for j in range(k):
+        total += g[j] * g[j]
+        rest += (c[j] - g[j]) * (c[j] - g[j])
+    return math.sqrt(rest) / math.sqrt(total) if total > 0.0 else 0.0
+
+
+@njit(cache=_CACHE)
+def _hessian(span, q, g, mu, H):
+    """Lower triangle of I + M' (diag q - q q') M / mu, from the rows that matter."""
+    k, n = span.size[0], q.size
+    for a in range(k):
+        for b in range(a + 1):
+            H[a, b] = 1.0 if a == b else 0.0
+    gathered, index, root = np.empty((k, _CHUNK)), np.empty(_CHUNK, dtype=np.int64), np.empty(_CHUNK)
+    floor, count = 1e-9 / n, 0
+    for i in range(n):
+        if q[i] > floor:
+            index[count] = i
+            root[count] = math.sqrt(q[i] / mu)
+            count += 1
+        if count == _CHUNK or (i == n - 1 and count > 0):
+            for a in range(k):
+                row = span.margins[a]
+                for b in range(count):
+                    gathered[a, b] = root[b] * (row[index[b]] - g[a])
+                for b in range(count, _CHUNK):
+                    gathered[a, b] = 0.0
+            for a in range(k):
+                _add_row_dots_between(gathered, gathered[a], 1.0, H[a], 0, a + 1)
+            count = 0
+
+
+@njit(cache=_CACHE)
+def _cholesky(H, k):
+    """H <- its lower factor, in place; False where H is not positive definite as computed."""
+    for a in range(k):
+        for b in range(a + 1):
+            total = H[a, b] - _dot(H[a, :b], H[b, :b])
+            if a > b:
+                H[a, b] = total / H[b, b]
+            elif total > 0.0:
+                H[a, a] = math.sqrt(total)
+            else:
+                return False
+    return True
+
+
+@njit(cache=_CACHE)
+def _solve(L, k, x):
+    """x <- (L L')^-1 x."""
+    for a in range(k):
+        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+    for a in range(k - 1, -1, -1):
+        x[a] /= L[a, a]
+        for b in range(a):
+            x[b] -= L[a, b] * x[a]
+
+
+@njit(cache=_CACHE)
+def _minimize(span, c, mu, accuracy, steps, m, q):
+    """Damped Newton steps for c = argmin ||c||^2 / 2 + mu ln sum_i exp(-(M c)_i / mu), from the c given.
+
+    Stops at ||c - M'q|| <= accuracy ||M'q||, with m = M c and q = softmax(-m / mu).  Returns the steps made.
+    """
+    k, n = span.size[0], q.size
+    H, g, step = np.empty((k, k)), np.empty(k), np.empty(k)
+    move, trial, weights = np.empty(n), np.empty(n), np.empty(n)
+    _combine(span.margins, k, c, m)
+    value = _smooth(m, mu, q) + 0.5 * _dot(c[:k], c[:k])
+    for count in range(steps):
+        if _slope(span, c, q, g) <= accuracy:
+            return count
+        _hessian(span, q, g, mu, H)
+        if not _cholesky(H, k):
+            return count
+        for j in range(k):
+            step[j] = g[j] - c[j]
+        _solve(H, k, step)
+        decrease = 0.0
+        for j in range(k):
+            decrease += step[j] * (g[j] - c[j])
+        _combine(span.margins, k, step, move)
+        length, found = 1.0, False
+        for _ in range(30):
+            for i in range(n):
+                trial[i] = m[i] + length * move[i]
+            new = _smooth(trial, mu, weights)
+            for j in range(k):
+                new += 0.5 * (c[j] + length * step[j])**2
+            if new <= value - 1e-4 * length * decrease + 4.0 * _EPS * abs(value):
+                found = True
+                break
+            length *= 0.5
+        if not found:
+            return count
+        value = new
+        m[:] = trial
+        q[:] = weights
+        for j in range(k):
+            c[j] += length * step[j]
+    return steps
+
+
+@njit(cache=_CACHE)
+def _mix(span, accuracy, x):
+    """Shares of the least-norm mixture x of the dual points, by Wolfe's algorithm from the shares given; returns ||x||^2.
+
+    Stops where no mixture has a square below ||x||^2 - 2 accuracy.  A mixture is given up for one of smaller norm only.
+    """
+    k, total = span.size[0], span.points.shape[0]
+    support, change, level = np.empty(total, dtype=np.int64), np.empty(total), np.empty(total)
+    before, g, H = np.empty(total), np.zeros(total), np.empty((k + 2, k + 2))
+    _combine(span.points, total, span.share, x)
+    value = _dot(x, x)
+    for _ in range(2 * k + 10):
+        g[:] = 0.0
+        _add_row_dots_between(span.points, x, 1.0, g, 0, total)
+        enters = -1
+        for j in range(total):
+            if span.is_dual[j] and (enters < 0 or g[j] < g[enters]):
+                enters = j
+        if value - g[enters] <= accuracy or span.share[enters] > 0.0:
+            break
+        before[:] = span.share
+        while True:  # to the least-norm point of the affine hull, or to where a share vanishes on the way
+            count, size = 0, 0.0
+            for j in range(total):
+                if span.share[j] > 0.0 or j == enters:
+                    support[count] = j
+                    size = max(size, _dot(span.points[j], span.points[j]))
+                    count += 1
+            for a in range(count):
+                for b in range(a + 1):
+                    H[a, b] = _dot(span.points[support[a]], span.points[support[b]]) + size
+                H[a, a] += 1e-14 * size
+            if not _cholesky(H, count):
+                break
+            for a in range(count):
+                change[a], level[a] = g[support[a]], 1.0
+            _solve(H, count, change)
+            _solve(H, count, level)
+            ratio, move, leaves = change[:count].sum() / level[:count].sum(), 1.0, -1
+            for a in range(count):
+                change[a] = ratio * level[a] - change[a]
+                if change[a] < 0.0 and span.share[support[a]] < -move * change[a]:
+                    move, leaves = -span.share[support[a]] / change[a], a
+            for a in range(count):
+                span.share[support[a]] = max(span.share[support[a]] + move * change[a], 0.0)
+            if leaves < 0:
+                break
+            span.share[support[leaves]] = 0.0
+            enters = -1 if support[leaves] == enters else enters
+            _combine(span.points, total, span.share, x)
+            g[:] = 0.0
+            _add_row_dots_between(span.points, x, 1.0, g, 0, total)
+        whole = span.share.sum()
+        for j in range(total):
+            span.share[j] /= whole
+        _combine(span.points, total, span.share, x)
+        if not _dot(x, x) < value:
+            span.share[:] = before
+            _combine(span.points, total, before, x)
+            break
+        value = _dot(x, x)
+    return value
+
+
+@njit(cache=_CACHE)
+def _mixture(span, q, p):
+    """p <- the weights of the best dual mixture; q are those of the newest point."""
+    k, total = span.size[0], span.share.size
+    _combine(span.weights, k, span.share, p)
+    low, high = span.share[total - 2], span.share[total - 1]
+    for i in range(p.size):
+        p[i] += low * span.old[i] + high * q[i]
+    whole = p.sum()
+    for i in range(p.size):
+        p[i] /= whole
+
+
+@njit(cache=_CACHE)
+def _forget(span, q, x):
+    """The best mixture becomes a point of its own, which stands for all that are not kept."""
+    p = np.empty(q.size)
+    _mixture(span, q, p)
+    old = span.share.size - 2
+    span.old[:] = p
+    span.points[old] = x
+    span.share[:] = 0.0
+    span.share[old] = 1.0
+    span.is_dual[old] = True
+    span.is_dual[old + 1] = False
+
+
+@njit(cache=_CACHE)
+def _compress(span, best, c, x, q, negligible):
+    """Keep of the span the point of the best bound, the current one, the best mixture, and the latest points."""
+    k, n = span.size[0], q.size
+    kept = max(4, k // 2)
+    _forget(span, q, x)
+    A, points, weights = np.zeros((kept, k)), np.zeros((kept, k)), np.empty((kept, n))
+    part, rest, a, count = np.empty(kept), np.empty(k), np.empty(k), 0
+    is_dual = np.zeros(kept, dtype=np.bool_)
+    for target in range(kept):
+        latest = k - kept + target
+        rest[:] = best if target == 0 else c if target == 1 else x if target == 2 else span.points[latest]
+        coordinates = np.zeros(k)
+        for _ in range(2):
+            for j in range(count):
+                part[j] = _dot(A[j], rest)
+                coordinates[j] += part[j]
+            for j in range(count):
+                for i in range(k):
+                    rest[i] -= part[j] * A[j, i]
+        size = _dot(rest, rest)
+        if size <= negligible:
+            continue
+        length = math.sqrt(size)
+        for i in range(k):
+            A[count, i] = rest[i] / length
+        coordinates[count] = length
+        points[count] = coordinates
+        if target < 2:
+            _generate(span.points, k, best if target == 0 else c, a)
+            _combine(span.weights, k, a, weights[count])
+        else:
+            weights[count] = span.old if target == 2 else span.weights[latest]
+        is_dual[count] = target > 2 and span.is_dual[latest]
+        count += 1
+    moved = np.empty((count, n))
+    for j in range(count):
+        _combine(span.margins, k, A[j], moved[j])
+    span.margins[:count] = moved
+    span.weights[:count] = weights[:count]
+    if span.coordinates.shape[0] > 0:
+        moved = np.empty((count, span.coordinates.shape[1]))
+        for j in range(count):
+            _combine(span.coordinates, k, A[j], moved[j])
+        span.coordinates[:count] = moved
+    for point in (best, c, x):
+        for j in range(count):
+            rest[j] = _dot(A[j], point)
+        point[:] = 0.0
+        point[:count] = rest[:count]
+    span.points[:] = 0.0
+    span.points[:count] = points[:count]
+    span.points[k] = x
+    span.is_dual[:k] = False
+    span.is_dual[:count] = is_dual[:count]
+    span.size[0] = count
+
+
+@njit(cache=_CACHE)
+def _better(c, m, best, bound):
+    """Keep c if its margins m prove more than those of ``best``."""
+    length = math.sqrt(_dot(c, c))
+    if length > 0.0 and m.min() / length > bound[0]:
+        bound[0] = m.min() / length
+        best[:] = c
+
+
+@njit(cache=_CACHE)
+def _finish(span, c, mu, floor, m, q, best, bound):
+    """Down to where nothing is left to gain in the span: smaller and smaller mu, at no product."""
+    g = np.empty(span.size[0])
+    while mu > floor:
+        _slope(span, c, q, g)
+        length = math.sqrt(_dot(c, c))
+        if math.sqrt(_dot(g, g)) - m.min() / length <= 1e-14:
+            break
+        mu = max(0.25 * mu, floor)
+        _minimize(span, c, mu, 0.01, 20, m, q)
+        _better(c, m, best, bound)
+
+
+@njit(cache=_CACHE)
+def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, setting):
+    """x are the coordinates of p; bound = (lower, upper, share of the gap that mu takes), in units of sqrt(s)."""
+    unit, by_coordinates, negligible, halts, least, threshold = setting
+    n, memory, newest = q.size, c.size, c.size + 1
+    t, a = np.empty(memory), np.empty(memory)
+    while True:
+        ends = halts and bound[0] > 0.0
+        small = bound[1] * unit <= threshold.eps
+        if ends or small or k >= until:
+            a[:] = 0.0
+            _generate(span.points, span.size[0], best, a)
+            _combine(span.weights, span.size[0], a, alpha)
+            _mixture(span, q, p)
+        if ends:
+            _combine(span.margins, span.size[0], best, m)
+            total = 0.0
+            for i in range(n):
+                m[i] *= unit * unit
+                total += abs(alpha[i])
+            if _is_separated(G, alpha, w, m, least * total):
+                return k, SEPARATED
+        if small and threshold.eps > 0.0 and _is_small(G, p, w, m, threshold):
+            return k, INFEASIBLE
+        if k >= until:
+            return k, RUNNING
+        if span.size[0] == memory and memory < min(n, w.size):
+            _compress(span, best, c, x, q, negligible)
+        size = _extend(G, q, span, unit, by_coordinates, negligible, w, m, t)
+        span.points[newest] = t
+        span.is_dual[newest] = size == 0.0
+        if k == 0:
+            span.share[:] = 0.0
+            span.share[0 if size > 0.0 else newest] = 1.0
+        if size == 0.0:
+            _better(t, m, best, bound)
+        bound[1] = math.sqrt(_mix(span, 0.01 * (bound[1]**2 - max(bound[0], 0.0)**2), x))
+        if span.share[newest] > 0.0:
+            _forget(span, q, x)
+        gap, floor = bound[1]**2 - max(bound[0], 0.0)**2, 4.0 * _EPS * bound[1]
+        if size > 0.0:
+            bound[2] = 0.5 * bound[2] if size < 0.05 * gap else min(1.0, 2.0 * bound[2])
+        if floor > 0.0 and span.size[0] > 0:
+            mu = max(bound[2] * gap / math.log(max(n, 2)), floor)
+            _minimize(span, c, mu, 0.05, 5, m, q)
+            _better(c, m, best, bound)
+            if size == 0.0:
+                _finish(span, c, mu, floor, m, q, best, bound)
+        k += 1
+
+
+def _subspace_points(alpha, p, *_):
+    return alpha, p
+
+
+@_algorithm
+def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol=None, trace_at=None,
+                        keep_iterates=False, callback=None, start=None):
+    """The smoothed perceptron over the span of all past products.
+
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+
+    Notes
+    -----
+    Notes.
+
+    References
+    ----------
+    Refs.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.subspace_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
+    'certified'
+    """
+    eps, memory = _number(eps, "eps", closed=True), _count(memory, "memory", 5)
+    if stop is not None:
+        _choice(stop, "stop", ("separated",))
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    n, dimension = run.G.shape()
+    memory, rounding = min(memory, n, dimension), run.G.rounding()
+    first = np.zeros(dimension)
+    first[0] = 1.0
+    by_coordinates = square(run.G, np.zeros(n), first, np.zeros(n)) > 0.0  # or by weights and margins
+    uniform = np.full(n, 1.0 / n)
+    span = _Span(np.zeros(1, dtype=np.int64), np.zeros((memory, n)),
+                 np.zeros((memory if by_coordinates else 0, dimension)), np.zeros((memory, n)),
+                 np.zeros((memory + 2, memory)), np.zeros(memory + 2), np.zeros(memory + 2, dtype=np.bool_),
+                 uniform.copy())
+    span.share[memory] = 1.0
+    best, c, x = np.zeros((3, memory))
+    setting = _Subspace(math.sqrt(run.scale), by_coordinates, 16.0 * rounding.square + (100.0 * rounding.length)**2,
+                        stop is not None, _least_visible(run), _threshold(run, eps))
+    return drive(run, _subspace_loop,
+                 (np.zeros(n), uniform.copy(), uniform, np.zeros(dimension), np.zeros(n), best, c, x,
+                  np.array([-np.inf, np.inf, 1.0]), span), _subspace_points, parameters=(setting,), eps=eps)
 
 
 # ======================================================================================================
