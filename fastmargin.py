@@ -3798,26 +3798,26 @@ def _compress(span, best, c, x, q, negligible):
 
 
 @njit(cache=_CACHE)
-def _better(c, m, best, bound):
-    """Keep c if its margins m prove more than those of ``best``."""
-    length = math.sqrt(_dot(c, c))
-    if length > 0.0 and m.min() / length > bound[0]:
-        bound[0] = m.min() / length
+def _better(c, m, negligible, best, bound):
+    """Keep c if its margins m prove more than those of ``best``, and its length is not all rounding."""
+    size = _dot(c, c)
+    if size > negligible and m.min() / math.sqrt(size) > bound[0]:
+        bound[0] = m.min() / math.sqrt(size)
         best[:] = c
 
 
 @njit(cache=_CACHE)
-def _finish(span, c, mu, floor, m, q, best, bound):
+def _finish(span, c, mu, floor, negligible, m, q, best, bound):
     """Down to where nothing is left to gain in the span: smaller and smaller mu, at no product."""
     g = np.empty(span.size[0])
     while mu > floor:
         _slope(span, c, q, g)
-        length = math.sqrt(_dot(c, c))
-        if math.sqrt(_dot(g, g)) - m.min() / length <= 1e-14:
+        size = _dot(c, c)
+        if size <= negligible or math.sqrt(_dot(g, g)) - m.min() / math.sqrt(size) <= 1e-14:
             break
         mu = max(0.25 * mu, floor)
         _minimize(span, c, mu, 0.01, 20, m, q)
-        _better(c, m, best, bound)
+        _better(c, m, negligible, best, bound)
 
 
 @njit(cache=_CACHE)
@@ -3855,7 +3855,7 @@ def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, sett
             span.share[:] = 0.0
             span.share[0 if size > 0.0 else newest] = 1.0
         if size == 0.0:
-            _better(t, m, best, bound)
+            _better(t, m, negligible, best, bound)
         bound[1] = math.sqrt(_mix(span, 0.01 * (bound[1]**2 - max(bound[0], 0.0)**2), x))
         if span.share[newest] > 0.0:
             _forget(span, q, x)
@@ -3865,9 +3865,9 @@ def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, sett
         if floor > 0.0 and span.size[0] > 0:
             mu = max(bound[2] * gap / math.log(max(n, 2)), floor)
             _minimize(span, c, mu, 0.05, 5, m, q)
-            _better(c, m, best, bound)
+            _better(c, m, negligible, best, bound)
             if size == 0.0:
-                _finish(span, c, mu, floor, m, q, best, bound)
+                _finish(span, c, mu, floor, negligible, m, q, best, bound)
         k += 1
 
 

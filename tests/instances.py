@@ -223,6 +223,7 @@ class Call(NamedTuple):
     noise: float = 1e-11  # how far runs of 300 iterations part where products are rounded differently
     dual: bool = False  # alpha and p are one point
     rows: bool = False  # takes the rows Z, scales them, and certifies their l1-margin
+    signed: bool = False  # weights alpha of either sign
 
 
 _COLUMN = {"cost": "column", "halts": True}
@@ -255,6 +256,8 @@ CALLS = {
     "diagonal_descent, 1/log(1+t)": Call({"lam": "1/log(1+t)", "lam0": 1.0}, **_DESCENT),
     "inertial_diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
     "homotopic_subgradient": Call(),
+    "subspace_perceptron": Call(signed=True, noise=1e-7),
+    "subspace_perceptron, halting": Call({"stop": "separated", "memory": 8}, halts=True, signed=True, noise=1e-7),
     "max_margin": Call({"tol": 1e-12}, cost=None, dual=True),
 }
 LOOPS = [name for name, call in CALLS.items() if call.cost]  # an iteration of max_margin is a round of its own

@@ -242,7 +242,7 @@ def check_trace(name, kind, Z, rho):
     for row, partial, alpha in zip(result.trace, seen, result.iterates, strict=True):
         assert np.array_equal(partial.alpha, alpha) and (row["lower"], row["upper"]) == (partial.lower, partial.upper)
         lower, upper, p = partial.lower, partial.upper, partial.p
-        assert (alpha >= 0.0).all() and (p >= 0.0).all() and abs(p.sum() - 1.0) <= (
+        assert (CALLS[name].signed or (alpha >= 0.0).all()) and (p >= 0.0).all() and abs(p.sum() - 1.0) <= (
             8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
         check_interval(kind, Z, alpha, p, lower, upper, rho)
         if rho is not None:
