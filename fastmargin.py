@@ -3604,22 +3604,32 @@ def _solve(L, k, x):
 
 
 @njit(cache=_CACHE)
-def _minimize(span, c, mu, accuracy, steps, m, q):
-    """Damped Newton steps for c = argmin ||c||^2 / 2 + mu ln sum_i exp(-(M c)_i / mu), from the c given.
+def _minimize(span, c, mu, shrink, accuracy, steps, m, q):
+    """Damped Newton steps for c = argmin ||c||^2 / 2 + mu ln sum_i exp(-(M c)_i / mu), from c or from shrink c.
 
-    Stops at ||c - M'q|| <= accuracy ||M'q||, with m = M c and q = softmax(-m / mu).  Returns the steps made.
+    The latter is the better start where there is no margin: then c is of the order of mu.  Ends with m = M c and q =
+    softmax(-m / mu), at ||c - M'q|| <= accuracy ||M'q|| if it returns True.
     """
     k, n = span.size[0], q.size
     H, g, step = np.empty((k, k)), np.empty(k), np.empty(k)
     move, trial, weights = np.empty(n), np.empty(n), np.empty(n)
     _combine(span.margins, k, c, m)
     value = _smooth(m, mu, q) + 0.5 * _dot(c[:k], c[:k])
-    for count in range(steps):
+    for i in range(n):
+        trial[i] = shrink * m[i]
+    new = _smooth(trial, mu, weights) + 0.5 * shrink * shrink * _dot(c[:k], c[:k])
+    if new < value:
+        value = new
+        m[:] = trial
+        q[:] = weights
+        for j in range(k):
+            c[j] *= shrink
+    for _ in range(steps):
         if _slope(span, c, q, g) <= accuracy:
-            return count
+            return True
         _hessian(span, q, g, mu, H)
         if not _cholesky(H, k):
-            return count
+            return False
         for j in range(k):
             step[j] = g[j] - c[j]
         _solve(H, k, step)
@@ -3628,7 +3638,7 @@ def _minimize(span, c, mu, accuracy, steps, m, q):
             decrease += step[j] * (g[j] - c[j])
         _combine(span.margins, k, step, move)
         length, found = 1.0, False
-        for _ in range(30):
+        for _ in range(60):
             for i in range(n):
                 trial[i] = m[i] + length * move[i]
             new = _smooth(trial, mu, weights)
@@ -3639,13 +3649,13 @@ def _minimize(span, c, mu, accuracy, steps, m, q):
                 break
             length *= 0.5
         if not found:
-            return count
+            return False
         value = new
         m[:] = trial
         q[:] = weights
         for j in range(k):
             c[j] += length * step[j]
-    return steps
+    return _slope(span, c, q, g) <= accuracy
 
 
 @njit(cache=_CACHE)
@@ -3808,21 +3818,22 @@ def _better(c, m, negligible, best, bound):
 
 @njit(cache=_CACHE)
 def _finish(span, c, mu, floor, negligible, m, q, best, bound):
-    """Down to where nothing is left to gain in the span: smaller and smaller mu, at no product."""
-    g = np.empty(span.size[0])
-    while mu > floor:
+    """Smaller and smaller mu, at no product, while the problem in the span is solved for each to the last digits."""
+    g, before = np.empty(span.size[0]), q.copy()
+    while mu > floor and _minimize(span, c, mu, 1.0, 1e-7, 40, m, q):
+        _better(c, m, negligible, best, bound)
+        before[:] = q
         _slope(span, c, q, g)
         size = _dot(c, c)
         if size <= negligible or math.sqrt(_dot(g, g)) - m.min() / math.sqrt(size) <= 1e-14:
             break
-        mu = max(0.25 * mu, floor)
-        _minimize(span, c, mu, 0.01, 20, m, q)
-        _better(c, m, negligible, best, bound)
+        mu *= 0.25
+    q[:] = before
 
 
 @njit(cache=_CACHE)
 def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, setting):
-    """x are the coordinates of p; bound = (lower, upper, share of the gap that mu takes), in units of sqrt(s)."""
+    """x are the coordinates of p; bound = (lower, upper, share of the gap for mu, mu), in units of sqrt(s), s."""
     unit, by_coordinates, negligible, halts, least, threshold = setting
     n, memory, newest = q.size, c.size, c.size + 1
     t, a = np.empty(memory), np.empty(memory)
@@ -3859,12 +3870,13 @@ def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, sett
         bound[1] = math.sqrt(_mix(span, 0.01 * (bound[1]**2 - max(bound[0], 0.0)**2), x))
         if span.share[newest] > 0.0:
             _forget(span, q, x)
-        gap, floor = bound[1]**2 - max(bound[0], 0.0)**2, 4.0 * _EPS * bound[1]
+        gap, floor = bound[1]**2 - max(bound[0], 0.0)**2, 1e-12 * bound[1]
         if size > 0.0:
             bound[2] = 0.5 * bound[2] if size < 0.05 * gap else min(1.0, 2.0 * bound[2])
         if floor > 0.0 and span.size[0] > 0:
             mu = max(bound[2] * gap / math.log(max(n, 2)), floor)
-            _minimize(span, c, mu, 0.05, 5, m, q)
+            _minimize(span, c, mu, mu / bound[3], 0.05, 5, m, q)
+            bound[3] = mu
             _better(c, m, negligible, best, bound)
             if size == 0.0:
                 _finish(span, c, mu, floor, negligible, m, q, best, bound)
@@ -3919,7 +3931,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
                         stop is not None, _least_visible(run), _threshold(run, eps))
     return drive(run, _subspace_loop,
                  (np.zeros(n), uniform.copy(), uniform, np.zeros(dimension), np.zeros(n), best, c, x,
-                  np.array([-np.inf, np.inf, 1.0]), span), _subspace_points, parameters=(setting,), eps=eps)
+                  np.array([-np.inf, np.inf, 1.0, 1.0]), span), _subspace_points, parameters=(setting,), eps=eps)
 
 
 # ======================================================================================================
