@@ -395,6 +395,42 @@ def homotopic_subgradient(Z, a=0.25, b=0.5):
         t += 1
 
 
+def subspace_perceptron(Z, mu, steps=200):
+    """At fixed mu, with the minimum over the span found exactly, by Newton's method on w itself; p is the last q.
+
+    The loop stops its Newton steps early, by a rule in which rounding decides: it is held to the properties that the
+    minimum has, and its parts, run with a tight tolerance, to this.
+    """
+    Z, n = np.asarray(Z, LONG), len(Z)
+    alpha, q, past = np.zeros(n, LONG), np.full(n, 1 / LONG(n)), []
+
+    def value(w):
+        m = -(Z @ w) / mu
+        return w @ w / 2 + mu * (m.max() + np.log(np.exp(m - m.max()).sum()))
+
+    while True:
+        yield alpha, q, ""
+        past.append(q)
+        Q = np.array(past)
+        basis = np.linalg.qr((Q @ Z).T.astype(float))[0].astype(LONG)
+        w = basis @ (basis.T @ (Z.T @ alpha))
+        for _ in range(steps):
+            q = softmax(-(Z @ w) / mu)
+            slope = basis.T @ (w - Z.T @ q)
+            A = Z @ basis
+            H = np.eye(len(slope)) + (A.T * q) @ A / mu - np.outer(A.T @ q, A.T @ q) / mu
+            move = -basis @ np.linalg.solve(H.astype(float), slope.astype(float)).astype(LONG)
+            length = LONG(1)
+            while length > 1e-18 and value(w + length * move) > value(w) + 1e-18:
+                length /= 2
+            w = w + length * move
+            if np.abs(move).max() < 1e-15:
+                break
+        q = softmax(-(Z @ w) / mu)
+        alpha = Q.T @ np.linalg.lstsq((Q @ Z).T.astype(float), w.astype(float), rcond=None)[0]
+
+
 TWINS = {twin.__name__: twin for twin in (
     perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow, gradient_descent, normalized_gradient_descent,
-    momentum, batch_perceptron, diagonal_descent, inertial_diagonal_descent, homotopic_subgradient)}
+    momentum, batch_perceptron, diagonal_descent, inertial_diagonal_descent, homotopic_subgradient,
+    subspace_perceptron)}
