@@ -3908,7 +3908,7 @@ def _new_span(memory, n, dimension, by_coordinates):
 
 
 def _subspace_points(alpha, p, *_):
-    return alpha, p
+    return alpha, _weights(p)
 
 
 @_algorithm
