@@ -3421,7 +3421,7 @@ class _Span(NamedTuple):
 
     size: np.ndarray  # (1,) vectors so far
     weights: np.ndarray  # (memory, n) of the generators
-    coordinates: np.ndarray  # (memory, dimension) of the basis, where inner products are taken by coordinates; else none
+    coordinates: np.ndarray  # (memory, dimension) of the basis where inner products are taken by them, else (0, ...)
     margins: np.ndarray  # (memory, n) of the basis
     points: np.ndarray  # (memory + 2, memory)
     share: np.ndarray  # (memory + 2,) of each point in the best dual mixture
