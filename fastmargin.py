@@ -2355,8 +2355,8 @@ def _advance(loop, G, k, until, arguments):
 def _certified(run, last, flag, interval, alpha, p, eps):
     """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
 
-    Where the interval fails by what rounding adds to it, a precise one is tried; if that fails by rounding again, more
-    iterations are of no use.
+    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
+    rounding again, more iterations are of no use.
     """
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
@@ -2367,7 +2367,8 @@ def _certified(run, last, flag, interval, alpha, p, eps):
             return lower, upper, "separated"
         if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
             return lower, upper, "certified"
-        if flag == RUNNING and (run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)):
+        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+        if flag == RUNNING and on and (precise or not last or run.tol is None):
             return lower, upper, "max_iter" if last else "running"
     return lower, upper, "rounding"
 
