@@ -41,7 +41,7 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            kernel_matrix, decision_function
     5    representations of G
-    5.1  operations         Representation, register, lift, margins, add_column, softmax_pass, square
+    5.1  operations         Representation, Rounding, register, lift, margins, add_column, softmax_pass, square
     5.2  dense              DenseGram, gram
     5.3  features           FeatureGram, features
     6    certificate        certificate
@@ -53,26 +53,33 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     9    exact solver       max_margin
 """
 
+import contextlib
 import functools
 import inspect
 import math
 import operator
+import os
+import tempfile
+import threading
 import time
+import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import get_num_threads, njit, prange, types
+from numba import get_num_threads, njit, prange, set_num_threads, threading_layer, types
 from numba.core.errors import TypingError
 from numba.extending import is_jitted, overload, register_jitable
+from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "RUNNING", "Representation", "Result", "Run",
-    "SEPARATED", "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive",
-    "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
-    "isnkpvn", "kernel_matrix", "l2_prox", "lift", "margins", "max_margin", "momentum", "nkp",
-    "normalized_gradient_descent", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
+    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "RUNNING", "Representation", "Result",
+    "Rounding", "Run", "SEPARATED", "add_column", "batch_perceptron", "certificate", "decision_function",
+    "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
+    "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lift", "margins", "max_margin", "momentum",
+    "nkp", "normalized_gradient_descent", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
     "softmax_pass", "square", "von_neumann", "winnow",
 ]
 
@@ -84,12 +91,74 @@ def __dir__():
 
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
 # infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
-# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.
+# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.  For the
+# same reason a sum never stands in the body of a prange, but in a function that the body calls.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
+
+
+def _can_cache():
+    """Whether compiled code can be kept on disk; if not, say so once, since Numba refuses to go on."""
+    try:
+        probe = njit(_can_cache, cache=True)
+        if is_jitted(probe):  # a module in a zip file is given a folder that nobody has tried to write to
+            os.makedirs(probe.stats.cache_path, exist_ok=True)
+            tempfile.TemporaryFile(dir=probe.stats.cache_path).close()
+    except (OSError, RuntimeError):
+        warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
+                      "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=3)
+        return False
+    return True
+
+
+_CACHE = _can_cache()
+
+_LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
+_alone = False  # whether this process was forked from one that had started the threads, which the child is without
+
+
+def _after_fork():
+    global _alone
+    with contextlib.suppress(ValueError):  # no threads had been started: the child may start its own
+        threading_layer()
+        _alone = True
+
+
+if hasattr(os, "register_at_fork"):  # where there is fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _enter(code, *args):
+    """Call compiled code whose routines may share their work among Numba's threads.
+
+    Here the threads are started, which code from the cache does not do by itself, and crashes.  A forked child has none
+    of them and must not ask for them: OpenMP would end it.  The layer "workqueue" ends a process that comes from two
+    threads of Python at once, so there they take turns.
+    """
+    if _alone:
+        set_num_threads(1)
+        return code(*args)
+    get_num_threads()
+    if threading_layer() != "workqueue" or not is_jitted(code):
+        return code(*args)
+    with _LOCK:
+        return code(*args)
+
+
+def _has_threads():
+    """Whether a parallel routine may use threads; if not, it goes through the same parts by itself.
+
+    Such a routine holds its two loops and nothing else: array expressions in it Numba would make parallel unasked.
+    """
+    return get_num_threads() > 1
+
+
+@overload(_has_threads)
+def _has_threads_compiled():
+    return lambda: _iget_num_threads() > 1  # what it calls itself, in a form that can be cached
 
 
 # ======================================================================================================
@@ -106,29 +175,33 @@ class Result(NamedTuple):
     p : array, shape (n,)
         Point of the simplex, the dual certificate.
     lower, upper : float
-        lower = min_i (G alpha)_i / ||alpha||_G, or -sqrt(s) where ||alpha||_G cannot be told from 0, and
-        upper = ||p||_G: lower <= rho <= upper, up to the rounding stated in `certificate`.
+        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`, also
+        for a precise lower, which may be nearer to rho).  -sqrt(s) where ||alpha||_G cannot be told from 0.
     status : str
-        "separated": G alpha > 0 was reached and the algorithm stops there;
+        "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
-        "infeasible": ||p||_G <= eps, no margin above eps exists;
+        "infeasible": upper <= eps, no margin above eps exists;
+        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved, and more iterations would
+        not help: use features instead of a dense G, float64 instead of float32, or a larger tol or eps;
         "max_iter": none of these within max_iter iterations;
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
     n_iter : int
-        Number of updates made; iteration 0 is the start.
+        Number of updates made; iteration 0 is before the first.  Those of ``start`` count.
     trace : structured array
-        A row per checkpoint with the fields iteration, products (G-vector products spent by the iterations, a
-        column counting 1/n; certificates are not counted), seconds (likewise without certificates and without
-        compilation), lower, upper.
+        A row per checkpoint of this call, the first at its start, with the fields iteration, products (G-vector
+        products spent by the iterations, a column counting 1/n; certificates are not counted), seconds (likewise
+        without certificates and without compilation), lower, upper.
     iterates : array, shape (checkpoints, n), or None
         alpha at every row of the trace, with keep_iterates=True; None in partial results.
+    state : tuple
+        What the algorithm remembers, for ``start=result``; nothing to look into.
 
     Examples
     --------
     >>> import fastmargin as fm
     >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
-    Result('certified': 5 <= rho <= 5, relative gap 0, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
     """
 
     alpha: np.ndarray
@@ -139,6 +212,7 @@ class Result(NamedTuple):
     n_iter: int
     trace: np.ndarray
     iterates: np.ndarray | None
+    state: tuple
 
     def __repr__(self):
         gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
@@ -151,9 +225,17 @@ _TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds"
                    ("lower", np.float64), ("upper", np.float64)])
 
 
+def _array(a, name):
+    """What every array that a user passes goes through first."""
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
+                        "entries and pass a plain array")
+    return np.asarray(a)
+
+
 def _real_array(a, name, ndim):
     """A finite float array of the given dimension (float32 stays float32); otherwise an error that says where."""
-    a = np.asarray(a)
+    a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
     if a.dtype not in (np.float32, np.float64):
@@ -222,6 +304,8 @@ def _count(value, name, low=0):
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if isinstance(value, bool) or number < low:
         raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
+    if number > 2**53:
+        raise ValueError(f"{name} must be at most 2**53, got {value!r}")
     return number
 
 
@@ -229,7 +313,7 @@ def _count(value, name, low=0):
 # 2 vectors
 # ======================================================================================================
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _dot(a, b):
     total = 0.0
     for i in range(a.size):
@@ -237,7 +321,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _softmax(m, q):
     """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
     low = m.min()
@@ -248,6 +332,31 @@ def _softmax(m, q):
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
+
+
+@njit(cache=_CACHE, forceinline=True)
+def _add_exactly(high, low, a, b):
+    """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
+
+    Knuth's sum and Dekker's product, as in T. Ogita, S. Rump, S. Oishi, SIAM J. Sci. Comput. 26, 2005.
+    """
+    product = a * b
+    total = high + product
+    split_a, split_b = 134217729.0 * a, 134217729.0 * b  # 2^27 + 1: halves of 26 bits, whose products are exact
+    a_high, b_high = split_a - (split_a - a), split_b - (split_b - b)
+    a_low, b_low = a - a_high, b - b_high
+    lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    part = total - high
+    return total, low + (lost + ((high - (total - part)) + (product - part)))
+
+
+@njit(cache=_CACHE)
+def _precise_dot(a, b):
+    """(high, low): <a, b> = high + low to twice the working precision."""
+    high, low = 0.0, 0.0
+    for i in range(a.size):
+        high, low = _add_exactly(high, low, a[i], b[i])
+    return high, low
 
 
 # ======================================================================================================
@@ -271,7 +380,7 @@ def _weights(alpha):
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
 
@@ -367,14 +476,14 @@ def _project_simplex_compiled(v):
     return project
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _fall(low, g, mu):
     """(low - g) / mu, also where the difference of two finite numbers overflows."""
     difference = low - g
     return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
     """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
     low = np.inf
@@ -449,7 +558,7 @@ def _entropy_prox_compiled(g, mu, q=None):
     return prox
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
     """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
     low = g.min()
@@ -512,7 +621,7 @@ def _l2_prox_compiled(g, mu, q):
 _ENTROPY, _L2 = range(2)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _prox(which, g, mu, q, out):
     if which == _ENTROPY:
         _entropy_prox(g, mu, q, out)
@@ -573,30 +682,46 @@ def _centered(kernel, X):
     return X if kernel.center is None else X - kernel.center
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _finish_row(row, square_a, squares_b, code, gamma, coef0, degree):
+    if code == _POLY:
+        for j in range(row.size):
+            row[j] = (gamma * row[j] + coef0) ** degree
+    elif code == _RBF:
+        for j in range(row.size):
+            row[j] = math.exp(-gamma * max(square_a + squares_b[j] - 2.0 * row[j], 0.0))
+
+
+@njit(cache=_CACHE, parallel=True)
 def _finish_kernel(dots, squares_a, squares_b, code, gamma, coef0, degree):
     """Turn inner products <a_i, b_j> into kernel values, in place."""
-    for i in prange(dots.shape[0]):
-        row = dots[i]
-        if code == _POLY:
-            for j in range(row.size):
-                row[j] = (gamma * row[j] + coef0) ** degree
-        elif code == _RBF:
-            for j in range(row.size):
-                row[j] = math.exp(-gamma * max(squares_a[i] + squares_b[j] - 2.0 * row[j], 0.0))
+    if _has_threads():
+        for i in prange(dots.shape[0]):
+            _finish_row(dots[i], squares_a[i], squares_b, code, gamma, coef0, degree)
+    else:
+        for i in range(dots.shape[0]):
+            _finish_row(dots[i], squares_a[i], squares_b, code, gamma, coef0, degree)
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
+def _laplacian_row(a, B, gamma, row):
+    for j in range(row.size):
+        b = B[j]
+        distance = 0.0
+        for k in range(a.size):
+            distance += abs(a[k] - b[k])
+        row[j] = math.exp(-gamma * distance)
+
+
+@njit(cache=_CACHE, parallel=True)
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
-    for i in prange(A.shape[0]):
-        a = A[i]
-        for j in range(B.shape[0]):
-            b = B[j]
-            distance = 0.0
-            for k in range(a.size):
-                distance += abs(a[k] - b[k])
-            out[i, j] = math.exp(-gamma * distance)
+    if _has_threads():
+        for i in prange(A.shape[0]):
+            _laplacian_row(A[i], B, gamma, out[i])
+    else:
+        for i in range(A.shape[0]):
+            _laplacian_row(A[i], B, gamma, out[i])
 
 
 def _read_only(A):
@@ -621,12 +746,12 @@ def _kernel_block(kernel, A, B):
         return out
     if kernel.code == _LAPLACIAN:
         out = np.empty((len(A), len(B)))
-        _laplacian(A, B, kernel.gamma, out)
+        _enter(_laplacian, A, B, kernel.gamma, out)
         return out
     out = A @ B.T
     if kernel.code != _LINEAR:
-        _finish_kernel(out, np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B),
-                       kernel.code, kernel.gamma, kernel.coef0, kernel.degree)
+        _enter(_finish_kernel, out, np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B),
+               kernel.code, kernel.gamma, kernel.coef0, kernel.degree)
     return out
 
 
@@ -794,7 +919,7 @@ class Representation(Protocol):
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
     Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled; the methods are called from
-    Python, once per run or round.
+    Python, once per run or round.  `precise` and `leveled` may be missing: certificates are then less tight.
 
     Examples
     --------
@@ -812,8 +937,8 @@ class Representation(Protocol):
     def diagonal(self):
         """(n,) float64 array of G_ii."""
 
-    def resolution(self):
-        """The smallest ||p||_G / sqrt(s), p in the simplex, that rounding leaves distinct from zero."""
+    def rounding(self):
+        """The `Rounding` of the routines registered for it."""
 
     def restrict(self, index):
         """G on some of the points, an array of their numbers, in the same representation."""
@@ -821,8 +946,76 @@ class Representation(Protocol):
     def dense(self):
         """G itself, (n, n); asked of a few points at a time."""
 
+    def precise(self, v):
+        """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
 
-_METHODS = [name for name in vars(Representation) if not name.startswith("_") and callable(vars(Representation)[name])]
+    def leveled(self, v):
+        """A lower bound of rho by coordinates near Z'v whose margins on the support of v are equal up to rounding."""
+
+
+_OPTIONAL = ("precise", "leveled")
+_METHODS = [name for name, method in vars(Representation).items()
+            if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
+
+_UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+_LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
+
+
+def _gamma(k):
+    """k u / (1 - k u), u = 2^-53: the largest relative error of a term in a sum that saw k operations, in any order."""
+    return k * _UNIT / (1.0 - k * _UNIT)
+
+
+class Rounding(NamedTuple):
+    """A-priori bounds on the errors of a product, in units of s = max_i G_ii, at any v with ||v||_1 <= 1.
+
+    With (w, m) = (Z'v, G v) from `lift` and `margins` and r^2 from `square`, as computed,
+
+        |m_i - (G v)_i| <= margins s,
+        sqrt(max(r^2 - square s, 0)) - length sqrt(s) <= ||v||_G <= sqrt(r^2 + square s) + length sqrt(s),
+
+    up to a few units in the last place of m_i and r^2 themselves.
+
+    Attributes
+    ----------
+    margins, square, length : float
+
+    Notes
+    -----
+    Since |G_ij| <= s, sum_j |G_ij v_j| <= s: a sum of n rounded terms, in whatever order, errs by at most gamma_n s
+    with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded
+    when it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A
+    factor of 1.01 stands for all products of such errors, for the rounding of s itself (and of G, which may leave
+    |G_ij| above s), and, where s > 1e-285, for underflow.
+
+    References
+    ----------
+    N. Higham, Accuracy and Stability of Numerical Algorithms, SIAM 2002, section 3.1.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.Rounding.of_entries(1000, 0.0).square, fm.Rounding.of_rows(1000, 100).square
+    (2.2605917138210118e-13, 0.0)
+    """
+
+    margins: float
+    square: float
+    length: float
+
+    @classmethod
+    def of_entries(cls, n, unit):
+        """Of sums over the n entries of a row of G, which are themselves known to a relative ``unit``."""
+        margins = 1.01 * (_gamma(n + 8) + unit)
+        return cls(margins, 2.0 * margins, 0.0)
+
+    @classmethod
+    def of_rows(cls, n, d):
+        """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
+        error = 1.01 * _gamma(n + d + 8)
+        return cls(error, 0.0, error)
+
+
 _OPERATIONS = {}
 
 
@@ -847,7 +1040,7 @@ def _operation(signature):
                 raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
             if name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        return routines[type(G)](G, *args)
+        return _enter(routines[type(G)], G, *args)
 
     @overload(call, strict=False)
     def choose(G, *args):
@@ -1087,7 +1280,8 @@ def _never_stale(function, name):
 class DenseGram(NamedTuple):
     """A symmetric (n, n) matrix, C-ordered, float64 or float32; products read its upper triangle alone.
 
-    Algorithms make it of a plain array by themselves.  The methods are those of `Representation`.
+    Algorithms make it of a plain array by themselves, of a Fortran-ordered one by transposing it.  The methods are
+    those of `Representation`.
 
     Attributes
     ----------
@@ -1104,7 +1298,11 @@ class DenseGram(NamedTuple):
     matrix: np.ndarray
 
     def checked(self):
-        return DenseGram(_symmetric(self.matrix, "G"))
+        G = DenseGram(_symmetric(self.matrix, "G"))
+        if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
+            raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small to have all digits of {G.matrix.dtype}; "
+                             "rescale G")
+        return G
 
     def shape(self):
         return self.matrix.shape
@@ -1112,8 +1310,8 @@ class DenseGram(NamedTuple):
     def diagonal(self):
         return self.matrix.diagonal().astype(np.float64)
 
-    def resolution(self):
-        return 2.0 * math.sqrt(np.finfo(self.matrix.dtype).eps)
+    def rounding(self):
+        return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
     def restrict(self, index):
         return DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]))
@@ -1121,10 +1319,16 @@ class DenseGram(NamedTuple):
     def dense(self):
         return self.matrix
 
+    def precise(self, v):
+        n, m = v.size, np.empty(v.size)
+        size = _dense_precise(self.matrix, v, m)
+        margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
+        return size, m, Rounding(margins, 2.0 * margins, 0.0)
+
 
 def _symmetric(given, name):
     """A C-ordered float matrix without visible flaw; otherwise an error that says where."""
-    matrix = np.asarray(given)
+    matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be a square matrix of real numbers"
                          f"{' or a representation such as features() makes' * (name == 'G')}; "
@@ -1144,10 +1348,14 @@ def _symmetric(given, name):
     return matrix
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _find_flaw(matrix, slack):
     """First (i, j, kind) at which a matrix is not finite (0), not symmetric (1) or has a 2x2 minor below 0 (2)."""
-    n = matrix.shape[0]
+    n, top = matrix.shape[0], 0.0
+    for i in range(n):
+        top = max(top, float(matrix[i, i]))
+    unit = 1.0 / top if top > 0.0 else 1.0  # squares of the entries themselves could over- or underflow
+    floor = (slack * unit)**2
     for row in range(0, n, 64):  # tiles, for the sake of the mirrored entries
         for column in range(0, row + 1, 64):
             for i in range(row, min(row + 64, n)):
@@ -1157,7 +1365,8 @@ def _find_flaw(matrix, slack):
                         return i, j, 0
                     if abs(a - b) > slack:
                         return i, j, 1
-                    if a * a > matrix[i, i] * matrix[j, j] * (1.0 + 1e-6) + slack * slack or matrix[i, i] < 0.0:
+                    minor = (unit * matrix[i, i]) * (unit * matrix[j, j]) * (1.0 + 1e-6) + floor
+                    if (unit * a)**2 > minor or matrix[i, i] < 0.0:
                         return i, j, 2
     return -1, -1, 0
 
@@ -1176,17 +1385,25 @@ def _check_callable(block, diagonal, start):
                          f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=_CACHE)
+def _place_tile(block, start, c, tile, out):
+    for i in range(max(start, 64 * tile), start + block.shape[0]):
+        for j in range(64 * tile, min(64 * tile + 64, i + 1)):
+            value = c[i] * c[j] * block[i - start, j]
+            out[i, j] = value
+            out[j, i] = value
+
+
+@njit(cache=_CACHE, parallel=True)
 def _place_block(block, start, c, out):
     """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    rows = block.shape[0]
-    stop = start + rows
-    for tile in prange((stop + 63) // 64):
-        for i in range(max(start, 64 * tile), stop):
-            for j in range(64 * tile, min(64 * tile + 64, i + 1)):
-                value = c[i] * c[j] * block[i - start, j]
-                out[i, j] = value
-                out[j, i] = value
+    tiles = (start + block.shape[0] + 63) // 64
+    if _has_threads():
+        for tile in prange(tiles):
+            _place_tile(block, start, c, tile, out)
+    else:
+        for tile in range(tiles):
+            _place_tile(block, start, c, tile, out)
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
@@ -1260,12 +1477,12 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         block = _kernel_block(kernel, X[start:stop], columns[:stop])
         if kernel.code == _CALLABLE:
             _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
-        _place_block(block, start, sign * normalizer, out)
+        _enter(_place_block, block, start, sign * normalizer, out)
     np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
     return out
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
@@ -1300,27 +1517,42 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@njit(cache=True, parallel=True, fastmath=_FAST)
+@njit(cache=_CACHE)
+def _symmetric_part(matrix, v, part, out):
+    n = v.size
+    start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
+    stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
+    _symmetric_rows(matrix, v, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _symmetric_parts(matrix, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _symmetric_part(matrix, v, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            _symmetric_part(matrix, v, part, parts[part])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_product(matrix, v, out):
     """out <- G v, in parts of the triangle of equal area."""
     n = v.size
     parts = np.zeros((_PARTS, n))
-    for part in prange(_PARTS):
-        start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
-        stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-        _symmetric_rows(matrix, v, start, stop, parts[part])
+    _symmetric_parts(matrix, v, parts)
     for i in range(n):
         out[i] = 0.0
         for part in range(_PARTS):
             out[i] += parts[part, i]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_lift(G, v, w):
     w[:] = v
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _dense_margins(G, w, m):
     if G.matrix.size < _SERIAL:
         m[:] = 0.0
@@ -1329,11 +1561,28 @@ def _dense_margins(G, w, m):
         _symmetric_product(G.matrix, w, m)
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _dense_add_column(G, i, c, m):
     row = G.matrix[i]
     for k in range(m.size):
         m[k] += c * row[k]
+
+
+@njit(cache=_CACHE)
+def _dense_precise(matrix, v, m):
+    """m <- G v, each sum rounded once; returns v' G v.  Columns of weight zero are not read."""
+    low = np.zeros(m.size)
+    m[:] = 0.0
+    for j in range(v.size):
+        if v[j] != 0.0:
+            for i in range(j):
+                m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[i, j]), v[j])
+            for i in range(j, v.size):
+                m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[j, i]), v[j])
+    for i in range(m.size):
+        m[i] += low[i]
+    high, rest = _precise_dot(v, m)
+    return high + rest
 
 
 register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column)
@@ -1370,14 +1619,34 @@ class FeatureGram(NamedTuple):
     def diagonal(self):
         return np.einsum("ij,ij->i", self.rows, self.rows)
 
-    def resolution(self):
-        return 4.0 * _EPS
+    def rounding(self):
+        return Rounding.of_rows(*self.rows.shape)
 
     def restrict(self, index):
         return FeatureGram(self.rows[index])
 
     def dense(self):
         return self.rows @ self.rows.T
+
+    def precise(self, v):
+        m, error = np.empty(v.size), _gamma(2 * sum(self.rows.shape) + 16)**2
+        return _feature_precise(self.rows, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
+
+    def leveled(self, v):
+        w, m, support = v @ self.rows, np.empty(v.size), np.flatnonzero(v)
+        if support.size > 4 * w.size + 16 or not v.sum() > 0.0:
+            return -math.inf  # more equations than coordinates can meet, unless the points are special
+        nothing, level = np.zeros(w.size), None
+        for _ in range(3):
+            _precise_margins(self.rows, w, nothing, m)
+            level = float(v @ m) / float(v.sum()) if level is None else level
+            w += np.linalg.lstsq(self.rows[support], level - m[support], rcond=None)[0]
+        w = np.ldexp(w, -math.frexp(float(np.abs(w).max()))[1])  # so that w'w cannot underflow
+        _precise_margins(self.rows, w, nothing, m)
+        length = math.sqrt(sum(_precise_dot(w, w))) * (1.0 + _LAST)
+        reach = math.sqrt(self.diagonal().max())
+        least = float(m.min()) * (1.0 - _LAST) - 1.01 * _gamma(2 * w.size + 8)**2 * reach * length
+        return least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
 
 
 def features(X, y, *, normalize="unit"):
@@ -1414,7 +1683,7 @@ def features(X, y, *, normalize="unit"):
     return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
     sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
     for k in range(w.size):
@@ -1426,13 +1695,13 @@ def _four_dots(a, b, c, d, w):
     return sa, sb, sc, sd
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_four(a, b, c, d, va, vb, vc, vd, out):
     for k in range(out.size):
         out[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _part(n, part):
     """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
     groups = n // 4
@@ -1440,8 +1709,8 @@ def _part(n, part):
     return 4 * (groups * part // _PARTS), stop
 
 
-@njit(cache=True, fastmath=_FAST)
-def _add_row_dots_part(Z, w, c, m, i, stop):
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_row_dots_between(Z, w, c, m, i, stop):
     while i + 4 <= stop:
         sa, sb, sc, sd = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
         m[i] += c * sa
@@ -1455,23 +1724,32 @@ def _add_row_dots_part(Z, w, c, m, i, stop):
         i += 1
 
 
-@njit(cache=True, parallel=True)
-def _add_row_dots_parallel(Z, w, c, m):
-    for part in prange(_PARTS):
-        start, stop = _part(Z.shape[0], part)
-        _add_row_dots_part(Z, w, c, m, start, stop)
+@njit(cache=_CACHE)
+def _add_row_dots_part(Z, w, c, m, part):
+    start, stop = _part(m.size, part)
+    _add_row_dots_between(Z, w, c, m, start, stop)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE, parallel=True)
+def _add_row_dots_parts(Z, w, c, m):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _add_row_dots_part(Z, w, c, m, part)
+    else:
+        for part in range(_PARTS):
+            _add_row_dots_part(Z, w, c, m, part)
+
+
+@njit(cache=_CACHE)
 def _add_row_dots(Z, w, c, m):
     """m <- m + c Z w."""
     if Z.size < _SERIAL:
-        _add_row_dots_part(Z, w, c, m, 0, m.size)
+        _add_row_dots_between(Z, w, c, m, 0, m.size)
     else:
-        _add_row_dots_parallel(Z, w, c, m)
+        _add_row_dots_parts(Z, w, c, m)
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _add_weighted_rows(Z, v, i, stop, out):
     """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
     while i + 4 <= stop:
@@ -1483,19 +1761,33 @@ def _add_weighted_rows(Z, v, i, stop, out):
         i += 1
 
 
-@njit(cache=True, parallel=True)
-def _weighted_rows_parallel(Z, v, u):
+@njit(cache=_CACHE)
+def _add_weighted_rows_part(Z, v, part, out):
+    start, stop = _part(v.size, part)
+    _add_weighted_rows(Z, v, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _add_weighted_rows_parts(Z, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _add_weighted_rows_part(Z, v, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            _add_weighted_rows_part(Z, v, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _weighted_rows_product(Z, v, u):
     parts = np.zeros((_PARTS, u.size))
-    for part in prange(_PARTS):
-        start, stop = _part(v.size, part)
-        _add_weighted_rows(Z, v, start, stop, parts[part])
+    _add_weighted_rows_parts(Z, v, parts)
     for part in range(_PARTS):
         for k in range(u.size):
             u[k] += parts[part, k]
 
 
-@njit(cache=True, fastmath=_FAST)
-def _fused_part(Z, w, m, i, stop, out):
+@njit(cache=_CACHE, fastmath=_FAST)
+def _fused_between(Z, w, m, i, stop, out):
     """m_i <- <z_i, w> and out <- out + sum_i exp(low - m_i) z_i over rows i..stop-1, in one reading.
 
     Returns low, the least of these m_i; the sum is rescaled whenever the running minimum falls.
@@ -1523,13 +1815,27 @@ def _fused_part(Z, w, m, i, stop, out):
     return low
 
 
-@njit(cache=True, parallel=True)
-def _fused_parallel(Z, w, m, u):
-    """As `_fused_part` over all rows, with the sum in u."""
+@njit(cache=_CACHE)
+def _fused_part(Z, w, m, part, out):
+    start, stop = _part(m.size, part)
+    return _fused_between(Z, w, m, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _fused_parts(Z, w, m, parts, lows):
+    if _has_threads():
+        for part in prange(_PARTS):
+            lows[part] = _fused_part(Z, w, m, part, parts[part])
+    else:
+        for part in range(_PARTS):
+            lows[part] = _fused_part(Z, w, m, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _fused_product(Z, w, m, u):
+    """As `_fused_between` over all rows, with the sum in u."""
     parts, lows = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
-    for part in prange(_PARTS):
-        start, stop = _part(m.size, part)
-        lows[part] = _fused_part(Z, w, m, start, stop, parts[part])
+    _fused_parts(Z, w, m, parts, lows)
     low = lows.min()
     for part in range(_PARTS):
         shrink = math.exp(low - lows[part])
@@ -1537,33 +1843,33 @@ def _fused_parallel(Z, w, m, u):
             u[k] += shrink * parts[part, k]
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_lift(G, v, w):
     w[:] = 0.0
     if G.rows.size < _SERIAL:
         _add_weighted_rows(G.rows, v, 0, v.size, w)
     else:
-        _weighted_rows_parallel(G.rows, v, w)
+        _weighted_rows_product(G.rows, v, w)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_margins(G, w, m):
     m[:] = 0.0
     _add_row_dots(G.rows, w, 1.0, m)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_add_column(G, i, c, m):
     _add_row_dots(G.rows, G.rows[i], c, m)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_softmax_pass(G, w, m, q, u):
     u[:] = 0.0
     if G.rows.size < _SERIAL:
-        _fused_part(G.rows, w, m, 0, m.size, u)
+        _fused_between(G.rows, w, m, 0, m.size, u)
     else:
-        _fused_parallel(G.rows, w, m, u)
+        _fused_product(G.rows, w, m, u)
     log_total = _softmax(m, q)
     largest = q.max()  # that of the least margin, whose row has weight 1 in u so far
     for k in range(u.size):
@@ -1571,9 +1877,30 @@ def _feature_softmax_pass(G, w, m, q, u):
     return log_total
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _feature_square(G, v, w, m):
     return _dot(w, w)
+
+
+@njit(cache=_CACHE)
+def _precise_margins(Z, w, rest, m):
+    """m <- Z (w + rest), each sum rounded once, for a rest that is small beside w."""
+    for i in range(m.size):
+        high, low = _precise_dot(Z[i], w)
+        m[i] = high + (low + _dot(Z[i], rest))
+
+
+@njit(cache=_CACHE)
+def _feature_precise(Z, v, m):
+    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
+    w, rest = np.zeros((2, Z.shape[1]))
+    for i in range(v.size):
+        if v[i] != 0.0:
+            for k in range(w.size):
+                w[k], rest[k] = _add_exactly(w[k], rest[k], Z[i, k], v[i])
+    _precise_margins(Z, w, rest, m)
+    high, low = _precise_dot(w, w)
+    return high + (low + 2.0 * _dot(w, rest))
 
 
 register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_feature_add_column,
@@ -1586,55 +1913,93 @@ register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    # A compiled loop that comes from the on-disk cache does not start the threads of the parallel routines
-    # it calls, and crashes if nobody has; this does.
-    get_num_threads()
     if type(G) not in lift.routines:
         if isinstance(G, tuple) and hasattr(G, "_fields"):
             raise TypeError(_unregistered(type(G)))
-        G = DenseGram(np.asarray(G))
+        G = DenseGram(G)
     G = G.checked()
     scale = float(G.diagonal().max())
     if not (math.isfinite(scale) and scale > 0.0):
         raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
+    if not 1e-285 < scale < 1e285:
+        raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
     return G, scale
 
 
 def _square_and_margins(G, scale, v):
-    """(v' G v, G v) for ||v||_1 = 1.  Raises ValueError where the square is negative beyond rounding."""
+    """(v' G v, G v) for ||v||_1 <= 1.  Raises ValueError where the square is negative beyond rounding."""
     n, dimension = G.shape()
     w, m = np.empty(dimension), np.empty(n)
     lift(G, v, w)
     margins(G, w, m)
     size = square(G, v, w, m)
-    if size < -_rounding(G, scale):
-        raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 = 1")
+    _refuse_negative(size, G.rounding().square * scale)
     return max(size, 0.0), m
 
 
-def _rounding(G, scale):
-    """A bound on the error of v' G v for ||v||_1 = 1."""
-    return 2.0 * G.shape()[0] * G.resolution() ** 2 * scale
+def _refuse_negative(size, rounding):
+    if size < -rounding:
+        raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1")
 
 
-def _interval(G, scale, alpha, p):
-    """lower and upper of `certificate`, for checked input.  Two products, one where ``alpha is p``."""
-    size, m = _square_and_margins(G, scale, p / p.sum())
-    upper = math.sqrt(size)
-    length = np.abs(alpha).sum()
-    if alpha is not p and length > 0.0:
-        size, m = _square_and_margins(G, scale, alpha / length)
-    if length == 0.0 or size <= G.resolution() ** 2 * scale:
-        return -math.sqrt(scale), upper
-    lower = float(m.min()) / math.sqrt(size)
-    slack = 4.0 * sum(G.shape()) * max(_EPS, G.resolution() ** 2) * scale / math.sqrt(size)
-    if lower > math.sqrt(upper**2 + 8.0 * _rounding(G, scale)) + slack:
+def _unit_range(v):
+    """v times the power of two, so that nothing is rounded, that brings ||v||_1 into [1/2, 1]."""
+    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])  # first the largest entry: the sum might overflow
+    return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
+
+
+class _Bounds(NamedTuple):
+    """Of (G v)_i and ||v||_G at some v."""
+
+    least: float  # <= min_i (G v)_i
+    shortest: float  # <= ||v||_G
+    longest: float  # >= ||v||_G
+    margin: float  # min_i (G v)_i as computed
+    length: float  # ||v||_G as computed
+
+
+def _bounds(G, scale, v, precise):
+    if precise:
+        size, m, rounding = G.precise(v)
+        _refuse_negative(size, rounding.square * scale)
+        size = max(size, 0.0)
+    else:
+        (size, m), rounding = _square_and_margins(G, scale, v), G.rounding()
+    total = float(np.abs(v).sum())
+    margin, blur, root = float(m.min()), rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
+    return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale * total,
+                   (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
+                   (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
+
+
+def _interval(G, scale, alpha, p, precise=False):
+    """lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
+    precise = precise and hasattr(G, "precise")
+    trivial = -math.sqrt(scale) * (1.0 + G.rounding().margins + _LAST)  # by Cauchy-Schwarz, for every alpha
+    weights = _unit_range(p)
+    bounds = _bounds(G, scale, weights, precise)
+    total = math.fsum(weights) if precise else float(weights.sum())
+    upper = bounds.longest / total * (1.0 + _LAST + _gamma(p.size * (not precise)))
+    gap = bounds.length / total
+    if alpha is not p:
+        if not alpha.any():
+            return trivial, upper, 0.0
+        bounds = _bounds(G, scale, _unit_range(alpha), precise)
+    lower = trivial
+    length = bounds.longest if bounds.least > 0.0 else bounds.shortest
+    if length > 0.0:
+        lower = max(lower, bounds.least / length)
+    lower -= _LAST * abs(lower)
+    if precise and lower > 0.0 and hasattr(G, "leveled"):
+        lower = max(lower, G.leveled(_unit_range(alpha)))
+    if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
-    return min(lower, upper), upper
+    gap -= bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
+    return lower, upper, upper - lower - max(gap, 0.0)
 
 
-def certificate(G, alpha, p):
-    """The certified interval: lower = min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G = upper.
+def certificate(G, alpha, p, *, precise=False):
+    """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
     Parameters
     ----------
@@ -1643,12 +2008,16 @@ def certificate(G, alpha, p):
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex.
+        A point of the simplex; it is divided by its sum.
+    precise : bool
+        Use products in twice the working precision, which cost several times as much, where the representation has
+        them; over features lower is then that of coordinates w near Z'alpha, which need not be those of weights in
+        double precision.
 
     Returns
     -------
     lower, upper : float
-        Two products, independent of any algorithm.
+        By two products, independent of any algorithm, and rounded outwards: the inequalities hold in exact arithmetic.
 
     Raises
     ------
@@ -1657,13 +2026,28 @@ def certificate(G, alpha, p):
 
     Notes
     -----
-    Rounding.  A product over n points carries a relative error of at most n eps (eps = 2.2e-16; 1.2e-7 is
-    the rounding of a float32 G's own entries), in practice a few eps.  With a dense G, upper^2 = p'Gp is
-    off by a few eps s, so relative to rho by about eps s / rho^2, and an upper below 3e-8 sqrt(s) (float32:
-    7e-4 sqrt(s)) cannot be told from zero.  With features, upper = ||Z'p|| is off by a few eps sqrt(s).  For
-    ||alpha||_1 = 1, lower is off by a few eps s / ||alpha||_G, and with a dense G by a few |lower| eps s /
-    ||alpha||_G^2 more; where ||alpha||_G cannot be told from zero, lower is -sqrt(s), which always holds.
-    At an optimum, where both ends agree to rounding, lower is cut at upper.
+    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose entries
+    round to the stored ones (of the upper triangle, which is what products read), G itself among them if it is one: a
+    float32 G stands for all that was lost in storing it.
+
+    A power of two brings ||v||_1 to at most 1, so that nothing is rounded, and the errors of a product are bounded
+    beforehand (see `Rounding`):
+
+        lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
+                else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
+        upper = (sqrt(r^2 + square s) + length sqrt(s)) / (sum p - gamma_n).
+
+    Near the optimum this widens the interval, relative to rho and with u = 2^-53, by about
+
+        3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
+        (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
+        6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
+        40 u + u sqrt(s) / rho + (4 (n + d) u sqrt(s) / rho)^2
+                                                with features and ``precise``, where at most 4 d + 16 points support
+                                                the margin.
+
+    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): for margins as small as that use
+    features, and float64 rather than float32.
 
     References
     ----------
@@ -1673,15 +2057,15 @@ def certificate(G, alpha, p):
     --------
     >>> import numpy as np, fastmargin as fm
     >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
-    >>> float(lower), float(upper)
-    (0.5, 0.5)
+    >>> lower < 0.5 < upper, upper - lower < 1e-13
+    (True, True)
     """
     G, scale = _representation(G)
     n = G.shape()[0]
     alpha = _real_array(alpha, "alpha", 1).astype(np.float64)
     if alpha.size != n:
         raise ValueError(f"alpha has {alpha.size} weights and G has {n} points; they must agree")
-    return _interval(G, scale, alpha, _distribution(p, "p", n))
+    return _interval(G, scale, alpha, _distribution(p, "p", n), precise)[:2]
 
 
 def _operator_norm(G):
@@ -1719,13 +2103,13 @@ def _operator_norm(G):
 #
 # An algorithm is a loop, compiled or not,
 #
-#     loop(G, k, until, *state) -> (k, flag)
+#     loop(G, k, until, *state, *parameters) -> (k, flag)
 #
 # that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
 # must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
+# Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.
 
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt with this status
-_STATUS = ("running", "separated", "infeasible", "max_iter")
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt for this reason
 
 
 class Run(NamedTuple):
@@ -1736,12 +2120,12 @@ class Run(NamedTuple):
     G : representation
     scale : float
         s = max_i G_ii.
-    max_iter : int
     tol : float or None
     checkpoints : array of int
-        Iterations at which a certificate is computed, with 0 and max_iter.
+        Iterations at which a certificate is computed, the first and the last of the run among them.
     keep_iterates : bool
     callback : callable or None
+    start : Result or None
 
     Examples
     --------
@@ -1752,21 +2136,21 @@ class Run(NamedTuple):
 
     G: tuple
     scale: float
-    max_iter: int
     tol: float | None
     checkpoints: np.ndarray
     keep_iterates: bool
     callback: Callable | None
+    start: Result | None
 
 
-def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
     Parameters
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    max_iter, tol, trace_at, keep_iterates, callback
+    max_iter, tol, trace_at, keep_iterates, callback, start
         The run options, with their meaning as in every algorithm.
 
     Returns
@@ -1789,29 +2173,36 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
-    checkpoints = _checkpoints(max_iter, trace_at)
+    first = _first_iteration(start)
+    checkpoints = _checkpoints(first, first + max_iter, trace_at)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
-    return Run(*_representation(G), max_iter, tol, checkpoints, bool(keep_iterates), callback)
+    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
 
 
-def _checkpoints(max_iter, trace_at):
-    """Iterations at which a certificate is computed: 16 a decade or trace_at, with 0 and max_iter."""
+def _first_iteration(start):
+    if not (start is None or isinstance(start, Result)):
+        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
+    return 0 if start is None else start.n_iter
+
+
+def _checkpoints(first, last, trace_at):
+    """Iterations at which a certificate is computed: 16 a decade or trace_at, with the first and the last."""
     if trace_at is None:
-        decades = math.log10(max(max_iter, 1))
+        decades = math.log10(max(last, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
     else:
-        points = np.ravel(trace_at)
+        points = _array(trace_at, "trace_at").ravel()
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
             points = np.array([_count(k, "each of trace_at") for k in points.tolist()], dtype=np.int64)
-    return np.unique(np.concatenate(([0], points[points <= max_iter], [max_iter])))
+    return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
 
 
 def _first_weights(alpha, *_):
     return alpha, _weights(alpha)
 
 
-def drive(run, loop, state, solution=None, *, products=float, interval=None, spent=0.0, eps=0.0):
+def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -1819,22 +2210,26 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     run : Run
         From `prepare`.
     loop : callable
-        ``loop(G, k, until, *state) -> (k, flag)``: goes from iteration k to iteration ``until`` at the latest,
-        changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with SEPARATED,
-        INFEASIBLE or EXHAUSTED where it halts.  Compiled with njit, without cache=True, or plain Python.
+        ``loop(G, k, until, *state, *parameters) -> (k, flag)``: goes from iteration k to iteration ``until`` at the
+        latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
+        SEPARATED, INFEASIBLE or EXHAUSTED where it halts.  Compiled with njit, without cache=True, or plain Python.
     state : tuple
-        Arrays, numbers, NamedTuples.
+        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
+        overwritten by what it ended with.
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
         array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
+    parameters : tuple, optional
+        What else the loop is given: numbers, arrays that it only reads, NamedTuples.
     products : callable, optional
         G-vector products that k iterations cost, by default k.
     interval : callable, optional
-        ``interval(G, s, alpha, p) -> (lower, upper)`` by fresh products, by default those of `certificate`.
+        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, with what rounding adds to
+        upper - lower; by default as `certificate`.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
-        ||p||_G at or below which, with lower <= 0, the status is "infeasible".
+        "infeasible" is believed of the loop at upper <= eps, as "separated" is at lower > 0.
 
     Returns
     -------
@@ -1843,10 +2238,10 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     Raises
     ------
     FloatingPointError
-        The iterates overflowed.
+        The iterates overflowed, or G was written to during the run.
     TypeError, ValueError
-        The loop or the solution returns something else, G turns out not to be positive semi-definite, or the loop is
-        cached on disk (see `register`, Notes).
+        The start is of another loop or another G, the loop or the solution returns something else, G turns out not to
+        be positive semi-definite, or the loop is cached on disk (see `register`, Notes).
 
     Notes
     -----
@@ -1875,43 +2270,81 @@ def drive(run, loop, state, solution=None, *, products=float, interval=None, spe
     if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
         raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) for a "
                         f"single one; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
+    arrays = _arrays(state)
+    first, last = run.checkpoints[[0, -1]].tolist()
+    origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale
+    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays)
     loop = _loop_over(run.G, loop)
-    k, flag = _advance(loop, run.G, 0, 0, state)  # compiles, outside the clock
-    rows, iterates, shown = [], [], np.empty(run.checkpoints.size, dtype=_TRACE)
-    seconds, steps = spent, 1
+    k, flag = _advance(loop, run.G, first, first, state + parameters)  # compiles, outside the clock
+    rows, iterates, shown, steps = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1
     for checkpoint in run.checkpoints:
         while k < checkpoint and flag == RUNNING:
             begin = time.perf_counter()
-            k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state)
+            k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
             elapsed = time.perf_counter() - begin
             seconds += elapsed
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
         alpha, p = (solution or _first_weights)(*state)
         if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-            raise FloatingPointError(f"the iterates overflowed by iteration {k}; rescale G or use a smaller step")
+            raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was written "
+                                     "to during the run; rescale G, or give a smaller step to an algorithm that takes "
+                                     "one")
         if not (p.min() >= 0.0 and p.sum() > 0.0):
             raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
                              "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
-        lower, upper = (interval or _interval)(run.G, run.scale, alpha, p)
+        lower, upper, status = _certified(run, k == last, flag, interval or _interval, alpha, p, eps)
         rows.append((k, products(k), seconds, lower, upper))
         if run.keep_iterates:
             iterates.append(alpha.copy())
-        status = _status(run, k, flag, lower, upper, eps)
         if run.callback is not None:
             shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
-            answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None))
+            answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None,
+                                         _State(*origin, [a.copy() for a in arrays])))
             if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
                 status = "stopped"
         if status != "running":
             return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), np.array(rows, dtype=_TRACE),
-                          np.array(iterates) if run.keep_iterates else None)
+                          np.array(iterates) if run.keep_iterates else None,
+                          _State(*origin, [a.copy() for a in arrays]))
 
 
-def _advance(loop, G, k, until, state):
+class _State(NamedTuple):
+    """What `drive` needs of a Result to go on from it."""
+
+    loop: str
+    shape: tuple
+    scale: float
+    arrays: list
+
+
+def _arrays(state):
+    """The arrays of a state in order, those in NamedTuples too."""
+    found = []
+    for part in state:
+        if not isinstance(part, (np.ndarray, tuple)):
+            raise TypeError(f"the state of a loop consists of arrays; {part!r} belongs to its parameters")
+        found += _arrays(part) if isinstance(part, tuple) else [part]
+    return found
+
+
+def _resume(start, origin, arrays):
+    """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
+    *before, scale, held = start.state
+    *now, wanted = origin
+    if (before != now or abs(scale - wanted) > 1e-12 * wanted
+            or [(a.shape, a.dtype) for a in held] != [(a.shape, a.dtype) for a in arrays]):
+        raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
+                         f"G_ii are {start.state[:3]}, and those of this call {origin}")
+    for array, source in zip(arrays, held, strict=True):
+        array[...] = source
+    return float(start.trace["seconds"][-1])
+
+
+def _advance(loop, G, k, until, arguments):
     """(k, flag) after a call of the loop, if that is what it returned."""
-    answer = loop(G, k, until, *state)
+    answer = _enter(loop, G, k, until, *arguments)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
-            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(len(_STATUS))):
+            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(EXHAUSTED + 1)):
         raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
                         f"got {answer!r}")
     if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
@@ -1919,15 +2352,25 @@ def _advance(loop, G, k, until, state):
     return answer
 
 
-def _status(run, k, flag, lower, upper, eps):
-    """How a run stands at a checkpoint: "infeasible" before all else, then what the loop and the tolerance say."""
-    if upper <= eps and lower <= 0.0:
-        return "infeasible"
-    if flag != SEPARATED and run.tol is not None and upper - lower <= run.tol * upper:
-        return "certified"
-    if flag == RUNNING and k == run.max_iter:
-        return "max_iter"
-    return _STATUS[flag]
+def _certified(run, last, flag, interval, alpha, p, eps):
+    """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
+
+    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
+    rounding again, more iterations are of no use.
+    """
+    for precise in (False, True):
+        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
+        gap = 0.0 if run.tol is None else run.tol * upper
+        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
+            return lower, upper, "infeasible"
+        if flag == SEPARATED and lower > 0.0:
+            return lower, upper, "separated"
+        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
+            return lower, upper, "certified"
+        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+        if flag == RUNNING and on and (precise or not last or run.tol is None):
+            return lower, upper, "max_iter" if last else "running"
+    return lower, upper, "rounding"
 
 
 @functools.cache
@@ -1953,17 +2396,20 @@ _RUN_OPTIONS = """\
     Other Parameters
     ----------------
     max_iter : int
-        Updates at most.
+        Updates at most, beside those of ``start``.
     tol : float, optional
         Stop as "certified" at the first checkpoint with upper - lower <= tol * upper.
     trace_at : array of int, optional
-        Iterations to certify and trace; by default 16 a decade.  0 and the last are always in.
+        Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
     keep_iterates : bool
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
         Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
         alpha and p are its own, and the trace is a table kept for callbacks alone.  Returning True ends the run as
         "stopped".
+    start : Result, optional
+        Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
+        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.
 
     Raises
     ------
@@ -1971,7 +2417,7 @@ _RUN_OPTIONS = """\
         Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
         parameters out of range.
     FloatingPointError
-        The iterates overflowed.
+        The iterates overflowed, or G was written to during the run.
 
 """
 
@@ -1993,33 +2439,56 @@ def _algorithm(function):
 # 8.1 ramdas14
 # ------------------------------------------------------------------------------------------------------
 
+def _least_visible(run):
+    """The least margin, at ||alpha||_1 = 1, that rounding cannot make of 0, neither here nor in `_interval`."""
+    return 4.0 * run.G.rounding().margins * run.scale
+
+
 @register_jitable
-def _is_separated(G, alpha, w, m):
-    """Whether G alpha > 0.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
-    if m.min() <= 0.0:
+def _is_separated(G, alpha, w, m, floor):
+    """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
+    if m.min() <= floor:
         return False
     lift(G, alpha, w)
     margins(G, w, m)
-    return m.min() > 0.0
+    return m.min() > floor
+
+
+class _Threshold(NamedTuple):
+    """At ||p||_G <= eps a run is infeasible; with the `Rounding` of G, in the units of G."""
+
+    eps: float
+    square: float
+    length: float
+
+
+def _threshold(run, eps):
+    rounding = run.G.rounding()
+    return _Threshold(eps, rounding.square * run.scale, rounding.length * math.sqrt(run.scale))
 
 
 @register_jitable
-def _fresh_norm(G, p, w, m):
-    """||p||_G by a product (not counted), with w = Z'p and m = G p made anew: it confirms what recurrences say."""
+def _is_small(G, p, w, m, threshold):
+    """Whether ||p||_G <= eps, by a product (not counted) that makes w = Z'p and m = G p anew: what recurrences say is
+    confirmed with room for rounding, if rounding leaves any.
+    """
     lift(G, p, w)
     margins(G, w, m)
-    return math.sqrt(max(square(G, p, w, m), 0.0))
+    eps, blur, root = threshold
+    size = max(square(G, p, w, m), 0.0)
+    hopeless = math.sqrt(blur) + root > 0.5 * eps
+    return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
 
 
 _CYCLIC, _WORST = range(2)
 
 
-@njit(cache=True)
-def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
+@njit(cache=_CACHE)
+def _perceptron_loop(G, k, until, alpha, w, m, position, rule, least):
     """position[0] is the row from which the cyclic rule looks on."""
     n = m.size
     while True:
-        if _is_separated(G, alpha, w, m):
+        if _is_separated(G, alpha, w, m, least * k):
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2027,7 +2496,7 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
             i = np.argmin(m)
         else:
             i = position[0]
-            while m[i] > 0.0:
+            while m[i] > least * k:
                 i = (i + 1) % n
             position[0] = (i + 1) % n
         alpha[i] += 1.0
@@ -2036,8 +2505,9 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, rule):
 
 
 @_algorithm
-def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
-    """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, alpha_i <- alpha_i + 1.
+def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+               start=None):
+    """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
 
     Parameters
     ----------
@@ -2062,17 +2532,17 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     ('separated', 1)
     """
     rule = {"cyclic": _CYCLIC, "worst": _WORST}[_choice(rule, "rule", ("cyclic", "worst"))]
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), rule
-    return drive(run, _perceptron_loop, state, products=lambda k: k / n)
+    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64)
+    return drive(run, _perceptron_loop, state, parameters=(rule, _least_visible(run)), products=lambda k: k / n)
 
 
-@njit(cache=True)
-def _nkp_loop(G, k, until, alpha, w, m, halts):
+@njit(cache=_CACHE)
+def _nkp_loop(G, k, until, alpha, w, m, halts, least):
     while True:
-        if halts and _is_separated(G, alpha, w, m):
+        if halts and _is_separated(G, alpha, w, m, least):
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2087,7 +2557,8 @@ def _nkp_loop(G, k, until, alpha, w, m, halts):
 
 
 @_algorithm
-def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+        start=None):
     """Normalized kernel perceptron (ramdas14, Algorithms 2 and 3): alpha_0 = 0,
     alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
@@ -2116,17 +2587,18 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     """
     if stop is not None:
         _choice(stop, "stop", ("separated",))
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, stop is not None), products=lambda k: k / n)
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m), parameters=(stop is not None, _least_visible(run)),
+                 products=lambda k: k / n)
 
 
-@njit(cache=True)
-def _von_neumann_loop(G, k, until, p, w, m, diagonal, eps):
+@njit(cache=_CACHE)
+def _von_neumann_loop(G, k, until, p, w, m, diagonal, threshold):
     while True:
         size = _dot(p, m)
-        if size <= eps * eps and _fresh_norm(G, p, w, m) <= eps:
+        if size <= threshold.eps * threshold.eps and _is_small(G, p, w, m, threshold):
             return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
@@ -2146,7 +2618,7 @@ def _dual_only(p, *_):
 
 
 @_algorithm
-def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Normalized von Neumann algorithm (ramdas14, Algorithm 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -2173,12 +2645,12 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     'infeasible'
     """
     eps = _number(eps, "eps")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
     _, m = _square_and_margins(run.G, run.scale, p)
-    state = p, np.zeros(dimension), m, run.G.diagonal(), eps
-    return drive(run, _von_neumann_loop, state, _dual_only, products=lambda k: 1.0 + k / n)
+    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m), _dual_only,
+                 parameters=(run.G.diagonal(), _threshold(run, eps)), products=lambda k: 1.0 + k / n, eps=eps)
 
 
 class _Point(NamedTuple):
@@ -2193,7 +2665,7 @@ class _Call(NamedTuple):
     """One call of SNKPVN within ISNKPVN; the arrays of one entry change from call to call."""
 
     center: np.ndarray  # (n,) of the prox map
-    threshold: np.ndarray  # (1,) delta: the call ends at ||p||_G below it
+    norm: np.ndarray  # (1,) ||center||_G
     age: np.ndarray  # (1,) iterations of the call so far
 
 
@@ -2201,24 +2673,26 @@ class _Smoothing(NamedTuple):
     prox: int  # _ENTROPY or _L2
     mu0: float
     gamma: float  # 0: no call after the first
-    eps: float
+    threshold: _Threshold
+    least: float  # margin
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
-    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < threshold the run halts or, while
-    gamma > 0 and threshold >= eps, goes over into the next call, centred at p.
+    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
+    gamma > 0 and delta >= eps, goes over into the next call, centred at p.
     """
-    prox, mu0, gamma, eps = smoothing
+    prox, mu0, gamma, (eps, blur, root), least = smoothing
     while True:
-        if _is_separated(G, alpha.v, alpha.w, alpha.m):
+        if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
         norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        ends = norm < call.threshold[0]
-        if ends and (gamma == 0.0 or call.threshold[0] < eps):
-            if _fresh_norm(G, p.v, p.w, p.m) < call.threshold[0]:
+        delta = max(call.norm[0], eps) / gamma if gamma > 0.0 else eps
+        ends = norm < delta
+        if ends and (gamma == 0.0 or delta < eps):
+            if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
                 return k, INFEASIBLE
             ends = False
         if k >= until:
@@ -2227,7 +2701,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
         if ends:
             theta = 1.0
             call.age[0] = -1
-            call.threshold[0] = max(norm, eps) / gamma
+            call.norm[0] = norm
             call.center[:] = p.v
             alpha.v[:] = p.v
             alpha.m[:] = p.m
@@ -2252,25 +2726,25 @@ def _both_points(alpha, p, *_):
     return alpha.v, p.v
 
 
-def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, delta=0.0):
-    """The run behind snkp, snkpvn and isnkpvn; delta None starts at ||center||_G / gamma."""
+def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0):
+    """The run behind snkp, snkpvn and isnkpvn."""
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
+    smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _least_visible(run))
     size, m = _square_and_margins(run.G, run.scale, center)
     alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    delta = max(math.sqrt(size), eps) / gamma if delta is None else delta
-    call = _Call(center, np.array([delta]), np.zeros(1, dtype=np.int64))
-    return drive(run, _smoothed_loop, (alpha, p, q, call, _Smoothing(prox, mu0, gamma, eps)), _both_points,
-                 products=lambda k: k + 2.0)
+    call = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64))
+    return drive(run, _smoothed_loop, (alpha, p, q, call), _both_points, parameters=(smoothing,),
+                 products=lambda k: k + 2.0, eps=eps)
 
 
 @_algorithm
-def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Smoothed normalized kernel perceptron (ramdas14, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -2299,12 +2773,13 @@ def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, ca
     >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     return _smoothed(run, None, _ENTROPY)
 
 
 @_algorithm
-def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+           start=None):
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
@@ -2335,13 +2810,13 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     'infeasible'
     """
     delta = _number(delta, "delta")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, delta=delta)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta)
 
 
 @_algorithm
 def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-            callback=None):
+            callback=None, start=None):
     """Iterated SNKPVN (ramdas14, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
@@ -2376,15 +2851,15 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
     gamma, eps = _number(gamma, "gamma", 1.0), _number(eps, "eps")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
-    return _smoothed(run, None, prox, gamma=gamma, eps=eps, delta=None)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    return _smoothed(run, None, prox, gamma=gamma, eps=eps)
 
 
-@njit(cache=True)
-def _winnow_loop(G, k, until, w, m, hits, score, eta):
+@njit(cache=_CACHE)
+def _winnow_loop(G, k, until, w, m, hits, score, eta, least):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
-        if m.min() > 0.0:
+        if m.min() > least:
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2397,8 +2872,17 @@ def _winnow_loop(G, k, until, w, m, hits, score, eta):
         k += 1
 
 
-def _l1_interval(G, scale, w, p):
-    return float((G.rows @ w).min()), float((p @ G.rows).max())
+def _l1_rounding(G):
+    """Of (Zw)_i and (Z'p)_j, for rows that were divided by ||x_i||_inf, and w by a sum."""
+    n, d = G.shape()
+    return _gamma(n + 2 * d + 8)
+
+
+def _l1_interval(G, scale, w, p, precise):
+    """As `_interval`, for |z_ij| <= 1, w and p in the simplex and either order of the sums; precise changes nothing."""
+    blur = _l1_rounding(G)
+    lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
+    return lower - blur, upper + blur, 2.0 * blur
 
 
 def _primal_and_hits(w, m, hits, *_):
@@ -2406,7 +2890,7 @@ def _primal_and_hits(w, m, hits, *_):
 
 
 @_algorithm
-def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -2444,11 +2928,11 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     size = np.abs(Z).max(axis=1)
     if size.min() == 0.0:
         raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
-    run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start)
     n, d = run.G.shape()
-    w = np.full(d, 1.0 / d)
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d), eta), _primal_and_hits,
-                 interval=_l1_interval)
+    w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), _primal_and_hits,
+                 parameters=(eta, least), interval=_l1_interval)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2459,7 +2943,7 @@ _EXP, _LOGISTIC = range(2)
 _RISK, _CONSTANT, _SQRT = range(3)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _logistic_weights(m, q):
     """q <- grad psi(-m) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z); returns ln l'(psi(-m)).
 
@@ -2488,7 +2972,7 @@ def _dual_pass(G, w, loss, m, q, u):
     return log_slope
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _gradient_loop(G, k, until, alpha, w, m, q, u, loss, schedule, step):
     """alpha <- alpha + theta_k q_k and w = Z' alpha alike, up to iteration ``until``."""
     while k < until:
@@ -2511,12 +2995,12 @@ def _descend(run, loss, schedule, step):
     n, dimension = run.G.shape()
     alpha, m, q = np.zeros((3, n))
     w, u = np.zeros((2, dimension))
-    return drive(run, _gradient_loop, (alpha, w, m, q, u, loss, schedule, step / run.scale))
+    return drive(run, _gradient_loop, (alpha, w, m, q, u), parameters=(loss, schedule, step / run.scale))
 
 
 @_algorithm
 def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                     callback=None):
+                     callback=None, start=None):
     """Gradient descent on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
@@ -2546,12 +3030,12 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     """
     loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), loss, _RISK, step)
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), loss, _RISK, step)
 
 
 @_algorithm
 def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=1000, tol=None, trace_at=None,
-                                keep_iterates=False, callback=None):
+                                keep_iterates=False, callback=None, start=None):
     """Gradient descent on the exponential risk with the gradient divided by the risk:
     alpha <- alpha + theta_t q_t, q_t = softmax(-G alpha).
 
@@ -2581,10 +3065,10 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback), _EXP, schedule, step)
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), _EXP, schedule, step)
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _momentum_step(x, g, q, beta, step):
     """g <- beta (g + q), x <- x + step (g + q)."""
     for i in range(x.size):
@@ -2592,7 +3076,7 @@ def _momentum_step(x, g, q, beta, step):
         x[i] += step * (g[i] + q[i])
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, loss, step):
     """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w."""
     while k < until:
@@ -2609,7 +3093,7 @@ def _momentum_points(alpha, g, q, *_):
 
 
 @_algorithm
-def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
@@ -2642,17 +3126,17 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     'certified'
     """
     loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     step = 1.0 / run.scale if loss == _EXP else 1.0 / (n * run.scale)
     alpha, g, q, m = np.zeros((4, n))
     w, gw, u = np.zeros((3, dimension))
     (_softmax(m, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
     lift(run.G, q, u)
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, loss, step), _momentum_points)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m), _momentum_points, parameters=(loss, step))
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
     """norm2[0] = ||w||^2; ``total`` is the sum of the iterates, ``hits`` counts the rows taken."""
     while k < until:
@@ -2681,7 +3165,8 @@ def _average_and_hits(alpha, total, hits, *_):
 
 
 @_algorithm
-def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None):
+def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+                     start=None):
     """Batch perceptron (Cotter, Shalev-Shwartz & Srebro 2012): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
@@ -2709,12 +3194,12 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
     >>> fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     alpha, total, hits, m = np.zeros((4, n))
-    state = alpha, total, hits, m, np.zeros(1), run.G.diagonal(), 1.0 / math.sqrt(run.scale)
-    return drive(run, _batch_perceptron_loop, state, _average_and_hits if averaged else _last_and_hits,
-                 products=lambda k: k / n)
+    return drive(run, _batch_perceptron_loop, (alpha, total, hits, m, np.zeros(1)),
+                 _average_and_hits if averaged else _last_and_hits,
+                 parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)), products=lambda k: k / n)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2738,7 +3223,7 @@ def _penalties(lam, lam0, steps):
     elif callable(lam):
         values = np.array([float(lam(int(k))) for k in t])
     else:
-        values = np.asarray(lam, dtype=np.float64)
+        values = _array(lam, "lam").astype(np.float64)
         if values.ndim != 1 or values.size < steps:
             raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
         values = values[:steps]
@@ -2748,9 +3233,13 @@ def _penalties(lam, lam0, steps):
     return lam0 * values
 
 
-@njit(cache=True)
-def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, accel):
-    """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia."""
+@njit(cache=_CACHE)
+def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, found, bounds, step, accel):
+    """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
+
+    step 0 stands for found[0].
+    """
+    step = step if step > 0.0 else found[0]
     while k < until:
         t = k + 1.0
         inertia = t / (t + accel)
@@ -2767,25 +3256,25 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, bounds, step, acc
 
 def _hinge_descent(G, lam, lam0, accel, step, run_options):
     """The run behind diagonal_descent and inertial_diagonal_descent."""
-    step, lam0 = None if step is None else _number(step, "step"), _number(lam0, "lam0")
+    step, lam0 = 0.0 if step is None else _number(step, "step"), _number(lam0, "lam0")
     run = prepare(G, *run_options)
     with np.errstate(divide="ignore", over="ignore"):
-        bounds = 1.0 / _penalties(lam, lam0, run.max_iter)
+        bounds = 1.0 / _penalties(lam, lam0, run.checkpoints[-1])
     n, dimension = run.G.shape()
-    setup, spent = 0, 0.0
-    if step is None:
+    found, spent = np.array([step, 0.0]), 0.0  # the step, and the products that it took to find it
+    if step == 0.0 and run.start is None:
         _square_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
         begin = time.perf_counter()
-        norm, setup = _operator_norm(run.G)
-        step, spent = 1.0 / norm, time.perf_counter() - begin
+        norm, products = _operator_norm(run.G)
+        found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
     alpha, previous, z, m = np.zeros((4, n))
-    state = alpha, previous, z, np.zeros(dimension), m, bounds, step, accel
-    return drive(run, _hinge_descent_loop, state, products=lambda k: float(setup + k), spent=spent)
+    return drive(run, _hinge_descent_loop, (alpha, previous, z, np.zeros(dimension), m, found),
+                 parameters=(bounds, step, accel), products=lambda k: found[1] + k, spent=spent)
 
 
 @_algorithm
 def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=None, trace_at=None,
-                     keep_iterates=False, callback=None):
+                     keep_iterates=False, callback=None, start=None):
     """Hinge-loss diagonal descent (apidopoulos22, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
@@ -2801,8 +3290,8 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     lam0 : float
         Above 0, in the units of G.
     step : float, optional
-        gamma itself, not in units of 1/s; by default 1/||G||_op on the safe side, from a Lanczos run of at
-        most 64 products, which the trace counts as spent before iteration 0.
+        gamma itself, not in units of 1/s; by default that of ``start`` or 1/||G||_op on the safe side, from a Lanczos
+        run of at most 64 products, which the trace counts as spent before iteration 0.
 
     Notes
     -----
@@ -2820,12 +3309,12 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
-    return _hinge_descent(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    return _hinge_descent(G, lam, lam0, math.inf, step, (max_iter, tol, trace_at, keep_iterates, callback, start))
 
 
 @_algorithm
 def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, max_iter=1000, tol=None,
-                              trace_at=None, keep_iterates=False, callback=None):
+                              trace_at=None, keep_iterates=False, callback=None, start=None):
     """Inertial diagonal descent (apidopoulos22, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
@@ -2857,10 +3346,10 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     'certified'
     """
     accel = _number(accel, "accel")
-    return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback))
+    return _hinge_descent(G, lam, lam0, accel, step, (max_iter, tol, trace_at, keep_iterates, callback, start))
 
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
     n = m.size
     while k < until:
@@ -2878,7 +3367,7 @@ def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
 
 @_algorithm
 def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                          callback=None):
+                          callback=None, start=None):
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
     steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
 
@@ -2909,17 +3398,17 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
     a, b = _number(a, "a"), _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m, a, b, run.scale))
+    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m), parameters=(a, b, run.scale))
 
 
 # ======================================================================================================
 # 9 exact solver
 # ======================================================================================================
 
-@njit(cache=True)
+@njit(cache=_CACHE)
 def _pairwise_steps(H, p, g, max_steps, tol):
     """Steps on min_{p in Delta} p'Hp / 2 that move weight between two points; g = H p is kept up to date.
 
@@ -2961,7 +3450,10 @@ def _solve_on_support(G, scale, p, max_rounds):
     for _ in range(max_rounds):
         support = np.flatnonzero(p > 0.0)
         face, weights = G.restrict(support), p[support]
-        _, g = _square_and_margins(face, scale, weights)
+        if hasattr(face, "precise"):
+            _, g, _ = face.precise(weights)
+        else:
+            _, g = _square_and_margins(face, scale, weights)
         if not g.max() - g.min() < 0.5 * spread:
             break  # the last full step did not level the margins any further: rounding rules
         root = np.sqrt(weights)
@@ -2982,10 +3474,12 @@ def _solve_on_support(G, scale, p, max_rounds):
     return p, reads
 
 
-def _exact_rounds(G, k, until, p, reads, scale, tol):
+def _exact_rounds(G, k, until, p, reads, scale, tol, eps):
     """Rounds of `max_margin`, a loop for the driver; reads[0] counts the entries of G that were read."""
     while k < until:
         size, m = _square_and_margins(G, scale, p)
+        if size <= 0.4 * eps * eps:  # the rest is for rounding
+            return k + 1, INFEASIBLE
         support = np.flatnonzero(p > 0.0)
         violators = np.argsort(m, kind="stable")[:max(200, support.size)]
         working = np.union1d(support, violators)
@@ -3007,7 +3501,7 @@ def _exact_rounds(G, k, until, p, reads, scale, tol):
 
 
 @_algorithm
-def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None):
+def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None, start=None):
     """The maximum margin to any tolerance, by pairwise steps and solves on the support of a working set.
 
     An iteration is one round: (1) margins of all points, one product; (2) the working set: the support and
@@ -3021,9 +3515,10 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
 
     Notes
     -----
-    Stops as "certified" at upper - lower <= tol * upper, tol down to 1e-12 where the conditioning eps s / rho^2 lets
-    it; as "infeasible" at lower <= 0 and upper <= 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s), in float32 7e-4 sqrt(s), the
-    least that rounding leaves visible), with the witness p; as "max_iter" if rounding stops progress before either.
+    Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
+    sqrt(s)), with the witness p; as "rounding" where neither can be proved: tol is out of reach below about
+    1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with
+    features.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default; `products` counts
     entries of G read / n^2.
 
@@ -3039,11 +3534,13 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     'certified'
     """
     tol = _number(tol, "tol")
-    trace_at = range(_count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback)
+    first = _first_iteration(start)
+    trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     p, reads = np.zeros(n), np.zeros(1, dtype=np.int64)
     p[np.argmin(run.G.diagonal())] = 1.0
     _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
-    return drive(run, _exact_rounds, (p, reads, run.scale, tol), _dual_only, products=lambda k: k + reads[0] / n**2,
-                 eps=max(1e-9, run.G.resolution()) * math.sqrt(run.scale))
+    eps = (1e-9 if run.G.rounding().square == 0.0 else 3e-8) * math.sqrt(run.scale)
+    return drive(run, _exact_rounds, (p, reads), _dual_only, parameters=(run.scale, tol, eps),
+                 products=lambda k: k + reads[0] / n**2, eps=eps)

@@ -115,6 +115,14 @@ def interval(Z, alpha, p):
     return float((Z @ w).min() / np.sqrt(w @ w)), float(np.sqrt(v @ v))
 
 
+def dense_interval(G, alpha, p):
+    """The same of a matrix as it stands; squares below 0 count as 0."""
+    G, alpha, p = (np.asarray(a, LONG) for a in (G, alpha, p))
+    alpha, p = alpha / np.abs(alpha).max(), p / p.sum()
+    m = G @ alpha
+    return float(m.min() / np.sqrt(max(alpha @ m, 0))), float(np.sqrt(max(p @ G @ p, 0)))
+
+
 def l1_interval(Z, w, p):
     """min_i (Z w)_i and max_j (Z'p)_j, the rows scaled by their largest entries."""
     Z, w, p = (np.asarray(a, LONG) for a in (Z, w, p))

@@ -1,6 +1,8 @@
 """Runs of every algorithm on every representation: run options, checkpoints, traces, callbacks, how a run ends."""
 
+import contextlib
 import itertools
+import pickle
 import tracemalloc
 from typing import NamedTuple
 
@@ -226,6 +228,8 @@ def test_results_do_not_share_memory_with_the_run(name, kind):
             partial.alpha[:] = partial.p[:] = np.nan
             partial.trace["lower"] = np.nan
             partial.trace["iteration"] = -7
+            for array in partial.state.arrays:
+                array[...] = -1
 
     for options in ({"trace_at": range(51)}, {"keep_iterates": True}):
         plain, disturbed = (run(name, form(kind, ENDURING), max_iter=50, callback=callback, **options)
@@ -262,20 +266,141 @@ def test_the_cost_of_tracing_is_linear():
 
 
 # ======================================================================================================
+# START
+# ======================================================================================================
+
+def but_for_the_clock(trace):
+    return trace[["iteration", "products", "lower", "upper"]].tolist()
+
+
+@everywhere
+@pytest.mark.parametrize("case", ["opposite labels", "margin 1e-3", "lopsided, shifted"])
+def test_a_run_is_resumed_bit_for_bit(name, kind, case):
+    """T1 and then T2 iterations are T1 + T2, wherever the cut, and a start can be used again, or read from a file."""
+    G = form(kind, PLANTED[case][0])
+    whole = run(name, G, max_iter=60, trace_at=range(61), keep_iterates=True)
+    for cut in {0, min(1, whole.n_iter), min(17, whole.n_iter - 1) if whole.n_iter else 0}:
+        first = run(name, G, max_iter=cut, trace_at=range(61))
+        assert first.n_iter == cut
+        for start in (first, pickle.loads(pickle.dumps(first))):
+            second = run(name, G, max_iter=60 - cut, trace_at=range(61), keep_iterates=True, start=start)
+            assert (second.status, second.n_iter) == (whole.status, whole.n_iter)
+            assert np.array_equal(second.alpha, whole.alpha) and np.array_equal(second.p, whole.p)
+            assert np.array_equal(second.iterates, whole.iterates[cut:])
+            assert but_for_the_clock(second.trace) == but_for_the_clock(whole.trace[cut:])
+            assert second.trace["seconds"][0] == first.trace["seconds"][-1]
+            for mine, theirs in zip(second.state.arrays, whole.state.arrays, strict=True):
+                assert np.array_equal(mine, theirs)
+
+
+@everywhere
+@pytest.mark.parametrize("case", ["feasible", "lopsided"])
+def test_a_run_that_is_over_is_over(name, kind, case):
+    """Of max_margin, a round that finds nothing to do is a round."""
+    whole = run(name, form(kind, PLANTED[case][0]), max_iter=3000)
+    again = run(name, form(kind, PLANTED[case][0]), max_iter=3000, start=whole)
+    if whole.status != "max_iter":
+        assert again.status == whole.status and again.n_iter <= whole.n_iter + (CALLS[name].cost is None)
+        assert np.array_equal(again.alpha, whole.alpha) and np.array_equal(again.p, whole.p)
+
+
+@everywhere
+def test_an_interrupted_run_is_resumed_from_what_the_callback_saw(name, kind):
+    G, last = form(kind, ENDURING), []
+
+    def callback(partial):
+        last.append(partial)
+        if partial.n_iter >= 5:
+            raise KeyboardInterrupt
+
+    whole = run(name, G, max_iter=40)
+    with contextlib.suppress(KeyboardInterrupt):
+        run(name, G, max_iter=40, callback=callback)
+    start = [partial for partial in last if partial.status == "running"][-1]
+    resumed = run(name, G, max_iter=40 - start.n_iter, start=start)
+    assert np.array_equal(resumed.alpha, whole.alpha) and np.array_equal(resumed.p, whole.p)
+    assert resumed[2:6] == whole[2:6]
+
+
+@every_loop
+def test_default_checkpoints_of_a_resumed_run(name, kind):
+    """16 a decade of all iterations, not of those of the call."""
+    G = form(kind, ENDURING)
+    start = run(name, G, max_iter=100)
+    at = run(name, G, max_iter=50, start=start).trace["iteration"].tolist()
+    assert at == [start.n_iter, *(k for k in run(name, G, max_iter=150).trace["iteration"] if k > start.n_iter)]
+
+
+@pytest.mark.parametrize("name", ["von_neumann", "snkpvn", "isnkpvn", "isnkpvn, gamma 4", "isnkpvn, entropy"])
+def test_a_smaller_accuracy_takes_a_run_on(name):
+    """What ended as infeasible goes on to the accuracy of the new call."""
+    G, key = fm.FeatureGram(PLANTED["lopsided"][0]), CALLS[name].witness
+    start = run(name, G, max_iter=5000, **{key: 1e-2})
+    again = run(name, G, max_iter=5000, **{key: 1e-2}, start=start)
+    on = run(name, G, max_iter=5000, **{key: 1e-3}, start=start)
+    assert start.status == again.status == on.status == "infeasible" and again.n_iter == start.n_iter < on.n_iter
+    assert on.upper <= 1e-3 < start.upper <= 1e-2
+    if not name.startswith("isnkpvn"):  # whose calls depend on eps
+        whole = run(name, G, max_iter=5000, **{key: 1e-3})
+        np.testing.assert_allclose(on.p, whole.p, rtol=1e-9)  # products made to confirm an end replace recurrences
+        assert on.n_iter == whole.n_iter
+
+
+def test_a_smaller_tolerance_takes_a_run_on():
+    G = fm.FeatureGram(PLANTED["feasible, n > 512"][0])
+    start, whole = fm.momentum(G, tol=0.3), fm.momentum(G, tol=0.01, trace_at=range(1001))
+    on = fm.momentum(G, tol=0.01, trace_at=range(1001), start=start)
+    assert start.status == on.status == "certified" and start.n_iter < on.n_iter == whole.n_iter
+    assert np.array_equal(on.alpha, whole.alpha)
+
+
+@pytest.mark.parametrize("algorithm", [fm.diagonal_descent, fm.inertial_diagonal_descent])
+def test_the_step_and_the_penalties_of_a_resumed_descent(algorithm):
+    """The step is that of the start, found once, unless it is given; penalties go on from the iteration reached."""
+    G, penalties = fm.FeatureGram(EASY), 1.0 / np.arange(1.0, 31.0)
+    whole = algorithm(G, max_iter=30)
+    for first in ({}, {"lam": penalties}, {"lam": lambda t: 1.0 / t}):
+        start = algorithm(G, max_iter=10, **first)
+        for rest in ({}, {"lam": penalties}):
+            assert np.array_equal(algorithm(G, max_iter=20, start=start, **rest).alpha, whole.alpha)
+    start = algorithm(G, max_iter=10, step=0.01)
+    kept, given, other = (algorithm(G, max_iter=20, start=start, step=step).alpha for step in (None, 0.01, 0.02))
+    assert np.array_equal(kept, algorithm(G, max_iter=30, step=0.01).alpha) and np.array_equal(given, kept)
+    assert not np.array_equal(other, kept)
+    check_raises(lambda: algorithm(G, max_iter=21, start=start, lam=penalties), ValueError, ["each of 31 iterations"])
+
+
+def test_a_start_of_another_run_is_refused():
+    Z = PLANTED["small margin"][0]
+    start = fm.momentum(Z @ Z.T, max_iter=3)
+    other = [lambda: fm.snkp(Z @ Z.T, start=start), lambda: fm.momentum(fm.FeatureGram(Z), start=start),
+             lambda: fm.momentum(Z[1:] @ Z[1:].T, start=start), lambda: fm.momentum(2.0 * Z @ Z.T, start=start),
+             lambda: fm.momentum(fm.FeatureGram(Z[:, 1:]), start=fm.momentum(fm.FeatureGram(Z), max_iter=3))]
+    for call in other:
+        check_raises(call, ValueError, ["start must be a Result of the same algorithm on the same G", "momentum_loop"])
+
+
+def test_the_state_of_a_loop_consists_of_arrays():
+    check_raises(lambda: fm.drive(fm.prepare(np.eye(2), 3), stub(fm.RUNNING), (np.ones(2), 0.5)), TypeError,
+                 ["state", "arrays", "0.5", "parameters"])
+
+
+# ======================================================================================================
 # RUN OPTIONS
 # ======================================================================================================
 
 OPTIONS = [  # bad run options, exception, words of the message
     ({"max_iter": -1}, ValueError, ["max_iter", "-1"]), ({"max_iter": 2.5}, TypeError, ["max_iter", "2.5"]),
     ({"max_iter": "a"}, TypeError, ["max_iter", "'a'"]), ({"max_iter": None}, TypeError, ["max_iter", "None"]),
-    ({"max_iter": True}, ValueError, ["max_iter", "True"]),
+    ({"max_iter": True}, ValueError, ["max_iter", "True"]), ({"max_iter": 2**70}, ValueError, ["max_iter", "2**53"]),
     ({"tol": -1.0}, ValueError, ["tol", "-1"]), ({"tol": 0.0}, ValueError, ["tol", "0"]),
     ({"tol": np.nan}, ValueError, ["tol", "nan"]), ({"tol": np.inf}, ValueError, ["tol", "inf"]),
     ({"tol": "a"}, TypeError, ["tol", "'a'"]),
     ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]), ({"trace_at": [1.5]}, TypeError, ["trace_at", "1.5"]),
-    ({"trace_at": "ab"}, TypeError, ["trace_at"]),
+    ({"trace_at": "ab"}, TypeError, ["trace_at"]), ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
     ({"callback": 3}, TypeError, ["callback", "callable", "3"]), ({"callback": "f"}, TypeError, ["callback", "'f'"]),
     ({"callback": False}, TypeError, ["callback", "False"]),
+    ({"start": 3}, TypeError, ["start", "Result", "int"]), ({"start": np.ones(3)}, TypeError, ["start", "ndarray"]),
 ]
 
 
@@ -287,7 +412,7 @@ class Untouchable(NamedTuple):
     def checked(self):
         raise AssertionError("G was looked at")
 
-    shape = diagonal = resolution = restrict = dense = checked
+    shape = diagonal = rounding = restrict = dense = checked
 
 
 def touch(*_):
@@ -319,7 +444,7 @@ def test_prepare_keeps_what_it_checked():
 
     given = fm.prepare(np.diag([1.0, 4.0]), 7, tol=0.5, trace_at=[2, 2, 90], keep_iterates=1, callback=callback)
     assert isinstance(given, fm.Run) and isinstance(given.G, fm.DenseGram) and given.scale == 4.0
-    assert given.checkpoints.tolist() == [0, 2, 7] and given.max_iter == 7 and given.tol == 0.5
+    assert given.checkpoints.tolist() == [0, 2, 7] and given.tol == 0.5 and given.start is None
     assert given.keep_iterates is True and given.callback is callback
     features = fm.prepare(fm.FeatureGram([[1, 2]]), np.int64(3))
     assert isinstance(features.G, fm.FeatureGram) and features.G.rows.dtype == np.float64
@@ -339,31 +464,31 @@ def stub(flag, at=3):
 
 ENDS = [  # flag of the loop at iteration 3, tol, eps, interval, status, iterations
     (fm.SEPARATED, None, 0.0, (0.5, 1.0), "separated", 3),
-    (fm.INFEASIBLE, None, 0.0, (-0.5, 1.0), "infeasible", 3),
-    (fm.EXHAUSTED, None, 0.0, (0.5, 1.0), "max_iter", 3),
+    (fm.SEPARATED, None, 0.0, (0.0, 1.0), "rounding", 3),
+    (fm.SEPARATED, None, 0.2, (-0.1, 0.2), "rounding", 3),
+    (fm.INFEASIBLE, None, 0.2, (-0.5, 0.2), "infeasible", 3),
+    (fm.INFEASIBLE, None, 0.2, (-0.5, 0.3), "rounding", 3),
+    (fm.INFEASIBLE, None, 0.0, (-0.5, 1.0), "rounding", 3),
+    (fm.EXHAUSTED, None, 0.0, (0.5, 1.0), "rounding", 3),
+    (fm.EXHAUSTED, None, 0.2, (-0.5, 0.2), "infeasible", 3),
     (fm.RUNNING, None, 0.0, (0.5, 1.0), "max_iter", 5),
     (fm.RUNNING, 0.6, 0.0, (0.5, 1.0), "certified", 0),
+    (fm.RUNNING, 0.5, 0.0, (0.5, 1.0), "certified", 0),
+    (fm.RUNNING, None, 0.2, (-0.5, 0.2), "max_iter", 5),
+    (fm.RUNNING, None, 0.0, (-0.1, 0.0), "infeasible", 0),
     # at iteration 3, where loop and interval both have something to say (tol is met from there on)
     (fm.SEPARATED, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "separated", 3),
     (fm.INFEASIBLE, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "certified", 3),
+    (fm.INFEASIBLE, 0.6, 1.0, [(-0.5, 1.0), (0.5, 1.0)], "infeasible", 3),
     (fm.EXHAUSTED, 0.6, 0.0, [(-0.5, 1.0), (0.5, 1.0)], "certified", 3),
-    (fm.SEPARATED, 0.6, 0.2, [(-0.5, 1.0), (0.0, 0.2)], "infeasible", 3),
-    (fm.SEPARATED, 0.6, 0.2, [(-0.5, 1.0), (0.1, 0.2)], "separated", 3),
-    (fm.EXHAUSTED, 9.0, 0.2, [(-9.5, 1.0), (-0.1, 0.2)], "infeasible", 3),
-    (fm.INFEASIBLE, None, 0.2, [(-0.5, 1.0), (-0.1, 0.3)], "infeasible", 3),
-    (fm.EXHAUSTED, None, 0.2, [(-0.5, 1.0), (0.1, 0.2)], "max_iter", 3),
-    (fm.RUNNING, None, 0.2, (-0.5, 0.2), "infeasible", 0),
-    (fm.RUNNING, None, 0.2, (0.1, 0.2), "max_iter", 5),
-    (fm.RUNNING, None, 0.0, (-0.1, 0.0), "infeasible", 0),
-    (fm.RUNNING, 0.5, 0.0, (0.5, 1.0), "certified", 0),
 ]
 
 
 @pytest.mark.parametrize("flag, tol, eps, interval, status, n_iter", ENDS)
 def test_which_status_comes_first(flag, tol, eps, interval, status, n_iter):
-    """"infeasible" by the interval, then "separated" by the loop, then "certified", then what else the loop says."""
-    def given(G, scale, alpha, p):
-        return interval if isinstance(interval, tuple) else interval[int(reached[0] >= 3)]
+    """What the interval proves; "rounding" where the loop says something that even a precise one does not prove."""
+    def given(G, scale, alpha, p, precise):
+        return (*(interval if isinstance(interval, tuple) else interval[int(reached[0] >= 3)]), 0.0)
 
     def loop(G, k, until, alpha):
         reached[0], flag_ = stub(flag)(G, k, until, alpha)
@@ -381,8 +506,8 @@ def test_which_status_comes_first(flag, tol, eps, interval, status, n_iter):
 def test_options_of_drive():
     """products, solution, spent and interval are what the trace and the result are made of."""
     alpha, p = np.array([1.0, 3.0]), np.array([0.5, 0.5])
-    result = fm.drive(fm.prepare(np.eye(2), 4, trace_at=[2]), stub(fm.RUNNING), (alpha,), lambda a: (a, p),
-                      products=lambda k: 10.0 + k / 2, interval=lambda G, s, a, q: (a[1], a[1] + q[0]), spent=7.0)
+    result = fm.drive(fm.prepare(np.eye(2), 4, trace_at=[2]), stub(fm.RUNNING), (alpha,), lambda a: (a, p), spent=7.0,
+                      products=lambda k: 10.0 + k / 2, interval=lambda G, s, a, q, precise: (a[1], a[1] + q[0], 0.0))
     assert result.trace["products"].tolist() == [10.0, 11.0, 12.0] and result.trace["iteration"].tolist() == [0, 2, 4]
     assert result.trace["seconds"][0] == 7.0 and (result.trace["seconds"] >= 7.0).all()
     assert (result.lower, result.upper) == (3.0, 3.5) and np.array_equal(result.p, p)
@@ -430,8 +555,18 @@ def test_iterates_that_overflow_raise():
             k += 1
         return k, fm.RUNNING
 
-    with pytest.raises(FloatingPointError, match=r"overflowed by iteration \d+; rescale G or use a smaller step"):
+    with pytest.raises(FloatingPointError, match=r"not finite at iteration \d+: they overflowed, or G was written to"):
         fm.drive(fm.prepare(np.eye(2), 10), loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)))
+
+
+def test_nan_written_into_the_matrix_during_a_run_is_told():
+    G = np.eye(3)
+
+    def spoil(result):
+        G[0, 1] = G[1, 0] = np.nan
+
+    with pytest.raises(FloatingPointError, match="G was written to during the run"):
+        fm.momentum(G, max_iter=10, callback=spoil)
 
 
 # ======================================================================================================
@@ -450,7 +585,7 @@ def test_a_result_prints_on_one_line(name, kind):
 
 def test_what_a_result_prints():
     trace = np.zeros(3, dtype=fm._TRACE)
-    result = fm.Result(np.zeros(4), np.zeros(4), 0.4, 0.5, "stopped", 17, trace, None)
+    result = fm.Result(np.zeros(4), np.zeros(4), 0.4, 0.5, "stopped", 17, trace, None, ())
     assert repr(result) == "Result('stopped': 0.4 <= rho <= 0.5, relative gap 0.2, 17 iterations, n = 4, 3 checkpoints)"
     one = result._replace(lower=-1.0, upper=0.0, trace=trace[:1])
     assert repr(one).endswith("-1 <= rho <= 0, relative gap undefined, 17 iterations, n = 4, 1 checkpoint)")

@@ -1,5 +1,7 @@
 """max_margin against enumeration, against instances of known margin, by its optimality conditions, on real data."""
 
+import math
+
 import naive
 import numpy as np
 import pytest
@@ -23,6 +25,11 @@ import fastmargin as fm
 tolerances = pytest.mark.parametrize("tol", [1e-3, 1e-9, 1e-12])
 
 
+def reachable(kind, tol, s, rho):
+    """The tolerance, unless G does not allow as little: 6 u s / rho^2 over a dense G, with room for those of Z Z'."""
+    return max(tol, 2e-15 * s / rho**2 if kind == "dense" else 2e-15 * math.sqrt(s) / rho)
+
+
 def check_answer(Z, result, tol, kind):
     """What a certified answer promises, recomputed from the rows in extended precision."""
     s, n = (Z**2).sum(axis=1).max(), len(Z)
@@ -32,8 +39,7 @@ def check_answer(Z, result, tol, kind):
     assert (p >= 0).all() and abs(p.sum() - 1) <= (4 + np.sqrt(n)) * EPS
     assert np.array_equal(result.alpha, p)
     lower, upper = naive.interval(Z, p, p)
-    # the rounding stated in `certificate`: eps s / rho^2 relative for a dense G, eps sqrt(s) for features
-    slack = 30 * EPS * s / upper * (s**0.5 / upper if kind == "dense" else 1.0)
+    slack = 4 * (sum(Z.shape) + 10) * EPS * s / upper  # the rounding stated in `certificate`
     assert abs(lower - result.lower) <= slack and abs(upper - result.upper) <= slack
     # optimality: the support's margins are level at ||p||, no margin is below it, up to what the gap allows
     m = Z @ (Z.T @ p)
@@ -87,13 +93,13 @@ def test_planted(case, kind, tol):
     Z, rho = PLANTED[case]
     G = form(kind, Z)
     s = scale_of(G)
-    if case == "margin 1e-3":
-        tol = max(tol, 1e-9)  # the conditioning eps s / rho^2 allows no less
+    if rho > 0:
+        tol = reachable(kind, tol, s, rho)
     result = fm.max_margin(G, tol=tol)
     if rho > 0:
         check_answer(Z, result, tol, kind)
-        assert abs(result.upper**2 - rho**2) <= 2 * tol * rho**2 + 30 * EPS * s
-        assert abs(result.lower - rho) <= tol * rho + 30 * EPS * s / rho
+        assert abs(result.upper**2 - rho**2) <= 2 * tol * rho**2 + 4 * (sum(Z.shape) + 10) * EPS * s
+        assert abs(result.lower - rho) <= tol * rho + 4 * (sum(Z.shape) + 10) * EPS * s / rho
     else:
         assert result.status == "infeasible"
         assert result.upper <= (3e-8 if kind == "dense" else 1e-9) * np.sqrt(s)
@@ -104,15 +110,15 @@ def test_planted(case, kind, tol):
 @every_representation
 @pytest.mark.parametrize("rho", [1e-2, 1e-3, 1e-4])
 def test_tiny_margins(kind, rho):
-    """tol stands above the conditioning eps s / rho^2 of a dense G."""
+    """tol stands above the conditioning of a dense G, and at it "rounding" says so."""
     Z, _ = feasible(80, 6, rho, seed=3)
-    tol = 1e-12 if rho == 1e-2 else 1e-9 if rho == 1e-3 else 1e-7
-    if kind == "features":
-        tol = min(tol, 1e-9)
+    tol = reachable(kind, 1e-12, 1.0, rho)
     result = fm.max_margin(form(kind, Z), tol=tol)
     check_answer(Z, result, tol, kind)
-    assert abs(result.upper**2 - rho**2) <= 2 * tol * rho**2 + 30 * EPS
-    assert abs(result.lower - rho) <= tol * rho + 30 * EPS / rho
+    assert abs(result.upper**2 - rho**2) <= 2 * tol * rho**2 + 400 * EPS
+    assert abs(result.lower - rho) <= tol * rho + 400 * EPS / rho
+    if kind == "dense":
+        assert fm.max_margin(form(kind, Z), tol=tol / 10).status == "rounding"
 
 
 def cube(d):
@@ -169,7 +175,8 @@ def test_duplicates(kind):
 @every_representation
 def test_one_point_and_one_class(kind):
     result = fm.max_margin(form(kind, np.array([[3.0, 4.0]])), tol=1e-12)
-    assert (result.status, result.n_iter, result.lower, result.upper) == ("certified", 0, 5.0, 5.0)
+    assert (result.status, result.n_iter) == ("certified", 0)
+    assert 5.0 - 1e-13 <= result.lower <= 5.0 <= result.upper <= 5.0 + 1e-13
     X = np.random.default_rng(1).random((40, 3)) + 0.2
     Z = fm.features(X, np.ones(40)).rows
     check_answer(Z, fm.max_margin(form(kind, Z), tol=1e-12), 1e-12, kind)
@@ -179,7 +186,7 @@ def test_one_point_and_one_class(kind):
 def test_a_row_of_zeros_is_a_witness(kind):
     Z = np.vstack((feasible(10, 3, 0.5)[0], np.zeros(3)))
     result = fm.max_margin(form(kind, Z))
-    assert result.status == "infeasible" and result.upper == 0.0 and result.p[-1] == 1.0
+    assert result.status == "infeasible" and 0.0 < result.upper <= 3e-8 and result.p[-1] == 1.0
 
 
 @pytest.mark.parametrize("tol", [1e-9, 1e-12])
@@ -212,11 +219,11 @@ def test_all_weights_are_those_of_the_linear_system():
 def test_float32_gram():
     X, y = two_classes(300, 6, gap=8.0, seed=3)
     wide, half = (fm.gram(X, y, kernel="linear", dtype=dtype) for dtype in (np.float64, np.float32))
-    a, b = fm.max_margin(wide, tol=1e-9), fm.max_margin(half, tol=1e-4)
+    a, b = fm.max_margin(wide, tol=1e-9), fm.max_margin(half, tol=1e-3)
     assert a.status == b.status == "certified"
-    assert abs(a.upper**2 - b.upper**2) <= 2e-4 * a.upper**2 + np.finfo(np.float32).eps
+    assert abs(a.upper**2 - b.upper**2) <= 2e-3 * a.upper**2 + np.finfo(np.float32).eps
     rbf = fm.gram(X, y, kernel="rbf", dtype=np.float32, gamma=1.0)
-    assert fm.max_margin(rbf, tol=1e-6).status == "certified"
+    assert fm.max_margin(rbf, tol=1e-3).status == "certified" and fm.max_margin(rbf, tol=1e-6).status == "rounding"
 
 
 @every_representation
@@ -233,6 +240,8 @@ def test_random_classes(n, d, gap, kind):
             assert np.linalg.norm(Z.T @ result.p) <= 1e-7
             p = fm.momentum(fm.FeatureGram(Z), max_iter=3000)
             assert p.lower <= 1e-7  # and no other method finds a separator
+        elif result.status == "rounding":
+            assert kind == "dense" and tol * result.upper**2 <= 2e-15 and result.lower > 0.0
         else:
             check_answer(Z, result, tol, kind)
 

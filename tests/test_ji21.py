@@ -33,6 +33,7 @@ STEPS = {"gradient_descent": 0.3, "gradient_descent, logistic": 5.0, "normalized
 def test_iterates_are_those_of_the_naive_twin(name, case, kind):
     Z, T = UNTIED[case], 300
     G, s = form(kind, Z), scale_of(form(kind, Z))
+    square = fm.prepare(G, 0).G.rounding().square
     for step in {None, STEPS.get(name)}:
         extra = {} if step is None else {"step": step}
         seen = []
@@ -46,10 +47,12 @@ def test_iterates_are_those_of_the_naive_twin(name, case, kind):
             np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
             if size:
                 lower, upper = naive.interval(Z, alpha, p)
-                assert abs(partial.lower - lower) <= 1e-11 * np.sqrt(s)
+                # a negative margin is divided by the least that ||alpha||_G can be
+                blur = square * s * np.abs(partial.alpha).sum()**2 / np.sum((partial.alpha @ Z)**2)
+                assert abs(partial.lower - lower) <= 1e-10 * np.sqrt(s) + 2.0 * blur * abs(min(lower, 0.0))
                 assert abs(partial.upper**2 - upper**2) <= 1e-11 * s
             else:
-                assert partial.lower == -np.sqrt(s)
+                assert partial.lower == pytest.approx(-np.sqrt(s), rel=1e-13)
 
 
 # ======================================================================================================
@@ -66,13 +69,13 @@ def test_theorem_3_1(case, kind):
     t = trace["iteration"]
     positive = max(rho, 0.0)
     # a dense G cannot tell ||p||_G^2 from zero below the rounding of its entries
-    slack = 40 * EPS * s
+    slack = (40 + 8 * n) * EPS * s
     assert (trace["upper"] ** 2 >= positive**2 - slack).all()
     assert (trace["upper"] ** 2 <= positive**2 + 8 * s * max(np.log(n), 0) / (t + 1.0) ** 2 + slack).all()
     if rho > 0:
         r = rho / np.sqrt(s)
         bound = r - 4 * (1 + np.log(n)) * (1 + 2 * np.log(t + 1.0)) / (r * (t + 1.0) ** 2)
-        assert (trace["lower"] >= np.sqrt(s) * bound - 20 * EPS * s / rho).all()
+        assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
 @every_representation
@@ -87,7 +90,7 @@ def test_momentum_is_nesterov_on_the_dual(case, kind):
         w, g, mu = (a.astype(float) for a in point)
         np.testing.assert_allclose(partial.p, mu, rtol=0, atol=1e-10)  # the multiplicative form adds T logarithms up
         if t:
-            assert abs(partial.upper - 2 * np.linalg.norm(g) / t) <= 1e-10 * size
+            assert abs(partial.upper**2 - (2 * np.linalg.norm(g) / t) ** 2) <= 1e-10 * size**2
             np.testing.assert_allclose(Z.T @ partial.p, 2 * g / t, rtol=0, atol=1e-10 * size)
         np.testing.assert_allclose(Z.T @ partial.alpha, w, rtol=0, atol=1e-10 * (np.linalg.norm(w) + 1))
 

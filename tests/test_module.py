@@ -3,6 +3,7 @@
 import ast
 import doctest
 import inspect
+import itertools
 import os
 import re
 import shutil
@@ -97,17 +98,17 @@ def test_tab_completion_shows_the_toolkit():
 
 
 def test_every_algorithm_has_the_same_run_options_in_the_same_order():
-    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback"]
+    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
     assert list(inspect.signature(fm.prepare).parameters)[1:] == options
     for name, algorithm in fm.ALGORITHMS.items():
         assert algorithm is getattr(fm, name) and algorithm.__name__ == name and name in fm.__all__
         first, *rest = inspect.signature(algorithm).parameters.values()
         assert first.name == ("Z" if name == "winnow" else "G") and first.kind is first.POSITIONAL_OR_KEYWORD
         assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
-        assert [parameter.name for parameter in rest[-5:]] == options
-        defaults = {parameter.name: parameter.default for parameter in rest[-5:]}
+        assert [parameter.name for parameter in rest[-6:]] == options
+        defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
         assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (1e-9 if name == "max_margin" else None)
-        assert defaults == {"trace_at": None, "keep_iterates": False, "callback": None}
+        assert defaults == {"trace_at": None, "keep_iterates": False, "callback": None, "start": None}
 
 
 # ======================================================================================================
@@ -160,7 +161,8 @@ def test_the_protocol_documents_every_method_and_representations_have_no_others(
                if inspect.isfunction(value) and not name.startswith("_")}
     assert all(inspect.getdoc(getattr(fm.Representation, name)) for name in methods)
     for cls in (fm.DenseGram, fm.FeatureGram):
-        assert {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"} == methods
+        own = {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}
+        assert methods - set(fm._OPTIONAL) <= own <= methods
 
 
 def test_the_examples_of_the_docstrings():
@@ -228,6 +230,28 @@ def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped):
+    """A file stands where each of Numba's cache folders would be made, and HOME is unset; a module in a zip file has no
+    folder of its own besides."""
+    (tmp_path / "file").touch()
+    (alone / "__pycache__").touch()
+    if zipped:
+        shutil.make_archive(tmp_path / "module", "zip", alone, "fastmargin.py")
+        (alone / "fastmargin.py").unlink()
+    path = str(tmp_path / "module.zip") if zipped else str(alone)
+    code = ("import os, warnings\nos.environ.pop('HOME', None)\n"
+            "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
+            "    import numpy as np, fastmargin as fm\n"
+            "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
+            "print(fm.__file__, result.n_iter, sep='\\n')\n"
+            "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')")
+    file, n_iter, *warned = python(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"), PYTHONPATH=path,
+                                   XDG_CACHE_HOME=str(tmp_path / "file" / "cache")).splitlines()
+    assert file.startswith(path) and n_iter == "5" and len(warned) == 1
+    assert warned[0].startswith("RuntimeWarning: fastmargin") and "NUMBA_CACHE_DIR" in warned[0]
+
+
 def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
     """A compiled loop read from the cache once crashed in the parallel product, whose threads nobody had started:
     gradient_descent is compiled by a process that has the product from the cache, then run by one that has both.
@@ -240,6 +264,73 @@ def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
                for name in ("momentum", "gradient_descent", "gradient_descent")]
     assert outputs[1] == outputs[2] and outputs[0] != outputs[1]
     assert [path for path in (tmp_path / "cache").rglob("*.nbc")]
+
+
+PROCESSES = textwrap.dedent('''
+    import hashlib, os, sys, threading
+    import numba, numpy as np
+    import fastmargin as fm
+
+    @numba.njit
+    def own(G, k, until, alpha, w, m):
+        while k < until:
+            fm.lift(G, alpha, w)
+            fm.margins(G, w, m)
+            alpha[np.argmin(m)] += 1.0
+            k += 1
+        return k, fm.RUNNING
+
+    def answers():
+        """What every parallel routine contributes to, of a size for threads and of one that is not worth them."""
+        found = {}
+        for n, d in ((31, 4), (530, 500)):
+            X, y = np.random.default_rng(0).normal(size=(n, d)) + 0.3, np.ones(n)
+            grams = {kernel: fm.gram(X, y, kernel=kernel) for kernel in ("linear", "poly", "rbf", "laplacian")}
+            found.update({(n, kernel): (G, fm.kernel_matrix(X, X[:3], kernel=kernel),
+                                        fm.decision_function(y, X, y, X[:3] + 0.1, kernel=kernel))
+                          for kernel, G in grams.items()})
+            for G in (grams["rbf"], fm.features(X, y)):
+                for name in ("momentum", "gradient_descent"):
+                    result = fm.ALGORITHMS[name](G, max_iter=20)
+                    found[n, type(G).__name__, name] = result.alpha, result.p, result.lower, result.upper
+            result = fm.drive(fm.prepare(G, 20), own, (np.full(n, 1 / n), np.zeros(d), np.zeros(n)))
+            found[n, "own"] = result.alpha, *fm.certificate(G, result.alpha, result.p)
+        assert n * d > fm._SERIAL
+        return {key: hashlib.sha1(b"".join(np.asarray(a).tobytes() for a in value)).hexdigest()
+                for key, value in found.items()}
+
+    def answers_of_threads(count):
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(answers())) for _ in range(count)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        return found
+
+    first = answers()
+    for key, value in first.items(): print(*key, value)
+    sys.stdout.flush()
+    assert numba.threading_layer() == os.environ["NUMBA_THREADING_LAYER"]
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            try: os._exit(0 if [answers(), *answers_of_threads(1)] == 2 * [first] else 3)
+            finally: os._exit(4)
+        assert os.waitpid(child, 0)[1] == 0, "a forked child failed"
+    assert answers_of_threads(2) == 2 * [first], "threads failed"
+''')
+
+
+def test_children_and_threads_get_the_same_bits_from_a_cold_and_a_warm_cache(alone, tmp_path):
+    """In a forked child OpenMP, and with two threads of Python at once the workqueue layer, used to end the process.
+    Cold and warm caches, layers, one thread and several, parent, child and Python's threads: all agree to the last bit.
+    """
+    code = "import numba\ntry: numba.get_num_threads()\nexcept ValueError: print('missing')"
+    layers = [layer for layer in ("workqueue", "omp", "tbb") if not python(code, alone, NUMBA_THREADING_LAYER=layer)]
+    assert layers[0] == "workqueue"  # Numba's own; the others depend on libraries
+    cold, *others = (python(PROCESSES, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_NUM_THREADS=threads,
+                            NUMBA_THREADING_LAYER=layer).splitlines()
+                     for layer, threads in itertools.product(layers[:1] + layers, "21"))
+    assert len(cold) == 18 and all(other == cold for other in others)
 
 
 def test_interpreted_runs_agree(alone):
@@ -283,7 +374,7 @@ FOREIGN = textwrap.dedent('''
         def checked(self): return self
         def shape(self): return self.rows.shape
         def diagonal(self): return np.einsum("ij,ij->i", self.rows, self.rows) * FACTOR**2
-        def resolution(self): return 3e-8
+        def rounding(self): return fm.Rounding.of_rows(*self.rows.shape)
         def restrict(self, index): return Scaled(self.rows[index])
         def dense(self): return self.rows @ self.rows.T * FACTOR**2
 

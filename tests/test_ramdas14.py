@@ -484,9 +484,10 @@ def test_winnow_on_a_known_l1_margin(n, d, idle, rho):
     path = record("winnow", Z, math.ceil(bound), eta=rho)
     assert path.result.status == "separated" and path.result.n_iter <= bound and (Z @ path.result.alpha).min() > 0.0
     assert path.result.alpha.shape == (d + idle,) and path.result.p.shape == (n,) and np.array_equal(Z, kept)
-    assert (path.lower <= rho + 8 * EPS).all() and (path.upper >= rho - 8 * EPS).all()
-    assert np.allclose(path.lower, (Z @ path.alpha.T).min(axis=0), rtol=0, atol=8 * EPS)
-    assert np.allclose(path.upper, (path.p @ Z).max(axis=1), rtol=0, atol=8 * EPS)
+    assert (path.lower <= rho).all() and (path.upper >= rho).all()
+    slack = 2 * sum(Z.shape) * EPS
+    assert np.allclose(path.lower, (Z @ path.alpha.T).min(axis=0), rtol=0, atol=slack)
+    assert np.allclose(path.upper, (path.p @ Z).max(axis=1), rtol=0, atol=slack)
     assert np.abs(path.alpha.sum(axis=1) - 1).max() <= 8 * EPS and (path.alpha >= 0).all()
     w, p, flags = zip(*twin_of("winnow", Z, math.ceil(bound), eta=rho), strict=True)
     assert len(w) == len(path.alpha) and flags[-1] == "separated" and not any(flags[:-1])

@@ -151,7 +151,7 @@ def test_the_methods_tell_the_truth(kind):
     assert G.shape() == A.shape and G.dense().shape == (17, 17)
     np.testing.assert_allclose(G.dense(), full, rtol=0, atol=40 * EPS * np.abs(full).max())
     np.testing.assert_allclose(G.diagonal(), full.diagonal(), rtol=8 * EPS)
-    assert G.diagonal().dtype == np.float64 and 0.0 < G.resolution() < 1e-3
+    assert G.diagonal().dtype == np.float64 and 0.0 < G.rounding().margins < 1e-3
     index = np.array([11, 2, 5])
     part = G.restrict(index)
     assert type(part) is type(G) and np.array_equal(part.dense(), np.array(part.dense()))
@@ -184,7 +184,12 @@ def test_layouts_and_types_of_input(name, layout):
         if kind == "dense":
             exact = dense(Z)  # integers that int8 does not hold; of float32 and float64, sums have their own order
             if layout != "int8":
-                same_result(run(name, layouts(exact)[layout], max_iter=20), run(name, exact, max_iter=20), rtol=1e-11)
+                options = {"max_iter": 20, **({"tol": 1e-3} if "32" in layout else {})}
+                one, two = run(name, layouts(exact)[layout], **options), run(name, exact, **options)
+                if "32" in layout:  # the interval allows for what may have been lost in storing
+                    assert one.lower <= two.lower and two.upper <= one.upper
+                    one = one._replace(lower=two.lower, upper=two.upper)
+                same_result(one, two, rtol=1e-11)
         elif kind == "rows" or layout != "list":
             same_result(run(name, form(kind, layouts(Z)[layout]), max_iter=20),
                         run(name, form(kind, Z), max_iter=20))
@@ -230,7 +235,7 @@ def test_gram_and_features_give_the_same_answer(name, normalize):
     one = run(name, fm.gram(X, y, kernel="linear", normalize=normalize), max_iter=200)
     two = run(name, fm.features(X, y, normalize=normalize), max_iter=200)
     s = scale_of(fm.features(X, y, normalize=normalize))
-    slack = max(1e-10, 10 * CALLS[name].noise) * math.sqrt(s)
+    slack = max(1e-6, 10 * CALLS[name].noise) * math.sqrt(s)
     assert one.lower == pytest.approx(two.lower, abs=slack) or one.status == two.status == "infeasible"
     assert one.upper == pytest.approx(two.upper, abs=max(slack, 1e-7 * math.sqrt(s) * (one.status == "infeasible")))
 
@@ -270,14 +275,17 @@ class CountingGram(NamedTuple):
     def diagonal(self):
         return self.matrix.diagonal().copy()
 
-    def resolution(self):
-        return 2.0 * math.sqrt(EPS)
+    def rounding(self):
+        return fm.Rounding.of_entries(len(self.matrix), 0.5 * EPS)
 
     def restrict(self, index):
         return CountingGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]), self.counts)
 
     def dense(self):
         return self.matrix
+
+    def precise(self, v):
+        return fm.DenseGram(self.matrix).precise(v)
 
 
 @numba.njit
@@ -341,7 +349,8 @@ def test_a_new_representation_needs_no_change(name, case):
 def new_class(left_out=""):
     """A class by its rows, not registered yet, with all methods but the one left out."""
     methods = {"checked": lambda self: self, "shape": lambda self: self.rows.shape,
-               "diagonal": lambda self: (self.rows**2).sum(axis=1), "resolution": lambda self: 4 * EPS,
+               "diagonal": lambda self: (self.rows**2).sum(axis=1),
+               "rounding": lambda self: fm.Rounding.of_rows(*self.rows.shape),
                "restrict": lambda self, index: type(self)(self.rows[index]),
                "dense": lambda self: self.rows @ self.rows.T}
 
@@ -433,7 +442,7 @@ def test_what_register_refuses():
     for wrong in (3, functools.partial(lambda G, v, w: None), ready):
         check_raises(lambda wrong=wrong: fm.register(new_class(), **{**ROUTINES, "margins": wrong}), TypeError,
                      ["register(Plain)", "margins must be a function"])
-    for method in ("checked", "shape", "diagonal", "resolution", "restrict", "dense"):
+    for method in ("checked", "shape", "diagonal", "rounding", "restrict", "dense"):
         check_raises(lambda method=method: fm.register(new_class(method), **ROUTINES), TypeError,
                      ["register(Plain) lacks", f"the method {method}"])
     check_raises(lambda: fm.register(new_class("shape")), TypeError, ["lift", "margins", "add_column", "shape"])
@@ -483,6 +492,18 @@ def test_two_classes_of_one_name_do_not_share_code():
         given = run("momentum", new(Z), max_iter=20, trace_at=[])
         assert np.allclose(given.alpha, run("momentum", G, max_iter=20, trace_at=[]).alpha, rtol=1e-9) == right
         assert pickle.loads(pickle.dumps(fm.FeatureGram(Z))).rows.shape == Z.shape
+
+
+def test_masked_arrays_are_refused():
+    """What a mask hides would enter the products."""
+    masked = np.ma.masked_equal(np.eye(3), 0.0)
+    for G, name in ((masked, "G"), (fm.DenseGram(masked), "G"), (fm.FeatureGram(masked), "G.rows")):
+        words = [f"{name} is a masked array", "fill or drop the masked entries"]
+        check_raises(lambda G=G: fm.momentum(G, max_iter=3), TypeError, words)
+        check_raises(lambda G=G: fm.certificate(G, np.ones(3), np.full(3, 1 / 3)), TypeError, words)
+    weights = np.ma.array(np.full(3, 1 / 3))
+    check_raises(lambda: fm.certificate(np.eye(3), weights, np.full(3, 1 / 3)), TypeError, ["alpha is a masked array"])
+    check_raises(lambda: fm.certificate(np.eye(3), np.ones(3), weights), TypeError, ["p is a masked array"])
 
 
 def test_operations_called_from_python_check_shapes():
@@ -546,7 +567,7 @@ def call_heavy_ball(G, loop=heavy_ball, **options):
     n, d = given.G.shape()
     alpha, v, m, q = np.zeros((4, n))
     w, vw, u = np.zeros((3, d))
-    return fm.drive(given, loop, (alpha, w, v, vw, m, q, u, 0.5 / given.scale, 0.7))
+    return fm.drive(given, loop, (alpha, w, v, vw, m, q, u), parameters=(0.5 / given.scale, 0.7))
 
 
 @every_representation
@@ -565,6 +586,8 @@ def test_a_foreign_loop_on_every_representation(kind, case):
     assert again == pytest.approx((result.lower, result.upper), rel=1e-12)
     short = call_heavy_ball(G, max_iter=150, trace_at=[])
     assert np.array_equal(short.alpha, result.alpha) and short.lower == result.lower
+    resumed = call_heavy_ball(G, max_iter=90, start=seen[60])
+    assert np.array_equal(resumed.alpha, result.alpha) and resumed.n_iter == 150
     plain = call_heavy_ball(G, heavy_ball.py_func, max_iter=20)  # interpreted, the operations as well
     compiled = call_heavy_ball(G, max_iter=20)
     np.testing.assert_allclose(plain.alpha, compiled.alpha, rtol=1e-10)

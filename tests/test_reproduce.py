@@ -838,6 +838,67 @@ def test_the_three_gaps_are_those_of_the_caption():
             assert angle == pytest.approx(1 - unit @ best, abs=1e-12)
 
 
+def test_the_factor_of_a_geometric_fall_is_found_above_the_floor():
+    t = np.arange(1.0, 200.0)
+    value = np.where(t <= 100, 3.0 * 0.9**t, 1e-9)
+    factor, start = rp.fitted_factor(t, value, 1e-8)
+    assert factor == pytest.approx(0.9, rel=1e-12) and start == 50
+    assert np.isnan(rp.fitted_factor(t, value, 2.5)[0])  # one value is left
+    assert np.isnan(rp.fitted_factor(t, value, 9.0)[0])  # none
+
+
+def test_a_margin_that_is_not_certified_is_given_as_an_interval():
+    assert rp.known_margin(rp.fm.max_margin(np.eye(4))) == "0.5"
+    opposite = rp.fm.max_margin(rp.fm.features([[1.0], [1.0]], [1, -1]))
+    said = re.fullmatch(r"in \[(\S+), (\S+)\] \((\w+)\)", rp.known_margin(opposite))
+    assert said[3] == opposite.status == "infeasible"
+    assert [float(said[1]), float(said[2])] == pytest.approx([opposite.lower, opposite.upper], rel=0.1)
+
+
+def test_figure_6_reads_images_as_pixels_first_and_standardised_then(monkeypatch):
+    seen, gram, load_mnist, points = [], rp.fm.gram, rp.load_mnist, rp.load_htru2(rp.Context())
+
+    def few_images(context, digits):
+        *arrays, source = load_mnist(context, digits)
+        return rp.Split(*(array[:60] for array in arrays), source)
+
+    def recording(X, y, sigma2):
+        seen.append((X, sigma2))
+        return gram(X, y, sigma2=sigma2)
+
+    monkeypatch.setattr(rp, "load_mnist", few_images)
+    monkeypatch.setattr(rp, "load_htru2", lambda context: points._replace(X=points.X[-90:], y=points.y[-90:]))
+    monkeypatch.setattr(rp.fm, "gram", recording)
+    table, caption = rp.FIGURES["apidopoulos22:fig6"].compute(rp.Context(quick=True, progress=False))
+    assert len(seen) == 8 and list(rp.split(table, "sigma2")) == [3.4, 3.4 * 784, 4.0, 32.0]
+    for i, (X, sigma2) in enumerate(seen):
+        images, first = X.shape[1] == 784, i % 2 == 0
+        assert sigma2 == (3.4 if images else 4.0) * (1 if first else X.shape[1])
+        if images and first:
+            assert X.min() == 0 and X.max() == 1
+        else:
+            assert np.abs(X.mean(axis=0)).max() < 1e-12
+            assert np.isclose(X.std(axis=0), 1).sum() == (X.std(axis=0) > 0).sum() > 0
+    assert caption.count("maximum margin") == 4
+
+
+def test_widths_span_three_decades_and_algorithm_1_falls_as_predicted():
+    table, _ = rp.FIGURES["apidopoulos22:width"].compute(rp.Context(quick=True, progress=False))
+    sigma2 = table["sigma2"]
+    assert sigma2.max() / sigma2.min() == pytest.approx(1000)
+    for panel, part in rp.split(table, "panel").items():
+        curves = rp.split(part, "curve")
+        assert all(np.array_equal(curve["sigma2"], np.unique(sigma2)) for curve in curves.values()), panel
+        if "gap" in panel:
+            assert list(curves) == list(rp.REAL_METHODS) and part["value"].min() >= 0
+    rate = {name: curve["value"] for name, curve in rp.split(rp.split(table, "panel")["1 - rate of Algorithm 1"],
+                                                             "curve").items()}
+    predicted, measured = rate["rate, predicted"], rate["rate, measured"]
+    assert 0 < predicted.min() <= predicted.max() < 1
+    assert measured[0] == pytest.approx(predicted[0], rel=0.1)  # where the gap falls to rounding
+    assert np.all(measured >= 0.9 * predicted)  # no mode of the error is slower than the predicted one
+
+
 def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product():
     table, caption = rp.FIGURES["ji21:fig1"].compute(rp.Context(quick=True, progress=False))
     n = int(re.search(r"n = ([\d,]+)", caption)[1].replace(",", ""))

@@ -1,0 +1,441 @@
+"""Exact rationals: the margin of a small problem, and whether a Result keeps its word, without a tolerance.
+
+Floats are rationals.  Rows Z are written as Z = unit * integers, so that G = unit^2 * (a matrix of integers), and all
+that is asked of G is answered in integers.  Margins and norms are square roots of rationals: they are compared through
+their signed squares, x |x|, which keep the order.
+"""
+
+import inspect
+import math
+from fractions import Fraction
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from instances import CALLS, REPRESENTATIONS, algorithm_of, dense, form, forms
+
+import fastmargin as fm
+
+
+def signed_square(x):
+    return x * abs(x)
+
+
+def integers(a):
+    """(integers without a common factor, unit) with a = unit * integers, entry by entry in C order."""
+    ratios = [x.as_integer_ratio() for x in np.asarray(a, dtype=np.float64).ravel().tolist()]
+    common = max(below for _, below in ratios)  # denominators of floats are powers of two
+    whole = [above * (common // below) for above, below in ratios]
+    factor = math.gcd(*whole) or 1
+    return [x // factor for x in whole], Fraction(factor, common)
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def integer_gram(Z):
+    """(G, unit) with Z Z' = unit^2 G, G of integers."""
+    whole, unit = integers(Z)
+    d = len(whole) // len(Z)
+    rows = [whole[i:i + d] for i in range(0, len(whole), d)]
+    return [[dot(a, b) for b in rows] for a in rows], unit
+
+
+# ======================================================================================================
+# THE MARGIN
+# ======================================================================================================
+
+def solve(M, B):
+    """(X, D), integers with M X = D B and D = det M > 0, for M positive semi-definite; None where M is singular.
+
+    Gauss-Jordan elimination without fractions (Bareiss): every division is exact.  Without pivoting, because a zero
+    on the diagonal of what is left of a semi-definite matrix means that it is singular.
+    """
+    rows, previous = [[*a, *b] for a, b in zip(M, B, strict=True)], 1
+    for k in range(len(rows)):
+        pivot_row = rows[k]
+        pivot = pivot_row[k]
+        if pivot == 0:
+            return None
+        for i, row in enumerate(rows):
+            if i != k:
+                factor = row[k]
+                rows[i] = [(pivot * x - factor * y) // previous for x, y in zip(row, pivot_row, strict=True)]
+        previous = pivot
+    return [row[len(rows):] for row in rows], previous
+
+
+def least_norm(G):
+    """(min_{p in the simplex} p'Gp, integer weights of a minimiser) by Wolfe's algorithm, for G of integers.
+
+    ``support`` stays affinely independent and the point is the least of its affine hull, so that p'Gp falls from one
+    support to the next and none comes twice.  It ends at (Gp)_i >= p'Gp for all i, which proves the minimum.
+    """
+    support, weights = [min(range(len(G)), key=lambda i: G[i][i])], [1]
+    while True:
+        total = sum(weights)
+        g = [sum(w * row[s] for w, s in zip(weights, support, strict=True)) for row in G]
+        square = sum(w * g[s] for w, s in zip(weights, support, strict=True))
+        worst = min(range(len(G)), key=g.__getitem__)
+        if g[worst] * total >= square:  # both sides times total^2
+            assert min(weights) > 0
+            p = [0] * len(G)
+            for s, w in zip(support, weights, strict=True):
+                p[s] = w
+            return Fraction(square, total**2), p
+        support, weights = [*support, worst], [*weights, 0]
+        while True:
+            # G + 1 1' has the same least point on {sum p = 1}, and is positive definite where points are independent.
+            target, _ = solve([[G[s][t] + 1 for t in support] for s in support], [[1] for _ in support])
+            target = [x for x, in target]
+            now, then = sum(weights), sum(target)
+            ahead = [(w * then, t * now) for w, t in zip(weights, target, strict=True)]  # to one denominator
+            falling = [(a, b) for a, b in ahead if b < 0]
+            if falling:  # go as far as the simplex reaches: to the least a / (a - b)
+                a0, b0 = min(falling, key=lambda ab: Fraction(ab[0], ab[0] - ab[1]))
+                target = [a0 * b - b0 * a for a, b in ahead]
+            support = [s for s, t in zip(support, target, strict=True) if t]
+            weights = [t for t in target if t]
+            factor = math.gcd(*weights)
+            weights = [w // factor for w in weights]
+            if not falling:
+                break
+
+
+def depth_squared(G):
+    """The squared distance from the origin, a point of the hull, to the boundary of the hull within the rows' span.
+
+    A basis T of the rows fixes a hyperplane <z_t, w> = 1 through its points, and for each j in T one through the
+    others and the origin.  Facets are those that leave all rows on one side.
+    """
+    basis = ()
+    for i in range(len(G)):
+        if solve([[G[s][t] for t in (*basis, i)] for s in (*basis, i)], [[]] * (len(basis) + 1)):
+            basis = *basis, i
+    least = None
+    for T in combinations(range(len(G)), len(basis)):
+        inverse = solve([[G[s][t] for t in T] for s in T], [[int(s == t) for t in T] for s in T])
+        if inverse is None:
+            continue
+        X, D = inverse
+        against = [[dot([row[t] for t in T], column) for column in zip(*X, strict=True)] for row in G]
+        if any(all(a[j] >= 0 for a in against) for j in range(len(T))):
+            return Fraction(0)
+        if all(sum(a) <= D for a in against):
+            square = Fraction(D, sum(map(sum, X)))
+            least = square if least is None else min(least, square)
+    return least
+
+
+def margin_squared(Z):
+    """rho^2 where the rows are strictly separable, else 0: the squared distance from the origin to their hull."""
+    G, unit = integer_gram(Z)
+    return least_norm(G)[0] * unit**2
+
+
+def signed_square_of_margin(Z):
+    """rho |rho|, where rho < 0 is minus the distance from the origin to the boundary of the hull around it."""
+    G, unit = integer_gram(Z)
+    return (least_norm(G)[0] or -depth_squared(G)) * unit**2
+
+
+# ======================================================================================================
+# WHETHER A RESULT KEEPS ITS WORD
+# ======================================================================================================
+
+def weigh(G, v):
+    """(min_i (Gv)_i, v'Gv, sum v) for integers v."""
+    m = [dot(row, v) for row in G]
+    return min(m), dot(m, v), sum(v)
+
+
+def floats_around(square):
+    """The floats next to the root of a signed square: the greatest that is not above it, the least not below it."""
+    over, under = abs(square).numerator, abs(square).denominator
+    shift = 2 * ((under.bit_length() - over.bit_length()) // 2 + 64)
+    root = math.isqrt((over << shift) // under if shift >= 0 else over // (under << -shift))
+    low = math.copysign(float(root / Fraction(2) ** (shift // 2)), square)
+    while signed_square(Fraction(low)) > square:
+        low = math.nextafter(low, -math.inf)
+    while signed_square(Fraction(math.nextafter(low, math.inf))) <= square:
+        low = math.nextafter(low, math.inf)
+    return low, low if signed_square(Fraction(low)) == square else math.nextafter(low, math.inf)
+
+
+def exact_interval(Z, alpha, p):
+    """Signed squares of min_i (G alpha)_i / ||alpha||_G, None where ||alpha||_G = 0, and of ||p||_G / sum p."""
+    G, unit = integer_gram(Z)
+    least, size, _ = weigh(G, integers(alpha)[0])
+    _, norm, total = weigh(G, integers(p)[0])
+    return Fraction(signed_square(least), size) * unit**2 if size else None, Fraction(norm, total**2) * unit**2
+
+
+STATUSES = {"separated", "certified", "infeasible", "max_iter", "rounding"}
+
+
+def faults(Z, result, *, tol=None, eps=0.0):
+    """All that is wrong with a Result for the rows Z, in a few words each; [] if nothing is.
+
+    ``eps`` is what the call promised of "infeasible".  The rows are those that G was made of, without rounding.
+    """
+    G, unit = integer_gram(Z)
+    scale = unit**2
+
+    def squared(x):  # in the units of G
+        return signed_square(Fraction(float(x))) / scale
+
+    if not all(np.isfinite(x).all() for x in (result.alpha, result.p, result.lower, result.upper)):
+        return ["not finite"]
+    square = least_norm(G)[0]
+    signed = square or -depth_squared(G)
+    least, size, _ = weigh(G, integers(result.alpha)[0])
+    weights = integers(result.p)[0]
+    _, norm, total = weigh(G, weights)
+    lower, upper = squared(result.lower), squared(result.upper)
+    own = tol is None or result.status == "separated"  # or lower may be that of coordinates nearer to the optimum
+    found = {
+        "p outside the simplex": min(weights) < 0 or total <= 0,
+        "lower > rho": lower > signed,
+        "upper < rho": upper < square,
+        "lower > margin of alpha": own and lower * size > signed_square(least),
+        "upper < norm of p": upper * total**2 < norm,
+        "trace: lower > rho": squared(result.trace["lower"].max()) > signed,
+        "trace: upper < rho": squared(result.trace["upper"].min()) < square,
+    }
+    return [*(what for what, is_so in found.items() if is_so), *status_faults(result, least, square * scale, tol, eps)]
+
+
+def status_faults(result, least, square, tol, eps):
+    """What is wrong with the status, for min_i (G alpha)_i and rho^2 (0 where rho < 0)."""
+    found = {
+        "not a status": result.status not in STATUSES,
+        "separated: G alpha > 0 is false": result.status == "separated" and least <= 0,
+        "separated: lower <= 0": result.status == "separated" and not result.lower > 0.0,
+        "infeasible: rho > eps": result.status == "infeasible" and square > Fraction(eps) ** 2,
+        "infeasible: upper > eps": result.status == "infeasible" and result.upper > eps,
+        "certified: gap > tol": result.status == "certified" and (
+            tol is None or Fraction(result.upper) - Fraction(result.lower) > Fraction(tol) * Fraction(result.upper)),
+    }
+    return [what for what, is_so in found.items() if is_so]
+
+
+def l1_faults(Z, result, *, tol=None, eps=0.0):
+    """The same for rho_1 = max_w min_i (Zw)_i = min_p max_j (Z'p)_j, w and p in their simplices, of rows whose largest
+    entry is a power of two, by which they are divided.  The two points of the result stand in for rho_1."""
+    Z = np.asarray(Z, dtype=np.float64)
+    Z = Z / np.abs(Z).max(axis=1)[:, None]
+    whole, unit = integers(Z)
+    whole = np.array(whole, dtype=object).reshape(Z.shape)
+    if not all(np.isfinite(x).all() for x in (result.alpha, result.p, result.lower, result.upper)):
+        return ["not finite"]
+    w, p = (integers(x)[0] for x in (result.alpha, result.p))
+    if min(*w, *p) < 0 or not sum(w) or not sum(p):
+        return ["a point outside its simplex"]
+    least = min(dot(row, w) for row in whole) * unit / sum(w)
+    most = max(dot(column, p) for column in whole.T) * unit / sum(p)
+    found = {
+        "lower > margin of w": Fraction(result.lower) > least,
+        "upper < max_j (Z'p)_j": Fraction(result.upper) < most,
+        "trace: lower > rho": Fraction(float(result.trace["lower"].max())) > most,
+        "trace: upper < rho": Fraction(float(result.trace["upper"].min())) < least,
+    }
+    return [*(what for what, is_so in found.items() if is_so),
+            *status_faults(result, least, signed_square(max(least, 0)), tol, eps)]
+
+
+# ======================================================================================================
+# PROBLEMS
+# ======================================================================================================
+
+class Problem(NamedTuple):
+    """Rows 2^power * rows in a representation, and a call: its repr can be pasted."""
+
+    family: str
+    rows: list
+    power: int
+    kind: str
+    algorithm: str
+    options: dict
+
+    def Z(self):
+        return np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
+
+
+def float32(Z):
+    return dense(Z).astype(np.float32)
+
+
+KINDS = {**REPRESENTATIONS, "float32": float32}  # every one exact for the rows that it is given
+INFEASIBLE_AT = {"features": 1e-9}  # of max_margin, in units of sqrt(s); others: 3e-8
+
+
+def run_problem(problem):
+    G = KINDS[problem.kind](problem.Z()) if problem.kind in KINDS else form(problem.kind, problem.Z())
+    return fm.ALGORITHMS[problem.algorithm](G, **problem.options)
+
+
+def promises(problem):
+    """(tol, eps): what the call promises of "certified" and "infeasible"."""
+    eps = problem.options.get("eps", problem.options.get("delta", 0.0))
+    if problem.algorithm == "max_margin":
+        Z = problem.Z()
+        eps = INFEASIBLE_AT.get(problem.kind, 3e-8) * math.sqrt(np.einsum("ij,ij->i", Z, Z).max())
+    return problem.options.get("tol"), eps
+
+
+def judge(problem):
+    """(status, faults) of one problem.  To overflow is allowed, and said; every other exception is a fault, for the
+    problems are good ones."""
+    try:
+        result = run_problem(problem)
+    except FloatingPointError:
+        return "overflowed", []
+    except Exception as error:
+        return "raised", [f"raised {type(error).__name__}: {error}"]
+    tol, eps = promises(problem)
+    return result.status, (l1_faults if problem.kind == "rows" else faults)(problem.Z(), result, tol=tol, eps=eps)
+
+
+def _entries(rng, n, d):
+    return rng.integers(-(reach := int(rng.choice([2, 9, 100, 10**6]))), reach, (n, d), endpoint=True)
+
+
+def _anything(rng, n, d):
+    return _entries(rng, n, d)
+
+
+def _separable(rng, n, d):
+    w = rng.integers(-9, 10, d)
+    Z = _entries(rng, n, d)
+    return Z * np.where(Z @ w < 0, -1, 1)[:, None]
+
+
+def _planted(rng, n, d):
+    """Rows (h, v) and (h, -v), and others beyond: rho = h."""
+    Z = _entries(rng, n, d)
+    height = 1 + int(abs(Z[0, 0]))
+    Z[:, 0] = height + abs(Z[:, 0]) * (rng.random(n) < 0.3)
+    if d > 1 and n > 1:
+        Z[:2, 0] = height
+        Z[1, 1:] = -Z[0, 1:]
+    return Z[rng.permutation(n)]
+
+
+def _rank_one(rng, n, d):
+    Z = np.outer(rng.integers(-9, 10, n), rng.integers(-999, 1000, d))
+    return np.abs(Z) if rng.random() < 0.5 else Z
+
+
+def _duplicates(rng, n, d):
+    return _separable(rng, n, d)[rng.integers(0, max(1, n // 2), n)]
+
+
+def _opposite_duplicates(rng, n, d):
+    Z = _separable(rng, n, d)
+    Z[n // 2:2 * (n // 2)] = -Z[:n // 2]
+    return Z[rng.permutation(n)]
+
+
+def _collinear(rng, n, d):
+    start, along = rng.integers(-999, 1000, (2, d))
+    return start + np.outer(rng.integers(-99, 100, n), along)
+
+
+def _sum_to_zero(rng, n, d):
+    Z = _entries(rng, n, d)
+    Z[-1] = -(rng.integers(1, 4, n - 1) if rng.random() < 0.5 else np.ones(n - 1, dtype=int)) @ Z[:-1]
+    return Z
+
+
+def _margin_of_zero(rng, n, d):
+    """As above in some coordinates, 0 in the others: the last row is orthogonal to the sum."""
+    Z = _sum_to_zero(rng, n, d)
+    Z[-1] *= rng.integers(0, 2, d)
+    return Z
+
+
+def _zero_rows(rng, n, d):
+    Z = _separable(rng, n, d)
+    Z[rng.integers(0, n, max(1, n // 3))] = 0
+    return Z
+
+
+def _nearly_infeasible(rng, n, d):
+    """The origin is among all coordinates but the last, which lies far below them."""
+    reach = int(10.0 ** rng.uniform(4.0, 7.6))  # d reach^2 < 2^53
+    Z = rng.integers(-reach, reach, (n, d), endpoint=True)
+    if rng.random() < 0.3 and n > 2:
+        Z[-1] = -Z[:-1].sum(axis=0) // (n - 1)
+    Z[:, -1] = rng.integers(0 if rng.random() < 0.2 else 1, 4, n)
+    return Z
+
+
+def _on_the_boundary(rng, n, d):
+    """Opposite rows in a subspace, all others on one side of it or in it."""
+    Z = _entries(rng, n, d)
+    Z[:, -1] = np.abs(Z[:, -1])
+    Z[:2, -1] = 0
+    Z[1] = -Z[0]
+    return Z[rng.permutation(n)]
+
+
+def _one_point(rng, n, d):
+    return _entries(rng, 1, d)
+
+
+FAMILIES = {
+    "anything": _anything, "separable": _separable, "planted": _planted, "rank one": _rank_one,
+    "duplicates": _duplicates, "opposite duplicates": _opposite_duplicates, "collinear": _collinear,
+    "sum to zero": _sum_to_zero, "margin of zero": _margin_of_zero, "zero rows": _zero_rows,
+    "nearly infeasible": _nearly_infeasible, "on the boundary": _on_the_boundary, "one point": _one_point,
+}
+OPTIONS = {  # what is tried for an option of this name, where the call leaves it open
+    "rule": ["cyclic", "worst"], "stop": ["separated", None], "averaged": [True, False], "loss": ["exp", "logistic"],
+    "schedule": ["constant", "sqrt"], "prox": ["l2", "entropy"], "gamma": [1.1, 2.0, 4.0], "accel": [3.0, 10.0, 50.0],
+    "lam": ["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"], "a": [0.1, 0.25, 0.5], "b": [0.25, 0.5],
+    "seed": [0, 1, 2], "tol": [0.5, 1e-2, 1e-6, 1e-9, 1e-12, 1e-15],
+}
+
+
+def random_problem(rng):
+    family = str(rng.choice(list(FAMILIES)))
+    rows = np.zeros((1, 1), dtype=np.int64)
+    while not rows.any():
+        rows = FAMILIES[family](rng, int(rng.integers(2, 9)), int(rng.integers(1, 5)))
+    power = 0 if rng.random() < 0.5 else int(rng.integers(-450, 201))
+    name = str(rng.choice(list(CALLS)))
+    kind = str(rng.choice(list(KINDS))) if forms(name) != ["rows"] else "rows"
+    if kind == "rows":  # these are divided by their largest entry: a power of two, so that nothing is rounded
+        rows = rows[rows.any(axis=1)]
+        for row in rows:
+            j = np.abs(row).argmax()
+            row[j] = math.copysign(2 ** int(abs(row[j]) - 1).bit_length(), row[j])
+    if kind == "float32":
+        power = min(max(power, -50), 20)
+        if np.abs(rows @ rows.T).max() > 2**24:
+            kind = "dense"
+    return Problem(family, rows.tolist(), power, kind, algorithm_of(name), random_options(rng, name, rows, power))
+
+
+def random_options(rng, name, rows, power):
+    """The call's own options, and what it leaves open by chance: numbers with a unit in that of the rows."""
+    call = CALLS[name]
+    size = math.ldexp(math.sqrt((rows**2).sum(axis=1).max()), power)
+    options = {"max_iter": int(10.0 ** rng.uniform(0.0, 3.3)) if rng.random() < 0.9 else 0, **call.own}
+    for option, power_of_c in call.units.items():
+        options[option] = float(size**power_of_c * 10.0 ** rng.uniform(-12.0, 0.5))
+    if call.witness and rng.random() < 0.5 and (square := margin_squared(np.ldexp(rows.astype(float), power))):
+        options[call.witness] = floats_around(square)[0] * (1.0 - 0.5 ** int(rng.integers(1, 40)))  # just below rho
+    for option in inspect.signature(fm.ALGORITHMS[algorithm_of(name)]).parameters:
+        if option in OPTIONS and (option == "tol" or option not in call.own) and rng.random() < 0.6:
+            choices = OPTIONS[option]
+            options[option] = choices[rng.integers(len(choices))]
+    if rng.random() < 0.25:
+        options["trace_at"] = []
+    return options
+
+
+def random_problems(seed, count):
+    rng = np.random.default_rng(seed)
+    return [random_problem(rng) for _ in range(count)]

@@ -1,0 +1,341 @@
+"""Bounds and statuses against exact rationals, on random problems of small integers; no tolerance anywhere.
+
+As a program it takes as many problems as one likes, and prints those that fail as literals to paste, with a summary:
+
+    python tests/test_exact_rationals.py --problems 1000000 --jobs 2 --seed 0
+"""
+
+import argparse
+import math
+import multiprocessing
+import sys
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program, it finds tests/ by itself and no more
+
+import exact
+import numba
+import numpy as np
+import pytest
+from exact import Problem, faults, floats_around, judge, random_problems
+from instances import CALLS, algorithm_of, forms, run, threads
+
+import fastmargin as fm
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """On instances this small, threads only wait for each other."""
+    with threads(1):
+        yield
+
+
+def grams(name):
+    return exact.KINDS if forms(name) != ["rows"] else ()
+
+
+every_call_on_grams = pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in grams(name)])
+
+
+# ======================================================================================================
+# THE ORACLE ITSELF
+# ======================================================================================================
+
+def determinant(M):
+    """By the first row."""
+    return sum((-1) ** j * a * determinant([row[:j] + row[j + 1:] for row in M[1:]])
+               for j, a in enumerate(M[0]) if a) if M else 1
+
+
+def brute_force(G):
+    """min over the simplex of p'Gp: on each support, by Cramer's rule, the point whose (Gp)_i agree there."""
+    best = None
+    for size in range(1, len(G) + 1):
+        for S in combinations(range(len(G)), size):
+            M = [[G[s][t] + 1 for t in S] for s in S]
+            D = determinant(M)
+            if D:
+                weights = [determinant([row[:j] + [1] + row[j + 1:] for row in M]) for j in range(size)]
+                if min(weights) * D >= 0:
+                    p = [Fraction(w, sum(weights)) for w in weights]
+                    square = sum(p[a] * p[b] * G[s][t] for a, s in enumerate(S) for b, t in enumerate(S))
+                    best = square if best is None else min(best, square)
+    return best
+
+
+def test_the_least_norm_is_that_of_the_best_support():
+    problems = [problem for problem in random_problems(1, 400) if len(problem.rows) <= 5]
+    assert {problem.family for problem in problems} == set(exact.FAMILIES)
+    for problem in problems:
+        G, _ = exact.integer_gram(problem.Z())
+        square, p = exact.least_norm(G)
+        assert square == brute_force(G), problem
+        assert exact.weigh(G, p)[1] == square * sum(p) ** 2 and min(p) >= 0
+
+
+def test_known_margins():
+    identity = np.eye(4, dtype=int)
+    hadamard = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
+    planted = np.array([[3, 1, -7, 2], [3, -1, 7, -2], [3, 4, 4, 4], [3, -4, -4, -4], [5, 9, 0, 9]])
+    for Z, square in {
+        "planted": (planted, 9), "turned": (planted @ hadamard, 36), "copies": (np.tile(planted, (2, 1)), 9),
+        "one point": ([[3, 4]], 25), "a segment": ([[1, 0], [0, 1]], Fraction(1, 2)), "an end": ([[1, 1], [2, 5]], 2),
+        "cross-polytope": (np.vstack((identity, -identity)), Fraction(-1, 4)),
+        "simplex": (5 * np.eye(5) - 1, Fraction(-5, 4)), "on a line": ([[1, 2], [-3, -6]], -5),
+        "on the boundary": ([[1, 0], [-1, 0], [0, 1]], 0), "a row of zeros": ([[0, 0], [1, 2]], 0),
+        "zeros on a line": ([[0, 0], [1, 2], [-1, -2]], -5), "at a corner": ([[0, 0, 0], [1, 2, 3], [3, 2, 1]], 0),
+    }.values():
+        for power in (-450, 0, 200):
+            scaled = np.ldexp(np.asarray(Z, dtype=np.float64), power)
+            assert exact.signed_square_of_margin(scaled) == square * Fraction(2) ** (2 * power)
+            assert exact.margin_squared(scaled) == max(square, 0) * Fraction(2) ** (2 * power)
+
+
+def test_the_depth_is_that_of_the_best_direction():
+    """In the plane, where all directions can be tried."""
+    angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
+    circle = np.vstack((np.cos(angles), np.sin(angles)))
+    deep = 0
+    for problem in random_problems(2, 1500):
+        Z = np.array(problem.rows, dtype=np.float64)
+        if Z.shape[1] == 2 and np.linalg.matrix_rank(Z) == 2:
+            best, size = (Z @ circle).min(axis=0).max(), np.abs(Z).max()
+            square = float(exact.signed_square_of_margin(Z))
+            assert -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
+            deep += square < 0.0
+    assert deep > 20
+
+
+def test_nothing_is_rounded_before_a_call():
+    """What a call is given is Z, or the matrix Z Z', exactly."""
+    kinds = set()
+    for problem in random_problems(4, 500):
+        Z = problem.Z()
+        if problem.kind == "rows":
+            kinds.add("rows")
+            assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
+        elif isinstance(given := exact.KINDS[problem.kind](Z), np.ndarray):
+            kinds.add(problem.kind)
+            G, unit = exact.integer_gram(Z)
+            assert [[Fraction(x) for x in row] for row in given.tolist()] == [
+                [x * unit**2 for x in row] for row in G], problem
+        assert [Fraction(x) for x in Z.ravel().tolist()] == [
+            x * Fraction(2) ** problem.power for row in problem.rows for x in row], problem
+    assert kinds >= {"rows", "dense", "float32"}
+
+
+def test_floats_around():
+    for x in (0.1, 3.0, 1e-130, 1e60, -0.1, -7.0, 2.0**-450):
+        assert floats_around(exact.signed_square(Fraction(x))) == (x, x)
+    for square in (Fraction(2), Fraction(-2), Fraction(1, 3), Fraction(10**60 + 1), Fraction(-1, 3**500)):
+        low, high = floats_around(square)
+        assert exact.signed_square(Fraction(low)) < square < exact.signed_square(Fraction(high))
+        assert high == math.nextafter(low, math.inf)
+
+
+# ======================================================================================================
+# THE JUDGE
+# ======================================================================================================
+
+def a_result(alpha, p, lower, upper, trace):
+    """With one row in the trace, of the given bounds."""
+    row = np.array([(0, 0.0, 0.0, *trace)], dtype=fm.max_margin(np.eye(2)).trace.dtype)
+    return fm.Result(np.asarray(alpha), np.asarray(p), lower, upper, "max_iter", 0, row, None, ())
+
+
+def honest(Z, alpha, p):
+    """A result with the narrowest bounds that hold of alpha and p, and a trace of the narrowest that hold of rho."""
+    lower, upper = exact.exact_interval(Z, alpha, p)
+    rho = exact.signed_square_of_margin(Z)
+    if lower is None:
+        lower = -max(Fraction(x) for x in np.abs(Z).sum(axis=1)) ** 2
+    return a_result(alpha, p, floats_around(lower)[0], floats_around(upper)[1],
+                    (floats_around(rho)[0], floats_around(max(rho, 0))[1]))
+
+
+def up(x):
+    return math.nextafter(x, math.inf)
+
+
+def down(x):
+    return math.nextafter(x, -math.inf)
+
+
+def test_the_judge_accepts_the_narrowest_true_bounds_and_nothing_narrower():
+    rng = np.random.default_rng(0)
+    for problem in random_problems(3, 120):
+        Z = problem.Z()
+        best = np.array(exact.least_norm(exact.integer_gram(Z)[0])[1], dtype=np.float64)
+        alpha, p = rng.normal(size=(2, len(Z))) if rng.random() < 0.5 else (best, best)
+        result = honest(Z, alpha, np.abs(p) / np.abs(p).sum())
+        assert faults(Z, result) == [], problem
+        if exact.exact_interval(Z, result.alpha, result.p)[0] is not None:
+            assert "lower > margin of alpha" in faults(Z, result._replace(lower=up(result.lower))), problem
+            wrong = result.lower + 1e-12 * abs(result.lower) if result.lower else 5e-324
+            assert "lower > margin of alpha" in faults(Z, result._replace(lower=wrong)), problem
+        assert "upper < norm of p" in faults(Z, result._replace(upper=down(result.upper))), problem
+        rho = exact.signed_square_of_margin(Z)
+        assert "lower > rho" in faults(Z, result._replace(lower=up(floats_around(rho)[0]))), problem
+        assert "upper < rho" in faults(Z, result._replace(upper=down(floats_around(max(rho, 0))[1]))), problem
+        trace = result.trace.copy()
+        trace["lower"] = up(trace["lower"][0])
+        assert faults(Z, result._replace(trace=trace)) == ["trace: lower > rho"], problem
+        trace = result.trace.copy()
+        trace["upper"] = down(trace["upper"][0])
+        assert faults(Z, result._replace(trace=trace)) == ["trace: upper < rho"], problem
+
+
+def test_the_judge_of_statuses():
+    Z = np.array([[1.0, 2.0], [1.0, -2.0]])
+    alpha = np.array([1.0, 1.0])
+    result = honest(Z, alpha, alpha / 2)
+    assert (result.lower, result.upper) == (1.0, 1.0)
+    for status, options, words in (
+        ("separated", {}, []), ("rounding", {}, []), ("certified", {"tol": 1e-15}, []),
+        ("infeasible", {"eps": 1.0}, []),
+        ("infeasible", {"eps": down(1.0)}, ["infeasible: rho > eps", "infeasible: upper > eps"]),
+        ("certified", {}, ["certified: gap > tol"]), ("running", {}, ["not a status"]),
+    ):
+        assert faults(Z, result._replace(status=status), **options) == words
+    loose = result._replace(lower=0.0, status="certified")
+    assert faults(Z, loose, tol=0.5) == ["certified: gap > tol"] and faults(Z, loose, tol=1.0) == []
+    assert faults(Z, loose._replace(status="separated")) == ["separated: lower <= 0"]
+    still = result._replace(alpha=np.zeros(2), lower=-3.0, status="separated")
+    assert faults(Z, still) == ["separated: G alpha > 0 is false", "separated: lower <= 0"]
+    assert faults(Z, result._replace(p=np.array([1.5, -0.5]), upper=9.0)) == ["p outside the simplex"]
+    assert faults(Z, result._replace(upper=math.nan)) == ["not finite"]
+
+
+def test_the_judge_of_l1_margins():
+    Z = np.array([[1.0, -0.5, 0.25], [0.5, 1.0, -0.25], [-0.25, 0.5, 1.0]])
+    weights, bounds = [0.5, 0.25, 0.25], (0.25, 0.5625)
+    result = a_result(weights, weights, *bounds, bounds)._replace(status="separated")
+    assert exact.l1_faults(Z, result) == []
+    assert exact.l1_faults(-Z, a_result(weights, weights, -0.4375, -0.125, (-0.4375, -0.125))) == []
+    assert exact.l1_faults(Z, result._replace(lower=up(0.25))) == ["lower > margin of w"]
+    assert exact.l1_faults(Z, result._replace(upper=down(0.5625))) == ["upper < max_j (Z'p)_j"]
+
+
+# ======================================================================================================
+# PROBLEMS
+# ======================================================================================================
+
+CHUNKS, CHUNK = 40, 50  # problems in an ordinary run of the tests
+
+
+@pytest.mark.parametrize("seed", range(CHUNKS))
+def test_random_problems(seed):
+    wrong = [(problem, *verdict) for problem in random_problems(seed, CHUNK) if (verdict := judge(problem))[1]]
+    assert not wrong, "\n" + "\n".join(describe(*each) for each in wrong)
+
+
+def describe(problem, status, found):
+    return f"{status}: {'; '.join(found)}\n    {problem}"
+
+
+@every_call_on_grams
+@pytest.mark.parametrize("rows", [
+    [[2, 1], [3, 0], [-5, -1]],  # of sum zero
+    [[-1, 3, -1], [2, -1, -3], [3, -2, 0]],  # a separable set, on which the uniform weights have one margin of 0
+], ids=["sum to zero", "a margin of zero"])
+def test_small_problems(name, kind, rows):
+    for max_iter in (0, 1, 3, 10, 100, 1000):
+        problem = Problem("small", rows, 0, kind, algorithm_of(name), {**CALLS[name].own, "max_iter": max_iter})
+        status, found = judge(problem)
+        assert found == [] and (status != "separated" or exact.margin_squared(rows) > 0), describe(
+            problem, status, found)
+
+
+@pytest.mark.parametrize("kind", ["dense", "features"])
+def test_a_margin_far_below_the_rows(kind):
+    """rho = 2.475488255 among rows of length 3e5."""
+    rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2], [94666, -174371, 3]]
+    assert math.sqrt(exact.margin_squared(rows)) == pytest.approx(2.475488255, rel=1e-9)
+    verdict = judge(Problem("nearly infeasible", rows, 0, kind, "max_margin", {"tol": 1e-9}))
+    assert verdict[0] != "infeasible" and verdict[1] == []
+
+
+def separated_twins(seed):
+    """Points that are given twice, with opposite labels, under kernels: the calls that separate them, of how many."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1 + seed % 4, int(rng.integers(1, 4))))
+    y, wrong, count = np.repeat([1, -1], len(X)), [], 0
+    for kernel in ("rbf", "poly"):
+        G = fm.gram(np.vstack((X, X)), y, kernel=kernel)
+        for name in CALLS:
+            if grams(name):
+                result = run(name, G, max_iter=300)
+                count += 1
+                if result.status == "separated" or result.lower > 0.0:
+                    wrong.append(f"points given twice, seed {seed}: {kernel}, {name}: {result}")
+    return wrong, count
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_points_with_both_labels_are_never_separated(seed):
+    wrong, count = separated_twins(seed)
+    assert count >= 2 * len(fm.ALGORITHMS) - 2 and not wrong, "\n" + "\n".join(wrong)
+
+
+# ======================================================================================================
+# AS A PROGRAM
+# ======================================================================================================
+
+def judge_chunk(seed_and_count):
+    """What is wrong in a chunk, and how many problems of each (family, kind, algorithm, status) it had."""
+    numba.set_num_threads(1)
+    problems = random_problems(*seed_and_count)
+    verdicts = [(problem, *judge(problem)) for problem in problems]
+    return [verdict for verdict in verdicts if verdict[2]], Counter(
+        (problem.family, problem.kind, problem.algorithm, status) for problem, status, _ in verdicts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Random problems against exact rationals.")
+    parser.add_argument("--problems", type=int, default=CHUNKS * CHUNK)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", type=int, default=5, help="problems printed of each fault and algorithm, at most")
+    parser.add_argument("--twins", type=int, default=36, help="seeds of points given twice, 50 runs each")
+    args = parser.parse_args()
+    size = 500
+    chunks = [((args.seed, k), min(size, args.problems - k)) for k in range(0, args.problems, size)]
+    done, wrong, tally, bad, kinds, shown = 0, 0, Counter(), Counter(), Counter(), Counter()
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        for found, counts in pool.imap(judge_chunk, chunks):
+            done, wrong = done + sum(counts.values()), wrong + len(found)
+            tally += counts
+            for problem, status, words in found:
+                what = [word.partition(":")[0] if word.startswith("raised") else word for word in words]
+                bad[problem.family, problem.kind, problem.algorithm, status] += 1
+                kinds.update(what)
+                shown.update((word, problem.algorithm) for word in what)
+                if min(shown[word, problem.algorithm] for word in what) <= args.show:
+                    print(describe(problem, status, words))
+            print(f"\r{done} of {args.problems} problems, {wrong} wrong", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    for seed in range(args.seed, args.seed + args.twins):
+        twins, count = separated_twins(seed)
+        wrong += len(twins)
+        tally["points given twice", "dense", "", ""] += count
+        bad["points given twice", "dense", "", ""] += len(twins)
+        print(*twins[:args.show], sep="\n", end="\n" * bool(twins))
+    for column in range(4):
+        totals, wrongs = Counter(), Counter()
+        for of, into in ((tally, totals), (bad, wrongs)):
+            for key, count in of.items():
+                into[key[column]] += count
+        print(f"\n{('family', 'representation', 'algorithm', 'status')[column]:30}{'problems':>10}{'wrong':>10}")
+        for key in sorted(filter(None, totals)):
+            print(f"{key:30}{totals[key]:10}{wrongs[key]:10}")
+    print(f"\n{'fault':50}{'problems':>10}")
+    for word, count in kinds.most_common():
+        print(f"{word:50}{count:10}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
