@@ -376,6 +376,7 @@ def _distribution(q, name, n):
 
 def _weights(alpha):
     """p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
+    alpha = np.ldexp(alpha, -math.frexp(float(alpha.max()))[1])  # rounds nothing, and the sum cannot overflow
     total = alpha.sum()
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
