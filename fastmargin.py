@@ -377,6 +377,7 @@ def _distribution(q, name, n):
 
 def _weights(alpha):
     """p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
+    alpha = np.ldexp(alpha, -math.frexp(float(alpha.max()))[1])  # exact but for underflow, and the sum cannot overflow
     total = alpha.sum()
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
@@ -910,9 +911,9 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", **pa
 # Loops are written once, over anything that can do the five operations below.  Each is an ordinary function to
 # the interpreter and, to the compiler, an overload that is resolved by the type of G while a loop is compiled:
 # a loop over features holds the code for features and nothing else, inlined.  Shapes are checked in calls from Python;
-# compiled callers vouch for them.  A class hierarchy cannot do this,
-# because compiled code calls no methods of Python objects, and what Numba offers instead (jitclass) is neither
-# cached on disk nor a plain tuple of arrays; functools.singledispatch is opaque to the compiler altogether.
+# compiled callers vouch for them.  A class hierarchy cannot do this, because compiled code calls no methods of Python
+# objects, and what Numba offers instead (jitclass) is neither cached on disk nor a plain tuple of arrays;
+# functools.singledispatch is opaque to the compiler altogether.
 
 class Representation(Protocol):
     """What a representation of G is: a NamedTuple of arrays and numbers with these methods, and `register`.
@@ -1944,7 +1945,7 @@ def _refuse_negative(size, rounding):
 
 
 def _unit_range(v):
-    """v times the power of two, so that nothing is rounded, that brings ||v||_1 into [1/2, 1]."""
+    """v times the power of two, exact but for underflow, that brings ||v||_1 into [1/2, 1]."""
     v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])  # first the largest entry: the sum might overflow
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
@@ -2031,7 +2032,7 @@ def certificate(G, alpha, p, *, precise=False):
     round to the stored ones (of the upper triangle, which is what products read), G itself among them if it is one: a
     float32 G stands for all that was lost in storing it.
 
-    A power of two brings ||v||_1 to at most 1, so that nothing is rounded, and the errors of a product are bounded
+    A power of two brings ||v||_1 to at most 1, exactly but for underflow, and the errors of a product are bounded
     beforehand (see `Rounding`):
 
         lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
@@ -2356,8 +2357,8 @@ def _advance(loop, G, k, until, arguments):
 def _certified(run, last, flag, interval, alpha, p, eps):
     """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
 
-    Where the interval fails by what rounding adds to it, a precise one is tried; if that fails by rounding again, more
-    iterations are of no use.
+    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
+    rounding again, more iterations are of no use.
     """
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
@@ -2368,7 +2369,8 @@ def _certified(run, last, flag, interval, alpha, p, eps):
             return lower, upper, "separated"
         if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
             return lower, upper, "certified"
-        if flag == RUNNING and (run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)):
+        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+        if flag == RUNNING and on and (precise or not last or run.tol is None):
             return lower, upper, "max_iter" if last else "running"
     return lower, upper, "rounding"
 

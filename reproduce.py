@@ -1104,9 +1104,9 @@ def compute_noisy(context, key, runs):
                     bar.update()
     return stack(blocks), (
         "1,200 points of N(+-(1/2, 1/2), 0.4 I), 600 for training, Gaussian kernel with sigma^2 = 0.15, a = 10, seed "
-        f"{context.seed}. Maximum margin {', '.join(known)} of flipped labels; an upper end of 3e-08 or less cannot "
-        f"be told from 0. Margin gap: the upper end minus the margin; the largest margin reached is {reached:.1e}, and "
-        "for a negative one the gap is all but minus the margin"
+        f"{context.seed}. Maximum margin {', '.join(known)} of flipped labels; where the interval holds 0 there may be "
+        f"none. Margin gap: the upper end minus the margin; the largest margin reached is {reached:.1e}, and for a "
+        "negative one the gap is all but minus the margin"
     )
 
 

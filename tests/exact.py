@@ -214,8 +214,8 @@ def status_faults(result, least, square, tol, eps):
         "separated: lower <= 0": result.status == "separated" and not result.lower > 0.0,
         "infeasible: rho > eps": result.status == "infeasible" and square > Fraction(eps) ** 2,
         "infeasible: upper > eps": result.status == "infeasible" and result.upper > eps,
-        "certified: gap > tol": result.status == "certified" and not (
-            tol is not None and result.upper - result.lower <= tol * result.upper),
+        "certified: gap > tol": result.status == "certified" and (
+            tol is None or Fraction(result.upper) - Fraction(result.lower) > Fraction(tol) * Fraction(result.upper)),
     }
     return [what for what, is_so in found.items() if is_so]
 

@@ -275,6 +275,15 @@ def test_the_l1_margin_is_bracketed(rho):
         assert (trace["lower"] <= rho).all() and (trace["upper"] >= rho).all()
 
 
+@every_representation
+def test_the_last_interval_of_a_run_with_a_tolerance_is_a_precise_one(kind):
+    G = form(kind, PLANTED["small margin"][0])
+    for options, precise in (({}, False), ({"tol": 1e-9}, True)):
+        result = fm.momentum(G, max_iter=20, **options)
+        assert (result.lower, result.upper) == fm.certificate(G, result.alpha, result.p, precise=precise)
+    assert fm.certificate(G, result.alpha, result.p)[1] > result.upper
+
+
 @everywhere
 def test_opposite_points_are_never_separated(name, kind):
     result = run(name, form(kind, np.array([[1.0, 0.0], [-1.0, 0.0]])), max_iter=50)

@@ -258,6 +258,16 @@ def test_a_margin_far_below_the_rows(kind):
     assert verdict[0] != "infeasible" and verdict[1] == []
 
 
+def test_weights_whose_sum_overflows():
+    """A step of 1e6 s^-1 at s = 2^-576, or 2^-614."""
+    for rows, power, kind, max_iter in (([[6], [-6], [-1], [1], [1]], -288, "features", 122), (
+            [[-59157, 561313, 340798, 175133], [582865, 752540, 41163, 99371], [-568584, 108362, 318546, 627164],
+             [340437, 963171, 186890, 775759], [-471490, 900939, 334277, 873545], [-487478, -51740, 246106, 0],
+             [487478, 51740, -246106, 0]], -307, "dense", 13)):
+        problem = Problem("large weights", rows, power, kind, "gradient_descent", {"max_iter": max_iter, "step": 1e6})
+        assert judge(problem)[1] == [], describe(problem, *judge(problem))
+
+
 def separated_twins(seed):
     """Points that are given twice, with opposite labels, under kernels: the calls that separate them, of how many."""
     rng = np.random.default_rng(seed)

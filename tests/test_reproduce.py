@@ -101,6 +101,8 @@ def server():
 
     httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.files, httpd.requests, httpd.released = {}, [], threading.Event()
+    httpd.daemon_threads = False  # server_close waits for them: a late one would print into the next test
+    httpd.handle_error = lambda *args: None  # a client that gave up on /hang/ is no error
     httpd.url = f"http://127.0.0.1:{httpd.server_port}"
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
