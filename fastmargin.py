@@ -2446,6 +2446,14 @@ def _least_visible(run):
     return 4.0 * run.G.rounding().margins * run.scale
 
 
+def _separating_margin(run, stop):
+    """The margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on."""
+    if stop is None:
+        return math.inf
+    _choice(stop, "stop", ("separated",))
+    return _least_visible(run)
+
+
 @register_jitable
 def _is_separated(G, alpha, w, m, floor):
     """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
@@ -2542,9 +2550,9 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
 
 
 @njit(cache=_CACHE)
-def _nkp_loop(G, k, until, alpha, w, m, halts, least):
+def _nkp_loop(G, k, until, alpha, w, m, least):
     while True:
-        if halts and _is_separated(G, alpha, w, m, least):
+        if _is_separated(G, alpha, w, m, least):
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -2587,12 +2595,10 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     >>> fm.nkp(G).status, fm.nkp(G, stop=None, tol=0.01).status
     ('separated', 'certified')
     """
-    if stop is not None:
-        _choice(stop, "stop", ("separated",))
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m), parameters=(stop is not None, _least_visible(run)),
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m), parameters=(_separating_margin(run, stop),),
                  products=lambda k: k / n)
 
 
@@ -2728,12 +2734,12 @@ def _both_points(alpha, p, *_):
     return alpha.v, p.v
 
 
-def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0):
+def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     """The run behind snkp, snkpvn and isnkpvn."""
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
-    smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _least_visible(run))
+    smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop))
     size, m = _square_and_margins(run.G, run.scale, center)
     alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
     _prox(prox, m, mu0, center, p.v)
@@ -2746,7 +2752,8 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0):
 
 
 @_algorithm
-def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+         start=None):
     """Smoothed normalized kernel perceptron (ramdas14, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -2758,10 +2765,12 @@ def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, ca
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
+    stop : {"separated", None}
+        End at G alpha > 0, or go on towards the maximum margin.
 
     Notes
     -----
-    Stops as "separated" at G alpha > 0, within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  Along the run
+    Stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  Along the run
     L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5).  One product per
     iteration, two at the start.
 
@@ -2776,7 +2785,7 @@ def snkp(G, *, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, ca
     'separated'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _smoothed(run, None, _ENTROPY)
+    return _smoothed(run, None, _ENTROPY, stop=stop)
 
 
 @_algorithm
@@ -3411,6 +3420,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # ------------------------------------------------------------------------------------------------------
 
 _CHUNK = 128  # active rows that are gathered at a time: their margins stay in the cache
+_NEWTON_STEPS = 40  # at most; two to four are the rule
 
 
 class _Span(NamedTuple):
@@ -3435,8 +3445,7 @@ class _Subspace(NamedTuple):
     unit: float  # sqrt(s)
     by_coordinates: bool  # how inner products are taken
     negligible: float  # square of a length that rounding may make of 0
-    halts: bool
-    least: float  # margin
+    least: float  # margin that separates
     threshold: _Threshold
 
 
@@ -3606,7 +3615,7 @@ def _solve(L, k, x):
 
 
 @njit(cache=_CACHE)
-def _minimize(span, c, mu, shrink, accuracy, steps, m, q):
+def _minimize(span, c, mu, shrink, accuracy, m, q):
     """Damped Newton steps for c = argmin ||c||^2 / 2 + mu ln sum_i exp(-(M c)_i / mu), from c or from shrink c.
 
     The latter is the better start where there is no margin: then c is of the order of mu.  Ends with m = M c and q =
@@ -3626,7 +3635,7 @@ def _minimize(span, c, mu, shrink, accuracy, steps, m, q):
         q[:] = weights
         for j in range(k):
             c[j] *= shrink
-    for _ in range(steps):
+    for _ in range(_NEWTON_STEPS):
         if _slope(span, c, q, g) <= accuracy:
             return True
         _hessian(span, q, g, mu, H)
@@ -3822,7 +3831,7 @@ def _better(c, m, negligible, best, bound):
 def _finish(span, c, mu, floor, negligible, m, q, best, bound):
     """Smaller and smaller mu, at no product, while the problem in the span is solved for each to the last digits."""
     g, before = np.empty(span.size[0]), q.copy()
-    while mu > floor and _minimize(span, c, mu, 1.0, 1e-7, 40, m, q):
+    while mu > floor and _minimize(span, c, mu, 1.0, 1e-7, m, q):
         _better(c, m, negligible, best, bound)
         before[:] = q
         _slope(span, c, q, g)
@@ -3836,11 +3845,11 @@ def _finish(span, c, mu, floor, negligible, m, q, best, bound):
 @njit(cache=_CACHE)
 def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, setting):
     """x are the coordinates of p; bound = (lower, upper, share of the gap for mu, mu), in units of sqrt(s), s."""
-    unit, by_coordinates, negligible, halts, least, threshold = setting
+    unit, by_coordinates, negligible, least, threshold = setting
     n, memory, newest = q.size, c.size, c.size + 1
     t, a = np.empty(memory), np.empty(memory)
     while True:
-        ends = halts and bound[0] > 0.0
+        ends = bound[0] > 0.0 and least < math.inf
         small = bound[1] * unit <= threshold.eps
         if ends or small or k >= until:
             a[:] = 0.0
@@ -3877,7 +3886,7 @@ def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, sett
             bound[2] = 0.5 * bound[2] if size < 0.05 * gap else min(1.0, 2.0 * bound[2])
         if floor > 0.0 and span.size[0] > 0:
             mu = max(bound[2] * gap / math.log(max(n, 2)), floor)
-            _minimize(span, c, mu, mu / bound[3], 0.05, 5, m, q)
+            _minimize(span, c, mu, mu / bound[3], 0.05, m, q)
             bound[3] = mu
             _better(c, m, negligible, best, bound)
             if size == 0.0:
@@ -3945,11 +3954,12 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 
         e_k <= 2 C ||w*||^2 / (k + 1)^2,    e_{k+i} <= 4 C e_k / (i + 1)^2,
 
-    the second a linear rate: e_k is halved every sqrt(8 C) products.  f_mu(w) < 0 proves Zw > 0, and with mu =
-    rho^2 / (4 ln n) the first gives it once (k + 1)^2 > 12 + 48 s ln(n) / rho^2: the order of `snkp`.  Separation in
-    fewer products, of order rho^(-2/3), is not proved, and not possible for less (Kornowski & Shamir).
+    the second a linear rate: e_k is halved every sqrt(8 C) products.  f_mu(w) < 0 proves Zw > 0.  With mu =
+    rho^2 / (4 ln n), f_mu(0) = rho^2 / 4 <= -min f_mu, so that ||w*||^2 <= 2 (f_mu(0) - min f_mu) <= -4 min f_mu, and
+    the first gives f_mu(w_k) < 0 once (k + 1)^2 > 8 C = 8 + 32 s ln(n) / rho^2: the order of `snkp`.  A bound of order
+    rho^(-2/3), which is as low as one can be up to logarithms (Kornowski & Shamir), is not proved.
 
-    Heuristic: the rule for mu, and up to five damped Newton steps, to 5 % of the gradient, in place of the minimum.
+    Heuristic: the rule for mu, and damped Newton steps to a gradient of 5 % of ||Z'q|| in place of the minimum.
     Where Z'q_k lies in the span, as after rank Z products, the problem in the span is solved for mu down to 1e-12
     in the next iteration.  The interval depends on none of this.  One product per iteration.
 
@@ -3968,13 +3978,11 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     ('certified', 1)
     """
     eps, memory = _number(eps, "eps", closed=True), _count(memory, "memory", 5)
-    if stop is not None:
-        _choice(stop, "stop", ("separated",))
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     memory, uniform = min(memory, n, dimension), np.full(n, 1.0 / n)
-    setting = _Subspace(math.sqrt(run.scale), _has_coordinates(run.G), _negligible(run.G), stop is not None,
-                        _least_visible(run), _threshold(run, eps))
+    setting = _Subspace(math.sqrt(run.scale), _has_coordinates(run.G), _negligible(run.G),
+                        _separating_margin(run, stop), _threshold(run, eps))
     span = _new_span(memory, n, dimension, setting.by_coordinates)
     best, c, x = np.zeros((3, memory))
     return drive(run, _subspace_loop,

@@ -573,6 +573,15 @@ def fitted_slope(t, value, start):
     return np.polyfit(np.log(t[used]), np.log(value[used]), 1)[0] if used.sum() > 1 else math.nan
 
 
+def fitted_exponent(x, y, start):
+    """Exponent b of the least-squares fit y ~ x^b over x >= start, y > 0, and twice its standard error."""
+    used = (x >= start) & (y > 0)
+    if used.sum() < 4:
+        return math.nan, math.nan
+    (slope, _), covariance = np.polyfit(np.log(x[used]), np.log(y[used]), 1, cov=True)
+    return slope, 2 * math.sqrt(covariance[0, 0])
+
+
 def fitted_factor(t, value, floor):
     """Factor c of the least-squares fit value ~ c^t over the later half of the t with value > floor, and its first t.
 
@@ -1280,6 +1289,199 @@ def draw_apidopoulos22_width(table):
 
 figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel, and Algorithm 1's rate",
        compute_apidopoulos22_width, draw_apidopoulos22_width, data="mnist")
+
+
+# --- own methods ---
+
+
+def planted_power_law(n, d, rho, rng):
+    """As planted_margin, but the lengths of the u_i along the axes fall like 1/j; 0 is a mixture of all u_i."""
+    u = rng.normal(size=(n, d - 1)) / np.arange(1, d)
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    u -= rng.dirichlet(np.full(n, 0.3)) @ u
+    u /= np.linalg.norm(u, axis=1).max()
+    return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * u))
+
+
+def random_labels(n, most, rng):
+    """Unit rows in general position, in ever more dimensions, from the fewest in which a margin exists."""
+    u = rng.normal(size=(n, most))
+    none, some = 1, most  # dimensions
+    while some - none > 1:
+        d = (none + some) // 2
+        separated = fm.max_margin(fm.FeatureGram(u[:, :d]), tol=0.5).lower > 0
+        none, some = (none, d) if separated else (d, some)
+    for d in some + 2 ** np.arange(int(math.log2(most - some)) + 1) - 1:
+        yield u[:, :d] / np.linalg.norm(u[:, :d], axis=1, keepdims=True)
+
+
+def chain(n):
+    """z_i = (e_i - e_{i-1}) / sqrt(2), e_0 = 0: a product carries news to the next row only, so that any method needs many."""
+    return (np.eye(n) - np.eye(n, k=-1)) / math.sqrt(2)
+
+
+GOALS = {"separation": 1.0, "a gap of 10 %": 0.1, "a gap of 1 %": 0.01}
+SUBSPACE_METHODS = {
+    "subspace perceptron": (fm.subspace_perceptron, {"memory": 1000}),
+    "momentum": (fm.momentum, {}),
+    "SNKP": (fm.snkp, {"stop": None}),
+}
+
+
+SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
+
+
+def products_to_goals(algorithm, G, most, **options):
+    """The upper bound of the margin, and for each goal the products at which upper - lower is at most that part of it.
+
+    nan where there are more than ``most``; the interval of the last checkpoint, a more precise one, is left out.
+    """
+    grid = np.arange(most) if algorithm is fm.subspace_perceptron else spaced(most, 48)
+    result = algorithm(G, tol=0.01, max_iter=most, trace_at=grid, **options)
+    trace = result.trace[result.trace["iteration"] < most]
+    met = [(trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"]) for part in GOALS.values()]
+    return result.upper, [trace["products"][at.argmax()] if at.any() else math.nan for at in met]
+
+
+def seconds_to_gaps(algorithm, G, gaps, **options):
+    """Seconds from call to return for each tolerance, compiled before; nan from the first that is not met."""
+    algorithm(G, tol=0.5, **options)
+    seconds = np.full(len(gaps), math.nan)
+    for k, gap in enumerate(gaps):
+        begin = time.perf_counter()
+        status = algorithm(G, tol=gap, **options).status
+        if status != "certified":
+            break
+        seconds[k] = time.perf_counter() - begin
+    return seconds
+
+
+def products_per_iteration(G, steps):
+    """k and the time of an iteration of subspace_perceptron around k, as a multiple of its product's."""
+    G = fm.prepare(G, 0).G
+    n, dimension = G.shape()
+    v, w, m, times = np.full(n, 1 / n), np.empty(dimension), np.empty(n), []
+    for _ in range(20):
+        begin = time.perf_counter()
+        fm.lift(G, v, w)
+        fm.margins(G, w, m)
+        times.append(time.perf_counter() - begin)
+    trace = fm.subspace_perceptron(G, max_iter=steps, trace_at=range(0, steps, 10)).trace
+    k, seconds = trace["iteration"].astype(float), trace["seconds"]
+    return (k[1:] + k[:-1]) / 2, np.diff(seconds) / np.diff(k) / np.median(times)
+
+
+def compute_subspace(context):
+    rng, trials, blocks = context.rng(), context.pick(5, 1), []
+    few, many = context.pick((1000, 20_000), (100, 300))
+
+    def add(what, family, method, x, y):
+        blocks.append({"what": what, "family": family, "method": method, "x": x, "y": y})
+
+    def race(family, G):
+        runs = {method: products_to_goals(algorithm, G, few if algorithm is fm.subspace_perceptron else many, **options)
+                for method, (algorithm, options) in SUBSPACE_METHODS.items()}
+        rho = min(upper for upper, _ in runs.values())
+        for method, (_, products) in runs.items():
+            for goal, count in zip(GOALS, products, strict=True):
+                add(f"products to {goal}", family, method, 1 / rho, count)
+
+    planted = 1 / np.geomspace(3, context.pick(3000, 30), context.pick(10, 3))
+    n, d = context.pick((1500, 600), (100, 40))
+    size, most = context.pick((1000, 4000), (40, 80))
+    longest = context.pick(300, 12)
+    families = {
+        "planted": lambda: (planted_margin(n, d, rho, rng) for rho in planted),
+        "power-law spectrum": lambda: (planted_power_law(n, d, rho, rng) for rho in planted),
+        "random labels": lambda: random_labels(size, most, rng),
+        "chain": lambda: map(chain, np.unique(np.geomspace(2, longest, len(planted)).astype(int))),
+    }
+    for family, sets in families.items():
+        for _ in progress(range(1 if family == "chain" else trials), context, f"subspace, {family}"):
+            for Z in sets():
+                race(family, fm.FeatureGram(Z))
+    images = context.pick(2000, 200)
+    for digits in progress(SUBSPACE_PAIRS, context, "subspace, MNIST"):
+        data = load_mnist(context, digits)
+        race("MNIST pairs", fm.gram(data.X_train[:images], data.y_train[:images]))
+
+    gaps, cut = np.logspace(-1, context.pick(-6, -2), context.pick(11, 2)), context.pick((None, 6000), (300, 300))
+    linear, gaussian = (load_mnist(context, digits) for digits in ((0, 1), (3, 5)))
+    problems = {
+        f"0 vs 1, linear, n = {len(linear.y_train[:cut[0]]):,}": fm.features(linear.X_train[:cut[0]],
+                                                                          linear.y_train[:cut[0]]),
+        f"3 vs 5, rbf, n = {len(gaussian.y_train[:cut[1]]):,}": fm.gram(gaussian.X_train[:cut[1]],
+                                                                      gaussian.y_train[:cut[1]]),
+    }
+    methods = {
+        "subspace perceptron": (fm.subspace_perceptron, {}),
+        "momentum": (fm.momentum, {"max_iter": context.pick(10_000, 300)}),
+        "SNKP": (fm.snkp, {"stop": None, "max_iter": context.pick(10_000, 300)}),
+        "max_margin": (fm.max_margin, {}),
+    }
+    with progress(len(problems) * (len(methods) + 1), context, "subspace, seconds") as bar:
+        for problem, G in problems.items():
+            for method, (algorithm, options) in methods.items():
+                add("seconds to a gap", problem, method, gaps, seconds_to_gaps(algorithm, G, gaps, **options))
+                bar.update()
+            add("products a step", problem, "subspace perceptron", *products_per_iteration(G, context.pick(201, 21)))
+            bar.update()
+    return stack(blocks), (
+        f"Rows of norm at most 1, linear kernel, {trials} sample(s) each, seed {context.seed}: planted and power law "
+        f"n = {n:,}, d = {d}; random labels n = {size:,}, d from the least with a margin up to {most:,}; chain n = 2 "
+        f"to {longest}. MNIST ({linear.source}): unit rows, pairs {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)} with the first "
+        f"{images:,} images and the Gaussian kernel, gamma = 1/(d Var X). Goals: certified relative gaps; at most "
+        f"{few:,} products for the subspace perceptron, memory 1,000 up to there, {many:,} for the others; exponents "
+        "fitted to 1/rho >= 10, +- two standard errors. Right: defaults, one run on two cores; seconds from call to "
+        "return; an iteration as a multiple of its product"
+    )
+
+
+def draw_subspace(table):
+    place = {name: i for i, name in enumerate(split(table, "method"))}
+    parts = split(table, "what")
+    goals = [what for what in parts if what.startswith("products to")]
+    families = list(split(parts[goals[0]], "family"))
+    fig, axes = panels(len(goals), len(families) + 1, width=2.7, height=2.5)
+    for row, goal in zip(axes, goals, strict=True):
+        row[0].set_ylabel(goal)
+        for ax, (family, part) in zip(row, split(parts[goal], "family").items(), strict=False):
+            fits = {}
+            for name, runs in split(part, "method").items():
+                x, y, look = runs["x"], runs["y"], style(place[name])
+                ax.loglog(x, y, **look | {"linestyle": "none", "markevery": None, "markersize": 3, "alpha": 0.6})
+                ax.plot([], [], label=name, **look)
+                slope, doubt = fitted_exponent(x, y, 10)
+                if family != "MNIST pairs" and not math.isnan(slope):
+                    used = (x >= 10) & (y > 0)
+                    ends = np.array([x[used].min(), x[used].max()])
+                    middle = np.exp(np.log(y[used]).mean() - slope * np.log(x[used]).mean())
+                    [line] = ax.plot(ends, middle * ends**slope, **look | {"marker": ""})
+                    fits[f"{slope:.2f} ± {doubt:.2f}"] = line
+            if family != "MNIST pairs":
+                ends, edge = np.array([part["x"].min(), part["x"].max()]), np.nanmin(part["y"])
+                for power, text, dashes in ((1, "slope 1", "-"), (2 / 3, "slope 2/3", "--")):
+                    ax.plot(ends, edge * (ends / ends[0]) ** power, color="0.7", linewidth=1, linestyle=dashes,
+                            label=text, zorder=1, scalex=False, scaley=False)
+                ax.legend(fits.values(), fits.keys(), fontsize=7, loc="upper left", handlelength=2.6)
+            if ax in axes[0]:
+                ax.set_title(family)
+            if ax in axes[-1]:
+                ax.set_xlabel(r"$1/\rho$")
+    *clocks, last = axes[:, -1]
+    for ax, (problem, part) in zip(clocks, split(parts["seconds to a gap"], "family").items(), strict=True):
+        for name, runs in split(part, "method").items():
+            ax.loglog(1 / runs["x"], runs["y"], label=name, **style(place[name]))
+        ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
+    for i, (problem, runs) in enumerate(split(parts["products a step"], "family").items()):
+        last.plot(runs["x"], runs["y"], label=problem, **style(len(place) + i))
+    last.set(xlabel="iteration k", ylabel="time / time of a product", ylim=(0, None))
+    legend(fig)
+    return fig
+
+
+figure("subspace", "products against 1/rho and seconds to a gap: subspace perceptron, momentum, SNKP",
+       compute_subspace, draw_subspace, data="mnist")
 
 
 # ======================================================================================================================

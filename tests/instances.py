@@ -236,6 +236,7 @@ CALLS = {
     "nkp, on": Call({"stop": None}, cost="column"),
     "von_neumann": Call({"eps": 1e-3}, cost="column", start=1.0, witness="eps", units={"eps": 1}, dual=True),
     "snkp": Call(**_SMOOTHED),
+    "snkp, on": Call({"stop": None}, start=2.0),
     "snkpvn": Call({"delta": 1e-3}, witness="delta", units={"delta": 1}, **_SMOOTHED),
     "isnkpvn": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}, **_SMOOTHED),
     "isnkpvn, gamma 4": Call({"eps": 1e-3, "gamma": 4.0}, witness="eps", units={"eps": 1}, **_SMOOTHED),
@@ -257,7 +258,8 @@ CALLS = {
     "inertial_diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
     "homotopic_subgradient": Call(),
     "subspace_perceptron": Call(signed=True, noise=1e-7),
-    "subspace_perceptron, halting": Call({"stop": "separated", "memory": 8}, halts=True, signed=True, noise=1e-7),
+    "subspace_perceptron, halting": Call({"stop": "separated", "memory": 8, "eps": 0.0}, halts=True, units={"eps": 1},
+                                         signed=True, noise=1e-7),
     "max_margin": Call({"tol": 1e-12}, cost=None, dual=True),
 }
 LOOPS = [name for name, call in CALLS.items() if call.cost]  # an iteration of max_margin is a round of its own

@@ -214,7 +214,7 @@ def von_neumann(Z, eps):
             p = p + min(max(-(direction @ m) / curvature, 0), 1) * direction
 
 
-def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None):
+def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None, stop="separated"):
     """Algorithms 4, 6 and 7 of ramdas14."""
     G, n = gram(Z), len(Z)
     mu0 = G.diagonal().max() * (2 if prox == "entropy" else 2 * n)
@@ -226,7 +226,7 @@ def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None):
     p = prox(G @ alpha, mu, q)
     while True:
         size = np.sqrt(max(p @ G @ p, 0))
-        if (G @ alpha).min() > 0:
+        if stop and (G @ alpha).min() > 0:
             yield alpha, p, "separated"
             return
         if size < delta and (gamma is None or delta < eps):
@@ -245,8 +245,8 @@ def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None):
         inner += 1
 
 
-def snkp(Z):
-    return smoothed(Z, "entropy")
+def snkp(Z, stop="separated"):
+    return smoothed(Z, "entropy", stop=stop)
 
 
 def snkpvn(Z, delta, q=None):

@@ -910,6 +910,47 @@ def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product():
             assert np.allclose(run["products"], cost * run["iteration"], rtol=1e-12)
 
 
+def test_families_have_the_margins_that_they_claim():
+    rng = np.random.default_rng(0)
+    for Z, rho in ((rp.planted_power_law(60, 20, 0.07, rng), 0.07), (rp.planted_margin(60, 20, 0.07, rng), 0.07),
+                   (rp.chain(9), 1 / math.sqrt(2 * sum(i * i for i in range(1, 10))))):
+        best = rp.fm.max_margin(rp.fm.FeatureGram(Z), tol=1e-9)
+        assert best.lower == pytest.approx(rho, rel=1e-8) and (Z * Z).sum(axis=1).max() <= 1 + 1e-14
+    sets = list(rp.random_labels(30, 200, np.random.default_rng(1)))
+    d = np.array([Z.shape[1] for Z in sets])
+    assert np.array_equal(d - d[0] + 1, 2 ** np.arange(len(d))) and d[-1] <= 200 < d[-1] + len(d) * d[-1]
+    margins = [rp.fm.max_margin(rp.fm.FeatureGram(Z)).lower for Z in sets]
+    fewer = rp.fm.max_margin(rp.fm.FeatureGram(sets[1][:, :d[0] - 1]), eps=1e-9)
+    assert min(margins) > 0 and fewer.lower < 0
+    for Z in sets:
+        assert np.allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-14)
+
+
+def test_the_fitted_exponent_and_its_doubt():
+    x, noise = np.geomspace(1, 1e4, 200), np.random.default_rng(2).normal(scale=0.3, size=200)
+    slope, doubt = rp.fitted_exponent(x, 7 * x**0.7 * np.exp(noise), 1)
+    assert abs(slope - 0.7) <= doubt and doubt == pytest.approx(2 * 0.3 / (math.sqrt(200) * np.log(x).std()), rel=0.2)
+    exact, none = rp.fitted_exponent(x, np.where(x < 100, 9.0, x**0.5), 100)
+    assert exact == pytest.approx(0.5) and none < 1e-12
+    assert np.isnan(rp.fitted_exponent(x, x, x[-3])).all()  # three points
+
+
+def test_subspace_counts_products_to_the_goals():
+    table, _ = rp.FIGURES["subspace"].compute(rp.Context(quick=True, progress=False))
+    parts = rp.split(table, "what")
+    counts = np.array([parts[f"products to {goal}"]["y"] for goal in rp.GOALS])
+    assert len(parts) == 5 and np.all(~(np.diff(counts, axis=0) < 0))  # each goal includes the one before
+    for goal in rp.GOALS:
+        families = rp.split(parts[f"products to {goal}"], "family")
+        assert list(families) == ["planted", "power-law spectrum", "random labels", "chain", "MNIST pairs"]
+        for part in families.values():
+            ours, *theirs = (runs["y"] for runs in rp.split(part, "method").values())
+            assert np.all(ours > 0) and not any(np.any(ours > other) for other in theirs)
+    seconds = parts["seconds to a gap"]
+    assert set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"} and np.nanmin(seconds["y"]) > 0
+    assert parts["products a step"]["y"].min() > 0.5
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Command line
 # ----------------------------------------------------------------------------------------------------------------------
