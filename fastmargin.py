@@ -2335,8 +2335,8 @@ def _resume(start, origin, arrays):
     *now, wanted = origin
     if (before != now or abs(scale - wanted) > 1e-12 * wanted
             or [(a.shape, a.dtype) for a in held] != [(a.shape, a.dtype) for a in arrays]):
-        raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
-                         f"G_ii are {start.state[:3]}, and those of this call {origin}")
+        raise ValueError("start must be a Result of the same algorithm on the same G, with the same memory if it has "
+                         f"one; its loop, shape of G and largest G_ii are {start.state[:3]}, this call's {origin}")
     for array, source in zip(arrays, held, strict=True):
         array[...] = source
     return float(start.trace["seconds"][-1])
@@ -3426,22 +3426,28 @@ _NEWTON_STEPS = 40  # at most; two to four are the rule
 class _Span(NamedTuple):
     """The span of past u_j = Z'q_j, with an orthonormal basis v_0, v_1, ...; lengths are in units of sqrt(s).
 
-    Each v_j comes with a generator, the point that brought it: g_j = sum_{i <= j} points[j, i] v_i.  Two rows of
-    ``points`` more are those of dual points that are no generators: the best mixture of forgotten ones, whose weights
-    are ``old``, and the newest.
+    Each v_j comes with a generator, the point that brought it: g_j = sum_{i <= j} points[j, i] v_i.  The last two rows
+    of ``points`` are dual points that are no generators: the best mixture of those not kept, whose weights are ``old``,
+    and the newest.  Their last column is the length of what the span leaves out of them as rounding.
     """
 
     size: np.ndarray  # (1,) vectors so far
     weights: np.ndarray  # (memory, n) of the generators
     coordinates: np.ndarray  # (memory, dimension) of the basis where inner products are taken by them, else (0, ...)
     margins: np.ndarray  # (memory, n) of the basis
-    points: np.ndarray  # (memory + 2, memory)
+    points: np.ndarray  # (memory + 2, memory + 1)
     share: np.ndarray  # (memory + 2,) of each point in the best dual mixture
     is_dual: np.ndarray  # (memory + 2,) whether its weights are in the simplex
     old: np.ndarray  # (n,)
 
 
-class _Subspace(NamedTuple):
+class _Pace(NamedTuple):
+    mu: np.ndarray  # (1,) in units of s
+    share: np.ndarray  # (1,) of the gap that mu is
+    idle: np.ndarray  # (1,) products in a row that left the span and both bounds as they were
+
+
+class _SubspaceSetting(NamedTuple):
     unit: float  # sqrt(s)
     by_coordinates: bool  # how inner products are taken
     negligible: float  # square of a length that rounding may make of 0
@@ -3457,7 +3463,7 @@ def _combine(A, k, c, out):
 
 
 @njit(cache=_CACHE)
-def _generate(points, k, c, a):
+def _in_generators(points, k, c, a):
     """a with sum_j a_j g_j = sum_j c_j v_j, by back substitution."""
     for i in range(k - 1, -1, -1):
         total = c[i]
@@ -3475,7 +3481,7 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
     k, n = span.size[0], q.size
     full = k == min(n, w.size)
     t[:] = 0.0
-    part, rest = np.zeros(t.size), q
+    part = np.zeros(t.size)
     if by_coordinates:
         lift(G, q, w)
         for i in range(w.size):
@@ -3489,16 +3495,24 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
                 part[j] = -part[j]
             _add_weighted_rows(span.coordinates, part, 0, k, w)
         size = _dot(w, w)
-        if full or size <= negligible:
+        grows = size > negligible and not full
+        if grows:
+            for i in range(w.size):
+                w[i] /= math.sqrt(size)
+            span.coordinates[k] = w
+        else:
             w[:] = u
-            size = 0.0
+        margins(G, w, m)
+        for i in range(n):
+            m[i] /= unit
+        if grows:
+            span.margins[k] = m
     else:
         rest, a = q.copy(), np.empty(t.size)
-        size = 0.0
         for again in range(2):
             part[:k] = 0.0
             _add_row_dots_between(span.margins, rest, 1.0, part, 0, k)
-            _generate(span.points, k, part, a)
+            _in_generators(span.points, k, part, a)
             for j in range(k):
                 t[j] += part[j]
                 part[j] = -part[j]
@@ -3511,26 +3525,17 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
                 margins(G, w, m)
                 for i in range(n):
                     m[i] /= unit * unit
-        size = _dot(rest, m)
-        if full or size <= negligible:
+        size = max(_dot(rest, m), 0.0)
+        grows = size > negligible and not full
+        if grows:
+            for i in range(n):
+                span.margins[k, i] = m[i] / math.sqrt(size)
+        else:
             _add_weighted_rows(span.margins, t, 0, k, m)
-            return 0.0
-    length = math.sqrt(size)
-    if by_coordinates:
-        for i in range(w.size):
-            w[i] /= length if size > 0.0 else 1.0
-        margins(G, w, m)
-        for i in range(n):
-            m[i] /= unit
-        if size == 0.0:
-            return 0.0
-        span.coordinates[k] = w
-        span.margins[k] = m
-    else:
-        for i in range(n):
-            span.margins[k, i] = m[i] / length
+    t[k if grows else t.size - 1] = math.sqrt(size)
+    if not grows:
+        return 0.0
     span.weights[k] = q
-    t[k] = length
     span.points[k] = t
     span.is_dual[k] = True
     span.size[0] = k + 1
@@ -3559,7 +3564,7 @@ def _slope(span, c, q, g):
     for j in range(k):
         total += g[j] * g[j]
         rest += (c[j] - g[j]) * (c[j] - g[j])
-    return math.sqrt(rest) / math.sqrt(total) if total > 0.0 else 0.0
+    return math.sqrt(rest / total) if total > 0.0 else math.inf if rest > 0.0 else 0.0
 
 
 @njit(cache=_CACHE)
@@ -3673,7 +3678,7 @@ def _minimize(span, c, mu, shrink, accuracy, m, q):
 def _mix(span, accuracy, x):
     """The least-norm mixture x of the dual points, by Wolfe's algorithm from the shares given; returns ||x||^2.
 
-    Stops where no mixture has a square below ||x||^2 - 2 accuracy.  A mixture is given up for one of smaller norm only.
+    Stops where no mixture has a square below ||x||^2 - 2 accuracy, or where rounding leaves no smaller one to be found.
     """
     k, total = span.size[0], span.points.shape[0]
     support, change, level = np.empty(total, dtype=np.int64), np.empty(total), np.empty(total)
@@ -3687,7 +3692,7 @@ def _mix(span, accuracy, x):
         for j in range(total):
             if span.is_dual[j] and (enters < 0 or g[j] < g[enters]):
                 enters = j
-        if value - g[enters] <= accuracy or span.share[enters] > 0.0:
+        if value - g[enters] <= accuracy:
             break
         before[:] = span.share
         while True:  # to the least-norm point of the affine hull, or to where a share vanishes on the way
@@ -3734,7 +3739,7 @@ def _mix(span, accuracy, x):
 
 
 @njit(cache=_CACHE)
-def _mixture(span, q, p):
+def _mixture_weights(span, q, p):
     """p <- the weights of the best dual mixture; q are those of the newest point."""
     k, total = span.size[0], span.share.size
     _combine(span.weights, k, span.share, p)
@@ -3747,10 +3752,10 @@ def _mixture(span, q, p):
 
 
 @njit(cache=_CACHE)
-def _forget(span, q, x):
+def _fix_mixture(span, q, x):
     """The best mixture becomes a point of its own, which stands for all that are not kept."""
     p = np.empty(q.size)
-    _mixture(span, q, p)
+    _mixture_weights(span, q, p)
     old = span.share.size - 2
     span.old[:] = p
     span.points[old] = x
@@ -3762,16 +3767,18 @@ def _forget(span, q, x):
 
 @njit(cache=_CACHE)
 def _compress(span, best, c, x, q, negligible):
-    """Keep of the span the point of the best bound, the current one, the best mixture, and the latest points."""
+    """Keep of the span the point of the best lower bound, the current one, the best mixture, and the latest points."""
     k, n = span.size[0], q.size
     kept = max(4, k // 2)
-    _forget(span, q, x)
-    A, points, weights = np.zeros((kept, k)), np.zeros((kept, k)), np.empty((kept, n))
+    _fix_mixture(span, q, x)
+    A, points, weights = np.zeros((kept, k)), np.zeros((kept, k + 1)), np.empty((kept, n))
     part, rest, a, count = np.empty(kept), np.empty(k), np.empty(k), 0
     is_dual = np.zeros(kept, dtype=np.bool_)
+    first = (best, c, x)
     for target in range(kept):
         latest = k - kept + target
-        rest[:] = best if target == 0 else c if target == 1 else x if target == 2 else span.points[latest]
+        point = first[target] if target < 3 else span.points[latest]
+        rest[:] = point[:k]
         coordinates = np.zeros(k)
         for _ in range(2):
             for j in range(count):
@@ -3787,13 +3794,13 @@ def _compress(span, best, c, x, q, negligible):
         for i in range(k):
             A[count, i] = rest[i] / length
         coordinates[count] = length
-        points[count] = coordinates
-        if target < 2:
-            _generate(span.points, k, best if target == 0 else c, a)
+        points[count, :k] = coordinates
+        if target < 3:
+            _in_generators(span.points, k, point, a)
             _combine(span.weights, k, a, weights[count])
         else:
-            weights[count] = span.old if target == 2 else span.weights[latest]
-        is_dual[count] = target > 2 and span.is_dual[latest]
+            weights[count] = span.weights[latest]
+        is_dual[count] = target >= 3 and span.is_dual[latest]
         count += 1
     moved = np.empty((count, n))
     for j in range(count):
@@ -3805,10 +3812,10 @@ def _compress(span, best, c, x, q, negligible):
         for j in range(count):
             _combine(span.coordinates, k, A[j], moved[j])
         span.coordinates[:count] = moved
-    for point in (best, c, x):
+    for point in first:
         for j in range(count):
-            rest[j] = _dot(A[j], point)
-        point[:] = 0.0
+            rest[j] = _dot(A[j], point[:k])
+        point[:k] = 0.0
         point[:count] = rest[:count]
     span.points[:] = 0.0
     span.points[:count] = points[:count]
@@ -3829,33 +3836,37 @@ def _better(c, m, negligible, best, bound):
 
 @njit(cache=_CACHE)
 def _finish(span, c, mu, floor, negligible, m, q, best, bound):
-    """Smaller and smaller mu, at no product, while the problem in the span is solved for each to the last digits."""
-    g, before = np.empty(span.size[0]), q.copy()
-    while mu > floor and _minimize(span, c, mu, 1.0, 1e-7, m, q):
+    """Smaller and smaller mu, at no product, while the problem in the span is solved for each; returns the last mu."""
+    g, trial, weights, after = np.empty(span.size[0]), c.copy(), q.copy(), m.copy()
+    last = mu
+    while mu > floor and _minimize(span, trial, mu, 1.0, 1e-7, after, weights):
+        c[:] = trial
+        m[:] = after
+        q[:] = weights
+        last = mu
         _better(c, m, negligible, best, bound)
-        before[:] = q
         _slope(span, c, q, g)
         size = _dot(c, c)
         if size <= negligible or math.sqrt(_dot(g, g)) - m.min() / math.sqrt(size) <= 1e-14:
             break
         mu *= 0.25
-    q[:] = before
+    return last
 
 
 @njit(cache=_CACHE)
-def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, setting):
-    """x are the coordinates of p; bound = (lower, upper, share of the gap for mu, mu), in units of sqrt(s), s."""
+def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, pace, span, setting):
+    """c and best are the coordinates of w_k and alpha, x those of p; bound = (L, U); all in units of sqrt(s)."""
     unit, by_coordinates, negligible, least, threshold = setting
     n, memory, newest = q.size, c.size, c.size + 1
-    t, a = np.empty(memory), np.empty(memory)
+    t, a = np.empty(memory + 1), np.empty(memory)
     while True:
         ends = bound[0] > 0.0 and least < math.inf
         small = bound[1] * unit <= threshold.eps
         if ends or small or k >= until:
             a[:] = 0.0
-            _generate(span.points, span.size[0], best, a)
+            _in_generators(span.points, span.size[0], best, a)
             _combine(span.weights, span.size[0], a, alpha)
-            _mixture(span, q, p)
+            _mixture_weights(span, q, p)
         if ends:
             _combine(span.margins, span.size[0], best, m)
             total = 0.0
@@ -3871,35 +3882,36 @@ def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, span, sett
         if span.size[0] == memory and memory < min(n, w.size):
             _compress(span, best, c, x, q, negligible)
         size = _extend(G, q, span, unit, by_coordinates, negligible, w, m, t)
+        k += 1
+        if size == 0.0 and pace.idle[0] > 1:
+            continue
+        lower, upper = bound[0], bound[1]
         span.points[newest] = t
         span.is_dual[newest] = size == 0.0
-        if k == 0:
+        if upper == math.inf:
             span.share[:] = 0.0
             span.share[0 if size > 0.0 else newest] = 1.0
         if size == 0.0:
-            _better(t, m, negligible, best, bound)
-        bound[1] = math.sqrt(_mix(span, 0.01 * (bound[1]**2 - max(bound[0], 0.0)**2), x))
+            _better(t[:memory], m, negligible, best, bound)
+        bound[1] = math.sqrt(_mix(span, 0.01 * (upper**2 - max(lower, 0.0)**2), x))
         if span.share[newest] > 0.0:
-            _forget(span, q, x)
+            _fix_mixture(span, q, x)
         gap, floor = bound[1]**2 - max(bound[0], 0.0)**2, 1e-12 * bound[1]
         if size > 0.0:
-            bound[2] = 0.5 * bound[2] if size < 0.05 * gap else min(1.0, 2.0 * bound[2])
+            pace.share[0] = 0.5 * pace.share[0] if size < 0.05 * gap else min(1.0, 2.0 * pace.share[0])
         if floor > 0.0 and span.size[0] > 0:
-            mu = max(bound[2] * gap / math.log(max(n, 2)), floor)
-            _minimize(span, c, mu, mu / bound[3], 0.05, m, q)
-            bound[3] = mu
+            mu = max(pace.share[0] * gap / math.log(max(n, 2)), floor)
+            _minimize(span, c, mu, mu / pace.mu[0], 0.05, m, q)
             _better(c, m, negligible, best, bound)
-            if size == 0.0:
-                _finish(span, c, mu, floor, negligible, m, q, best, bound)
-        k += 1
+            pace.mu[0] = _finish(span, c, mu, floor, negligible, m, q, best, bound) if size == 0.0 else mu
+        pace.idle[0] = pace.idle[0] + 1 if size == 0.0 and bound[0] == lower and bound[1] == upper else 0
 
 
 def _has_coordinates(G):
-    """Whether squares, and so inner products, are those of coordinates, and not of weights and margins."""
+    """Whether squares are those of coordinates, so that inner products can be, too; else by weights and margins."""
     n, dimension = G.shape()
-    w = np.zeros(dimension)
-    w[0] = 1.0
-    return square(G, np.zeros(n), w, np.zeros(n)) > 0.0
+    w = np.arange(1.0, dimension + 1.0)
+    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
 
 def _negligible(G):
@@ -3912,7 +3924,7 @@ def _new_span(memory, n, dimension, by_coordinates):
     """Nothing yet; the best mixture is uniform."""
     span = _Span(np.zeros(1, dtype=np.int64), np.zeros((memory, n)),
                  np.zeros((memory if by_coordinates else 0, dimension)), np.zeros((memory, n)),
-                 np.zeros((memory + 2, memory)), np.zeros(memory + 2), np.zeros(memory + 2, dtype=np.bool_),
+                 np.zeros((memory + 2, memory + 1)), np.zeros(memory + 2), np.zeros(memory + 2, dtype=np.bool_),
                  np.full(n, 1.0 / n))
     span.share[memory] = 1.0
     return span
@@ -3930,8 +3942,9 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
         f_mu(w) = ||w||^2 / 2 + mu ln sum_i exp(-<z_i, w> / mu),
         w_k = argmin of f_mu over span(Z'q_0, ..., Z'q_{k-1}),   q_k = softmax(-Z w_k / mu),   mu = (U^2 - L^2) / ln n.
 
-    L = max(lower, 0) and U = upper so far; mu is halved for as long as the part of Z'q_k outside the span is short, and
-    doubled back.  p is the least-norm mixture of all past q_j (Wolfe's algorithm).  alpha may have either sign.
+    L is the best margin in the span so far, or 0, and U = ||p||_G; mu is halved for as long as the part of Z'q_k
+    outside the span is short, and doubled back.  alpha is the point of margin L and may have weights of either sign.
+    p is the least-norm mixture of the q_j kept, to 1 % of U^2 - L^2 (Wolfe's algorithm).
 
     Parameters
     ----------
@@ -3940,35 +3953,47 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
     memory : int
-        Vectors of the basis kept, at least 5; they take (2 n + d) memory numbers with features, 2 n memory with a dense
-        G.  When it is full, the span is cut down to that of half as many points: the one of the best lower bound, w_k,
-        p, and the latest Z'q_j.  Neither bound is lost, but the rates below are.
+        Vectors of the basis kept, at least 5, and at most min(n, d).  The run holds 2 n memory numbers with a dense G
+        and (2 n + d) memory with features, and so does its result; ``start`` must have been made with the same.  When
+        it is full, the span is cut down to that of half as many points: the one of the best lower bound, w_k, p, and
+        the latest Z'q_j.  Neither bound is lost.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
 
     Notes
     -----
-    Proved, for fixed mu, exact minimisation and enough memory.  f_mu is smooth with constant C = 1 + s/mu and strongly
-    convex with constant 1; let e_k = f_mu(w_k) - min f_mu and w* the minimiser.  The gradients w_k - Z'q_k are
-    orthogonal to the span and so to each other; hence w_k = w* for some k <= rank Z, and, by the argument of ORTH,
+    Proved, for fixed mu and exact minimisation.  f_mu is smooth with constant C = 1 + s/mu and strongly convex with
+    constant 1; let e_k = f_mu(w_k) - min f_mu and w* the minimiser.  The gradients g_k = w_k - Z'q_k are orthogonal to
+    the span and so to each other; hence w_k = w* for some k <= rank Z.  The argument of ORTH: take l_0 = 1,
+    l_k^2 - l_{k-1}^2 = l_k and S = sum_{k < N} l_k e_k.  As e_k <= -<g_k, w*>, and as w_k - g_k / C is in the next
+    span, so that ||g_k||^2 <= 2 C (e_k - e_{k+1}),
 
-        e_k <= 2 C ||w*||^2 / (k + 1)^2,    e_{k+i} <= 4 C e_k / (i + 1)^2,
+        S^2 <= 2 C ||w*||^2 sum_{k < N} l_k^2 (e_k - e_{k+1}) = 2 C ||w*||^2 (S - l_{N-1}^2 e_N),
 
-    the second a linear rate: e_k is halved every sqrt(8 C) products.  f_mu(w) < 0 proves Zw > 0.  With mu =
-    rho^2 / (4 ln n), f_mu(0) = rho^2 / 4 <= -min f_mu, so that ||w*||^2 <= 2 (f_mu(0) - min f_mu) <= -4 min f_mu, and
-    the first gives f_mu(w_k) < 0 once (k + 1)^2 > 8 C = 8 + 32 s ln(n) / rho^2: the order of `snkp`.  A bound of order
-    rho^(-2/3), which is as low as one can be up to logarithms (Kornowski & Shamir), is not proved.
+    which bounds e_N; with l_{N-1} >= (N + 1) / 2
 
-    Heuristic: the rule for mu, and damped Newton steps to a gradient of 5 % of ||Z'q|| in place of the minimum.
-    Where Z'q_k lies in the span, as after rank Z products, the problem in the span is solved for mu down to 1e-12
-    in the next iteration.  The interval depends on none of this.  One product per iteration.
+        e_k <= 2 C ||w*||^2 / (k + 1)^2,    e_{k+i} <= 4 C e_k / (i + 1)^2.
+
+    The second is the first with w_k - w* for w*, ||w_k - w*||^2 <= 2 e_k.  It is a linear rate: e_k is halved every
+    sqrt(8 C) products.  Where the span is cut, the first is lost and the second begins anew.
+
+    f_mu(w) < 0 proves Zw > 0.  With mu <= rho^2 / (4 ln n), f_mu(0) = mu ln n <= -min f_mu, so that
+    ||w*||^2 <= 2 (f_mu(0) - min f_mu) <= -4 min f_mu, and the first rate gives f_mu(w_k) < 0 once (k + 1)^2 > 8 C.  It
+    holds from any start in the span: without rho, mu = s / (4 ln n), quartered every sqrt(8 C) products, separates
+    within 23 sqrt(s ln n) / rho + 4 (2 + log2(sqrt(s) / rho)), the order of `snkp`.  A bound of order rho^(-2/3), which
+    is as low as one can be up to logarithms (Kornowski & Shamir), is not proved.
+
+    Heuristic: the rule for mu above, in place of that schedule; and damped Newton steps until the gradient is 5 % of
+    the part of Z'q in the span, in place of the minimum.  Where Z'q_k lies in the span but for rounding, as after
+    rank Z products, the problem in the span is solved for mu down to 1e-12 U sqrt(s) at once.  The interval depends on
+    none of this.  One product per iteration.
 
     References
     ----------
     Inspired by ORTH: A. Nemirovski, Orth-method for smooth convex optimization, Izvestia AN SSSR, Tekhnicheskaya
     Kibernetika 2, 1982; and by sequential subspace optimisation: G. Narkiss, M. Zibulevsky, Technion report CCIT 559,
-    2005.  The lower bound: G. Kornowski, O. Shamir, COLT 2025.  The mixture: P. Wolfe, Mathematical Programming 11,
-    1976.
+    2005.  The lower bound: G. Kornowski, O. Shamir, COLT 2025; a method that meets it, not this one: I. Karmarkar, L.
+    O'Carroll, A. Sidford, COLT 2026.  The mixture: P. Wolfe, Mathematical Programming 11, 1976.
 
     Examples
     --------
@@ -3981,13 +4006,14 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     memory, uniform = min(memory, n, dimension), np.full(n, 1.0 / n)
-    setting = _Subspace(math.sqrt(run.scale), _has_coordinates(run.G), _negligible(run.G),
-                        _separating_margin(run, stop), _threshold(run, eps))
+    setting = _SubspaceSetting(math.sqrt(run.scale), _has_coordinates(run.G), _negligible(run.G),
+                               _separating_margin(run, stop), _threshold(run, eps))
     span = _new_span(memory, n, dimension, setting.by_coordinates)
-    best, c, x = np.zeros((3, memory))
+    best, c = np.zeros((2, memory))
+    pace = _Pace(np.ones(1), np.ones(1), np.zeros(1, dtype=np.int64))
     return drive(run, _subspace_loop,
-                 (np.zeros(n), uniform.copy(), uniform, np.zeros(dimension), np.zeros(n), best, c, x,
-                  np.array([-np.inf, np.inf, 1.0, 1.0]), span), _subspace_points, parameters=(setting,), eps=eps)
+                 (np.zeros(n), uniform.copy(), uniform, np.zeros(dimension), np.zeros(n), best, c, np.zeros(memory + 1),
+                  np.array([-np.inf, np.inf]), pace, span), _subspace_points, parameters=(setting,), eps=eps)
 
 
 # ======================================================================================================

@@ -24,23 +24,23 @@ LONG = np.longdouble
 class Step(NamedTuple):
     alpha: np.ndarray
     q: np.ndarray
-    span: fm._Span
 
 
 def path(G, mu, steps):
-    """alpha_k and q_k by the parts of the loop, at mu (in units of s)."""
+    """alpha_k and q_k by the parts of the loop; mu in units of s, one for all steps or an array of as many."""
     run = fm.prepare(G, 1)
     n, dimension = run.G.shape()
     memory = min(steps, n, dimension)
     by_coordinates, negligible = fm._has_coordinates(run.G), fm._negligible(run.G)
-    span, q, w, m = fm._new_span(memory, n, dimension, by_coordinates), np.full(n, 1 / n), np.zeros(dimension), None
-    c, t, m, a = np.zeros(memory), np.zeros(memory), np.zeros(n), np.zeros(memory)
-    found = [Step(np.zeros(n), q.copy(), span)]
-    for _ in range(steps):
+    span, q, w = fm._new_span(memory, n, dimension, by_coordinates), np.full(n, 1 / n), np.zeros(dimension)
+    m, t = np.zeros(n), np.zeros(memory + 1)
+    c, a = np.zeros((2, memory))
+    found = [Step(np.zeros(n), q.copy())]
+    for level in np.broadcast_to(mu, steps):
         fm._extend(run.G, q, span, math.sqrt(run.scale), by_coordinates, negligible, w, m, t)
-        fm._minimize(span, c, mu, 1.0, 1e-13, m, q)
-        fm._generate(span.points, span.size[0], c, a)
-        found.append(Step(a @ span.weights, q.copy(), span))
+        fm._minimize(span, c, level, 1.0, 1e-13, m, q)
+        fm._in_generators(span.points, span.size[0], c, a)
+        found.append(Step(a @ span.weights, q.copy()))
     return found
 
 
@@ -75,7 +75,7 @@ def test_gradients_are_orthogonal(case, mu, kind):
 
 @fixed
 def test_the_objective_stays_below_the_bounds(case, mu):
-    """e_k <= 2 C ||w*||^2 / (k + 1)^2 and e_{k+i} <= 4 C e_k / (i + 1)^2, C = 1 + s / mu, at every k and i."""
+    """e_k <= 2 C ||w*||^2 / (k + 1)^2, C = 1 + s / mu, at every k, and with any start in the span."""
     Z = FIXED[case]
     G = fm.FeatureGram(Z)
     s, rank = scale_of(G), np.linalg.matrix_rank(Z)
@@ -88,6 +88,18 @@ def test_the_objective_stays_below_the_bounds(case, mu):
     slack = 1e-13 * s
     assert (error >= -slack).all() and (np.diff(error) <= slack).all()
     assert (error[1:] <= 2 * C * length / (k[1:] + 1)**2 + slack).all() and error[0] <= C * length / 2 + slack
+    later = path(G, np.where(k[1:] <= 3, 30 * mu, mu), rank + 1)[4:]  # from where another mu has led
+    error = np.array([objective(Z, step.alpha, mu * s) for step in later]) - best
+    assert (error <= 2 * C * length / np.arange(1, len(error) + 1)**2 + slack).all()
+
+
+@fixed
+def test_the_linear_rate(case, mu):
+    """e_{k+i} <= 4 C e_k / (i + 1)^2 at every k and i."""
+    Z = FIXED[case]
+    s, rank = scale_of(form("features", Z)), np.linalg.matrix_rank(Z)
+    values = np.array([objective(Z, step.alpha, mu * s) for step in path(fm.FeatureGram(Z), mu, rank + 1)])
+    error, k, C, slack = values - values[-1], np.arange(len(values)), 1.0 + 1.0 / mu, 1e-13 * s
     for first in k:
         assert (error[first:] <= 4 * C * error[first] / (k[first:] - first + 1)**2 + slack).all()
 
@@ -131,11 +143,20 @@ def test_iterates_are_those_of_the_twin(case, kind):
 # RUNS
 # ======================================================================================================
 
-NAMES = ("alpha", "p", "q", "w", "m", "best", "c", "x", "bound", *fm._Span._fields)
+NAMES = ("alpha", "p", "q", "w", "m", "best", "c", "x", "bound", *fm._Pace._fields, *fm._Span._fields)
 
 
 def state_of(result):
     return dict(zip(NAMES, result.state.arrays, strict=True))
+
+
+def uneven_spectrum(n, d, rho):
+    """Unit rows or shorter of margin rho along the first axis; along the others their lengths fall like 1/j."""
+    rng = np.random.default_rng(0)
+    U = rng.normal(size=(n, d - 1)) / np.arange(1, d)
+    U /= np.linalg.norm(U, axis=1)[:, None]
+    U -= rng.dirichlet(np.full(n, 0.3)) @ U
+    return np.column_stack((np.full(n, rho), math.sqrt(1 - rho**2) * U / np.linalg.norm(U, axis=1).max()))
 
 
 LONGER = feasible(300, 60, 1e-3, 8)[0] * np.r_[1.0, 1.0 / np.arange(1, 60)]  # a spectrum that falls, so that runs last
@@ -159,8 +180,8 @@ def test_the_basis_stays_orthonormal(kind, memory):
             assert np.abs(W @ G.rows.T / unit - M).max() <= 1e-10
             assert np.abs(Q @ G.rows / unit - R @ W).max() <= 1e-10
         else:
-            P, shortest = np.linalg.solve(R, Q), R.diagonal().min()  # a rest of 1e-5 has lost five digits
-            assert np.abs(P @ M.T - np.eye(k)).max() <= max(1e-10, 5e-15 / shortest)
+            P, shortest = np.linalg.solve(R, Q), R.diagonal().min()  # what a short rest has lost, its square tells
+            assert np.abs(P @ M.T - np.eye(k)).max() <= max(1e-10, 1e-18 / shortest**2)
             assert np.abs(P @ G / unit**2 - M).max() <= 1e-13 / shortest
 
 
@@ -176,6 +197,23 @@ def test_no_bound_is_lost_when_the_span_is_cut_down(kind, memory):
     plain = fm.subspace_perceptron(G, max_iter=120)
     assert plain.upper <= result.upper * (1 + slack) and plain.lower >= result.lower * (1 - slack)
     assert memory < 20 or result.upper <= 1.2 * plain.upper
+
+
+@pytest.mark.parametrize("rho, least", [(0.003, 0.95), (0.01, 0.99)])
+def test_float32_gets_as_far_as_its_rounding(rho, least):
+    """What the span leaves out as rounding counts as length: else a mixture would be taken for shorter than it is."""
+    Z = uneven_spectrum(400, 200, rho)
+    result = fm.subspace_perceptron((Z @ Z.T).astype(np.float32), max_iter=150, trace_at=range(151))
+    assert (np.diff(result.trace["upper"]) <= 1e-6 * rho).all()
+    assert result.lower >= least * rho and result.upper <= 1.01 * rho
+
+
+def test_what_no_product_can_improve_costs_no_more_than_its_product():
+    """After rank Z products and a few more the bounds stand still, and so does the rest of the state."""
+    G = fm.FeatureGram(LONGER)
+    early, late = (fm.subspace_perceptron(G, max_iter=k) for k in (75, 300))
+    assert state_of(late)["idle"] == 2 and (late.lower, late.upper) == (early.lower, early.upper)
+    assert early.upper - early.lower <= 1e-6 * early.upper  # what rounding leaves of it
 
 
 @pytest.mark.parametrize("kind, tol", [("features", 1e-9), ("dense", 1e-6)])
@@ -230,7 +268,7 @@ def test_the_best_mixture_is_the_least(seed):
     span.points[:count, :d] = points
     span.is_dual[:count], span.share[:] = True, 0.0
     span.share[int(rng.integers(count))] = 1.0
-    x = np.zeros(count)
+    x = np.zeros(count + 1)
     value = fm._mix(span, 1e-13, x)
     assert (span.share >= 0).all() and span.share.sum() == pytest.approx(1.0, abs=1e-14)
     assert math.sqrt(value) == pytest.approx(naive.least_norm(points[:-1]), abs=1e-6)
