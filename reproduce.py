@@ -1471,7 +1471,12 @@ def draw_subspace(table):
                 for power, text, dashes in ((1, "slope 1", "-"), (2 / 3, "slope 2/3", "--")):
                     ax.plot(ends, edge * (ends / ends[0]) ** power, color="0.7", linewidth=1, linestyle=dashes,
                             label=text, zorder=1, scalex=False, scaley=False)
-                ax.legend(*zip(*fits, strict=True), fontsize=7, loc="upper left", handlelength=2.6)
+                if fits:
+                    low, high = ax.get_ylim()
+                    ax.set_ylim(low, high * (high / low) ** 0.3)  # room for the legend
+                    ax.legend(*zip(*fits, strict=True), fontsize=7, loc="upper left", handlelength=2.6)
+                ax.xaxis.set_minor_formatter("")
+                ax.yaxis.set_minor_formatter("")
             if ax in axes[0]:
                 ax.set_title(family)
             if ax in axes[-1]:
