@@ -2457,7 +2457,7 @@ def _separating_margin(run, stop):
 @register_jitable
 def _is_separated(G, alpha, w, m, floor):
     """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
-    if m.min() <= floor:
+    if floor == math.inf or m.min() <= floor:
         return False
     lift(G, alpha, w)
     margins(G, w, m)
@@ -3420,7 +3420,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # ------------------------------------------------------------------------------------------------------
 
 _CHUNK = 128  # active rows that are gathered at a time: their margins stay in the cache
-_NEWTON_STEPS = 40  # at most; two to four are the rule
+_NEWTON_STEPS = 40  # at most
 
 
 class _Span(NamedTuple):

@@ -664,7 +664,7 @@ def draw_ramdas14_example(table):
     fig, [[ax]] = panels(width=5.5, height=3.8)
     curves = split(table, "points")
     for i, (name, curve) in enumerate(curves.items()):
-        slope = fitted_slope(curve["r"], curve["mistakes"], 2)
+        slope = round(fitted_slope(curve["r"], curve["mistakes"], 2), 1) + 0.0  # not -0.0
         ax.loglog(curve["r"], curve["mistakes"], label=f"{name}: ~ $r^{{{slope:.1f}}}$", **style(i))
     for i, name, points in ((0, "raw", "raw, norms mixed"), (2, "normalised", "normalised")):
         ax.loglog(curves[points]["r"], curves[points]["bound"], label=f"bound, {name}", **style(i) | BOUND)
@@ -1321,12 +1321,10 @@ def chain(n):
 
 GOALS = {"separation": 1.0, "a gap of 10 %": 0.1, "a gap of 1 %": 0.01}
 SUBSPACE_METHODS = {
-    "subspace perceptron": (fm.subspace_perceptron, {"memory": 1000}),
-    "momentum": (fm.momentum, {}),
-    "SNKP": (fm.snkp, {"stop": None}),
+    "subspace perceptron": fm.subspace_perceptron,
+    "momentum": fm.momentum,
+    "SNKP": functools.partial(fm.snkp, stop=None),
 }
-
-
 SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
 
@@ -1335,8 +1333,7 @@ def products_to_goals(algorithm, G, most, **options):
 
     nan where ``most`` do not suffice; the interval of the last checkpoint, a more precise one, does not count.
     """
-    grid = np.arange(most) if algorithm is fm.subspace_perceptron else spaced(most, 48)
-    result = algorithm(G, tol=0.01, max_iter=most, trace_at=grid, **options)
+    result = algorithm(G, tol=0.01, max_iter=most, **options)
     trace = result.trace[result.trace["iteration"] < most]
     met = [(trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"]) for part in GOALS.values()]
     return result.upper, [trace["products"][at.argmax()] if at.any() else math.nan for at in met]
@@ -1381,13 +1378,15 @@ def iteration_over_product(G, steps):
 def compute_subspace(context):
     rng, trials, blocks = context.rng(), context.pick(5, 1), []
     few, many = context.pick((1000, 20_000), (100, 300))
+    looks = {name: {"most": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
+    looks["subspace perceptron"] = {"most": few, "trace_at": np.arange(few), "memory": 1000}
 
     def add(what, family, method, x, y):
         blocks.append({"what": what, "family": family, "method": method, "x": x, "y": y})
 
     def race(family, G):
-        runs = {method: products_to_goals(algorithm, G, few if algorithm is fm.subspace_perceptron else many, **options)
-                for method, (algorithm, options) in SUBSPACE_METHODS.items()}
+        runs = {method: products_to_goals(algorithm, G, **looks[method])
+                for method, algorithm in SUBSPACE_METHODS.items()}
         rho = min(upper for upper, _ in runs.values())
         for method, (_, products) in runs.items():
             for goal, count in zip(GOALS, products, strict=True):
@@ -1420,16 +1419,13 @@ def compute_subspace(context):
         f"3 vs 5, rbf, n = {len(gaussian.y_train[:cut[1]]):,}": fm.gram(gaussian.X_train[:cut[1]],
                                                                       gaussian.y_train[:cut[1]]),
     }
-    methods = {
-        "subspace perceptron": (fm.subspace_perceptron, {}),
-        "momentum": (fm.momentum, {"max_iter": context.pick(10_000, 300)}),
-        "SNKP": (fm.snkp, {"stop": None, "max_iter": context.pick(10_000, 300)}),
-        "max_margin": (fm.max_margin, {}),
-    }
+    methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
+    patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
     with progress(len(problems) * (len(methods) + 1), context, "subspace, seconds") as bar:
         for problem, G in problems.items():
-            for method, (algorithm, options) in methods.items():
-                add("seconds to a gap", problem, method, gaps, seconds_to_gaps(algorithm, G, gaps, **options))
+            for method, algorithm in methods.items():
+                seconds = seconds_to_gaps(algorithm, G, gaps, **patience.get(method, {}))
+                add("seconds to a gap", problem, method, gaps, seconds)
                 bar.update()
             add("time of an iteration", problem, "", *iteration_over_product(G, context.pick(200, 20)))
             bar.update()
