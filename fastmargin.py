@@ -860,7 +860,8 @@ def _kernel_diagonal(kernel, points):
         return (formula.gamma * squares + formula.coef0) ** formula.degree
     if formula.code == _NTK:
         gates = np.unpackbits(points.gates.view(np.uint8), axis=1).sum(axis=1)
-        return np.einsum("ij,ij->i", points.hidden, points.hidden) + squares * (gates / formula.width)
+        return (np.einsum("ij,ij->i", points.hidden, points.hidden, dtype=np.float64)
+                + squares * (gates / formula.width))
     return squares
 
 
@@ -1000,8 +1001,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
         weights = alpha * y
     else:
         weights, (point, _, wrong) = np.zeros((len(alpha), n_classes, len(y))), _pairs(y, n_classes)
-        weights[:, wrong, point] = alpha / -math.sqrt(2.0)
-        weights[:, y, np.arange(len(y))] = alpha.reshape(len(alpha), len(y), -1).sum(axis=2) / math.sqrt(2.0)
+        weights[:, wrong, point] = -alpha
+        weights[:, y, np.arange(len(y))] = alpha.reshape(len(alpha), len(y), -1).sum(axis=2)
         weights = weights.reshape(-1, len(y))
     weights *= _normalizers(diagonal, normalize)
     if precomputed and normalize == "unit":
@@ -1013,8 +1014,9 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     scores = np.zeros((len(weights), len(new)))
     if support.any():
         columns, weights = _take(_columns(kernel, X), support), weights[:, support]
-        for start in range(0, len(new), _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        step = min(_BLOCK, max(1, (1 << 23) // weights.shape[1]))  # rows of K at a time: 64 MB at most
+        for start in range(0, len(new), step):
+            rows = slice(start, start + step)
             scores[:, rows] = weights @ _kernel_block(kernel, _take(Xnew, rows), columns).T
     scores *= normalizer
     if n_classes is not None:
@@ -1042,8 +1044,9 @@ class Representation(Protocol):
 
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
-    Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and `pair_gram` `table_margins`;
-    the methods are called from Python, once per run or round.  `precise` and `leveled` may be missing: certificates are then less tight.
+    Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and those over pairs call
+    `table_margins`; the methods are called from Python, once per run or round.  `precise` and `leveled` may be missing:
+    certificates are then less tight.
 
     Examples
     --------
@@ -2193,8 +2196,12 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **
     dtype = _dtype(dtype)
     kernel = _kernel(kernel, X, params)
     rows, _, hidden, gates = _prepared(kernel, X)
-    rows, hidden = rows.astype(dtype), hidden.astype(dtype)
-    points = _Prepared(rows, np.einsum("ij,ij->i", rows, rows, dtype=np.float64), hidden, gates)
+    with np.errstate(over="ignore"):
+        rows, hidden = rows.astype(dtype), hidden.astype(dtype)
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    if not np.isfinite(squares).all():
+        raise ValueError(f"row {np.argmin(np.isfinite(squares))} of X is too large for {dtype}; rescale the points")
+    points = _Prepared(rows, squares, hidden, gates)
     diagonal = _kernel_diagonal(kernel, points)
     normalizer = _normalizers(diagonal, normalize)
     return LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula)
@@ -2203,17 +2210,18 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **
 @njit(cache=_CACHE)
 def _kernel_column_part(points, formula, i, part, column):
     start, stop = _part(column.size, part)
-    row = points.rows[i].astype(np.float64)
+    row, entries = points.rows[i].astype(np.float64), column[start:stop]
     if formula.code == _LAPLACIAN:
-        _laplacian_row(row, points.rows[start:stop], formula.gamma, column[start:stop])
+        _laplacian_row(row, points.rows[start:stop], formula.gamma, entries)
         return
-    column[start:stop] = 0.0
-    _add_row_dots_between(points.rows, row, 1.0, column, start, stop)
-    hidden = np.zeros(column.size if formula.code == _NTK else 0)
+    entries[:] = 0.0
+    _add_row_dots_between(points.rows[start:stop], row, 1.0, entries, 0, stop - start)
+    hidden = np.zeros(stop - start)
     if formula.code == _NTK:
-        _add_row_dots_between(points.hidden, points.hidden[i].astype(np.float64), 1.0, hidden, start, stop)
-    _finish_row(column[start:stop], hidden[start:stop], points.squares[i], points.gates[i],
-                points.squares[start:stop], points.gates[start:stop], formula)
+        _add_row_dots_between(points.hidden[start:stop], points.hidden[i].astype(np.float64), 1.0, hidden, 0,
+                              stop - start)
+    _finish_row(entries, hidden, points.squares[i], points.gates[i], points.squares[start:stop],
+                points.gates[start:stop], formula)
 
 
 @njit(cache=_CACHE, parallel=True)
@@ -2237,8 +2245,8 @@ def _lazy_add_column(G, i, c, m):
 
 @njit(cache=_CACHE)
 def _pack_panel(A, index, everything, used, out):
-    """out[k _WIDE + r] <- A[index[r], used[k]], zero beyond index.size; ``used`` are the columns not zero in all of these
-    rows, or ``everything``.  Returns their number, rounded up to a multiple of four, with zeros there."""
+    """out[k _WIDE + r] <- A[index[r], used[k]], zero beyond index.size; ``used`` are the columns not zero in all of
+    these rows, or ``everything``.  Returns their number, rounded up to a multiple of four, with zeros there."""
     dimension, seen = A.shape[1], np.full(A.shape[1], everything)
     for r in range(index.size):
         row = A[index[r]]
@@ -2358,8 +2366,8 @@ def _evaluate_tile(points, formula, i, panel):
         _dot_tile(panel.four_hidden, panel.hidden, width, hidden)
     for r in range(4):
         start, stop, k = r * _WIDE, (r + 1) * _WIDE, min(i + r, points.squares.size - 1)
-        _finish_row(tile[start:stop], hidden[start:stop], points.squares[k], points.gates[k], panel.squares, panel.gates,
-                    formula)
+        _finish_row(tile[start:stop], hidden[start:stop], points.squares[k], points.gates[k], panel.squares,
+                    panel.gates, formula)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2410,7 +2418,7 @@ def _kernel_parts(points, formula, columns, symmetric, W, parts):
 
 @njit(cache=_CACHE)
 def _add_through_rows(Z, rows, weighted, W, M):
-    """M_ci <- M_ci + <z_i, sum_j W_cj z_j> for i in ``rows``, the sum over those j of ``rows`` that are ``weighted``."""
+    """M_ci <- M_ci + <z_i, sum_j W_cj z_j> for i in ``rows``, summing over the j of ``rows`` that are ``weighted``."""
     four, v, totals = np.zeros((4, Z.shape[1])), np.zeros(4), np.zeros((W.shape[0], Z.shape[1]))
     some = rows[weighted[rows]]
     for start in range(0, some.size, 4):
@@ -2434,8 +2442,8 @@ def _add_through_rows(Z, rows, weighted, W, M):
 
 @njit(cache=_CACHE)
 def _tangent_part(points, width, weighted, W, part, M):
-    """What the hidden layer (part 0) and every _PARTS-th gate of _NTK contribute to M: K is the sum of the inner products
-    of hidden layers and, for every gate, of points where it is open, over the width."""
+    """What the hidden layer (part 0) and every _PARTS-th gate of _NTK contribute to M: K is the inner product of the
+    hidden layers and, for every gate, that of the points where it is open for both, over the width."""
     everyone, scaled = np.arange(points.squares.size), W / width
     if part == 0:
         _add_through_rows(points.hidden, everyone, weighted, W, M)
@@ -2497,9 +2505,9 @@ register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add
 class PairGram(NamedTuple):
     """The multiclass reduction, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
 
-    The pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2); such rows are never written down.  Coordinates are a
-    table with the coordinates that K has for each class, (n_classes, n) of a matrix K, row by row.  The methods are those
-    of `Representation`.
+    The pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2); such rows are never written down.  Coordinates are
+    a table of those that K has for each class, (n_classes, n) where K is a matrix, row by row, times sqrt(2).  The
+    methods are those of `Representation`.
 
     Attributes
     ----------
@@ -2533,7 +2541,7 @@ class PairGram(NamedTuple):
         return self.K.diagonal()[self.point]
 
     def rounding(self):
-        margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))
+        margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))  # T adds n_classes - 1 weights up
         return Rounding(margins, 2.0 * margins, 0.0)
 
     def restrict(self, index):
@@ -2547,6 +2555,32 @@ class PairGram(NamedTuple):
             (self.right, self.right, 0.5), (self.right, self.wrong, -0.5), (self.wrong, self.right, -0.5),
             (self.wrong, self.wrong, 0.5)))
         return K
+
+    @property
+    def precise(self):
+        """As of K, where K has it; the sums of weights are kept in two parts, the second of which is all but 0."""
+        products = self.K.precise
+
+        def precise(v):
+            T, rest, w = *np.zeros((2, self.n_classes, self.n_points)), np.empty(self.K.shape()[1])
+            for sign, of in ((1.0, self.right), (-1.0, self.wrong)):
+                _add_weights(of, self.point, sign * v, T, rest)
+            squares, scores = [], np.empty_like(T)
+            for c in range(self.n_classes):
+                size, scores[c], rounding = products(T[c])
+                squares.append(size)
+                if rest[c].any():
+                    m = np.empty(self.n_points)
+                    lift(self.K, rest[c], w)
+                    margins(self.K, w, m)
+                    squares.append(2.0 * float(T[c] @ m))
+                    scores[c] += m
+            m = 0.5 * (scores[self.right, self.point] - scores[self.wrong, self.point])
+            blur = _gamma(2 * v.size + 16)**2
+            return 0.5 * math.fsum(squares), m, Rounding(rounding.margins + blur, rounding.square + 2.0 * blur,
+                                                         rounding.length * math.sqrt(2.0))
+
+        return precise
 
 
 def pair_gram(K, labels, n_classes):
@@ -2575,14 +2609,14 @@ def pair_gram(K, labels, n_classes):
 
     Notes
     -----
-    A separator is a table of class weights T, sum_i T_ci phi(x_i) for class c, and `decision_function` with
-    ``n_classes`` gives the scores of all classes.  Theorem 5.1: with ||T|| the Frobenius norm of the separator, the
-    margin of G is 1/sqrt(2) times the multiclass margin,
+    Weights alpha of the pairs make a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]), with the
+    scores f_c = sum_i T_ci K(x_i, .) of the classes, which `decision_function` gives, and (G alpha)_(i,j) is half of
+    f_{y_i}(x_i) - f_j(x_i).  Theorem 5.1: the margin of G is 1/sqrt(2) times the multiclass margin,
 
-        rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||T||),
+        rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||f||),    ||f||^2 = sum_c ||f_c||^2,
 
-    ||z_(i,j)|| = ||x_i||, and what is guaranteed of `momentum` holds with n (n_classes - 1) for n.  With two classes G is
-    the signed Gram matrix of the binary problem.
+    ||z_(i,j)|| = ||x_i||, and what is guaranteed of `momentum` holds with n (n_classes - 1) for n.  With two classes G
+    is the signed Gram matrix of the binary problem.
 
     References
     ----------
@@ -2610,8 +2644,6 @@ def _pair_lift(G, v, w):
         T[G.wrong[k], G.point[k]] -= v[k]
     W = w.reshape(G.n_classes, w.size // G.n_classes)
     for c in range(G.n_classes):
-        for i in range(G.n_points):
-            T[c, i] *= math.sqrt(0.5)
         lift(G.K, T[c], W[c])
 
 
@@ -2620,7 +2652,7 @@ def _pair_margins(G, w, m):
     scores = np.empty((G.n_classes, G.n_points))
     table_margins(G.K, w.reshape(G.n_classes, w.size // G.n_classes), scores)
     for k in range(m.size):
-        m[k] = math.sqrt(0.5) * (scores[G.right[k], G.point[k]] - scores[G.wrong[k], G.point[k]])
+        m[k] = 0.5 * (scores[G.right[k], G.point[k]] - scores[G.wrong[k], G.point[k]])
 
 
 @njit(cache=_CACHE)
@@ -2631,6 +2663,14 @@ def _pair_add_column(G, i, c, m):
     for k in range(m.size):
         a, b = G.right[k], G.wrong[k]
         m[k] += ((a == right) - (a == wrong) - (b == right) + (b == wrong)) * column[G.point[k]]
+
+
+@njit(cache=_CACHE)
+def _add_weights(row, column, v, T, rest):
+    """T + rest, a table of sums kept in two parts, plus v_k at (row_k, column_k) for all k."""
+    for k in range(v.size):
+        i, j = row[k], column[k]
+        T[i, j], rest[i, j] = _add_exactly(T[i, j], rest[i, j], 1.0, v[k])
 
 
 register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_column)
@@ -3107,9 +3147,14 @@ def _uncached(loop):
     return njit(loop.py_func)
 
 
+def _is_ours(G):
+    """Whether a representation, and whatever it is made of, is one of this module."""
+    return type(G).__module__ == __name__ and all(_is_ours(part) for part in G if isinstance(part, tuple))
+
+
 def _loop_over(G, loop):
     """The loop, and never a version of it on disk into which code of another file has been compiled."""
-    if is_jitted(loop) and loop.__module__ == __name__ != type(G).__module__:
+    if is_jitted(loop) and loop.__module__ == __name__ and not _is_ours(G):
         return _uncached(loop)
     return _never_stale(loop, "loop")
 
@@ -3962,7 +4007,7 @@ def _exponentials_parts(m, low, sums):
 
 @njit(cache=_CACHE)
 def _draw(m, uniform):
-    """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted, part first."""
+    """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
     low, sums = m.min(), np.empty(_PARTS)
     _exponentials_parts(m, low, sums)
     level, chosen = uniform * sums.sum(), 0
@@ -4967,9 +5012,9 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     Notes
     -----
     Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
-    sqrt(s)), with the witness p; as "rounding" where neither can be proved: tol is out of reach below about
-    1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with
-    features.
+    sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
+    where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
+    rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with features.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default; `products` counts
     entries of G read / n^2.
 
@@ -4992,6 +5037,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     p, reads = np.zeros(n), np.zeros(1, dtype=np.int64)
     p[np.argmin(run.G.diagonal())] = 1.0
     _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
-    eps = (1e-9 if run.G.rounding().square == 0.0 else 3e-8) * math.sqrt(run.scale)
+    blur = math.sqrt(run.G.rounding().square)
+    eps = (1e-9 if blur == 0.0 else 3e-8 if hasattr(run.G, "precise") else max(3e-8, 1.5 * blur)) * math.sqrt(run.scale)
     return drive(run, _exact_rounds, (p, reads), _dual_only, parameters=(run.scale, tol, eps),
                  products=lambda k: k + reads[0] / n**2, eps=eps)

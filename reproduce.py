@@ -966,6 +966,99 @@ figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable",
        compute_ji21_fig2, draw_ji21_fig2, data="mnist")
 
 
+JI21_SAMPLERS = {  # by the seed
+    "adaptive sampling, momentum": lambda seed: functools.partial(fm.adaptive_sampling, seed=seed),
+    "adaptive sampling": lambda seed: functools.partial(fm.adaptive_sampling, momentum=False, seed=seed),
+    "batch perceptron": lambda seed: fm.batch_perceptron,
+}
+JI21_PRODUCTS = {"momentum": fm.momentum, "subspace perceptron": functools.partial(fm.subspace_perceptron, memory=40)}
+WIDTH = 128  # of the network of ji21:fig3
+
+
+def compute_ji21_fig3(context):
+    X, y, X_test, y_test, source = load_mnist(context)
+    steps, products, seeds = context.pick((4096, 64, 3) if source == "full" else (1024, 16, 1), (256, 8, 1))
+    images, classes = context.pick(None, 1000), 10
+    X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
+    blocks = []
+
+    def problem(seed):
+        W = np.random.default_rng(seed).normal(size=(WIDTH, X.shape[1]))
+        K = fm.lazy_gram(X, kernel="ntk", W=W, normalize="max", dtype=np.float32)
+        return fm.pair_gram(K, y, classes), {"kernel": "ntk", "W": W, "normalize": "max", "n_classes": classes}
+
+    def clock(algorithm, count):
+        algorithm(G, max_iter=0)  # compiles
+        return algorithm(G, max_iter=count, trace_at=[]).trace["seconds"][-1]
+
+    def add(method, seed, algorithm, most, weight, per_decade):
+        def advance(result):
+            bar.update(weight * (result.n_iter - reached[-1]))
+            reached.append(result.n_iter)
+
+        reached = [0]
+        result = algorithm(G, max_iter=most, trace_at=spaced(most, per_decade), keep_iterates=True, callback=advance)
+        trace, iterates = result.trace[1:], result.iterates[1:]
+        del result  # with the memory of the subspace perceptron
+        scores = fm.decision_function(iterates, X, y, X_test, **kernel)
+        blocks.append({"method": method, "seed": str(seed), "iteration": trace["iteration"],
+                       "seconds": trace["seconds"], "lower": trace["lower"], "upper": trace["upper"],
+                       "test_error": np.mean(scores.argmax(axis=2) != y_test, axis=1)})
+
+    with progress(1, context, "ji21:fig3", bar_format="{l_bar}{bar}| {elapsed} gone, {remaining} to go") as bar:
+        for seed in range(context.seed, context.seed + seeds):
+            G, kernel = problem(seed)
+            if seed == context.seed:  # parts of the whole by what they take on this machine
+                column = clock(fm.batch_perceptron, 8) / 8
+                product = clock(fm.momentum, 1)
+                bar.total = 1.3 * seeds * len(JI21_SAMPLERS) * steps * column + len(JI21_PRODUCTS) * products * product
+            for method, algorithm in JI21_SAMPLERS.items():
+                add(method, seed, algorithm(seed), steps, 1.3 * column, 5)
+            if seed == context.seed:
+                for method, algorithm in JI21_PRODUCTS.items():
+                    add(method, seed, algorithm, products, product, 4)
+    spread = f" to {context.seed + seeds - 1}, median and range" if seeds > 1 else ""
+    return stack(blocks), (
+        f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * (classes - 1):,} pairs, "
+        f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}, K(x, x) scaled to at most 1; "
+        f"weights and samples by seed {context.seed}{spread}; "
+        f"above an iteration is a column of K. Below: seed {context.seed}, seconds of iterations on {os.cpu_count()} "
+        "cores; those of momentum and the subspace perceptron are products with K for all classes at once"
+    )
+
+
+def draw_ji21_fig3(table):
+    fig, [[margins, errors], [intervals, later_errors]] = panels(2, 2)
+    runs = split(table, "method")
+    for i, (name, run) in enumerate(runs.items()):
+        seeds = list(split(run, "seed").values())
+        if name in JI21_SAMPLERS:
+            t = seeds[0]["iteration"]
+            for ax, column, unit in ((margins, "lower", 1), (errors, "test_error", 100)):
+                values = unit * np.array([seed[column] for seed in seeds])
+                ax.semilogx(t, np.median(values, axis=0), label=name, **style(i))
+                ax.fill_between(t, values.min(axis=0), values.max(axis=0), color=style(i)["color"], alpha=0.15)
+        first = seeds[0]
+        intervals.semilogx(first["seconds"], first["lower"], label=name, **style(i))
+        intervals.semilogx(first["seconds"], first["upper"], **style(i) | {"linewidth": 0.8, "markersize": 3})
+        later_errors.semilogx(first["seconds"], 100 * first["test_error"], **style(i))
+    best = table["upper"].min()
+    for ax, limits in ((margins, (-12 * best, 1.5 * best)), (intervals, (-12 * best, 15 * best))):
+        ax.axhline(0, color="0.5", linewidth=1)
+        ax.set_ylim(limits)
+    margins.axhline(best, color="0.5", linewidth=3, alpha=0.5, label=f"no margin exceeds {best:.3g}")
+    margins.set(xlabel="iteration", ylabel="margin")
+    errors.set(xlabel="iteration", ylabel="test error (%)")
+    intervals.set(xlabel="seconds", ylabel="lower bound, and upper (thin)")
+    later_errors.set(xlabel="seconds", ylabel="test error (%)")
+    legend(fig)
+    return fig
+
+
+figure("ji21:fig3", "all of MNIST by sampled columns, and by products: margins, test errors, certified intervals",
+       compute_ji21_fig3, draw_ji21_fig3, data="mnist")
+
+
 # --- apidopoulos22 ---
 
 

@@ -199,7 +199,12 @@ def dense(Z):
     return 0.5 * (G + G.T)
 
 
-REPRESENTATIONS = {"dense": dense, "features": fm.FeatureGram}  # of the rows Z
+def pairs(Z):
+    """A problem of two classes in which all points are of the first: its pairs stand for the rows themselves."""
+    return fm.pair_gram(dense(Z), np.zeros(len(Z)), 2)
+
+
+REPRESENTATIONS = {"dense": dense, "features": fm.FeatureGram, "pairs": pairs}  # of the rows Z
 
 
 def scale_of(G):
@@ -252,6 +257,8 @@ CALLS = {
     "momentum, logistic": Call({"loss": "logistic"}),
     "batch_perceptron": Call(cost="column"),
     "batch_perceptron, last": Call({"averaged": False}, cost="column"),
+    "adaptive_sampling": Call({"seed": 4}, cost="column"),
+    "adaptive_sampling, plain": Call({"momentum": False, "step": 0.3, "seed": 5}, cost="column"),
     "diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
     "diagonal_descent, 2^-t": Call({"lam": "2^-t", "lam0": 1.0}, **_DESCENT),
     "diagonal_descent, 1/log(1+t)": Call({"lam": "1/log(1+t)", "lam0": 1.0}, **_DESCENT),

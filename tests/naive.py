@@ -78,6 +78,24 @@ def squared_distances(A, B):
     return ((A[:, None] - B[None]) ** 2).sum(axis=2)
 
 
+def arc_cosine(A, B, degree):
+    """Cho & Saul 2009, degree 0 or 1, with angles that keep their digits where they are small."""
+    A, B = np.asarray(A, LONG), np.asarray(B, LONG)
+    a, b = (np.sqrt((M**2).sum(axis=1)) for M in (A, B))
+    u, v = A / np.where(a, a, 1)[:, None], B / np.where(b, b, 1)[:, None]
+    theta = 2 * np.arctan2(np.sqrt(squared_distances(u, v)), np.sqrt(squared_distances(u, -v)))
+    pi = 4 * np.arctan(LONG(1))
+    if degree == 0:
+        return (pi - theta) / pi
+    return np.outer(a, b) * (np.sin(theta) + (pi - theta) * np.cos(theta)) / pi
+
+
+def tangent_limit(A, B):
+    """The tangent kernel of infinite width."""
+    A, B = np.asarray(A, LONG), np.asarray(B, LONG)
+    return (arc_cosine(A, B, 1) + (A @ B.T) * arc_cosine(A, B, 0)) / 2
+
+
 KERNELS = [  # name, parameters, formula
     ("linear", {}, lambda A, B, X: A @ B.T),
     ("poly", {}, lambda A, B, X: (scale_gamma(X) * (A @ B.T) + 1.0) ** 3),
@@ -88,6 +106,7 @@ KERNELS = [  # name, parameters, formula
     ("rbf", {"sigma2": 2.0}, lambda A, B, X: np.exp(-squared_distances(A, B) / 4.0)),
     ("laplacian", {"gamma": 0.2}, lambda A, B, X: np.exp(-0.2 * np.abs(A[:, None] - B[None]).sum(axis=2))),
     ("laplacian", {}, lambda A, B, X: np.exp(-scale_gamma(X) * np.abs(A[:, None] - B[None]).sum(axis=2))),
+    ("ntk", {}, lambda A, B, X: tangent_limit(A, B).astype(np.float64)),
 ]
 
 
@@ -358,6 +377,20 @@ def batch_perceptron(Z, averaged=True):
         t += 1
 
 
+def adaptive_sampling(Z, momentum=True, step=1.0, seed=0):
+    """Rows by inverting the distribution function of q at the seed's uniform numbers."""
+    G, n, t = gram(Z), len(Z), 0
+    random = np.random.PCG64(seed)
+    alpha, g = np.zeros((2, n), LONG)
+    while True:
+        yield alpha, distribution(g if momentum else alpha), ""
+        uniform = LONG(random.random_raw() // 2**11) / 2**53
+        e = np.eye(n)[np.searchsorted(np.cumsum(softmax(-G @ alpha)), uniform, side="right")]
+        g = LONG(t) / (t + 1) * (g + e) if momentum else g
+        alpha = alpha + LONG(step) / G.diagonal().max() * (g + e)
+        t += 1
+
+
 SCHEDULES = {
     "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
     "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
@@ -432,5 +465,5 @@ def subspace_perceptron(Z, mu, steps=200):
 
 TWINS = {twin.__name__: twin for twin in (
     perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow, gradient_descent, normalized_gradient_descent,
-    momentum, batch_perceptron, diagonal_descent, inertial_diagonal_descent, homotopic_subgradient,
-    subspace_perceptron)}
+    momentum, batch_perceptron, adaptive_sampling, diagonal_descent, inertial_diagonal_descent,
+    homotopic_subgradient, subspace_perceptron)}

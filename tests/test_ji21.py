@@ -1,4 +1,5 @@
-"""ji21: each algorithm against its naive twin, Theorem 3.1 along real runs, the dual form, rates, the logistic loss."""
+"""ji21: each algorithm against its naive twin, Theorem 3.1 along real runs, the dual form, rates, the logistic loss;
+adaptive sampling: its samples, Theorem 4.1, long runs."""
 
 import naive
 import numpy as np
@@ -15,13 +16,14 @@ from instances import (
     every_instance,
     every_representation,
     form,
+    rows_of,
     run,
     scale_of,
 )
 
 import fastmargin as fm
 
-ALGORITHMS = ("gradient_descent", "normalized_gradient_descent", "momentum", "batch_perceptron")
+ALGORITHMS = ("gradient_descent", "normalized_gradient_descent", "momentum", "batch_perceptron", "adaptive_sampling")
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS and CALLS[name].noise <= 1e-10]
 STEPS = {"gradient_descent": 0.3, "gradient_descent, logistic": 5.0, "normalized_gradient_descent": 0.5,
          "normalized_gradient_descent, sqrt": 2.0}
@@ -198,7 +200,81 @@ def test_batch_perceptron_regret(kind):
         assert (trace["upper"] <= rho + 3 * np.sqrt(scale_of(G) / trace["iteration"]) + 1e-12).all()
 
 
+# ======================================================================================================
+# ADAPTIVE SAMPLING
+# ======================================================================================================
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40, 1001])
+def test_samples_have_the_distribution_q(n):
+    """Chi-square over 50,000 samples, rare points taken together; the bound is exceeded once in 1e9 tests."""
+    m, samples = 2.0 * rows_of(1, n, n)[0] + 1e3, 50_000
+    uniforms = np.random.default_rng(n).random(samples)
+    drawn = np.bincount([fm._draw(m, u) for u in uniforms], minlength=n)
+    expected = samples * naive.softmax(-m)
+    rare = expected < 10.0
+    drawn, expected = (np.append(a[~rare], a[rare].sum()) for a in (drawn, expected))
+    drawn, expected = drawn[expected > 0], expected[expected > 0]
+    chi2, freedom = ((drawn - expected) ** 2 / expected).sum(), len(expected) - 1
+    assert chi2 <= freedom + 2 * np.sqrt(21 * freedom) + 42  # Laurent & Massart 2000, at exp(-21)
+
+
+@pytest.mark.parametrize("n", [1, 3, 9, 70, 513])
+def test_samples_invert_the_distribution_function(n):
+    """Row by row, at the edges too; a point whose weight underflows is never drawn, whatever rounding does."""
+    m = rows_of(1, n, 3)[0]
+    m[::3] += 1e4
+    m[0] = 0.0
+    q = naive.softmax(-m)
+    edges = np.cumsum(q)
+    for u in np.concatenate((np.random.default_rng(0).random(300), edges[q > 0] - 1e-9, edges[q > 0] + 1e-9,
+                             [0.0, 1.0 - 2.0**-53])):
+        if 0.0 <= u < 1.0 and np.abs(edges - u).min() > 1e-12:
+            assert fm._draw(m, u) == np.searchsorted(edges, u, side="right")
+        assert not 0.0 <= u < 1.0 or q[fm._draw(m, u)] > 0.0
+    assert fm._draw(np.full(n, -1e300), 0.5) == n // 2
+
+
+def test_the_seed_decides():
+    Z = UNTIED["separable"]
+    one, two, other = (fm.adaptive_sampling(fm.FeatureGram(Z), seed=seed, max_iter=50).alpha for seed in (7, 7, 8))
+    assert np.array_equal(one, two) and not np.array_equal(one, other)
+
+
+@every_representation
+@pytest.mark.parametrize("momentum", [True, False])
+def test_a_long_run_of_adaptive_sampling_neither_overflows_nor_drifts(kind, momentum):
+    Z, rho = PLANTED["feasible, scale 7"]
+    with np.errstate(all="raise", under="ignore"):
+        result = fm.adaptive_sampling(form(kind, Z), momentum=momentum, max_iter=100_000, trace_at=[])
+    assert 0.98 * rho < result.lower <= rho * (1 + 1e-12) and rho * (1 - 1e-12) <= result.upper < 1.02 * rho
+
+
+@pytest.mark.parametrize("case", ["feasible", "uneven", "unequal weights", "feasible, n > 512"])
+def test_theorem_4_1(case):
+    """Each bound may fail with probability 2 delta = 0.02: of 40 runs more than 6 with probability below 1e-5."""
+    Z, rho = PLANTED[case]
+    s, delta, runs = scale_of(fm.FeatureGram(Z)), 0.01, 40
+    r, n = rho / np.sqrt(s), len(Z)
+    for T in (100, 1000, 10_000):
+        theta = np.sqrt(np.log(n) / T)
+        bound = r - (1.5 * theta + np.sqrt(2 * np.log(1 / delta) / T)) / r - 1 / np.sqrt(delta * T)
+        lower = [fm.adaptive_sampling(fm.FeatureGram(Z), momentum=False, step=theta, seed=seed, max_iter=T,
+                                      trace_at=[]).lower for seed in range(runs)]
+        assert (np.array(lower) < np.sqrt(s) * bound).sum() <= 6
+
+
+def test_plain_adaptive_sampling_closes_the_gap_like_1_over_sqrt_T():
+    Z, rho = PLANTED["unequal weights"]
+    G, T = fm.FeatureGram(Z), np.array([100, 300, 1000, 3000, 10_000, 30_000])
+
+    gaps = [np.mean([rho - fm.adaptive_sampling(G, momentum=False, step=np.sqrt(np.log(len(Z)) / t), seed=seed,
+                                                max_iter=t, trace_at=[]).lower for seed in range(12)]) for t in T]
+    assert -0.7 < slope(T, np.array(gaps), 100, 30_000) < -0.4
+
+
 @pytest.mark.parametrize("call, words", [
+    (lambda: fm.adaptive_sampling(np.eye(2), step=0), ["step", "0"]),
+    (lambda: fm.adaptive_sampling(np.eye(2), seed=-1), ["seed", "-1"]),
     (lambda: fm.gradient_descent(np.eye(2), loss="hinge"), ["loss", "'hinge'", "'logistic'"]),
     (lambda: fm.momentum(np.eye(2), loss="hinge"), ["loss", "'hinge'"]),
     (lambda: fm.normalized_gradient_descent(np.eye(2), schedule="linear"), ["schedule", "'linear'", "'sqrt'"]),
