@@ -97,7 +97,8 @@ def __dir__():
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
 # infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
 # runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.  For the
-# same reason a sum never stands in the body of a prange, but in a function that the body calls.
+# same reason a sum never stands in the body of a prange, but in a function that the body calls; the index, which is
+# unsigned there, is passed to it as signed, or the function would be compiled twice.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -778,7 +779,7 @@ def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
                 overlap += np.int64(_popcount(gates_a[k] & gates_b[j, k]))
             row[j] = hidden[j] + row[j] * (overlap / formula.width)
     elif formula.code == _NTK_LIMIT:
-        level = 1.0 - 4.0 * (formula.dimension + 8.0) * _UNIT  # a cosine that may be 1, as for copies of a point
+        level = 1.0 - 2.0 * (formula.dimension + 8.0) * _EPS  # a cosine that may be 1, as for copies of a point
         for j in range(row.size):
             length = math.sqrt(a * squares_b[j])
             cosine = row[j] / length if length > 0.0 else 0.0
@@ -1582,6 +1583,9 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         "poly": (gamma <x, x'> + coef0)^degree;
         "rbf": exp(-gamma ||x - x'||^2);
         "laplacian": exp(-gamma ||x - x'||_1);
+        "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]), the tangent kernel of
+        f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, a_j = +-1; without W its limit of infinite width for
+        w_j ~ N(0, I), ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
         read-only, that returns the values K(a_i, b_j), (k, m).
@@ -1592,7 +1596,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         float32 takes half the memory; sums over n stay in float64.
     **params
         gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
-        gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly".
+        gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
 
     Returns
     -------
@@ -1611,6 +1615,11 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
     -----
     Of a callable kernel the values among every 512 points in a row are checked for symmetry; others are taken from
     below the diagonal.
+
+    References
+    ----------
+    "ntk": A. Jacot, F. Gabriel, C. Hongler, NeurIPS 2018; its limit is half the sum of the arc-cosine kernel of degree
+    1 and <x, x'> times that of degree 0: Y. Cho, L. Saul, NeurIPS 2009.
 
     Examples
     --------
@@ -1644,82 +1653,91 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _symmetric_rows(matrix, v, start, stop, out):
-    """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
+def _symmetric_rows(matrix, W, start, stop, M):
+    """Add to the rows of M what rows start..stop-1 of the upper triangle contribute to W G.
 
-    Four rows are read at once: each entry serves out_i and, mirrored, out_j, and the four sums hide the
+    Four rows are read at once: each entry serves M_ci and, mirrored, M_cj, and the four sums hide the
     latency of the additions.
     """
-    n = v.size
+    n = W.shape[1]
     i = start
     while i < stop:
         j = min(i + 4, n)
-        for r in range(i, j):
-            total = 0.0
-            for k in range(i, j):
-                total += matrix[min(r, k), max(r, k)] * v[k]
-            out[r] += total
-        if j < n:
-            a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
-            va, vb, vc, vd = v[i], v[i + 1], v[i + 2], v[i + 3]
-            right, tail = v[j:], out[j:]
-            sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
-            for k in range(right.size):
-                x = right[k]
-                sa += a[k] * x
-                sb += b[k] * x
-                sc += c[k] * x
-                sd += d[k] * x
-                tail[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
-            out[i] += sa
-            out[i + 1] += sb
-            out[i + 2] += sc
-            out[i + 3] += sd
+        for t in range(W.shape[0]):
+            v, out = W[t], M[t]
+            for r in range(i, j):
+                total = 0.0
+                for k in range(i, j):
+                    total += matrix[min(r, k), max(r, k)] * v[k]
+                out[r] += total
+            if j < n:
+                a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
+                va, vb, vc, vd = v[i], v[i + 1], v[i + 2], v[i + 3]
+                right, tail = v[j:], out[j:]
+                sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
+                for k in range(right.size):
+                    x = right[k]
+                    sa += a[k] * x
+                    sb += b[k] * x
+                    sc += c[k] * x
+                    sd += d[k] * x
+                    tail[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
+                out[i] += sa
+                out[i + 1] += sb
+                out[i + 2] += sc
+                out[i + 3] += sd
         i = j
 
 
 @njit(cache=_CACHE)
-def _symmetric_part(matrix, v, part, out):
-    n = v.size
+def _symmetric_part(matrix, W, part, M):
+    n = W.shape[1]
     start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
     stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-    _symmetric_rows(matrix, v, start, stop, out)
+    _symmetric_rows(matrix, W, start, stop, M)
 
 
 @njit(cache=_CACHE, parallel=True)
-def _symmetric_parts(matrix, v, parts):
+def _symmetric_parts(matrix, W, parts):
     if _has_threads():
         for part in prange(_PARTS):
-            _symmetric_part(matrix, v, part, parts[part])
+            _symmetric_part(matrix, W, np.int64(part), parts[part])
     else:
         for part in range(_PARTS):
-            _symmetric_part(matrix, v, part, parts[part])
+            _symmetric_part(matrix, W, part, parts[part])
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _symmetric_product(matrix, v, out):
-    """out <- G v, in parts of the triangle of equal area."""
-    n = v.size
-    parts = np.zeros((_PARTS, n))
-    _symmetric_parts(matrix, v, parts)
-    for i in range(n):
-        out[i] = 0.0
-        for part in range(_PARTS):
-            out[i] += parts[part, i]
+@njit(cache=_CACHE)
+def _add_parts(parts, M):
+    """M <- the sum of the parts, of which each may have columns that M has not."""
+    for c in range(M.shape[0]):
+        for i in range(M.shape[1]):
+            M[c, i] = 0.0
+            for part in range(_PARTS):
+                M[c, i] += parts[part, c, i]
 
 
 @njit(cache=_CACHE)
 def _dense_lift(G, v, w):
-    w[:] = v
+    for i in range(w.size):  # w[:] = v would compile the text of an error about shapes, for three seconds
+        w[i] = v[i]
+
+
+@njit(cache=_CACHE)
+def _dense_table_margins(G, W, M):
+    """In parts of the triangle of equal area; G is read once for all rows of W."""
+    if G.matrix.size < _SERIAL:
+        M[:] = 0.0
+        _symmetric_rows(G.matrix, W, 0, W.shape[1], M)
+    else:
+        parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
+        _symmetric_parts(G.matrix, W, parts)
+        _add_parts(parts, M)
 
 
 @njit(cache=_CACHE)
 def _dense_margins(G, w, m):
-    if G.matrix.size < _SERIAL:
-        m[:] = 0.0
-        _symmetric_rows(G.matrix, w, 0, m.size, m)
-    else:
-        _symmetric_product(G.matrix, w, m)
+    _dense_table_margins(G, w.reshape(1, w.size), m.reshape(1, m.size))
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -1746,7 +1764,8 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column)
+register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column,
+         table_margins=_dense_table_margins)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -1895,7 +1914,7 @@ def _add_row_dots_part(Z, w, c, m, part):
 def _add_row_dots_parts(Z, w, c, m):
     if _has_threads():
         for part in prange(_PARTS):
-            _add_row_dots_part(Z, w, c, m, part)
+            _add_row_dots_part(Z, w, c, m, np.int64(part))
     else:
         for part in range(_PARTS):
             _add_row_dots_part(Z, w, c, m, part)
@@ -1932,7 +1951,7 @@ def _add_weighted_rows_part(Z, v, part, out):
 def _add_weighted_rows_parts(Z, v, parts):
     if _has_threads():
         for part in prange(_PARTS):
-            _add_weighted_rows_part(Z, v, part, parts[part])
+            _add_weighted_rows_part(Z, v, np.int64(part), parts[part])
     else:
         for part in range(_PARTS):
             _add_weighted_rows_part(Z, v, part, parts[part])
@@ -1986,7 +2005,7 @@ def _fused_part(Z, w, m, part, out):
 def _fused_parts(Z, w, m, parts, lows):
     if _has_threads():
         for part in prange(_PARTS):
-            lows[part] = _fused_part(Z, w, m, part, parts[part])
+            lows[part] = _fused_part(Z, w, m, np.int64(part), parts[part])
     else:
         for part in range(_PARTS):
             lows[part] = _fused_part(Z, w, m, part, parts[part])
@@ -2167,9 +2186,9 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **
     Returns
     -------
     G : LazyGram
-        Memory: the points, and for "ntk" the hidden layer; during a product 8 n doubles (times `n_classes` under
+        Memory: the points, and for "ntk" the hidden layer; during a product 8 n doubles (times n_classes under
         `pair_gram`).  A column reads the points once; a product evaluates the kernel n^2 / 2 times, or n times for each
-        non-zero weight if that is less.
+        non-zero weight if that is less, and for "ntk" goes through the network's gates, in O(n d m), if that is less.
 
     Raises
     ------
@@ -2179,7 +2198,8 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **
     Notes
     -----
     G is that of the points as they are stored; certificates allow for the rounding of every evaluation.  float32 halves
-    the memory, and the time of a column on data beyond the caches.  No columns are cached: see the README.
+    the memory, and the time of a column on data beyond the caches.  Coordinates that are zero in 32 points at a time
+    cost a product nothing.  No columns are cached.
 
     Examples
     --------
@@ -2229,7 +2249,7 @@ def _kernel_column(points, formula, i, column):
     """column <- K(x_i, x_j) for all j."""
     if _has_threads():
         for part in prange(_PARTS):
-            _kernel_column_part(points, formula, i, part, column)
+            _kernel_column_part(points, formula, i, np.int64(part), column)
     else:
         for part in range(_PARTS):
             _kernel_column_part(points, formula, i, part, column)
@@ -2345,7 +2365,8 @@ def _fill_panel(points, formula, index, W, panel):
     panel.sums[:] = 0.0
     for j in range(index.size):
         panel.squares[j] = points.squares[index[j]]
-        panel.gates[j] = points.gates[index[j]]
+        for k in range(panel.gates.shape[1]):
+            panel.gates[j, k] = points.gates[index[j], k]
         for c in range(W.shape[0]):
             panel.weights[c, j] = W[c, index[j]]
 
@@ -2410,7 +2431,7 @@ def _kernel_part(points, formula, columns, symmetric, W, part, M):
 def _kernel_parts(points, formula, columns, symmetric, W, parts):
     if _has_threads():
         for part in prange(_PARTS):
-            _kernel_part(points, formula, columns, symmetric, W, part, parts[part])
+            _kernel_part(points, formula, columns, symmetric, W, np.int64(part), parts[part])
     else:
         for part in range(_PARTS):
             _kernel_part(points, formula, columns, symmetric, W, part, parts[part])
@@ -2424,7 +2445,8 @@ def _add_through_rows(Z, rows, weighted, W, M):
     for start in range(0, some.size, 4):
         index = some[start:start + 4]
         for r in range(index.size):
-            four[r] = Z[index[r]]
+            for k in range(Z.shape[1]):
+                four[r, k] = Z[index[r], k]
         for c in range(W.shape[0]):
             v[:] = 0.0
             for r in range(index.size):
@@ -2433,7 +2455,8 @@ def _add_through_rows(Z, rows, weighted, W, M):
     for start in range(0, rows.size, 4):
         index = rows[start:start + 4]
         for r in range(index.size):
-            four[r] = Z[index[r]]
+            for k in range(Z.shape[1]):
+                four[r, k] = Z[index[r], k]
         for c in range(W.shape[0]):
             v[0], v[1], v[2], v[3] = _four_dots(four[0], four[1], four[2], four[3], totals[c])
             for r in range(index.size):
@@ -2457,7 +2480,7 @@ def _tangent_part(points, width, weighted, W, part, M):
 def _tangent_parts(points, width, weighted, W, parts):
     if _has_threads():
         for part in prange(_PARTS):
-            _tangent_part(points, width, weighted, W, part, parts[part])
+            _tangent_part(points, width, weighted, W, np.int64(part), parts[part])
     else:
         for part in range(_PARTS):
             _tangent_part(points, width, weighted, W, part, parts[part])
@@ -2481,12 +2504,10 @@ def _lazy_table_margins(G, W, M):
     else:
         symmetric = 2 * columns.size > n
         _kernel_parts(G.points, formula, np.arange(n) if symmetric else columns, symmetric, scaled, parts)
+    _add_parts(parts, M)
     for c in range(W.shape[0]):
         for i in range(n):
-            total = 0.0
-            for part in range(_PARTS):
-                total += parts[part, c, i]
-            M[c, i] = G.c[i] * total
+            M[c, i] *= G.c[i]
 
 
 @njit(cache=_CACHE)
@@ -2662,7 +2683,7 @@ def _pair_add_column(G, i, c, m):
     right, wrong = G.right[i], G.wrong[i]
     for k in range(m.size):
         a, b = G.right[k], G.wrong[k]
-        m[k] += ((a == right) - (a == wrong) - (b == right) + (b == wrong)) * column[G.point[k]]
+        m[k] += (int(a == right) + int(b == wrong) - int(a == wrong) - int(b == right)) * column[G.point[k]]
 
 
 @njit(cache=_CACHE)
@@ -3999,7 +4020,7 @@ def _exponentials(m, low, part):
 def _exponentials_parts(m, low, sums):
     if _has_threads():
         for part in prange(_PARTS):
-            sums[part] = _exponentials(m, low, part)
+            sums[part] = _exponentials(m, low, np.int64(part))
     else:
         for part in range(_PARTS):
             sums[part] = _exponentials(m, low, part)
@@ -4045,10 +4066,6 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, uniforms, moment
     return k, RUNNING
 
 
-def _last_and_momentum(alpha, g, *_):
-    return alpha, _weights(g)
-
-
 @_algorithm
 def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=None, trace_at=None,
                       keep_iterates=False, callback=None, start=None):
@@ -4074,8 +4091,8 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (the constants as its proof gives them).  Samples are exact: q_t is summed afresh at every iteration, in O(n).  p is
-    the share of each row in g_t; without momentum in w_t.  One column per iteration.
+    (the constants as its proof gives them).  Samples are exact: q_t is summed afresh at every iteration, in O(n).
+    p = alpha / sum alpha.  One column per iteration.
 
     References
     ----------
@@ -4092,9 +4109,8 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
     alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column),
-                 _last_and_momentum if momentum else None,
-                 parameters=(uniforms, bool(momentum), step / run.scale), products=lambda k: k / n)
+    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column), products=lambda k: k / n,
+                 parameters=(uniforms, bool(momentum), step / run.scale))
 
 
 # ------------------------------------------------------------------------------------------------------

@@ -229,6 +229,7 @@ class Call(NamedTuple):
     dual: bool = False  # alpha and p are one point
     rows: bool = False  # takes the rows Z, scales them, and certifies their l1-margin
     signed: bool = False  # weights alpha of either sign
+    sampled: bool = False  # takes rows at random
 
 
 _COLUMN = {"cost": "column", "halts": True}
@@ -257,8 +258,8 @@ CALLS = {
     "momentum, logistic": Call({"loss": "logistic"}),
     "batch_perceptron": Call(cost="column"),
     "batch_perceptron, last": Call({"averaged": False}, cost="column"),
-    "adaptive_sampling": Call({"seed": 4}, cost="column"),
-    "adaptive_sampling, plain": Call({"momentum": False, "step": 0.3, "seed": 5}, cost="column"),
+    "adaptive_sampling": Call({"seed": 4}, cost="column", sampled=True),
+    "adaptive_sampling, plain": Call({"momentum": False, "step": 0.3, "seed": 5}, cost="column", sampled=True),
     "diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
     "diagonal_descent, 2^-t": Call({"lam": "2^-t", "lam0": 1.0}, **_DESCENT),
     "diagonal_descent, 1/log(1+t)": Call({"lam": "1/log(1+t)", "lam0": 1.0}, **_DESCENT),

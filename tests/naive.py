@@ -383,7 +383,7 @@ def adaptive_sampling(Z, momentum=True, step=1.0, seed=0):
     random = np.random.PCG64(seed)
     alpha, g = np.zeros((2, n), LONG)
     while True:
-        yield alpha, distribution(g if momentum else alpha), ""
+        yield alpha, distribution(alpha), ""
         uniform = LONG(random.random_raw() // 2**11) / 2**53
         e = np.eye(n)[np.searchsorted(np.cumsum(softmax(-G @ alpha)), uniform, side="right")]
         g = LONG(t) / (t + 1) * (g + e) if momentum else g

@@ -77,7 +77,7 @@ def test_certificate_is_weak_duality(case, kind):
 
 def drift(kind, Z, rho):
     """How far rho(G) may be from rho(Z) where G = Z Z' was rounded to d digits' worth: |rho^2 - rho'^2| <= d eps s."""
-    error = Z.shape[1] * EPS * scale_of(form(kind, Z)) * (kind == "dense")
+    error = Z.shape[1] * EPS * scale_of(form(kind, Z)) * (kind != "features")
     return min(math.sqrt(error), error / rho) if rho > 0 else math.sqrt(error)
 
 
@@ -101,7 +101,7 @@ def test_a_precise_certificate_is_as_narrow_as_it_says(kind):
             G, s = form(kind, Z), scale_of(form(kind, Z))
             p = fm.max_margin(G, tol=1e-12).p
             lower, upper = fm.certificate(G, p, p, precise=True)
-            width = 3 * EPS * s / rho**2 + 3 * drift(kind, Z, rho) / rho if kind == "dense" else 0.0
+            width = 3 * EPS * s / rho**2 + 3 * drift(kind, Z, rho) / rho if kind != "features" else 0.0
             assert upper - lower <= (width + 1e-12 + 3 * EPS * math.sqrt(s) / rho) * rho, (rho, upper - lower)
 
 
@@ -152,13 +152,19 @@ def test_float32_weights_are_a_distribution():
         assert fm.certificate(np.eye(n), p, p)[1] == pytest.approx(n**-0.5, rel=1e-6)
 
 
+def same_arrays(one, two):
+    if isinstance(one, tuple):
+        return all(map(same_arrays, one, two))
+    return np.array_equal(one, two)
+
+
 def test_certificate_leaves_its_input_alone():
     alpha, p = np.arange(40.0), np.full(40, 1 / 40)
     for kind in REPRESENTATIONS:
         G = form(kind, EASY.copy())
         fm.certificate(G, alpha, p)
         assert np.array_equal(alpha, np.arange(40.0)) and np.array_equal(p, np.full(40, 1 / 40))
-        assert np.array_equal(np.asarray(getattr(G, "rows", G)), np.asarray(getattr(form(kind, EASY), "rows", G)))
+        assert same_arrays(G, form(kind, EASY))
 
 
 # ======================================================================================================
@@ -288,8 +294,9 @@ def test_the_last_interval_of_a_run_with_a_tolerance_is_a_precise_one(kind):
 def test_opposite_points_are_never_separated(name, kind):
     result = run(name, form(kind, np.array([[1.0, 0.0], [-1.0, 0.0]])), max_iter=50)
     assert result.status in ("infeasible", "rounding", "max_iter")
-    assert result.lower <= 0.0 < result.upper <= 1e-7
-    assert kind == "rows" or result.p == pytest.approx([0.5, 0.5], abs=1e-12)
+    slack = 0.2 if CALLS[name].sampled else 1e-12
+    assert result.lower <= 0.0 < result.upper <= 2 * slack + 1e-7
+    assert kind == "rows" or result.p == pytest.approx([0.5, 0.5], abs=slack)
     assert result.trace["iteration"][-1] == result.n_iter
 
 
@@ -340,7 +347,7 @@ def test_float32_storage_changes_g_by_its_rounding_only(name, data):
         half = wide.astype(np.float32)
     a, b = (run(name, G, max_iter=40) for G in (wide, half))
     s = scale_of(wide)
-    if a.status == b.status and b.status != "infeasible":
+    if a.status == b.status and b.status != "infeasible" and not CALLS[name].sampled:  # other rows may be drawn
         lost = 1e-6 * s * max(1.0, abs(a.lower) / b.upper) / b.upper  # what the interval allows for float32
         assert max(abs(a.lower - b.lower), abs(a.upper - b.upper)) <= 1e-5 * math.sqrt(s) + lost
     if name in LOOPS and CALLS[name].noise <= 1e-10:

@@ -22,7 +22,8 @@ def test_gram_is_its_formula(kernel, params, formula, normalize, signed, n):
     K = naive.normalised(formula(X, X, X), normalize)
     sign = np.outer(y, y) if signed else 1.0
     G = fm.gram(X, y if signed else None, kernel=kernel, normalize=normalize, **params)
-    np.testing.assert_allclose(G, sign * K, rtol=3e-14, atol=3e-15 * K.diagonal().max())
+    slack = 1e-14 if kernel == "ntk" else 3e-15  # its limit loses digits near an angle of pi
+    np.testing.assert_allclose(G, sign * K, rtol=3e-14, atol=slack * K.diagonal().max())
     assert np.array_equal(G, G.T)
     assert n > 100 or np.linalg.eigvalsh(G).min() >= -n * EPS * np.linalg.norm(G, 2)
     if normalize == "unit":

@@ -31,7 +31,7 @@ CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
 
 def contents():
     """{number: (title, public names)} as the docstring lists them."""
-    lines = fm.__doc__.partition("\nContents")[2].splitlines()[1:]
+    lines = re.sub(r",\n {9,}", ", ", fm.__doc__.partition("\nContents")[2]).splitlines()[1:]
     entries = [re.fullmatch(r"    (\d(?:\.\d)?) +(\S+(?: \S+)*)(?: {2,}(.*))?", line) for line in lines if line]
     assert all(entries), lines
     return {entry[1]: (entry[2], entry[3].split(", ") if entry[3] else []) for entry in entries}
@@ -160,7 +160,7 @@ def test_the_protocol_documents_every_method_and_representations_have_no_others(
     methods = {name for name, value in vars(fm.Representation).items()
                if inspect.isfunction(value) and not name.startswith("_")}
     assert all(inspect.getdoc(getattr(fm.Representation, name)) for name in methods)
-    for cls in (fm.DenseGram, fm.FeatureGram):
+    for cls in (fm.DenseGram, fm.FeatureGram, fm.LazyGram, fm.PairGram):
         own = {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}
         assert methods - set(fm._OPTIONAL) <= own <= methods
 
@@ -173,7 +173,7 @@ def test_the_examples_of_the_docstrings():
 def test_the_python_blocks_of_the_readme():
     """They run one after the other, and their results are what the text says of them."""
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names = {}
     for block in blocks:
         # the blocks define a class, whose methods look up what the earlier blocks have defined

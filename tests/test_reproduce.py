@@ -910,6 +910,19 @@ def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product():
             assert np.allclose(run["products"], cost * run["iteration"], rtol=1e-12)
 
 
+def test_all_methods_of_fig3_are_on_one_problem():
+    """Their certified intervals meet, and each of them learns."""
+    table, caption = rp.FIGURES["ji21:fig3"].compute(rp.Context(quick=True, progress=False))
+    assert "n = 1,000 images, 9,000 pairs" in caption
+    runs = rp.split(table, "method")
+    assert list(runs) == [*rp.JI21_SAMPLERS, *rp.JI21_PRODUCTS]
+    assert max(run["lower"].max() for run in runs.values()) <= min(run["upper"].min() for run in runs.values())
+    for run in runs.values():
+        assert np.all(np.diff(run["seconds"]) > 0) and run["test_error"][-1] < min(0.6, run["test_error"][0])
+    subspace, momentum = ((run["upper"] - run["lower"])[-1] for run in (runs["subspace perceptron"], runs["momentum"]))
+    assert 4 * subspace < momentum
+
+
 def test_families_have_the_margins_that_they_claim():
     rng = np.random.default_rng(0)
     for Z, rho in ((rp.planted_power_law(60, 20, 0.07, rng), 0.07), (rp.planted_margin(60, 20, 0.07, rng), 0.07),

@@ -178,7 +178,7 @@ def test_the_basis_stays_orthonormal(kind, memory):
         else:
             P, shortest = np.linalg.solve(R, Q), R.diagonal().min()  # what a short rest has lost, its square tells
             assert np.abs(P @ M.T - np.eye(k)).max() <= max(1e-10, 1e-18 / shortest**2)
-            assert np.abs(P @ G / unit**2 - M).max() <= 1e-13 / shortest
+            assert np.abs(P @ dense(LONGER) / unit**2 - M).max() <= 1e-13 / shortest
 
 
 @every_representation
