@@ -1768,6 +1768,21 @@ register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_
          table_margins=_dense_table_margins)
 
 
+def _representation(G):
+    """Check what a user passed as G and return (representation, s)."""
+    if type(G) not in lift.routines:
+        if isinstance(G, tuple) and hasattr(G, "_fields"):
+            raise TypeError(_unregistered(type(G)))
+        G = DenseGram(G)
+    G = G.checked()
+    scale = float(G.diagonal().max())
+    if not (math.isfinite(scale) and scale > 0.0):
+        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
+    if not 1e-285 < scale < 1e285:
+        raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
+    return G, scale
+
+
 # ------------------------------------------------------------------------------------------------------
 # 5.3 features
 # ------------------------------------------------------------------------------------------------------
@@ -2700,21 +2715,6 @@ register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_
 # ======================================================================================================
 # 6 certificate
 # ======================================================================================================
-
-def _representation(G):
-    """Check what a user passed as G and return (representation, s)."""
-    if type(G) not in lift.routines:
-        if isinstance(G, tuple) and hasattr(G, "_fields"):
-            raise TypeError(_unregistered(type(G)))
-        G = DenseGram(G)
-    G = G.checked()
-    scale = float(G.diagonal().max())
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
-    if not 1e-285 < scale < 1e285:
-        raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
-    return G, scale
-
 
 def _square_and_margins(G, scale, v):
     """(v' G v, G v) for ||v||_1 <= 1.  Raises ValueError where the square is negative beyond rounding."""
