@@ -1653,40 +1653,47 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _symmetric_rows(matrix, W, start, stop, M):
-    """Add to the rows of M what rows start..stop-1 of the upper triangle contribute to W G.
+def _symmetric_rows(matrix, v, start, stop, out):
+    """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
-    Four rows are read at once: each entry serves M_ci and, mirrored, M_cj, and the four sums hide the
+    Four rows are read at once: each entry serves out_i and, mirrored, out_j, and the four sums hide the
     latency of the additions.
     """
-    n = W.shape[1]
+    n = v.size
     i = start
     while i < stop:
         j = min(i + 4, n)
-        for t in range(W.shape[0]):
-            v, out = W[t], M[t]
-            for r in range(i, j):
-                total = 0.0
-                for k in range(i, j):
-                    total += matrix[min(r, k), max(r, k)] * v[k]
-                out[r] += total
-            if j < n:
-                a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
-                va, vb, vc, vd = v[i], v[i + 1], v[i + 2], v[i + 3]
-                right, tail = v[j:], out[j:]
-                sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
-                for k in range(right.size):
-                    x = right[k]
-                    sa += a[k] * x
-                    sb += b[k] * x
-                    sc += c[k] * x
-                    sd += d[k] * x
-                    tail[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
-                out[i] += sa
-                out[i + 1] += sb
-                out[i + 2] += sc
-                out[i + 3] += sd
+        for r in range(i, j):
+            total = 0.0
+            for k in range(i, j):
+                total += matrix[min(r, k), max(r, k)] * v[k]
+            out[r] += total
+        if j < n:
+            a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
+            va, vb, vc, vd = v[i], v[i + 1], v[i + 2], v[i + 3]
+            right, tail = v[j:], out[j:]
+            sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
+            for k in range(right.size):
+                x = right[k]
+                sa += a[k] * x
+                sb += b[k] * x
+                sc += c[k] * x
+                sd += d[k] * x
+                tail[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
+            out[i] += sa
+            out[i + 1] += sb
+            out[i + 2] += sc
+            out[i + 3] += sd
         i = j
+
+
+@njit(cache=_CACHE)
+def _symmetric_table_rows(matrix, W, start, stop, M):
+    """The same for every row of W and M, a few rows of the matrix at a time, which the caches keep."""
+    few = 16 if W.shape[0] > 1 else matrix.shape[0]
+    for i in range(start, stop, few):
+        for c in range(W.shape[0]):
+            _symmetric_rows(matrix, W[c], i, min(i + few, stop), M[c])
 
 
 @njit(cache=_CACHE)
@@ -1694,7 +1701,7 @@ def _symmetric_part(matrix, W, part, M):
     n = W.shape[1]
     start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
     stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-    _symmetric_rows(matrix, W, start, stop, M)
+    _symmetric_table_rows(matrix, W, start, stop, M)
 
 
 @njit(cache=_CACHE, parallel=True)
@@ -1728,7 +1735,7 @@ def _dense_table_margins(G, W, M):
     """In parts of the triangle of equal area; G is read once for all rows of W."""
     if G.matrix.size < _SERIAL:
         M[:] = 0.0
-        _symmetric_rows(G.matrix, W, 0, W.shape[1], M)
+        _symmetric_table_rows(G.matrix, W, 0, W.shape[1], M)
     else:
         parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
         _symmetric_parts(G.matrix, W, parts)
