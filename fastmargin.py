@@ -72,9 +72,10 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import get_num_threads, njit, prange, set_num_threads, threading_layer, types
+from numba import get_num_threads, njit, prange, set_num_threads, threading_layer, typeof, types
+from numba.core import cgutils
 from numba.core.errors import TypingError
-from numba.extending import is_jitted, overload, register_jitable
+from numba.extending import intrinsic, is_jitted, overload, register_jitable
 from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
@@ -344,6 +345,13 @@ def _dot(a, b):
     for i in range(a.size):
         total += a[i] * b[i]
     return total
+
+
+@njit(cache=_CACHE)
+def _copy(a, b):
+    """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
+    for i in range(a.size):
+        b[i] = a[i]
 
 
 @njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
@@ -1034,11 +1042,10 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
 # ------------------------------------------------------------------------------------------------------
 #
 # Loops are written once, over anything that can do the operations below.  Each is an ordinary function to
-# the interpreter and, to the compiler, an overload that is resolved by the type of G while a loop is compiled:
-# a loop over features holds the code for features and nothing else, inlined.  Shapes are checked in calls from Python;
-# compiled callers vouch for them.  A class hierarchy cannot do this, because compiled code calls no methods of Python
-# objects, and what Numba offers instead (jitclass) is neither cached on disk nor a plain tuple of arrays;
-# functools.singledispatch is opaque to the compiler altogether.
+# the interpreter and, to the compiler, an overload that is resolved by the type of G while a loop is compiled.  Shapes
+# are checked in calls from Python; compiled callers vouch for them.  A class hierarchy cannot do this, because compiled
+# code calls no methods of Python objects, and what Numba offers instead (jitclass) is neither cached on disk nor a
+# plain tuple of arrays; functools.singledispatch is opaque to the compiler altogether.
 
 class Representation(Protocol):
     """What a representation of G is: a NamedTuple of arrays and numbers with these methods, and `register`.
@@ -1147,6 +1154,104 @@ class Rounding(NamedTuple):
 _OPERATIONS = {}
 
 
+class _Bound(NamedTuple):
+    """A representation with the addresses of its compiled routines, as the driver gives it to compiled loops.
+
+    Numba compiles whatever a function calls into it once more; so every loop would hold its own copy of the routines,
+    and of what these call, and take as long to compile.  None: this one is not called, or inlined.
+    """
+
+    representation: tuple
+    lift: int | None = None
+    margins: int | None = None
+    add_column: int | None = None
+    softmax_pass: int | None = None
+    square: int | None = None
+    table_margins: int | None = None
+
+
+def _machine_types(signature):
+    """Of the arguments after G, as the routines of an operation are compiled."""
+    names = list(inspect.signature(signature).parameters)[1:]
+    return [types.int64 if name == "i" else types.float64 if name == "c" else
+            types.float64[:, ::1] if name.isupper() else types.float64[::1] for name in names]
+
+
+def _call_at(returns):
+    """Make compiled code that calls other compiled code at an address; exceptions pass through."""
+    @intrinsic
+    def call_at(typing_context, address, arguments):
+        wanted = [types.int64 if isinstance(kind, types.Integer) else types.float64 if isinstance(kind, types.Float)
+                  else kind for kind in arguments]
+
+        def generate(context, builder, signature, values):
+            convention = context.call_conv
+            given = [context.cast(builder, value, *kinds) for value, *kinds in
+                     zip(cgutils.unpack_tuple(builder, values[1]), arguments, wanted, strict=True)]
+            code = builder.inttoptr(values[0], convention.get_function_type(returns, wanted).as_pointer())
+            status, value = convention.call_function(builder, code, returns, wanted, given)
+            with cgutils.if_unlikely(builder, status.is_error):
+                convention.return_status_propagate(builder, status)
+            return value
+
+        return returns(address, arguments), generate
+
+    return call_at
+
+
+_CALL_AT = {None: _call_at(types.none), float: _call_at(types.float64)}
+
+
+@functools.cache
+def _address(operation, representation, G):
+    """Of the machine code for G of this numba type; None where it is inlined, or returns what it should not."""
+    routine, arguments = operation.routines[representation], (G, *_machine_types(operation))
+    routine.compile(arguments)
+    code = routine.overloads[arguments]
+    if code.signature.return_type != (types.float64 if operation.__annotations__ else types.none):
+        return None
+    return code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+
+
+@functools.cache
+def _operations_called(function, representation):
+    """Names of the operations that have compiled routines and are called by a function or by functions it mentions."""
+    found, ahead, seen = set(), [function], set()
+    while ahead:
+        code = ahead.pop()
+        code = getattr(code, "py_func", code)
+        if code in seen:
+            continue
+        seen.add(code)
+        for name in code.__code__.co_names:
+            called = code.__globals__.get(name, _OPERATIONS.get(name))  # fastmargin.lift leaves the attribute's name
+            if hasattr(called, "routines"):
+                name, called = called.__name__, called.routines[representation]
+                if is_jitted(called):
+                    found.add(name)
+                    continue
+            if is_jitted(called) or inspect.isfunction(called):
+                ahead.append(called)
+    return found
+
+
+def _bound(G, *functions):
+    """G for functions that are compiled."""
+    called = set().union(*(_operations_called(function, type(G)) for function in functions))
+    G = _with_bound_parts(G)
+    machine_type = typeof(G)
+    return _Bound(G, **{name: _address(_OPERATIONS[name], type(G), machine_type) for name in called})
+
+
+def _with_bound_parts(G):
+    """G for its own routines: what it is made of is bound."""
+    parts = {name: part for name, part in zip(G._fields, G, strict=True) if type(part) in lift.routines}
+    if not parts:
+        return G
+    routines = [call.routines[type(G)] for call in _OPERATIONS.values() if is_jitted(call.routines[type(G)])]
+    return G._replace(**{name: _bound(part, *routines) for name, part in parts.items()}) if routines else G
+
+
 def _unregistered(kind):
     name = f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
     return (f"{name} is not a registered representation of G: register the class first, or take the G of "
@@ -1172,17 +1277,29 @@ def _operation(signature):
                 raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
             if name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        return _enter(routines[type(G)], G, *args)
+        return _enter(routines[type(G)], _with_bound_parts(G), *args)
 
     @overload(call, strict=False)
     def choose(G, *args):
-        representation = getattr(G, "instance_class", None)
+        representation, place = getattr(G, "instance_class", None), None
+        if representation is _Bound:
+            representation, place = G.types[0].instance_class, _Bound._fields.index(signature.__name__)
         if representation not in routines:
             raise TypingError(_unregistered(representation or str(G)))
         routine = routines[representation]
+        if place is None or not is_jitted(routine):
+            def pass_on(G, *args):
+                return routine(G, *args)
+        elif G.types[place] == types.int64 and all(
+                given == wanted for given, wanted in zip(args, _machine_types(signature), strict=True)
+                if isinstance(wanted, types.Array)):
+            call_at = _CALL_AT[signature.__annotations__.get("return")]
 
-        def pass_on(G, *args):
-            return routine(G, *args)
+            def pass_on(G, *args):
+                return call_at(G[place], (G.representation, *args))
+        else:
+            def pass_on(G, *args):
+                return routine(G.representation, *args)
 
         # Numba tells machine code apart by this name, the types and a counter that begins anew in every process: under
         # one name, what one process has cached for lift would be taken for margins, of the same types, by another.
@@ -1263,7 +1380,7 @@ def add_column(G, i, c, m):
 
 
 @_operation
-def softmax_pass(G, w, m, q, u):
+def softmax_pass(G, w, m, q, u) -> float:
     """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
 
     Parameters
@@ -1292,7 +1409,7 @@ def softmax_pass(G, w, m, q, u):
 
 
 @_operation
-def square(G, v, w, m):
+def square(G, v, w, m) -> float:
     """v' G v, given w = Z' v and m = G v: no product.
 
     Parameters
@@ -1726,8 +1843,7 @@ def _add_parts(parts, M):
 
 @njit(cache=_CACHE)
 def _dense_lift(G, v, w):
-    for i in range(w.size):  # w[:] = v would compile the text of an error about shapes, for three seconds
-        w[i] = v[i]
+    _copy(v, w)
 
 
 @njit(cache=_CACHE)
@@ -3072,12 +3188,13 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale
     seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays)
     loop = _loop_over(run.G, loop)
-    k, flag = _advance(loop, run.G, first, first, state + parameters)  # compiles, outside the clock
+    G = _bound(run.G, loop) if is_jitted(loop) else run.G
+    k, flag = _advance(loop, G, first, first, state + parameters)  # compiles, outside the clock
     rows, iterates, shown, steps = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1
     for checkpoint in run.checkpoints:
         while k < checkpoint and flag == RUNNING:
             begin = time.perf_counter()
-            k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
+            k, flag = _advance(loop, G, k, min(checkpoint, k + steps), state + parameters)
             elapsed = time.perf_counter() - begin
             seconds += elapsed
             steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
@@ -3510,9 +3627,9 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
             theta = 1.0
             call.age[0] = -1
             call.norm[0] = norm
-            call.center[:] = p.v
-            alpha.v[:] = p.v
-            alpha.m[:] = p.m
+            _copy(p.v, call.center)
+            _copy(p.v, alpha.v)
+            _copy(p.m, alpha.m)
         else:
             for i in range(alpha.m.size):
                 alpha.v[i] = (1.0 - theta) * (alpha.v[i] + theta * p.v[i]) + theta * theta * q.v[i]
@@ -4406,14 +4523,14 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
         if grows:
             for i in range(w.size):
                 w[i] /= math.sqrt(size)
-            span.coordinates[k] = w
+            _copy(w, span.coordinates[k])
         else:
-            w[:] = u
+            _copy(u, w)
         margins(G, w, m)
         for i in range(n):
             m[i] /= unit
         if grows:
-            span.margins[k] = m
+            _copy(m, span.margins[k])
     else:
         rest, a = q.copy(), np.empty(t.size)
         for again in range(2):
@@ -4442,8 +4559,8 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
     t[k if grows else t.size - 1] = math.sqrt(size)
     if not grows:
         return 0.0
-    span.weights[k] = q
-    span.points[k] = t
+    _copy(q, span.weights[k])
+    _copy(t, span.points[k])
     span.is_dual[k] = True
     span.size[0] = k + 1
     return size
@@ -4543,8 +4660,8 @@ def _minimize(span, c, mu, shrink, accuracy, m, q):
     new = _smooth(trial, mu, weights) + 0.5 * shrink * shrink * _dot(c[:k], c[:k])
     if new < value:
         value = new
-        m[:] = trial
-        q[:] = weights
+        _copy(trial, m)
+        _copy(weights, q)
         for j in range(k):
             c[j] *= shrink
     for _ in range(_NEWTON_STEPS):
@@ -4574,8 +4691,8 @@ def _minimize(span, c, mu, shrink, accuracy, m, q):
         if not found:
             return False
         value = new
-        m[:] = trial
-        q[:] = weights
+        _copy(trial, m)
+        _copy(weights, q)
         for j in range(k):
             c[j] += length * step[j]
     return _slope(span, c, q, g) <= accuracy
@@ -4601,7 +4718,7 @@ def _mix(span, accuracy, x):
                 enters = j
         if value - g[enters] <= accuracy:
             break
-        before[:] = span.share
+        _copy(span.share, before)
         while True:  # to the least-norm point of the affine hull, or to where a share vanishes on the way
             count, size = 0, 0.0
             for j in range(total):
@@ -4638,7 +4755,7 @@ def _mix(span, accuracy, x):
             span.share[j] /= whole
         _combine(span.points, total, span.share, x)
         if not _dot(x, x) < value:
-            span.share[:] = before
+            _copy(before, span.share)
             _combine(span.points, total, before, x)
             break
         value = _dot(x, x)
@@ -4664,12 +4781,22 @@ def _fix_mixture(span, q, x):
     p = np.empty(q.size)
     _mixture_weights(span, q, p)
     old = span.share.size - 2
-    span.old[:] = p
-    span.points[old] = x
+    _copy(p, span.old)
+    _copy(x, span.points[old])
     span.share[:] = 0.0
     span.share[old] = 1.0
     span.is_dual[old] = True
     span.is_dual[old + 1] = False
+
+
+@njit(cache=_CACHE)
+def _change_basis(A, table):
+    """The first rows of the table <- A times as many rows as A has columns."""
+    moved = np.empty((A.shape[0], table.shape[1]))
+    for j in range(A.shape[0]):
+        _combine(table, A.shape[1], A[j], moved[j])
+    for j in range(A.shape[0]):
+        _copy(moved[j], table[j])
 
 
 @njit(cache=_CACHE)
@@ -4685,7 +4812,7 @@ def _compress(span, best, c, x, q, negligible):
     for target in range(kept):
         latest = k - kept + target
         point = first[target] if target < 3 else span.points[latest]
-        rest[:] = point[:k]
+        _copy(point[:k], rest)
         coordinates = np.zeros(k)
         for _ in range(2):
             for j in range(count):
@@ -4701,34 +4828,29 @@ def _compress(span, best, c, x, q, negligible):
         for i in range(k):
             A[count, i] = rest[i] / length
         coordinates[count] = length
-        points[count, :k] = coordinates
+        _copy(coordinates, points[count])
         if target < 3:
             _in_generators(span.points, k, point, a)
             _combine(span.weights, k, a, weights[count])
         else:
-            weights[count] = span.weights[latest]
+            _copy(span.weights[latest], weights[count])
         is_dual[count] = target >= 3 and span.is_dual[latest]
         count += 1
-    moved = np.empty((count, n))
-    for j in range(count):
-        _combine(span.margins, k, A[j], moved[j])
-    span.margins[:count] = moved
-    span.weights[:count] = weights[:count]
+    _change_basis(A[:count], span.margins)
     if span.coordinates.shape[0] > 0:
-        moved = np.empty((count, span.coordinates.shape[1]))
-        for j in range(count):
-            _combine(span.coordinates, k, A[j], moved[j])
-        span.coordinates[:count] = moved
+        _change_basis(A[:count], span.coordinates)
     for point in first:
         for j in range(count):
             rest[j] = _dot(A[j], point[:k])
         point[:k] = 0.0
-        point[:count] = rest[:count]
+        _copy(rest[:count], point)
     span.points[:] = 0.0
-    span.points[:count] = points[:count]
-    span.points[k] = x
+    for j in range(count):
+        _copy(weights[j], span.weights[j])
+        _copy(points[j], span.points[j])
+    _copy(x, span.points[k])
     span.is_dual[:k] = False
-    span.is_dual[:count] = is_dual[:count]
+    _copy(is_dual[:count], span.is_dual)
     span.size[0] = count
 
 
@@ -4738,7 +4860,7 @@ def _better(c, m, negligible, best, bound):
     size = _dot(c, c)
     if size > negligible and m.min() / math.sqrt(size) > bound[0]:
         bound[0] = m.min() / math.sqrt(size)
-        best[:] = c
+        _copy(c, best)
 
 
 @njit(cache=_CACHE)
@@ -4747,9 +4869,9 @@ def _finish(span, c, mu, floor, negligible, m, q, best, bound):
     g, trial, weights, after = np.empty(span.size[0]), c.copy(), q.copy(), m.copy()
     last = mu
     while mu > floor and _minimize(span, trial, mu, 1.0, 1e-7, after, weights):
-        c[:] = trial
-        m[:] = after
-        q[:] = weights
+        _copy(trial, c)
+        _copy(after, m)
+        _copy(weights, q)
         last = mu
         _better(c, m, negligible, best, bound)
         _slope(span, c, q, g)
@@ -4793,7 +4915,7 @@ def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, pace, span
         if size == 0.0 and pace.idle[0] > 1:
             continue
         lower, upper = bound[0], bound[1]
-        span.points[newest] = t
+        _copy(t, span.points[newest])
         span.is_dual[newest] = size == 0.0
         if upper == math.inf:
             span.share[:] = 0.0
