@@ -1860,7 +1860,7 @@ def _dense_table_margins(G, W, M):
 
 @njit(cache=_CACHE)
 def _dense_margins(G, w, m):
-    _dense_table_margins(G, w.reshape(1, w.size), m.reshape(1, m.size))
+    _dense_table_margins(G, w[None], m[None])
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2650,7 +2650,7 @@ def _lazy_table_margins(G, W, M):
 
 @njit(cache=_CACHE)
 def _lazy_margins(G, w, m):
-    _lazy_table_margins(G, w.reshape(1, w.size), m.reshape(1, m.size))
+    _lazy_table_margins(G, w[None], m[None])
 
 
 register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add_column,
@@ -3189,7 +3189,11 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays)
     loop = _loop_over(run.G, loop)
     G = _bound(run.G, loop) if is_jitted(loop) else run.G
-    k, flag = _advance(loop, G, first, first, state + parameters)  # compiles, outside the clock
+    try:
+        k, flag = _advance(loop, G, first, first, state + parameters)  # compiles, outside the clock
+    except TypingError:  # of a loop that reads fields of G
+        G = run.G
+        k, flag = _advance(loop, G, first, first, state + parameters)
     rows, iterates, shown, steps = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1
     for checkpoint in run.checkpoints:
         while k < checkpoint and flag == RUNNING:
@@ -3784,7 +3788,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
 
 @njit(cache=_CACHE)
-def _winnow_loop(G, k, until, w, m, hits, score, eta, least):
+def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
         if m.min() > least:
@@ -3794,7 +3798,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, eta, least):
         i = np.argmin(m)
         hits[i] += 1.0
         for j in range(w.size):
-            score[j] -= eta * G.rows[i, j]
+            score[j] -= eta * Z[i, j]
         _softmax(score, w)
         margins(G, w, m)
         k += 1
@@ -3860,7 +3864,7 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     n, d = run.G.shape()
     w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
     return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), _primal_and_hits,
-                 parameters=(eta, least), interval=_l1_interval)
+                 parameters=(run.G.rows, eta, least), interval=_l1_interval)
 
 
 # ------------------------------------------------------------------------------------------------------

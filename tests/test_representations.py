@@ -494,6 +494,48 @@ def test_two_classes_of_one_name_do_not_share_code():
         assert pickle.loads(pickle.dumps(fm.FeatureGram(Z))).rows.shape == Z.shape
 
 
+@numba.njit
+def count_by_fields(G, k, until, alpha, w, m):
+    while k < until:
+        G.counts[1] += 100
+        fm.margins(G, w[::-1], m)
+        alpha[0] += G.matrix[0, 0]
+        k += 1
+    return k, fm.RUNNING
+
+
+def test_a_loop_may_read_fields_and_pass_views():
+    """Loops call routines at their addresses where they can; else routines are compiled into them."""
+    G = CountingGram(dense(PLANTED["feasible, odd n"][0]), np.zeros(4, dtype=np.int64))
+    n = len(G.matrix)
+    result = fm.drive(fm.prepare(G, 5, trace_at=[]), count_by_fields, (np.zeros(n), np.ones(n), np.zeros(n)))
+    assert result.n_iter == 5 and G.counts[1] > 500
+    assert np.array_equal(result.alpha, [5.0 * G.matrix[0, 0]] + (n - 1) * [0.0])
+
+
+class FailingGram(CountingGram):
+    pass
+
+
+@numba.njit
+def failing_margins(G, w, m):
+    if G.counts[1] > 3:
+        raise ArithmeticError("the engine went away")
+    counting_margins(G, w, m)
+
+
+fm.register(FailingGram, lift=counting_lift, margins=failing_margins, add_column=counting_add_column)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_errors_of_routines_pass_through_loops(pairs):
+    matrix = dense(PLANTED["feasible, odd n"][0])
+    G = FailingGram(np.abs(matrix), np.zeros(4, dtype=np.int64))
+    problem = fm.pair_gram(G, np.arange(len(matrix)) % 3, 3) if pairs else G
+    with pytest.raises(ArithmeticError, match="the engine went away"):
+        fm.momentum(problem, max_iter=100, trace_at=[])
+
+
 def test_masked_arrays_are_refused():
     """What a mask hides would enter the products."""
     masked = np.ma.masked_equal(np.eye(3), 0.0)
