@@ -1249,7 +1249,7 @@ def _with_bound_parts(G):
     if not parts:
         return G
     routines = [call.routines[type(G)] for call in _OPERATIONS.values() if is_jitted(call.routines[type(G)])]
-    return G._replace(**{name: _bound(part, *routines) for name, part in parts.items()}) if routines else G
+    return G._replace(**{name: _bound(part, *routines) for name, part in parts.items()})
 
 
 def _unregistered(kind):
@@ -1277,7 +1277,8 @@ def _operation(signature):
                 raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
             if name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        return _enter(routines[type(G)], _with_bound_parts(G), *args)
+        routine = routines[type(G)]
+        return _enter(routine, _with_bound_parts(G) if is_jitted(routine) else G, *args)
 
     @overload(call, strict=False)
     def choose(G, *args):

@@ -127,7 +127,7 @@ def norm(Z, p):
     return float(np.sqrt(((np.asarray(p, LONG) @ np.asarray(Z, LONG)) ** 2).sum()))
 
 
-@np.errstate(invalid="ignore")
+@np.errstate(divide="ignore", invalid="ignore")
 def interval(Z, alpha, p):
     """min_i (G alpha)_i / ||alpha||_G, NaN where that is 0 / 0, and ||p||_G / sum p."""
     Z, alpha, p = (np.asarray(a, LONG) for a in (Z, alpha, p))
@@ -135,7 +135,7 @@ def interval(Z, alpha, p):
     return float((Z @ w).min() / np.sqrt(w @ w)), float(np.sqrt(v @ v))
 
 
-@np.errstate(invalid="ignore")
+@np.errstate(divide="ignore", invalid="ignore")
 def dense_interval(G, alpha, p):
     """The same of a matrix as it stands; squares below 0 count as 0."""
     G, alpha, p = (np.asarray(a, LONG) for a in (G, alpha, p))
