@@ -1205,7 +1205,7 @@ _CALL_AT = {None: _call_at(types.none), float: _call_at(types.float64)}
 @functools.cache
 def _address(operation, representation, G):
     """Of the machine code for G of this numba type; None where it is inlined, or returns what it should not."""
-    routine, arguments = operation.routines[representation], (G, *_machine_types(operation))
+    routine, arguments = _kept_off_disk(G, operation.routines[representation]), (G, *_machine_types(operation))
     routine.compile(arguments)
     code = routine.overloads[arguments]
     if code.signature.return_type != (types.float64 if operation.__annotations__ else types.none):
@@ -1252,6 +1252,23 @@ def _with_bound_parts(G):
     return G._replace(**{name: _bound(part, *routines) for name, part in parts.items()})
 
 
+def _is_ours(G):
+    """Whether a representation, or a numba type of one, and whatever it is made of, is of this module."""
+    kind, parts = (G.instance_class, G.types) if isinstance(G, types.Type) else (type(G), G)
+    return kind.__module__ == __name__ and all(
+        _is_ours(part) for part in parts if isinstance(part, (tuple, types.BaseNamedTuple)))
+
+
+@functools.cache
+def _uncached(code):
+    return njit(code.py_func)
+
+
+def _kept_off_disk(G, code):
+    """Compiled code of this module, in a version that is never on disk where G brings in code of another file."""
+    return _uncached(code) if is_jitted(code) and code.__module__ == __name__ and not _is_ours(G) else code
+
+
 def _unregistered(kind):
     name = f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
     return (f"{name} is not a registered representation of G: register the class first, or take the G of "
@@ -1277,7 +1294,7 @@ def _operation(signature):
                 raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
             if name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        routine = routines[type(G)]
+        routine = _kept_off_disk(G, routines[type(G)])
         return _enter(routine, _with_bound_parts(G) if is_jitted(routine) else G, *args)
 
     @overload(call, strict=False)
@@ -1287,7 +1304,7 @@ def _operation(signature):
             representation, place = G.types[0].instance_class, _Bound._fields.index(signature.__name__)
         if representation not in routines:
             raise TypingError(_unregistered(representation or str(G)))
-        routine = routines[representation]
+        routine = _kept_off_disk(G, routines[representation])
         if place is None or not is_jitted(routine):
             def pass_on(G, *args):
                 return routine(G, *args)
@@ -3188,7 +3205,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     first, last = run.checkpoints[[0, -1]].tolist()
     origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale
     seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays)
-    loop = _loop_over(run.G, loop)
+    loop = _never_stale(_kept_off_disk(run.G, loop), "loop")
     G = _bound(run.G, loop) if is_jitted(loop) else run.G
     try:
         k, flag = _advance(loop, G, first, first, state + parameters)  # compiles, outside the clock
@@ -3290,23 +3307,6 @@ def _certified(run, last, flag, interval, alpha, p, eps):
         if flag == RUNNING and on and (precise or not last or run.tol is None):
             return lower, upper, "max_iter" if last else "running"
     return lower, upper, "rounding"
-
-
-@functools.cache
-def _uncached(loop):
-    return njit(loop.py_func)
-
-
-def _is_ours(G):
-    """Whether a representation, and whatever it is made of, is one of this module."""
-    return type(G).__module__ == __name__ and all(_is_ours(part) for part in G if isinstance(part, tuple))
-
-
-def _loop_over(G, loop):
-    """The loop, and never a version of it on disk into which code of another file has been compiled."""
-    if is_jitted(loop) and loop.__module__ == __name__ and not _is_ours(G):
-        return _uncached(loop)
-    return _never_stale(loop, "loop")
 
 
 ALGORITHMS = {}
@@ -4501,7 +4501,7 @@ def _in_generators(points, k, c, a):
         a[i] = total / points[i, i]
 
 
-@njit(cache=_CACHE)
+@register_jitable
 def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
     """One product: u = Z'q is split into sum_j t_j v_j and a rest, which becomes the next vector of the basis.
 

@@ -1015,7 +1015,7 @@ def compute_ji21_fig3(context):
                 product = clock(fm.momentum, 1)
                 bar.total = 1.3 * seeds * len(JI21_SAMPLERS) * steps * column + len(JI21_PRODUCTS) * products * product
             for method, algorithm in JI21_SAMPLERS.items():
-                add(method, seed, algorithm(seed), steps, 1.3 * column, 3)  # from 8 on
+                add(method, seed, algorithm(seed), steps, 1.3 * column, 6)  # from 64 on
             if seed == context.seed:
                 for method, algorithm in JI21_PRODUCTS.items():
                     add(method, seed, algorithm, products, product, 0)

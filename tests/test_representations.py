@@ -33,6 +33,7 @@ from instances import (
     two_classes,
 )
 from numba.core.errors import TypingError
+from numba.extending import is_jitted
 
 import fastmargin as fm
 
@@ -511,6 +512,17 @@ def test_a_loop_may_read_fields_and_pass_views():
     result = fm.drive(fm.prepare(G, 5, trace_at=[]), count_by_fields, (np.zeros(n), np.ones(n), np.zeros(n)))
     assert result.n_iter == 5 and G.counts[1] > 500
     assert np.array_equal(result.alpha, [5.0 * G.matrix[0, 0]] + (n - 1) * [0.0])
+
+
+def test_nothing_of_another_module_is_kept_on_disk():
+    """A process that has not imported it could not read the types in the index of what is kept."""
+    matrix = np.abs(dense(PLANTED["feasible, odd n"][0]))
+    G = CountingGram(matrix, np.zeros(4, dtype=np.int64))
+    for problem in (G, fm.pair_gram(G, np.arange(len(matrix)) % 3, 3)):
+        for name in ("snkp", "momentum", "batch_perceptron", "subspace_perceptron"):
+            run(name, problem, max_iter=2)
+    kept = [code for code in vars(fm).values() if is_jitted(code) and code.stats.cache_path is not None]
+    assert len(kept) > 50 and not any("CountingGram" in str(code.signatures) for code in kept)
 
 
 class FailingGram(CountingGram):
