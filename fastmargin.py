@@ -1878,7 +1878,7 @@ def _dense_table_margins(G, W, M):
 
 @njit(cache=_CACHE)
 def _dense_margins(G, w, m):
-    _dense_table_margins(G, w[None], m[None])
+    _dense_table_margins(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2668,7 +2668,7 @@ def _lazy_table_margins(G, W, M):
 
 @njit(cache=_CACHE)
 def _lazy_margins(G, w, m):
-    _lazy_table_margins(G, w[None], m[None])
+    _lazy_table_margins(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
 
 
 register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add_column,
