@@ -1204,7 +1204,7 @@ _CALL_AT = {None: _call_at(types.none), float: _call_at(types.float64)}
 
 @functools.cache
 def _address(operation, representation, G):
-    """Of the machine code for G of this numba type; None where it is inlined, or returns what it should not."""
+    """Of the machine code for G of this numba type; None where that returns something else than it should."""
     routine, arguments = _kept_off_disk(G, operation.routines[representation]), (G, *_machine_types(operation))
     routine.compile(arguments)
     code = routine.overloads[arguments]
@@ -2521,8 +2521,7 @@ def _fill_panel(points, formula, index, W, panel):
     panel.sums[:] = 0.0
     for j in range(index.size):
         panel.squares[j] = points.squares[index[j]]
-        for k in range(panel.gates.shape[1]):
-            panel.gates[j, k] = points.gates[index[j], k]
+        _copy(points.gates[index[j]], panel.gates[j])
         for c in range(W.shape[0]):
             panel.weights[c, j] = W[c, index[j]]
 
@@ -2601,8 +2600,7 @@ def _add_through_rows(Z, rows, weighted, W, M):
     for start in range(0, some.size, 4):
         index = some[start:start + 4]
         for r in range(index.size):
-            for k in range(Z.shape[1]):
-                four[r, k] = Z[index[r], k]
+            _copy(Z[index[r]], four[r])
         for c in range(W.shape[0]):
             v[:] = 0.0
             for r in range(index.size):
@@ -2611,8 +2609,7 @@ def _add_through_rows(Z, rows, weighted, W, M):
     for start in range(0, rows.size, 4):
         index = rows[start:start + 4]
         for r in range(index.size):
-            for k in range(Z.shape[1]):
-                four[r, k] = Z[index[r], k]
+            _copy(Z[index[r]], four[r])
         for c in range(W.shape[0]):
             v[0], v[1], v[2], v[3] = _four_dots(four[0], four[1], four[2], four[3], totals[c])
             for r in range(index.size):
