@@ -45,8 +45,10 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
                             table_margins
     5.2  dense              DenseGram, gram
     5.3  features           FeatureGram, features
-    5.4  lazy               LazyGram, lazy_gram
-    5.5  pairs              PairGram, pair_gram
+    5.4  sparse             SparseGram
+    5.5  lazy               LazyGram, lazy_gram
+    5.6  pairs              PairGram, pair_gram
+    5.7  ridge              RidgeGram
     6    certificate        certificate
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED
     8    algorithms
@@ -81,12 +83,12 @@ from numba.np.ufunc.parallel import _iget_num_threads
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "PairGram", "RUNNING",
-    "Representation", "Result", "Rounding", "Run", "SEPARATED", "adaptive_sampling", "add_column",
-    "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features",
-    "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix",
-    "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "momentum", "nkp", "normalized_gradient_descent",
-    "pair_gram", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn", "softmax_pass", "square",
-    "subspace_perceptron", "table_margins", "von_neumann", "winnow",
+    "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling",
+    "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox",
+    "features", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn",
+    "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "momentum", "nkp",
+    "normalized_gradient_descent", "pair_gram", "perceptron", "prepare", "project_simplex", "register", "snkp",
+    "snkpvn", "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
 ]
 
 
@@ -232,8 +234,15 @@ _TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds"
                    ("lower", np.float64), ("upper", np.float64)])
 
 
+def _is_sparse(a):
+    return hasattr(a, "tocsr")
+
+
 def _array(a, name):
     """What every array that a user passes goes through first."""
+    if _is_sparse(a):
+        raise TypeError(f"{name} is sparse, which only features(X, y) takes, for the linear kernel; "
+                        f"pass {name}.toarray() if memory allows")
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
                         "entries and pass a plain array")
@@ -683,6 +692,7 @@ class _Formula(NamedTuple):
     degree: int
     dimension: int  # of the points
     width: int  # of the network of _NTK
+    offset: float  # added to every value: the square of the intercept
 
 
 class _Kernel(NamedTuple):
@@ -710,9 +720,9 @@ def _kernel(kernel, X, params):
     if kernel == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError('kernel="precomputed" takes the square kernel matrix of the training points in place of the '
                          f"points; got shape {X.shape}")
-    unknown = set(params) - set(accepted)
+    unknown = set(params) - {*accepted, "intercept"}
     if unknown:
-        raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted) or 'no parameters'}; "
+        raise TypeError(f"kernel {kernel!r} takes {', '.join((*accepted, 'intercept'))}; "
                         f"got {', '.join(sorted(unknown))}")
     if "sigma2" in params:
         if "gamma" in params:
@@ -732,7 +742,8 @@ def _kernel(kernel, X, params):
             raise ValueError(f"W must have a row for each hidden unit and a column for each of the {X.shape[1]} of X; "
                              f"got shape {W.shape}")
     formula = _Formula(code, gamma, _number(params.get("coef0", 1.0), "coef0", closed=True),
-                       _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W))
+                       _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W),
+                       _number(params.get("intercept", 0.0), "intercept", closed=True)**2)
     return _Kernel(formula, X.mean(axis=0) if kernel in ("rbf", "laplacian") else None, W,
                    None if named else kernel)
 
@@ -835,6 +846,11 @@ def _read_only(A):
 
 def _kernel_block(kernel, A, B):
     """K(a_i, b_j) for `_prepared` points; the b_j are `_columns` where B holds training points."""
+    block, offset = _block_without_intercept(kernel, A, B), kernel.formula.offset
+    return block + offset if offset else block
+
+
+def _block_without_intercept(kernel, A, B):
     code = kernel.formula.code
     if code == _PRECOMPUTED:
         return A.rows[:, B.rows]
@@ -856,6 +872,10 @@ def _kernel_block(kernel, A, B):
 
 def _kernel_diagonal(kernel, points):
     """K(x_i, x_i) for `_prepared` points, training ones or new."""
+    return _diagonal_without_intercept(kernel, points) + kernel.formula.offset
+
+
+def _diagonal_without_intercept(kernel, points):
     formula, squares = kernel.formula, points.squares
     if formula.code == _PRECOMPUTED:
         return points.rows.diagonal()
@@ -932,7 +952,7 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
     if kernel.formula.code == _PRECOMPUTED:
-        return B.T.copy()
+        return B.T + kernel.formula.offset
     return _kernel_block(kernel, _prepared(kernel, A), _prepared(kernel, B))
 
 
@@ -1704,8 +1724,8 @@ def _place_block(block, start, c, out):
             _place_tile(block, start, c, tile, out)
 
 
-def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
-    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation, exactly symmetric.
+def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
+    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r [i = j], exactly symmetric.
 
     Parameters
     ----------
@@ -1729,9 +1749,13 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         G_ii <= 1 (ji21); None leaves K as it is.
     dtype : {float64, float32}
         float32 takes half the memory; sums over n stay in float64.
+    ridge : float
+        r >= 0, added to G_ii: the hard-margin problem of G + r I is the soft-margin SVM with squared slacks and
+        C = 1/(2r).
     **params
         gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
         gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
+        For every kernel intercept = 0: c makes it K + c^2, as if all points had a constant feature c.
 
     Returns
     -------
@@ -1768,7 +1792,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
     """
     X = _points(X, "X", kernel)
     sign = np.ones(len(X)) if y is None else _labels(y, len(X))
-    dtype = _dtype(dtype)
+    dtype, ridge = _dtype(dtype), _number(ridge, "ridge", closed=True)
     kernel = _kernel(kernel, X, params)
     if kernel.formula.code == _PRECOMPUTED:
         X = _symmetric(X, "X")
@@ -1783,7 +1807,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **param
         if kernel.formula.code == _CALLABLE:
             _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
         _enter(_place_block, block, start, sign * normalizer, out)
-    np.fill_diagonal(out, 1.0 if normalize == "unit" else diagonal * normalizer**2)
+    np.fill_diagonal(out, (1.0 if normalize == "unit" else diagonal * normalizer**2) + ridge)
     return out
 
 
@@ -1985,22 +2009,27 @@ class FeatureGram(NamedTuple):
         return least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
 
 
-def features(X, y, *, normalize="unit"):
-    """G = Z Z' for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
+def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
+    """G = Z Z' + r I for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
     ----------
-    X : array, shape (n, d)
+    X : array or SciPy sparse matrix or array, shape (n, d)
         The points.
     y : array, shape (n,)
         Their labels, -1 or +1.
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
+    intercept : float
+        Not 0: all points get it as one more feature, the last, before they are normalised.
+    ridge : float
+        r >= 0, added to G_ii: the hard-margin problem of G + r I is the soft-margin SVM with squared slacks and
+        C = 1/(2r).
 
     Returns
     -------
-    G : FeatureGram
-        A product reads Z twice (once inside `softmax_pass`), a column once.
+    G : FeatureGram or SparseGram; RidgeGram over it if r > 0
+        A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
 
     Raises
     ------
@@ -2014,9 +2043,15 @@ def features(X, y, *, normalize="unit"):
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
+    intercept = _number(intercept, "intercept", closed=True)
+    if _is_sparse(X):
+        return _with_ridge(_sparse_features(X, y, normalize, intercept), ridge)
     X = _points(X)
     y = _labels(y, len(X))
-    return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
+    if intercept:
+        X = np.column_stack((X, np.full(len(X), intercept)))
+    scale = y * _normalizers(np.einsum("ij,ij->i", X, X), normalize)
+    return _with_ridge(FeatureGram(X * scale[:, None]), ridge)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2117,9 +2152,7 @@ def _add_weighted_rows_parts(Z, v, parts):
 def _weighted_rows_product(Z, v, u):
     parts = np.zeros((_PARTS, u.size))
     _add_weighted_rows_parts(Z, v, parts)
-    for part in range(_PARTS):
-        for k in range(u.size):
-            u[k] += parts[part, k]
+    _add_scaled_parts(parts, np.ones(_PARTS), u)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2174,9 +2207,17 @@ def _fused_product(Z, w, m, u):
     _fused_parts(Z, w, m, parts, lows)
     low = lows.min()
     for part in range(_PARTS):
-        shrink = math.exp(low - lows[part])
+        lows[part] = math.exp(low - lows[part])
+    _add_scaled_parts(parts, lows, u)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_scaled_parts(parts, scales, u):
+    """u <- u + the sum of the parts, each times its scale."""
+    for part in range(_PARTS):
+        scale = scales[part]
         for k in range(u.size):
-            u[k] += shrink * parts[part, k]
+            u[k] += scale * parts[part, k]
 
 
 @njit(cache=_CACHE)
@@ -2244,7 +2285,304 @@ register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.4 lazy
+# 5.4 sparse
+# ------------------------------------------------------------------------------------------------------
+
+class SparseGram(NamedTuple):
+    """G = Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.  The methods are
+    those of `Representation`.
+
+    Attributes
+    ----------
+    values, columns : array, shape (non-zeros,)
+        Entries of Z, row by row, and their columns, none twice in a row.
+    starts : array, shape (n + 1,)
+        Row i holds the entries from starts[i] to starts[i + 1] - 1.
+    dimension : int
+        d.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> fm.SparseGram(np.array([1.0, 2.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3]), 2).dense()
+    array([[5., 2.],
+           [2., 1.]])
+    """
+
+    values: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
+    dimension: int
+
+    def checked(self):
+        values = _real_array(self.values, "G.values", 1).astype(np.float64, copy=False)
+        columns, starts = np.ascontiguousarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
+        if columns.dtype not in (np.int32, np.int64) or columns.shape != values.shape:
+            raise ValueError("G.columns must be integers, one for each of G.values")
+        if starts.ndim != 1 or starts.size < 2 or starts[0] != 0 or starts[-1] != values.size or (
+                np.diff(starts) < 0).any():
+            raise ValueError("G.starts must go up from 0 to the number of G.values")
+        if not 0 <= columns.min() <= columns.max() < self.dimension:
+            raise ValueError(f"G.columns must be from 0 to {self.dimension - 1}")
+        return SparseGram(np.ascontiguousarray(values), columns, starts, int(self.dimension))
+
+    def shape(self):
+        return self.starts.size - 1, self.dimension
+
+    def diagonal(self):
+        return _row_squares(self)
+
+    def rounding(self):
+        return Rounding.of_rows(self.starts.size - 1, int(np.diff(self.starts).max()))
+
+    def restrict(self, index):
+        index = np.arange(self.starts.size - 1)[index]
+        lengths = np.diff(self.starts)[index]
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
+        return SparseGram(self.values[entries], self.columns[entries], starts, self.dimension)
+
+    def dense(self):
+        return _enter(_sparse_dense, self)
+
+    def precise(self, v):
+        n, d = self.shape()
+        m, error = np.empty(v.size), _gamma(2 * (n + d) + 16)**2
+        return _sparse_precise(self, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
+
+
+def _sparse_features(X, y, normalize, intercept):
+    """Of a SciPy sparse matrix or array, by its own methods."""
+    X = X.tocsr(copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    if len(X.shape) != 2 or 0 in X.shape:
+        raise ValueError(f"X must have 2 dimensions and be not empty, got shape {X.shape}")
+    y = _labels(y, X.shape[0])
+    values, starts = np.zeros(0), X.indptr.astype(np.int64)
+    if X.data.size:
+        values = _real_array(X.data, "the entries of X", 1).astype(np.float64)
+    G = SparseGram(values, X.indices, starts, int(X.shape[1]))
+    if intercept:
+        ends = G.starts[1:]
+        G = SparseGram(np.insert(values, ends, intercept), np.insert(G.columns, ends, G.dimension),
+                       G.starts + np.arange(G.starts.size), G.dimension + 1)
+    with np.errstate(over="ignore"):
+        squares = G.diagonal()
+    scale = y * _normalizers(squares, normalize)
+    return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _row_squares(G):
+    squares = np.zeros(G.starts.size - 1)
+    for i in range(squares.size):
+        for k in range(G.starts[i], G.starts[i + 1]):
+            squares[i] += G.values[k] * G.values[k]
+    return squares
+
+
+@njit(cache=_CACHE)
+def _rows_of_part(starts, part):
+    """The first row of a part and that of the next: parts hold about as many entries each."""
+    n, bounds = starts.size - 1, (0, 0)
+    for end in range(2):
+        goal, low, high = starts[n] * (part + end) // _PARTS, 0, n
+        while low < high:
+            middle = (low + high) // 2
+            if starts[middle] < goal:
+                low = middle + 1
+            else:
+                high = middle
+        bounds = (bounds[1], n if part + end == _PARTS else low)
+    return bounds
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_sparse_dots(G, w, c, m, i, stop):
+    """m_i <- m_i + c <z_i, w> for rows i..stop-1."""
+    values, columns = G.values, G.columns
+    for r in range(i, stop):
+        total = 0.0
+        for k in range(G.starts[r], G.starts[r + 1]):
+            total += values[k] * w[columns[k]]
+        m[r] += c * total
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_sparse_rows(G, v, i, stop, out):
+    """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
+    values, columns = G.values, G.columns
+    for r in range(i, stop):
+        if v[r] != 0.0:
+            for k in range(G.starts[r], G.starts[r + 1]):
+                out[columns[k]] += v[r] * values[k]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _sparse_fused(G, w, m, i, stop, out):
+    """m_i <- <z_i, w> and out <- out + sum_i exp(level - m_i) z_i over rows i..stop-1, in one reading.
+
+    Returns the level, one of these m_i and at most 300 above the least: the sum, which may be longer than a row by far,
+    is rescaled only when the running minimum has fallen by that much.
+    """
+    values, columns, level = G.values, G.columns, np.inf
+    for r in range(i, stop):
+        total = 0.0
+        for k in range(G.starts[r], G.starts[r + 1]):
+            total += values[k] * w[columns[k]]
+        m[r] = total
+        if total < level - 300.0 or r == i:
+            if level < np.inf:
+                shrink = math.exp(total - level)
+                for k in range(out.size):
+                    out[k] *= shrink
+            level = total
+        weight = math.exp(level - total)
+        if weight > 0.0:
+            for k in range(G.starts[r], G.starts[r + 1]):
+                out[columns[k]] += weight * values[k]
+    return level
+
+
+@njit(cache=_CACHE)
+def _sparse_dots_part(G, w, m, part):
+    i, stop = _rows_of_part(G.starts, part)
+    _add_sparse_dots(G, w, 1.0, m, i, stop)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _sparse_dots_parts(G, w, m):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _sparse_dots_part(G, w, m, np.int64(part))
+    else:
+        for part in range(_PARTS):
+            _sparse_dots_part(G, w, m, part)
+
+
+@njit(cache=_CACHE)
+def _sparse_rows_part(G, v, part, out):
+    i, stop = _rows_of_part(G.starts, part)
+    _add_sparse_rows(G, v, i, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _sparse_rows_parts(G, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _sparse_rows_part(G, v, np.int64(part), parts[part])
+    else:
+        for part in range(_PARTS):
+            _sparse_rows_part(G, v, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _sparse_fused_part(G, w, m, part, out):
+    i, stop = _rows_of_part(G.starts, part)
+    return _sparse_fused(G, w, m, i, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _sparse_fused_parts(G, w, m, parts, levels):
+    if _has_threads():
+        for part in prange(_PARTS):
+            levels[part] = _sparse_fused_part(G, w, m, np.int64(part), parts[part])
+    else:
+        for part in range(_PARTS):
+            levels[part] = _sparse_fused_part(G, w, m, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _sparse_lift(G, v, w):
+    w[:] = 0.0
+    if G.values.size < _SERIAL:
+        _add_sparse_rows(G, v, 0, v.size, w)
+    else:
+        parts = np.zeros((_PARTS, w.size))
+        _sparse_rows_parts(G, v, parts)
+        _add_scaled_parts(parts, np.ones(_PARTS), w)
+
+
+@njit(cache=_CACHE)
+def _sparse_margins(G, w, m):
+    m[:] = 0.0
+    if G.values.size < _SERIAL:
+        _add_sparse_dots(G, w, 1.0, m, 0, m.size)
+    else:
+        _sparse_dots_parts(G, w, m)
+
+
+@njit(cache=_CACHE)
+def _sparse_add_column(G, i, c, m):
+    row, column = np.zeros(G.dimension), np.zeros(m.size)
+    for k in range(G.starts[i], G.starts[i + 1]):
+        row[G.columns[k]] = c * G.values[k]
+    _sparse_margins(G, row, column)
+    for j in range(m.size):
+        m[j] += column[j]
+
+
+@njit(cache=_CACHE)
+def _sparse_softmax_pass(G, w, m, q, u):
+    u[:] = 0.0
+    if G.values.size < _SERIAL:
+        level = _sparse_fused(G, w, m, 0, m.size, u)
+        log_total = _softmax(m, q)
+        scale = q.max() * math.exp(m.min() - level)
+        for k in range(u.size):
+            u[k] *= scale
+        return log_total
+    parts, levels = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
+    _sparse_fused_parts(G, w, m, parts, levels)
+    log_total, largest, low = _softmax(m, q), q.max(), m.min()
+    for part in range(_PARTS):
+        levels[part] = largest * math.exp(low - levels[part])
+    _add_scaled_parts(parts, levels, u)
+    return log_total
+
+
+@njit(cache=_CACHE)
+def _sparse_dense(G):
+    n = G.starts.size - 1
+    out, row = np.zeros((n, n)), np.zeros(G.dimension)
+    for i in range(n):
+        for k in range(G.starts[i], G.starts[i + 1]):
+            row[G.columns[k]] = G.values[k]
+        _add_sparse_dots(G, row, 1.0, out[i], i, n)
+        for k in range(G.starts[i], G.starts[i + 1]):
+            row[G.columns[k]] = 0.0
+        for j in range(i):
+            out[i, j] = out[j, i]
+    return out
+
+
+@njit(cache=_CACHE)
+def _sparse_precise(G, v, m):
+    """As `_feature_precise`."""
+    w, rest = np.zeros((2, G.dimension))
+    for i in range(v.size):
+        if v[i] != 0.0:
+            for k in range(G.starts[i], G.starts[i + 1]):
+                j = G.columns[k]
+                w[j], rest[j] = _add_exactly(w[j], rest[j], G.values[k], v[i])
+    for i in range(m.size):
+        high, low, small = 0.0, 0.0, 0.0
+        for k in range(G.starts[i], G.starts[i + 1]):
+            j = G.columns[k]
+            high, low = _add_exactly(high, low, G.values[k], w[j])
+            small += G.values[k] * rest[j]
+        m[i] = high + (low + small)
+    high, low = _precise_dot(w, w)
+    return high + (low + 2.0 * _dot(w, rest))
+
+
+register(SparseGram, lift=_sparse_lift, margins=_sparse_margins, add_column=_sparse_add_column,
+         softmax_pass=_sparse_softmax_pass, square=_feature_square)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.5 lazy
 # ------------------------------------------------------------------------------------------------------
 
 _WIDE = 32  # columns of G that are evaluated at a time
@@ -2321,7 +2659,7 @@ def _evaluation_error(formula, reach):
     return 1.01 * error
 
 
-def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **params):
+def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
     Parameters
@@ -2336,12 +2674,14 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **
         As in `gram`.
     dtype : {float64, float32}
         In which the points are stored.  Whatever is summed, over coordinates or points, is summed in float64.
+    ridge : float
+        As in `gram`.
     **params
         The kernel's parameters, as in `gram`.
 
     Returns
     -------
-    G : LazyGram
+    G : LazyGram; RidgeGram over it if r > 0
         Memory: the points, and for "ntk" the hidden layer; during a product 8 n doubles (times n_classes under
         `pair_gram`).  A column reads the points once; a product evaluates the kernel n^2 / 2 times, or n times for each
         non-zero weight if that is less, and for "ntk" goes through the network's gates, in O(n d m), if that is less.
@@ -2380,7 +2720,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, **
     points = _Prepared(rows, squares, hidden, gates)
     diagonal = _kernel_diagonal(kernel, points)
     normalizer = _normalizers(diagonal, normalize)
-    return LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula)
+    return _with_ridge(LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula), ridge)
 
 
 @njit(cache=_CACHE)
@@ -2402,7 +2742,7 @@ def _kernel_column_part(points, formula, i, part, column):
 
 @njit(cache=_CACHE, parallel=True)
 def _kernel_column(points, formula, i, column):
-    """column <- K(x_i, x_j) for all j."""
+    """column <- K(x_i, x_j) for all j, without the intercept."""
     if _has_threads():
         for part in prange(_PARTS):
             _kernel_column_part(points, formula, i, np.int64(part), column)
@@ -2416,7 +2756,7 @@ def _lazy_add_column(G, i, c, m):
     column = np.empty(m.size)
     _kernel_column(G.points, G.formula, i, column)
     for k in range(m.size):
-        m[k] += c * G.c[i] * G.c[k] * column[k]
+        m[k] += c * G.c[i] * G.c[k] * (column[k] + G.formula.offset)
 
 
 @njit(cache=_CACHE)
@@ -2659,8 +2999,9 @@ def _lazy_table_margins(G, W, M):
         _kernel_parts(G.points, formula, np.arange(n) if symmetric else columns, symmetric, scaled, parts)
     _add_parts(parts, M)
     for c in range(W.shape[0]):
+        same = formula.offset * scaled[c].sum()
         for i in range(n):
-            M[c, i] *= G.c[i]
+            M[c, i] = G.c[i] * (M[c, i] + same)
 
 
 @njit(cache=_CACHE)
@@ -2673,7 +3014,7 @@ register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.5 pairs
+# 5.6 pairs
 # ------------------------------------------------------------------------------------------------------
 
 class PairGram(NamedTuple):
@@ -2757,9 +3098,9 @@ class PairGram(NamedTuple):
         return precise
 
 
-def pair_gram(K, labels, n_classes):
-    """Multiclass problems as binary ones: G = Z Z' for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2), one for
-    each point and each class j other than its own.
+def pair_gram(K, labels, n_classes, *, ridge=0.0):
+    """Multiclass problems as binary ones: G = Z Z' + r I for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2), one
+    for each point and each class j other than its own.
 
     Parameters
     ----------
@@ -2769,10 +3110,12 @@ def pair_gram(K, labels, n_classes):
         Integers from 0 to n_classes - 1.
     n_classes : int
         At least 2.
+    ridge : float
+        r >= 0, as in `gram`: a slack for every pair.
 
     Returns
     -------
-    G : PairGram
+    G : PairGram; RidgeGram over it if r > 0
         Of n (n_classes - 1) pairs, point by point, the wrong classes in order.  A product is one with K for all classes
         together, a column one column of K, and about a pass over the pairs each.
 
@@ -2807,7 +3150,8 @@ def pair_gram(K, labels, n_classes):
     """
     K, _ = _representation(K)
     labels, n_classes = _class_labels(labels, K.shape()[0], n_classes)
-    return PairGram(K, *(part.astype(np.int32) for part in _pairs(labels, n_classes)), labels.size, n_classes)
+    pairs = (part.astype(np.int32) for part in _pairs(labels, n_classes))
+    return _with_ridge(PairGram(K, *pairs, labels.size, n_classes), ridge)
 
 
 @njit(cache=_CACHE)
@@ -2848,6 +3192,123 @@ def _add_weights(row, column, v, T, rest):
 
 
 register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_column)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.7 ridge
+# ------------------------------------------------------------------------------------------------------
+
+class RidgeGram(NamedTuple):
+    """G + r I over another representation, what ``ridge=r`` makes of it.  The methods are those of `Representation`.
+
+    Coordinates are those of G, and then sqrt(r) v.
+
+    Attributes
+    ----------
+    base : representation
+        G.
+    ridge : float
+        r.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=0.5).dense()
+    array([[25.5,  4. ],
+           [ 4. ,  1.5]])
+    """
+
+    base: tuple
+    ridge: float
+
+    def checked(self):
+        return RidgeGram(self.base.checked(), _number(self.ridge, "ridge"))
+
+    def shape(self):
+        n, dimension = self.base.shape()
+        return n, n + dimension
+
+    def diagonal(self):
+        return self.base.diagonal() + self.ridge
+
+    def rounding(self):
+        """Beside what the base does, in its own s, r v_i errs by a few units, and the sum of their squares by n."""
+        rounding, n = self.base.rounding(), self.base.shape()[0]
+        return Rounding(rounding.margins + _gamma(16), rounding.square, rounding.length + _gamma(n + 16))
+
+    def restrict(self, index):
+        return self._replace(base=self.base.restrict(index))
+
+    def dense(self):
+        G = self.base.dense().astype(np.float64)
+        G[np.diag_indices_from(G)] += self.ridge
+        return G
+
+    @property
+    def precise(self):
+        """As of the base, where it has it."""
+        products = self.base.precise
+
+        def precise(v):
+            size, m, rounding = products(v)
+            terms, s = self.ridge * v, float(self.diagonal().max())
+            lost = 4.0 * _UNIT * max(np.abs(m).max(), np.abs(terms).max()) / s  # where the terms cancel
+            return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
+                    rounding._replace(margins=rounding.margins + lost))
+
+        return precise
+
+
+def _with_ridge(G, ridge):
+    ridge = _number(ridge, "ridge", closed=True)
+    return RidgeGram(G, ridge) if ridge else G
+
+
+@njit(cache=_CACHE)
+def _ridge_lift(G, v, w):
+    d, root = w.size - v.size, math.sqrt(G.ridge)
+    lift(G.base, v, w[:d])
+    for i in range(v.size):
+        w[d + i] = root * v[i]
+
+
+@njit(cache=_CACHE)
+def _ridge_margins(G, w, m):
+    d, root = w.size - m.size, math.sqrt(G.ridge)
+    margins(G.base, w[:d], m)
+    for i in range(m.size):
+        m[i] += root * w[d + i]
+
+
+@njit(cache=_CACHE)
+def _ridge_add_column(G, i, c, m):
+    add_column(G.base, i, c, m)
+    m[i] += c * G.ridge
+
+
+@njit(cache=_CACHE)
+def _ridge_square(G, v, w, m):
+    rest = np.empty(m.size)
+    for i in range(m.size):
+        rest[i] = m[i] - G.ridge * v[i]
+    return square(G.base, v, w[:w.size - v.size], rest) + G.ridge * _dot(v, v)
+
+
+@njit(cache=_CACHE)
+def _ridge_table_margins(G, W, M):
+    n, root = M.shape[1], math.sqrt(G.ridge)
+    d = W.shape[1] - n
+    of_base = np.empty((W.shape[0], d))
+    for c in range(W.shape[0]):
+        _copy(W[c, :d], of_base[c])
+    table_margins(G.base, of_base, M)
+    for c in range(W.shape[0]):
+        for i in range(n):
+            M[c, i] += root * W[c, d + i]
+
+
+register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_add_column, square=_ridge_square,
+         table_margins=_ridge_table_margins)
 
 
 # ======================================================================================================
