@@ -49,6 +49,7 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     5.5  lazy               LazyGram, lazy_gram
     5.6  pairs              PairGram, pair_gram
     5.7  ridge              RidgeGram
+    5.8  operators          OperatorGram, operator_gram
     6    certificate        certificate
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED
     8    algorithms
@@ -74,7 +75,7 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import get_num_threads, njit, prange, set_num_threads, threading_layer, typeof, types
+from numba import get_num_threads, njit, objmode, prange, set_num_threads, threading_layer, typeof, types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, is_jitted, overload, register_jitable
@@ -82,13 +83,14 @@ from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "PairGram", "RUNNING",
-    "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling",
-    "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox",
-    "features", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn",
-    "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "momentum", "nkp",
-    "normalized_gradient_descent", "pair_gram", "perceptron", "prepare", "project_simplex", "register", "snkp",
-    "snkpvn", "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
+    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "OperatorGram", "PairGram",
+    "RUNNING", "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram",
+    "adaptive_sampling", "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent",
+    "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
+    "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin",
+    "momentum", "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
+    "project_simplex", "register", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron", "table_margins",
+    "von_neumann", "winnow",
 ]
 
 
@@ -3309,6 +3311,193 @@ def _ridge_table_margins(G, W, M):
 
 register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_add_column, square=_ridge_square,
          table_margins=_ridge_table_margins)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.8 operators
+# ------------------------------------------------------------------------------------------------------
+
+_ENGINES = []  # compiled code knows an operator by its place here
+
+
+class OperatorGram(NamedTuple):
+    """G by products that another library computes, made by `operator_gram`.  The methods are those of `Representation`.
+
+    Attributes
+    ----------
+    place : int
+        Of the operator among those of this process.
+    symmetric : bool
+        Whether the operator is G itself, or Z.
+    n, dimension : int
+    entries : array, shape (n,)
+        G_ii.
+    unit : float
+        Largest relative error of one operation.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> class Rows:
+    ...     shape = 2, 2
+    ...     Z = np.array([[1.0, 2.0], [0.0, 1.0]])
+    ...     def matvec(self, w): return self.Z @ w
+    ...     def rmatvec(self, v): return v @ self.Z
+    >>> fm.operator_gram(Rows()).dense()
+    array([[5., 2.],
+           [2., 1.]])
+    """
+
+    place: int
+    symmetric: bool
+    n: int
+    dimension: int
+    entries: np.ndarray
+    unit: float
+
+    def checked(self):
+        return self
+
+    def shape(self):
+        return self.n, self.dimension
+
+    def diagonal(self):
+        return self.entries
+
+    def rounding(self):
+        ours = (Rounding.of_entries(self.n, _UNIT) if self.symmetric else Rounding.of_rows(self.n, self.dimension))
+        return Rounding(*(self.unit / _UNIT * bound for bound in ours))
+
+    def restrict(self, index):
+        index = np.arange(self.n)[index]
+        rows = np.array([_operate(self.place, not self.symmetric, e) for e in _units(self.n, index)])
+        return DenseGram(rows[:, index]) if self.symmetric else FeatureGram(rows)
+
+    def dense(self):
+        return self.restrict(slice(None)).dense()
+
+
+def _units(n, index):
+    for i in index:
+        e = np.zeros(n)
+        e[i] = 1.0
+        yield e
+
+
+def _operate(place, transposed, x):
+    """A x or A'x, by the operator's own methods."""
+    A = _ENGINES[place]
+    name = "rmatvec" if transposed else "matvec"
+    out = _real_array(getattr(A, name)(x), f"what {name} returns", 1)
+    size = A.shape[1 if transposed else 0]
+    if out.size != size:
+        raise ValueError(f"{name} of an operator of shape {tuple(A.shape)} must return {size} numbers, not {out.size}")
+    return np.ascontiguousarray(out, dtype=np.float64)
+
+
+def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
+    """G = Z Z' + r I for an operator Z, or a symmetric operator G: products by another library, a cluster, a GPU.
+
+    Parameters
+    ----------
+    A : object
+        Follows the protocol of SciPy's LinearOperator: ``A.shape``, (n, d); ``A.matvec(w)``, Z w, (n,);
+        ``A.rmatvec(v)``, Z'v, (d,).  The rows of Z are z_i = y_i x_i.  Without ``rmatvec``, or if that raises
+        NotImplementedError, A is G itself, (n, n), symmetric and positive semi-definite, with ``A.matvec(v)`` = G v.
+    diagonal : array, shape (n,), optional
+        G_ii = ||z_i||^2 without the ridge; by default from n products, one for each.
+    unit : float
+        Largest relative error of one operation in A's arithmetic: 2^-24 where A computes in single precision.
+    ridge : float
+        r >= 0, as in `gram`.
+
+    Returns
+    -------
+    G : OperatorGram; RidgeGram over it if r > 0
+        A product calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once; so does a column.  A is kept for as
+        long as the process lives.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A has no such methods or a shape that does not fit; the diagonal is not finite and non-negative.
+
+    Notes
+    -----
+    Errors that A raises, and Ctrl-C, pass through the algorithms.  Certificates trust A to compute sums of n and d
+    terms, in whatever order, to ``unit``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmargin as fm
+    >>> class Matrix:
+    ...     shape = 2, 2
+    ...     def matvec(self, v): return np.array([[2.0, 1.0], [1.0, 2.0]]) @ v
+    >>> fm.momentum(fm.operator_gram(Matrix()), tol=1e-6).status
+    'certified'
+    """
+    shape = getattr(A, "shape", ())
+    if len(shape) != 2 or not callable(getattr(A, "matvec", None)) or 0 in shape:
+        raise TypeError("A must have a shape (n, d), n and d at least 1, and a method matvec, like a LinearOperator of "
+                        "SciPy")
+    n, dimension = (int(size) for size in shape)
+    unit, symmetric = _number(unit, "unit"), not callable(getattr(A, "rmatvec", None))
+    if not symmetric:
+        try:
+            A.rmatvec(np.zeros(n))
+        except NotImplementedError:
+            symmetric = True
+    if symmetric and n != dimension:
+        raise ValueError(f"A has no rmatvec, so it is G itself, which is square; its shape is {(n, dimension)}")
+    place = next((k for k, other in enumerate(_ENGINES) if other is A), len(_ENGINES))
+    if place == len(_ENGINES):
+        _ENGINES.append(A)
+    if diagonal is None:
+        products = (_operate(place, not symmetric, e) for e in _units(n, range(n)))
+        diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(products)])
+    diagonal = _real_array(diagonal, "diagonal", 1).astype(np.float64)
+    if diagonal.size != n or diagonal.min() < 0.0:
+        raise ValueError(f"diagonal must hold {n} numbers of at least 0")
+    return _with_ridge(OperatorGram(place, symmetric, n, dimension, diagonal, unit), ridge)
+
+
+@njit(cache=_CACHE)
+def _operator_product(place, transposed, x, out):
+    with objmode(product="float64[::1]"):
+        product = _operate(place, transposed, x)
+    _copy(product, out)
+
+
+@njit(cache=_CACHE)
+def _operator_lift(G, v, w):
+    if G.symmetric:
+        _copy(v, w)
+    else:
+        _operator_product(G.place, True, v, w)
+
+
+@njit(cache=_CACHE)
+def _operator_margins(G, w, m):
+    _operator_product(G.place, False, w, m)
+
+
+@njit(cache=_CACHE)
+def _operator_add_column(G, i, c, m):
+    e, w, column = np.zeros(m.size), np.empty(G.dimension), np.empty(m.size)
+    e[i] = c
+    _operator_lift(G, e, w)
+    _operator_margins(G, w, column)
+    for k in range(m.size):
+        m[k] += column[k]
+
+
+@njit(cache=_CACHE)
+def _operator_square(G, v, w, m):
+    return _dot(v, m) if G.symmetric else _dot(w, w)
+
+
+register(OperatorGram, lift=_operator_lift, margins=_operator_margins, add_column=_operator_add_column,
+         square=_operator_square)
 
 
 # ======================================================================================================
