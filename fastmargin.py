@@ -63,6 +63,7 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
 import contextlib
 import functools
 import inspect
+import itertools
 import math
 import operator
 import os
@@ -70,6 +71,7 @@ import tempfile
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple, Protocol
@@ -3317,7 +3319,8 @@ register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_
 # 5.8 operators
 # ------------------------------------------------------------------------------------------------------
 
-_ENGINES = []  # compiled code knows an operator by its place here
+_ENGINES = {}  # compiled code knows an operator by its number here
+_NUMBERS = itertools.count()
 
 
 class OperatorGram(NamedTuple):
@@ -3325,7 +3328,7 @@ class OperatorGram(NamedTuple):
 
     Attributes
     ----------
-    place : int
+    number : int
         Of the operator among those of this process.
     symmetric : bool
         Whether the operator is G itself, or Z.
@@ -3348,12 +3351,15 @@ class OperatorGram(NamedTuple):
            [2., 1.]])
     """
 
-    place: int
+    number: int
     symmetric: bool
     n: int
     dimension: int
     entries: np.ndarray
     unit: float
+
+    def __reduce__(self):
+        return _of_operator, (_ENGINES[self.number], *self[1:])
 
     def checked(self):
         return self
@@ -3370,7 +3376,7 @@ class OperatorGram(NamedTuple):
 
     def restrict(self, index):
         index = np.arange(self.n)[index]
-        rows = np.array([_operate(self.place, not self.symmetric, e) for e in _units(self.n, index)])
+        rows = np.array([_operate(self.number, not self.symmetric, e) for e in _units(self.n, index)])
         return DenseGram(rows[:, index]) if self.symmetric else FeatureGram(rows)
 
     def dense(self):
@@ -3384,9 +3390,17 @@ def _units(n, index):
         yield e
 
 
-def _operate(place, transposed, x):
+def _of_operator(A, *rest):
+    """The operator is kept for as long as the representation is, which is told by its array."""
+    G = OperatorGram(next(_NUMBERS), *rest)
+    _ENGINES[G.number] = A
+    weakref.finalize(G.entries, _ENGINES.pop, G.number)
+    return G
+
+
+def _operate(number, transposed, x):
     """A x or A'x, by the operator's own methods."""
-    A = _ENGINES[place]
+    A = _ENGINES[number]
     name = "rmatvec" if transposed else "matvec"
     out = _real_array(getattr(A, name)(x), f"what {name} returns", 1)
     size = A.shape[1 if transposed else 0]
@@ -3414,8 +3428,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     Returns
     -------
     G : OperatorGram; RidgeGram over it if r > 0
-        A product calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once; so does a column.  A is kept for as
-        long as the process lives.
+        A product calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once; so does a column.
 
     Raises
     ------
@@ -3449,22 +3462,21 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
             symmetric = True
     if symmetric and n != dimension:
         raise ValueError(f"A has no rmatvec, so it is G itself, which is square; its shape is {(n, dimension)}")
-    place = next((k for k, other in enumerate(_ENGINES) if other is A), len(_ENGINES))
-    if place == len(_ENGINES):
-        _ENGINES.append(A)
+    G = _of_operator(A, symmetric, n, dimension, np.zeros(n), unit)
     if diagonal is None:
-        products = (_operate(place, not symmetric, e) for e in _units(n, range(n)))
+        products = (_operate(G.number, not symmetric, e) for e in _units(n, range(n)))
         diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(products)])
-    diagonal = _real_array(diagonal, "diagonal", 1).astype(np.float64)
+    diagonal = _real_array(diagonal, "diagonal", 1)
     if diagonal.size != n or diagonal.min() < 0.0:
         raise ValueError(f"diagonal must hold {n} numbers of at least 0")
-    return _with_ridge(OperatorGram(place, symmetric, n, dimension, diagonal, unit), ridge)
+    G.entries[:] = diagonal
+    return _with_ridge(G, ridge)
 
 
 @njit(cache=_CACHE)
-def _operator_product(place, transposed, x, out):
+def _operator_product(number, transposed, x, out):
     with objmode(product="float64[::1]"):
-        product = _operate(place, transposed, x)
+        product = _operate(number, transposed, x)
     _copy(product, out)
 
 
@@ -3473,12 +3485,12 @@ def _operator_lift(G, v, w):
     if G.symmetric:
         _copy(v, w)
     else:
-        _operator_product(G.place, True, v, w)
+        _operator_product(G.number, True, v, w)
 
 
 @njit(cache=_CACHE)
 def _operator_margins(G, w, m):
-    _operator_product(G.place, False, w, m)
+    _operator_product(G.number, False, w, m)
 
 
 @njit(cache=_CACHE)
