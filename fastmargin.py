@@ -110,6 +110,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
+_CACHED = 1 << 12  # entries that the nearest cache holds
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
 
 
@@ -2099,31 +2100,6 @@ def _add_row_dots_between(Z, w, c, m, i, stop):
         i += 1
 
 
-@njit(cache=_CACHE)
-def _add_row_dots_part(Z, w, c, m, part):
-    start, stop = _part(m.size, part)
-    _add_row_dots_between(Z, w, c, m, start, stop)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _add_row_dots_parts(Z, w, c, m):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _add_row_dots_part(Z, w, c, m, np.int64(part))
-    else:
-        for part in range(_PARTS):
-            _add_row_dots_part(Z, w, c, m, part)
-
-
-@njit(cache=_CACHE)
-def _add_row_dots(Z, w, c, m):
-    """m <- m + c Z w."""
-    if Z.size < _SERIAL:
-        _add_row_dots_between(Z, w, c, m, 0, m.size)
-    else:
-        _add_row_dots_parts(Z, w, c, m)
-
-
 @njit(cache=_CACHE, fastmath=_FAST)
 def _add_weighted_rows(Z, v, i, stop, out):
     """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
@@ -2137,129 +2113,200 @@ def _add_weighted_rows(Z, v, i, stop, out):
 
 
 @njit(cache=_CACHE)
-def _add_weighted_rows_part(Z, v, part, out):
-    start, stop = _part(v.size, part)
-    _add_weighted_rows(Z, v, start, stop, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _add_weighted_rows_parts(Z, v, parts):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _add_weighted_rows_part(Z, v, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            _add_weighted_rows_part(Z, v, part, parts[part])
+def _feature_add_dots(G, w, m, start):
+    _add_row_dots_between(G.rows[start:], w, 1.0, m, 0, m.size)
 
 
 @njit(cache=_CACHE)
-def _weighted_rows_product(Z, v, u):
-    parts = np.zeros((_PARTS, u.size))
-    _add_weighted_rows_parts(Z, v, parts)
-    _add_scaled_parts(parts, np.ones(_PARTS), u)
+def _feature_add_rows(G, v, start, out):
+    _add_weighted_rows(G.rows[start:], v, 0, v.size, out)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _fused_between(Z, w, m, i, stop, out):
-    """m_i <- <z_i, w> and out <- out + sum_i exp(low - m_i) z_i over rows i..stop-1, in one reading.
+@njit(cache=_CACHE)
+def _feature_dimension(G):
+    return G.rows.shape[1]
 
-    Returns low, the least of these m_i; the sum is rescaled whenever the running minimum falls.
+
+def _by_representation(signature):
+    """A step of routines that several representations share: a function that is one of its own for each."""
+    steps = {}
+
+    @functools.wraps(signature)
+    def call(G, *args):
+        return steps[type(G)](G, *args)
+
+    @overload(call, strict=False)
+    def choose(G, *args):
+        step = steps[G.instance_class]
+
+        def pass_on(G, *args):
+            return step(G, *args)
+
+        pass_on.__qualname__ = signature.__name__  # as in `_operation`
+        return pass_on
+
+    call.steps = steps
+    return call
+
+
+@_by_representation
+def _add_dots(G, w, m, start):
+    """m_k <- m_k + <z_(start + k), w> for all k."""
+
+
+@_by_representation
+def _add_rows(G, v, start, out):
+    """out <- out + sum_k v_k z_(start + k); rows of weight zero are not read."""
+
+
+@_by_representation
+def _dimension(G):
+    """d."""
+
+
+def _register_rows(representation, add_dots, add_rows, dimension):
+    """Register a representation by rows; its first field holds the entries that a product reads."""
+    _add_dots.steps[representation] = add_dots
+    _add_rows.steps[representation] = add_rows
+    _dimension.steps[representation] = dimension
+    register(representation, lift=_row_lift, margins=_row_margins, add_column=_row_add_column,
+             softmax_pass=_row_softmax_pass, square=_row_square)
+
+
+@njit(cache=_CACHE)
+def _dots_part(G, w, m, part):
+    start, stop = _part(m.size, part)
+    _add_dots(G, w, m[start:stop], start)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _dots_parts(G, w, m):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _dots_part(G, w, m, np.int64(part))
+    else:
+        for part in range(_PARTS):
+            _dots_part(G, w, m, part)
+
+
+@njit(cache=_CACHE)
+def _rows_part(G, v, part, out):
+    start, stop = _part(v.size, part)
+    _add_rows(G, v[start:stop], start, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _rows_parts(G, v, parts):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _rows_part(G, v, np.int64(part), parts[part])
+    else:
+        for part in range(_PARTS):
+            _rows_part(G, v, part, parts[part])
+
+
+@njit(cache=_CACHE)
+def _fused(G, w, m, q, start, few, out):
+    """m_k <- <z_(start + k), w> and out <- out + sum_k exp(level - m_k) z_(start + k), in one reading: ``few`` rows at
+    a time, which the caches keep.  q is overwritten.
+
+    Returns the level, at most 300 above the least of these m_k: the sum is rescaled when they fall below that.
     """
-    low = np.inf
-    while i < stop:
-        whole = i + 4 <= stop
-        b, c, d = (i + 1, i + 2, i + 3) if whole else (i, i, i)
-        ma, mb, mc, md = _four_dots(Z[i], Z[b], Z[c], Z[d], w)
-        m[i], m[b], m[c], m[d] = ma, mb, mc, md
-        least = min(min(ma, mb), min(mc, md))
-        if least < low:
-            if low < np.inf:
-                shrink = math.exp(least - low)
+    level = np.inf
+    for first in range(0, m.size, few):
+        some, weights = m[first:first + few], q[first:first + few]
+        some[:] = 0.0
+        _add_dots(G, w, some, start + first)
+        low = some.min()
+        if low < level - 300.0:
+            if level < np.inf:
+                shrink = math.exp(low - level)
                 for k in range(out.size):
                     out[k] *= shrink
-            low = least
-        ea = math.exp(low - ma)
-        eb, ec, ed = 0.0, 0.0, 0.0
-        if whole:
-            eb, ec, ed = math.exp(low - mb), math.exp(low - mc), math.exp(low - md)
-        if ea + eb + ec + ed > 0.0:
-            _add_four(Z[i], Z[b], Z[c], Z[d], ea, eb, ec, ed, out)
-        i += 4 if whole else 1
-    return low
+            level = low
+        for k in range(some.size):
+            weights[k] = math.exp(level - some[k])
+        _add_rows(G, weights, start + first, out)
+    return level
 
 
 @njit(cache=_CACHE)
-def _fused_part(Z, w, m, part, out):
+def _fused_part(G, w, m, q, few, part, out):
     start, stop = _part(m.size, part)
-    return _fused_between(Z, w, m, start, stop, out)
+    return _fused(G, w, m[start:stop], q[start:stop], start, few, out)
 
 
 @njit(cache=_CACHE, parallel=True)
-def _fused_parts(Z, w, m, parts, lows):
+def _fused_parts(G, w, m, q, few, parts, levels):
     if _has_threads():
         for part in prange(_PARTS):
-            lows[part] = _fused_part(Z, w, m, np.int64(part), parts[part])
+            levels[part] = _fused_part(G, w, m, q, few, np.int64(part), parts[part])
     else:
         for part in range(_PARTS):
-            lows[part] = _fused_part(Z, w, m, part, parts[part])
-
-
-@njit(cache=_CACHE)
-def _fused_product(Z, w, m, u):
-    """As `_fused_between` over all rows, with the sum in u."""
-    parts, lows = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
-    _fused_parts(Z, w, m, parts, lows)
-    low = lows.min()
-    for part in range(_PARTS):
-        lows[part] = math.exp(low - lows[part])
-    _add_scaled_parts(parts, lows, u)
+            levels[part] = _fused_part(G, w, m, q, few, part, parts[part])
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _add_scaled_parts(parts, scales, u):
     """u <- u + the sum of the parts, each times its scale."""
-    for part in range(_PARTS):
+    for part in range(scales.size):
         scale = scales[part]
         for k in range(u.size):
             u[k] += scale * parts[part, k]
 
 
 @njit(cache=_CACHE)
-def _feature_lift(G, v, w):
+def _row_lift(G, v, w):
     w[:] = 0.0
-    if G.rows.size < _SERIAL:
-        _add_weighted_rows(G.rows, v, 0, v.size, w)
+    if G[0].size < _SERIAL:
+        _add_rows(G, v, 0, w)
     else:
-        _weighted_rows_product(G.rows, v, w)
+        parts = np.zeros((_PARTS, w.size))
+        _rows_parts(G, v, parts)
+        _add_scaled_parts(parts, np.ones(_PARTS), w)
 
 
 @njit(cache=_CACHE)
-def _feature_margins(G, w, m):
+def _add_product(G, w, m):
+    """m <- m + Z w."""
+    if G[0].size < _SERIAL:
+        _add_dots(G, w, m, 0)
+    else:
+        _dots_parts(G, w, m)
+
+
+@njit(cache=_CACHE)
+def _row_margins(G, w, m):
     m[:] = 0.0
-    _add_row_dots(G.rows, w, 1.0, m)
+    _add_product(G, w, m)
 
 
 @njit(cache=_CACHE)
-def _feature_add_column(G, i, c, m):
-    _add_row_dots(G.rows, G.rows[i], c, m)
+def _row_add_column(G, i, c, m):
+    row = np.zeros(_dimension(G))
+    _add_rows(G, np.full(1, c), i, row)
+    _add_product(G, row, m)
 
 
 @njit(cache=_CACHE)
-def _feature_softmax_pass(G, w, m, q, u):
-    u[:] = 0.0
-    if G.rows.size < _SERIAL:
-        _fused_between(G.rows, w, m, 0, m.size, u)
+def _row_softmax_pass(G, w, m, q, u):
+    count, few = 1 if G[0].size < _SERIAL else _PARTS, max(4, _CACHED * m.size // max(G[0].size, 1) // 4 * 4)
+    parts, scales = np.zeros((count, u.size)), np.empty(count)
+    if count == 1:
+        scales[0] = _fused(G, w, m, q, 0, few, parts[0])
     else:
-        _fused_product(G.rows, w, m, u)
-    log_total = _softmax(m, q)
-    largest = q.max()  # that of the least margin, whose row has weight 1 in u so far
-    for k in range(u.size):
-        u[k] *= largest
+        _fused_parts(G, w, m, q, few, parts, scales)
+    log_total, low = _softmax(m, q), m.min()
+    largest = q.max()  # that of the least margin, whose row has the weight exp(level - low) so far
+    for part in range(count):
+        scales[part] = largest * math.exp(low - scales[part])
+    u[:] = 0.0
+    _add_scaled_parts(parts, scales, u)
     return log_total
 
 
 @njit(cache=_CACHE)
-def _feature_square(G, v, w, m):
+def _row_square(G, v, w, m):
     return _dot(w, w)
 
 
@@ -2284,8 +2331,7 @@ def _feature_precise(Z, v, m):
     return high + (low + 2.0 * _dot(w, rest))
 
 
-register(FeatureGram, lift=_feature_lift, margins=_feature_margins, add_column=_feature_add_column,
-         softmax_pass=_feature_softmax_pass, square=_feature_square)
+_register_rows(FeatureGram, _feature_add_dots, _feature_add_rows, _feature_dimension)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2386,164 +2432,31 @@ def _row_squares(G):
     return squares
 
 
-@njit(cache=_CACHE)
-def _rows_of_part(starts, part):
-    """The first row of a part and that of the next: parts hold about as many entries each."""
-    n, bounds = starts.size - 1, (0, 0)
-    for end in range(2):
-        goal, low, high = starts[n] * (part + end) // _PARTS, 0, n
-        while low < high:
-            middle = (low + high) // 2
-            if starts[middle] < goal:
-                low = middle + 1
-            else:
-                high = middle
-        bounds = (bounds[1], n if part + end == _PARTS else low)
-    return bounds
-
-
 @njit(cache=_CACHE, fastmath=_FAST)
-def _add_sparse_dots(G, w, c, m, i, stop):
-    """m_i <- m_i + c <z_i, w> for rows i..stop-1."""
+def _sparse_add_dots(G, w, m, start):
     values, columns = G.values, G.columns
-    for r in range(i, stop):
+    for i in range(m.size):
         total = 0.0
-        for k in range(G.starts[r], G.starts[r + 1]):
+        for k in range(G.starts[start + i], G.starts[start + i + 1]):
             total += values[k] * w[columns[k]]
-        m[r] += c * total
+        m[i] += total
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _add_sparse_rows(G, v, i, stop, out):
-    """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
+def _sparse_add_rows(G, v, start, out):
     values, columns = G.values, G.columns
-    for r in range(i, stop):
-        if v[r] != 0.0:
-            for k in range(G.starts[r], G.starts[r + 1]):
-                out[columns[k]] += v[r] * values[k]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _sparse_fused(G, w, m, i, stop, out):
-    """m_i <- <z_i, w> and out <- out + sum_i exp(level - m_i) z_i over rows i..stop-1, in one reading.
-
-    Returns the level, one of these m_i and at most 300 above the least: the sum, which may be longer than a row by far,
-    is rescaled only when the running minimum has fallen by that much.
-    """
-    values, columns, level = G.values, G.columns, np.inf
-    for r in range(i, stop):
-        total = 0.0
-        for k in range(G.starts[r], G.starts[r + 1]):
-            total += values[k] * w[columns[k]]
-        m[r] = total
-        if total < level - 300.0 or r == i:
-            if level < np.inf:
-                shrink = math.exp(total - level)
-                for k in range(out.size):
-                    out[k] *= shrink
-            level = total
-        weight = math.exp(level - total)
-        if weight > 0.0:
-            for k in range(G.starts[r], G.starts[r + 1]):
-                out[columns[k]] += weight * values[k]
-    return level
+    for i in range(v.size):
+        if v[i] != 0.0:
+            for k in range(G.starts[start + i], G.starts[start + i + 1]):
+                out[columns[k]] += v[i] * values[k]
 
 
 @njit(cache=_CACHE)
-def _sparse_dots_part(G, w, m, part):
-    i, stop = _rows_of_part(G.starts, part)
-    _add_sparse_dots(G, w, 1.0, m, i, stop)
+def _sparse_dimension(G):
+    return G.dimension
 
 
-@njit(cache=_CACHE, parallel=True)
-def _sparse_dots_parts(G, w, m):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _sparse_dots_part(G, w, m, np.int64(part))
-    else:
-        for part in range(_PARTS):
-            _sparse_dots_part(G, w, m, part)
-
-
-@njit(cache=_CACHE)
-def _sparse_rows_part(G, v, part, out):
-    i, stop = _rows_of_part(G.starts, part)
-    _add_sparse_rows(G, v, i, stop, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _sparse_rows_parts(G, v, parts):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _sparse_rows_part(G, v, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            _sparse_rows_part(G, v, part, parts[part])
-
-
-@njit(cache=_CACHE)
-def _sparse_fused_part(G, w, m, part, out):
-    i, stop = _rows_of_part(G.starts, part)
-    return _sparse_fused(G, w, m, i, stop, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _sparse_fused_parts(G, w, m, parts, levels):
-    if _has_threads():
-        for part in prange(_PARTS):
-            levels[part] = _sparse_fused_part(G, w, m, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            levels[part] = _sparse_fused_part(G, w, m, part, parts[part])
-
-
-@njit(cache=_CACHE)
-def _sparse_lift(G, v, w):
-    w[:] = 0.0
-    if G.values.size < _SERIAL:
-        _add_sparse_rows(G, v, 0, v.size, w)
-    else:
-        parts = np.zeros((_PARTS, w.size))
-        _sparse_rows_parts(G, v, parts)
-        _add_scaled_parts(parts, np.ones(_PARTS), w)
-
-
-@njit(cache=_CACHE)
-def _sparse_margins(G, w, m):
-    m[:] = 0.0
-    if G.values.size < _SERIAL:
-        _add_sparse_dots(G, w, 1.0, m, 0, m.size)
-    else:
-        _sparse_dots_parts(G, w, m)
-
-
-@njit(cache=_CACHE)
-def _sparse_add_column(G, i, c, m):
-    row, column = np.zeros(G.dimension), np.zeros(m.size)
-    for k in range(G.starts[i], G.starts[i + 1]):
-        row[G.columns[k]] = c * G.values[k]
-    _sparse_margins(G, row, column)
-    for j in range(m.size):
-        m[j] += column[j]
-
-
-@njit(cache=_CACHE)
-def _sparse_softmax_pass(G, w, m, q, u):
-    u[:] = 0.0
-    if G.values.size < _SERIAL:
-        level = _sparse_fused(G, w, m, 0, m.size, u)
-        log_total = _softmax(m, q)
-        scale = q.max() * math.exp(m.min() - level)
-        for k in range(u.size):
-            u[k] *= scale
-        return log_total
-    parts, levels = np.zeros((_PARTS, u.size)), np.empty(_PARTS)
-    _sparse_fused_parts(G, w, m, parts, levels)
-    log_total, largest, low = _softmax(m, q), q.max(), m.min()
-    for part in range(_PARTS):
-        levels[part] = largest * math.exp(low - levels[part])
-    _add_scaled_parts(parts, levels, u)
-    return log_total
+_register_rows(SparseGram, _sparse_add_dots, _sparse_add_rows, _sparse_dimension)
 
 
 @njit(cache=_CACHE)
@@ -2553,7 +2466,7 @@ def _sparse_dense(G):
     for i in range(n):
         for k in range(G.starts[i], G.starts[i + 1]):
             row[G.columns[k]] = G.values[k]
-        _add_sparse_dots(G, row, 1.0, out[i], i, n)
+        _sparse_add_dots(G, row, out[i, i:], i)
         for k in range(G.starts[i], G.starts[i + 1]):
             row[G.columns[k]] = 0.0
         for j in range(i):
@@ -2579,10 +2492,6 @@ def _sparse_precise(G, v, m):
         m[i] = high + (low + small)
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest))
-
-
-register(SparseGram, lift=_sparse_lift, margins=_sparse_margins, add_column=_sparse_add_column,
-         softmax_pass=_sparse_softmax_pass, square=_feature_square)
 
 
 # ------------------------------------------------------------------------------------------------------
