@@ -110,7 +110,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
-_CACHED = 1 << 12  # entries that the nearest cache holds
+_CACHED = 1 << 14  # entries that the nearest cache holds
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
 
 
@@ -2205,12 +2205,18 @@ def _rows_parts(G, v, parts):
             _rows_part(G, v, part, parts[part])
 
 
-@njit(cache=_CACHE)
-def _fused(G, w, m, q, start, few, out):
-    """m_k <- <z_(start + k), w> and out <- out + sum_k exp(level - m_k) z_(start + k), in one reading: ``few`` rows at
-    a time, which the caches keep.  q is overwritten.
+@njit(cache=_CACHE, fastmath=_FAST)
+def _scale(c, v):
+    for k in range(v.size):
+        v[k] *= c
 
-    Returns the level, at most 300 above the least of these m_k: the sum is rescaled when they fall below that.
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _fused(G, w, m, q, start, few, out):
+    """m_k <- <z_(start + k), w>, q_k <- exp(level - m_k), out <- out + sum_k q_k z_(start + k), in one reading: ``few``
+    rows at a time, which the caches keep.
+
+    Returns the level, at most 30 above the least of these m_k: when they fall below that, what is summed is rescaled.
     """
     level = np.inf
     for first in range(0, m.size, few):
@@ -2218,11 +2224,11 @@ def _fused(G, w, m, q, start, few, out):
         some[:] = 0.0
         _add_dots(G, w, some, start + first)
         low = some.min()
-        if low < level - 300.0:
+        if low < level - 30.0:
             if level < np.inf:
                 shrink = math.exp(low - level)
-                for k in range(out.size):
-                    out[k] *= shrink
+                _scale(shrink, q[:first])
+                _scale(shrink, out)
             level = low
         for k in range(some.size):
             weights[k] = math.exp(level - some[k])
@@ -2288,21 +2294,27 @@ def _row_add_column(G, i, c, m):
     _add_product(G, row, m)
 
 
-@njit(cache=_CACHE)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _row_softmax_pass(G, w, m, q, u):
-    count, few = 1 if G[0].size < _SERIAL else _PARTS, max(4, _CACHED * m.size // max(G[0].size, 1) // 4 * 4)
-    parts, scales = np.zeros((count, u.size)), np.empty(count)
+    n, size = m.size, G[0].size
+    count, few = 1 if size < _SERIAL else _PARTS, max(4, _CACHED * n // max(size, 1) // 4 * 4)
+    parts, levels, total = np.zeros((count, u.size)), np.empty(count), 0.0
     if count == 1:
-        scales[0] = _fused(G, w, m, q, 0, few, parts[0])
+        levels[0] = _fused(G, w, m, q, 0, few, parts[0])
     else:
-        _fused_parts(G, w, m, q, few, parts, scales)
-    log_total, low = _softmax(m, q), m.min()
-    largest = q.max()  # that of the least margin, whose row has the weight exp(level - low) so far
+        _fused_parts(G, w, m, q, few, parts, levels)
+    level = levels.min()
     for part in range(count):
-        scales[part] = largest * math.exp(low - scales[part])
+        start, stop = _part(n, part) if count > 1 else (0, n)
+        levels[part] = math.exp(level - levels[part])
+        for k in range(start, stop):
+            q[k] *= levels[part]
+            total += q[k]
+    _scale(1.0 / total, q)
+    _scale(1.0 / total, levels)
     u[:] = 0.0
-    _add_scaled_parts(parts, scales, u)
-    return log_total
+    _add_scaled_parts(parts, levels, u)
+    return math.log(total) - level
 
 
 @njit(cache=_CACHE)
