@@ -46,10 +46,11 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     5.2  dense              DenseGram, gram
     5.3  features           FeatureGram, features
     5.4  sparse             SparseGram
-    5.5  lazy               LazyGram, lazy_gram
-    5.6  pairs              PairGram, pair_gram
-    5.7  ridge              RidgeGram
-    5.8  operators          OperatorGram, operator_gram
+    5.5  mapped             MappedGram
+    5.6  lazy               LazyGram, lazy_gram
+    5.7  pairs              PairGram, pair_gram
+    5.8  ridge              RidgeGram
+    5.9  operators          OperatorGram, operator_gram
     6    certificate        certificate
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED
     8    algorithms
@@ -65,6 +66,7 @@ import functools
 import inspect
 import itertools
 import math
+import mmap
 import operator
 import os
 import tempfile
@@ -85,8 +87,8 @@ from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "OperatorGram", "PairGram",
-    "RUNNING", "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram",
+    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "MappedGram", "OperatorGram",
+    "PairGram", "RUNNING", "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram",
     "adaptive_sampling", "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent",
     "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
     "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin",
@@ -251,11 +253,30 @@ def _array(a, name):
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
                         "entries and pass a plain array")
-    return np.asarray(a)
+    plain = np.asarray(a)
+    return plain if plain.dtype != object or not hasattr(a, "dtypes") else _of_columns(a, plain, name)
 
 
-def _real_array(a, name, ndim):
-    """A finite float array of the given dimension (float32 stays float32); otherwise an error that says where."""
+def _of_columns(frame, objects, name):
+    """The numbers of a data frame, or of one column, whose columns have no common type of number."""
+    labels = getattr(frame, "columns", [getattr(frame, "name", name)])
+    numbers = np.empty(objects.shape)
+    for label, dtype, column, out in zip(labels, np.atleast_1d(frame.dtypes), np.atleast_2d(objects.T),
+                                         np.atleast_2d(numbers.T), strict=True):
+        try:
+            if getattr(dtype, "kind", "O") not in "fiub":
+                raise TypeError
+            out[:] = column
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} must hold real numbers; column {label!r} has dtype {dtype}"
+                            f"{' and missing values' * (getattr(dtype, 'kind', 'O') in 'fiub')}") from None
+    return numbers
+
+
+def _real_array(a, name, ndim, first=0):
+    """A finite float array of the given dimension (float32 stays float32); otherwise an error that says where, for an
+    array that is the rows from ``first`` on."""
+    labels = getattr(a, "columns", None)
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
@@ -269,26 +290,55 @@ def _real_array(a, name, ndim):
     with np.errstate(over="ignore", invalid="ignore"):
         total = a.sum()
     if not np.isfinite(total) and not np.isfinite(a).all():
-        where = tuple(int(k) for k in np.argwhere(~np.isfinite(a))[0])
-        raise ValueError(f"{name} must be finite; row {where[0]} has {a[where]} at {name}{list(where)}")
+        where = [int(k) for k in np.argwhere(~np.isfinite(a))[0]]
+        value, where[0] = a[tuple(where)], where[0] + first
+        column = "" if labels is None else f", in column {labels[where[1]]!r}"
+        raise ValueError(f"{name} must be finite; row {where[0]} has {value} at {name}{where}{column}")
     return a
 
 
-def _points(X, name="X", kernel=None):
+def _points(X, name="X", kernel=None, first=0):
     """A C-ordered float64 copy or view of finite rows, whose squared distances are finite as well.
 
     Rows of a precomputed kernel are no points: they stay as they are.
     """
-    X = _real_array(X, name, 2)
+    X = _real_array(X, name, 2, first)
     if isinstance(kernel, str) and kernel == "precomputed":
         return X
     X = np.ascontiguousarray(X, dtype=np.float64)
     with np.errstate(over="ignore"):
         reach = 4.0 * np.einsum("ij,ij->i", X, X)
     if not np.isfinite(reach).all():
-        raise ValueError(f"row {np.argmin(np.isfinite(reach))} of {name} is too large: squared distances overflow; "
-                         "rescale the points")
+        raise ValueError(f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: squared distances "
+                         "overflow; rescale the points")
     return X
+
+
+def _is_mapped(X, dtype=None):
+    """Whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
+    return (isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and dtype in (None, X.dtype)
+            and X.ndim == 2 and X.size > 0 and X.flags.c_contiguous)
+
+
+def _blocks(X):
+    """(first row, checked rows in float64) of points, mapped ones a few at a time; else, of checked points, all."""
+    few = max(1, (1 << 20) // X.shape[1]) if _is_mapped(X) else len(X)
+    for first in range(0, len(X), few):
+        block = X[first:first + few]
+        yield first, _points(block, first=first) if few < len(X) or _is_mapped(X) else block
+        if _shares_pages(X):
+            _give_back(np.asarray(X), first, first + len(block))
+
+
+def _variance(X):
+    """Var X, in one pass."""
+    count, mean, total = 0, 0.0, 0.0
+    for _, block in _blocks(X):
+        share, change = block.size / (count + block.size), block.mean() - mean
+        total += block.size * (block.var() + (1.0 - share) * change**2)
+        mean += share * change
+        count += block.size
+    return total / count
 
 
 def _labels(y, n):
@@ -735,7 +785,7 @@ def _kernel(kernel, X, params):
         gamma = 0.5 / _number(params["sigma2"], "sigma2")
     elif isinstance(params.get("gamma", "scale"), str):
         _choice(params.get("gamma", "scale"), "gamma", ("scale",))
-        gamma = 1.0 / (X.shape[1] * (X.var() or 1.0)) if "gamma" in accepted else 1.0
+        gamma = 1.0 / (X.shape[1] * (_variance(X) or 1.0)) if "gamma" in accepted else 1.0
     else:
         gamma = _number(params["gamma"], "gamma")
     code, W = list(_KERNELS).index(kernel) if named else _CALLABLE, None
@@ -749,7 +799,8 @@ def _kernel(kernel, X, params):
     formula = _Formula(code, gamma, _number(params.get("coef0", 1.0), "coef0", closed=True),
                        _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W),
                        _number(params.get("intercept", 0.0), "intercept", closed=True)**2)
-    return _Kernel(formula, X.mean(axis=0) if kernel in ("rbf", "laplacian") else None, W,
+    centred = kernel in ("rbf", "laplacian") and not _is_mapped(X)
+    return _Kernel(formula, X.mean(axis=0) if centred else None, W,
                    None if named else kernel)
 
 
@@ -2020,7 +2071,8 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     Parameters
     ----------
     X : array or SciPy sparse matrix or array, shape (n, d)
-        The points.
+        The points.  Memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) of type float32 or float64
+        in C order are not copied but read from the file in every product, and must not change.
     y : array, shape (n,)
         Their labels, -1 or +1.
     normalize : {"unit", "max", None}
@@ -2033,7 +2085,7 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 
     Returns
     -------
-    G : FeatureGram or SparseGram; RidgeGram over it if r > 0
+    G : FeatureGram, SparseGram or MappedGram; RidgeGram over it if r > 0
         A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
 
     Raises
@@ -2051,6 +2103,8 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     intercept = _number(intercept, "intercept", closed=True)
     if _is_sparse(X):
         return _with_ridge(_sparse_features(X, y, normalize, intercept), ridge)
+    if _is_mapped(X):
+        return _with_ridge(_mapped_features(X, y, normalize, intercept), ridge)
     X = _points(X)
     y = _labels(y, len(X))
     if intercept:
@@ -2507,7 +2561,150 @@ def _sparse_precise(G, v, m):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.5 lazy
+# 5.5 mapped
+# ------------------------------------------------------------------------------------------------------
+
+class MappedGram(NamedTuple):
+    """G = Z Z' for rows z_i = c_i (x_i, b) of points x_i that stay in a file, made by `features` of a memory-mapped X.
+
+    Nothing is added to the points where b = 0.  The methods are those of `Representation`.
+
+    Attributes
+    ----------
+    rows : array, shape (n, d)
+        The x_i.
+    c : array, shape (n,)
+        Signs times normalisers.
+    entries : array, shape (n,)
+        G_ii.
+    intercept : float
+        b.
+    shared : bool
+        Whether what has been read may be given back to the system: the pages are those of the file, not a private copy.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, fastmargin as fm
+    >>> X = np.memmap(tempfile.TemporaryFile(), np.float32, shape=(2, 2))
+    >>> X[:] = [[1.0, 2.0], [0.0, 1.0]]
+    >>> fm.features(X, [1, -1], normalize=None).dense()
+    array([[ 5., -2.],
+           [-2.,  1.]])
+    """
+
+    rows: np.ndarray
+    c: np.ndarray
+    entries: np.ndarray
+    intercept: float
+    shared: bool
+
+    def checked(self):
+        return self
+
+    def shape(self):
+        return self.c.size, self.rows.shape[1] + (self.intercept != 0.0)
+
+    def diagonal(self):
+        return self.entries
+
+    def rounding(self):
+        return Rounding.of_rows(*self.shape())
+
+    def restrict(self, index):
+        rows = self.rows[index].astype(np.float64)
+        if self.intercept:
+            rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
+        return FeatureGram(rows * self.c[index][:, None])
+
+    def dense(self):
+        return self.restrict(slice(None)).dense()
+
+
+def _shares_pages(X):
+    return isinstance(X, np.memmap) and X.mode in ("r", "r+", "w+")
+
+
+def _mapped_features(X, y, normalize, intercept):
+    y = _labels(y, len(X))
+    squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept**2
+    normalizer = _normalizers(squares, normalize)
+    return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept, _shares_pages(X))
+
+
+_PAGE, _WINDOW = mmap.PAGESIZE, 1 << 22  # bytes of a file that are given back at a time
+
+
+def _advise(address, size):
+    """Tell the system that these pages of a file are not needed; interpreted, nothing."""
+
+
+if hasattr(mmap, "MADV_DONTNEED"):
+    _madvise = types.ExternalFunction("madvise", types.int32(types.uintp, types.uintp, types.int32))
+    _DONTNEED = int(mmap.MADV_DONTNEED)
+
+    @overload(_advise)
+    def _advise_compiled(address, size):
+        return lambda address, size: _madvise(address, size, _DONTNEED)
+else:
+    @overload(_advise)
+    def _advise_compiled(address, size):
+        return lambda address, size: None
+
+
+@njit(cache=_CACHE)
+def _give_back(rows, i, stop):
+    """Let go of the pages of windows that end within rows i..stop-1: the system keeps them as it sees fit, and they do
+    not count as memory of this process.  Pages that the array shares with others are left alone."""
+    begin, size = np.int64(rows.ctypes.data), rows.shape[1] * rows.itemsize
+    end = begin + rows.shape[0] * size
+    first, last = (begin + i * size) // _WINDOW * _WINDOW, (begin + stop * size) // _WINDOW * _WINDOW
+    first = max(first, -(-begin // _PAGE) * _PAGE)
+    last = min(last, end // _PAGE * _PAGE)
+    if first < last:
+        _advise(first, last - first)
+
+
+@njit(cache=_CACHE)
+def _mapped_add_dots(G, w, m, start):
+    d = G.rows.shape[1]
+    shift, step, dots = 0.0, max(1, _WINDOW // (d * G.rows.itemsize)), np.zeros(m.size)
+    if w.size > d:
+        shift = G.intercept * w[d]
+    for i in range(0, m.size, step):
+        stop = min(i + step, m.size)
+        _add_row_dots_between(G.rows[start:], w[:d], 1.0, dots, i, stop)
+        for k in range(i, stop):
+            m[k] += G.c[start + k] * (dots[k] + shift)
+        if G.shared:
+            _give_back(G.rows, start + i, start + stop)
+
+
+@njit(cache=_CACHE)
+def _mapped_add_rows(G, v, start, out):
+    d, weights, total = G.rows.shape[1], np.empty(v.size), 0.0
+    step = max(1, _WINDOW // (d * G.rows.itemsize))
+    for k in range(v.size):
+        weights[k] = G.c[start + k] * v[k]
+        total += weights[k]
+    for i in range(0, v.size, step):
+        stop = min(i + step, v.size)
+        _add_weighted_rows(G.rows[start:], weights, i, stop, out[:d])
+        if G.shared:
+            _give_back(G.rows, start + i, start + stop)
+    if out.size > d:
+        out[d] += G.intercept * total
+
+
+@njit(cache=_CACHE)
+def _mapped_dimension(G):
+    return G.rows.shape[1] + (1 if G.intercept != 0.0 else 0)
+
+
+_register_rows(MappedGram, _mapped_add_dots, _mapped_add_rows, _mapped_dimension)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.6 lazy
 # ------------------------------------------------------------------------------------------------------
 
 _WIDE = 32  # columns of G that are evaluated at a time
@@ -2584,21 +2781,22 @@ def _evaluation_error(formula, reach):
     return 1.01 * error
 
 
-def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
+def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.0, **params):
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
     Parameters
     ----------
     X : array, shape (n, d)
-        The points.
+        The points; memory-mapped ones may stay in their file, as with `features`.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned matrix.
     kernel : str
         "linear", "poly", "rbf", "laplacian" or "ntk", as in `gram`.
     normalize : {"unit", "max", None}
         As in `gram`.
-    dtype : {float64, float32}
-        In which the points are stored.  Whatever is summed, over coordinates or points, is summed in float64.
+    dtype : {float64, float32}, optional
+        In which the points are stored: by default float64, or what the file holds.  Points of a file that holds another
+        are copied.  Whatever is summed, over coordinates or points, is summed in float64.
     ridge : float
         As in `gram`.
     **params
@@ -2632,17 +2830,25 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ri
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(f"lazy_gram evaluates kernels in compiled code, and takes their names; got {kernel!r}, which "
                          "gram(X, y, kernel=...) takes")
-    X = _points(X)
+    dtype = None if dtype is None else _dtype(dtype)
+    mapped = _is_mapped(X, dtype)
+    X = X if mapped else _points(X)
+    dtype = X.dtype if dtype is None else dtype
     sign = np.ones(len(X)) if y is None else _labels(y, len(X))
-    dtype = _dtype(dtype)
     kernel = _kernel(kernel, X, params)
-    rows, _, hidden, gates = _prepared(kernel, X)
-    with np.errstate(over="ignore"):
-        rows, hidden = rows.astype(dtype), hidden.astype(dtype)
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    if not np.isfinite(squares).all():
-        raise ValueError(f"row {np.argmin(np.isfinite(squares))} of X is too large for {dtype}; rescale the points")
-    points = _Prepared(rows, squares, hidden, gates)
+    points = []
+    for first, block in _blocks(X):
+        rows, _, hidden, gates = _prepared(kernel, block)
+        with np.errstate(over="ignore"):
+            rows, hidden = rows.astype(dtype), hidden.astype(dtype)
+        squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        if not np.isfinite(squares).all():
+            raise ValueError(f"row {first + np.argmin(np.isfinite(squares))} of X is too large for {dtype}; rescale "
+                             "the points")
+        points.append(_Prepared(rows[:0] if mapped else rows, squares, hidden, gates))
+    points = _Prepared(*map(np.concatenate, zip(*points, strict=True)))
+    if mapped:
+        points = points._replace(rows=np.asarray(X))
     diagonal = _kernel_diagonal(kernel, points)
     normalizer = _normalizers(diagonal, normalize)
     return _with_ridge(LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula), ridge)
@@ -2939,7 +3145,7 @@ register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.6 pairs
+# 5.7 pairs
 # ------------------------------------------------------------------------------------------------------
 
 class PairGram(NamedTuple):
@@ -3120,7 +3326,7 @@ register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.7 ridge
+# 5.8 ridge
 # ------------------------------------------------------------------------------------------------------
 
 class RidgeGram(NamedTuple):
@@ -3237,7 +3443,7 @@ register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.8 operators
+# 5.9 operators
 # ------------------------------------------------------------------------------------------------------
 
 _ENGINES = {}  # compiled code knows an operator by its number here
