@@ -938,7 +938,7 @@ def _diagonal_without_intercept(kernel, points):
     if formula.code == _CALLABLE:
         few = 32  # of the values in a block only the diagonal is used
         blocks = (_take(points, slice(k, k + few)) for k in range(0, len(points.rows), few))
-        return np.concatenate([_kernel_block(kernel, block, block).diagonal() for block in blocks])
+        return np.concatenate([_block_without_intercept(kernel, block, block).diagonal() for block in blocks])
     if formula.code in (_RBF, _LAPLACIAN):
         return np.ones(len(squares))
     if formula.code == _POLY:
@@ -2474,10 +2474,14 @@ def _sparse_features(X, y, normalize, intercept):
     X.eliminate_zeros()
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(f"X must have 2 dimensions and be not empty, got shape {X.shape}")
+    if X.data.dtype.kind not in "fiub":
+        raise TypeError(f"X must hold real numbers, got dtype {X.data.dtype}")
+    values, starts = X.data.astype(np.float64), X.indptr.astype(np.int64)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        row = np.searchsorted(starts, wrong[0], side="right") - 1
+        raise ValueError(f"X must be finite; row {row} has {values[wrong[0]]} at X[{row}, {X.indices[wrong[0]]}]")
     y = _labels(y, X.shape[0])
-    values, starts = np.zeros(0), X.indptr.astype(np.int64)
-    if X.data.size:
-        values = _real_array(X.data, "the entries of X", 1).astype(np.float64)
     G = SparseGram(values, X.indices, starts, int(X.shape[1]))
     if intercept:
         ends = G.starts[1:]

@@ -4,11 +4,13 @@ An instance is a pair (Z, rho): rows z_i = y_i x_i, and rho = max over unit w in
 (negative: minus the distance from the origin to the boundary of the hull within the rows' span), known exactly.
 
 Generic tests run over `everywhere`: every call in CALLS on every representation in REPRESENTATIONS.  A new algorithm
-needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, and nothing else.
+needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, or, where it can be held
+against another, in BY_ROWS, whose operations are tested and a few algorithms.
 """
 
 import contextlib
 import lzma
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -204,7 +206,50 @@ def pairs(Z):
     return fm.pair_gram(dense(Z), np.zeros(len(Z)), 2)
 
 
+def sparse(Z):
+    """By the three arrays of a matrix in CSR format."""
+    row, column = np.nonzero(Z)
+    starts = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(Z)))))
+    return fm.SparseGram(Z[row, column], column, starts, Z.shape[1])
+
+
+def mapped(Z, dtype=np.float64):
+    """By a file, which is gone as soon as nothing refers to it."""
+    with tempfile.TemporaryFile() as file:
+        X = np.memmap(file, dtype, shape=np.shape(Z))
+    X[:] = Z
+    return fm.features(X, np.ones(len(Z)), normalize=None)
+
+
+class Rows:
+    """Z as an operator."""
+
+    def __init__(self, Z):
+        self.Z, self.shape = np.asarray(Z), np.shape(Z)
+
+    def matvec(self, w):
+        return self.Z @ w
+
+    def rmatvec(self, v):
+        return v @ self.Z
+
+
+class Symmetric:
+    """G as an operator."""
+
+    def __init__(self, G):
+        self.G, self.shape = G, G.shape
+
+    def matvec(self, v):
+        return self.G @ v
+
+
+def operator(Z):
+    return fm.operator_gram(Rows(Z), diagonal=(Z**2).sum(axis=1))
+
+
 REPRESENTATIONS = {"dense": dense, "features": fm.FeatureGram, "pairs": pairs}  # of the rows Z
+BY_ROWS = {"features": fm.FeatureGram, "sparse": sparse, "mapped": mapped, "operator": operator}
 
 
 def scale_of(G):

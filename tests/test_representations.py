@@ -12,6 +12,7 @@ import numba
 import numpy as np
 import pytest
 from instances import (
+    BY_ROWS,
     CALLS,
     ENDURING,
     EPS,
@@ -41,14 +42,16 @@ import fastmargin as fm
 # OPERATIONS
 # ======================================================================================================
 
-ODD_SIZES = [*range(1, 10), 31, 33, 64, 511, 512, 513, 514, 515, 1501]
+ODD_SIZES = [*range(1, 10), 31, 33, 64, 511, 512, 513, 514, 515, 600, 1501]
 
 
 def random_gram(kind, n, seed=0):
-    """(representation, G in extended precision by its rows or matrix) of random data."""
-    if kind == "features":
-        Z = rows_of(n, 1 + n % 23, seed)
-        return fm.FeatureGram(Z), Z
+    """(representation, its rows or matrix) of random data; large enough for threads if n = 600."""
+    if kind in BY_ROWS:
+        Z = rows_of(n, 500 if n == 600 else 1 + n % 23, seed)
+        if kind == "sparse":
+            Z[np.random.default_rng(seed).random(Z.shape) < (0.1 if n == 600 else 0.6)] = 0.0
+        return BY_ROWS[kind](Z), Z
     A = rows_of(n, n, seed)
     A = (A + A.T).astype(np.float32 if kind == "float32" else np.float64)
     return fm.DenseGram(A), A
@@ -62,7 +65,7 @@ def product(G, v):
     return w, m
 
 
-KINDS = pytest.mark.parametrize("kind", ["float64", "float32", "features"])
+KINDS = pytest.mark.parametrize("kind", ["float64", "float32", *BY_ROWS])
 
 
 def check_close(got, want, size, n):
@@ -77,7 +80,7 @@ def test_products(kind, n):
     v = rows_of(1, n, 1)[0]
     v[::5] = 0.0
     w, m = product(G, v)
-    if kind == "features":
+    if kind in BY_ROWS:
         check_close(w, A.T @ v, np.abs(A.T) @ np.abs(v), n)
         check_close(m, A @ w, np.abs(A) @ np.abs(w), n)
     else:
@@ -87,8 +90,8 @@ def test_products(kind, n):
     for i in {0, n // 2, n - 1}:
         before = m.copy()
         fm.add_column(G, i, -1.7, m)
-        column = A @ A[i] if kind == "features" else A[i]
-        size = np.abs(A) @ np.abs(A[i]) if kind == "features" else np.abs(A[i])
+        column = A @ A[i] if kind in BY_ROWS else A[i]
+        size = np.abs(A) @ np.abs(A[i]) if kind in BY_ROWS else np.abs(A[i])
         check_close(m, before - 1.7 * column, np.abs(before) + 1.7 * size, A.shape[1])
 
 
@@ -109,19 +112,24 @@ def test_softmax_pass(kind, n, size):
     np.testing.assert_allclose(q, exact, rtol=0, atol=(4 + np.sqrt(n)) * EPS)
     assert (q >= 0).all() and abs(q.sum() - 1.0) <= (4 + n) * EPS
     assert abs(log_total - float(np.log(total) - np.longdouble(m.min()))) <= 8 * EPS * (1 + abs(m.min()))
-    if kind == "features":
+    if kind in BY_ROWS:
         check_close(u, A.T @ exact, 4 * np.abs(A.T) @ exact, n)
     else:
         assert np.array_equal(u, q)
 
 
-def test_softmax_pass_far_below_and_above():
-    # Margins of +-1e5: naive exponentials overflow or vanish, and running minima fall in every chunk.
+@pytest.mark.parametrize("n", [203, 60_000, 300_000])
+def test_softmax_pass_far_below_and_above(n):
+    """Margins of +-1e5: naive exponentials overflow or vanish, and the running minimum falls again and again."""
     for direction in (1.0, -1.0):
-        Z = direction * np.linspace(1e5, -1e5, 203)[:, None]
-        m, q, u = np.empty(203), np.empty(203), np.empty(1)
+        Z = direction * np.linspace(1e5, -1e5, n)[:, None]
+        m, q, u = np.empty(n), np.empty(n), np.empty(1)
         log_total = fm.softmax_pass(fm.FeatureGram(Z), np.ones(1), m, q, u)
-        assert q[np.argmin(m)] == 1.0 and u[0] == -1e5 and log_total == 1e5
+        exact = np.exp(m.min() - m)
+        exact /= exact.sum()
+        np.testing.assert_allclose(q, exact, rtol=1e-13, atol=0)
+        assert u[0] == pytest.approx(m @ exact, rel=1e-14)
+        assert log_total == pytest.approx(1e5 + np.log(np.exp(m.min() - m).sum()), rel=1e-14)
 
 
 @KINDS
@@ -146,8 +154,8 @@ def test_the_methods_tell_the_truth(kind):
     """shape, diagonal, restrict and dense, against the definition."""
     G, A = random_gram(kind, 17)
     A = A.astype(np.float64)
-    full = A @ A.T if kind == "features" else A
-    if kind == "features":
+    full = A @ A.T if kind in BY_ROWS else A
+    if kind in BY_ROWS:
         G = G.checked()  # a random symmetric matrix is not positive semi-definite
     assert G.shape() == A.shape and G.dense().shape == (17, 17)
     np.testing.assert_allclose(G.dense(), full, rtol=0, atol=40 * EPS * np.abs(full).max())
@@ -155,7 +163,7 @@ def test_the_methods_tell_the_truth(kind):
     assert G.diagonal().dtype == np.float64 and 0.0 < G.rounding().margins < 1e-3
     index = np.array([11, 2, 5])
     part = G.restrict(index)
-    assert type(part) is type(G) and np.array_equal(part.dense(), np.array(part.dense()))
+    assert type(part) is (fm.FeatureGram if kind in ("mapped", "operator") else type(G))
     np.testing.assert_allclose(part.dense(), full[np.ix_(index, index)], rtol=0, atol=40 * EPS * np.abs(full).max())
 
 

@@ -1,0 +1,547 @@
+"""Data as users have them: sparse, in files, behind products of another library, with noise, off the origin, in frames.
+"""
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from instances import (
+    BY_ROWS,
+    PLANTED,
+    Rows,
+    Symmetric,
+    check_raises,
+    dense,
+    mapped,
+    rows_of,
+    same_result,
+    sparse,
+    two_classes,
+)
+
+import fastmargin as fm
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+# ======================================================================================================
+# ROWS IN OTHER FORMS
+# ======================================================================================================
+
+@pytest.mark.parametrize("kind", [kind for kind in BY_ROWS if kind != "features"])
+@pytest.mark.parametrize("name", ["momentum", "batch_perceptron", "snkp", "max_margin"])
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
+    Z, _ = PLANTED["unequal weights"]
+    Z = np.column_stack((Z, 0.0 * Z))
+    G, twin = (make(Z) for make in (BY_ROWS[kind], fm.FeatureGram))
+    if ridge:
+        G, twin = fm.RidgeGram(G, ridge), fm.FeatureGram(np.column_stack((Z, np.sqrt(ridge) * np.eye(len(Z)))))
+    one, two = (fm.ALGORITHMS[name](problem, max_iter=50) for problem in (G, twin))
+    assert (one.status, one.n_iter) == (two.status, two.n_iter) and one.lower > 0
+    np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
+    np.testing.assert_allclose(one.alpha, two.alpha, rtol=0, atol=1e-8 * np.abs(two.alpha).max())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BY_ROWS if kind != "features"])
+@pytest.mark.parametrize("case", ["cross-polytope", "opposite labels", "every point with both labels", "small margin"])
+def test_certificates_hold_on_planted_margins(kind, case):
+    Z, rho = PLANTED[case]
+    for result in (fm.momentum(BY_ROWS[kind](Z), max_iter=300), fm.max_margin(BY_ROWS[kind](Z))):
+        assert result.lower <= max(rho, 0.0) * (1 + 1e-12) and result.upper >= rho * (1 - 1e-12)
+        assert (result.lower > 0) <= (rho > 0)
+
+
+class Csr:
+    """As much of a sparse matrix of SciPy as `features` uses, with duplicate entries and explicit zeros to be removed.
+    """
+
+    def __init__(self, X, index=np.int32):
+        self.X, self.shape, self.index = X, X.shape, index
+
+    def tocsr(self, copy):
+        assert copy
+        row, self.indices = np.nonzero(np.ones(self.shape))
+        self.data, self.indices = self.X[row, self.indices], self.indices.astype(self.index)
+        self.indptr = np.arange(self.shape[0] + 1, dtype=self.index) * self.shape[1]
+        return self
+
+    def sum_duplicates(self):
+        self.summed = True
+
+    def eliminate_zeros(self):
+        assert self.summed
+        row = np.repeat(np.arange(self.shape[0]), self.shape[1])[self.data != 0.0]
+        self.indices, self.data = self.indices[self.data != 0.0], self.data[self.data != 0.0]
+        self.indptr = np.concatenate(([0], np.bincount(row, minlength=self.shape[0]).cumsum())).astype(self.index)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
+@pytest.mark.parametrize("intercept", [0.0, 2.5])
+def test_features_of_a_sparse_matrix(index, dtype, intercept):
+    X = np.random.default_rng(0).integers(-3, 4, (30, 8)).astype(dtype)
+    X[X < 2] = 0
+    X[:, 3] = 0
+    X[4] = 0
+    y = np.where(np.arange(30) % 3, 1, -1)
+    for normalize in ("max", None, "unit"):
+        if normalize == "unit":
+            X[~X.any(axis=1), 1] = 1  # an empty row has no direction
+        G = fm.features(Csr(X, index), y, normalize=normalize, intercept=intercept)
+        want = fm.features(X, y, normalize=normalize, intercept=intercept)
+        assert type(G) is fm.SparseGram and G.shape() == want.shape()
+        assert G.values.size == np.count_nonzero(X) + len(X) * (intercept > 0)
+        np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
+        one, two = fm.momentum(G, max_iter=60), fm.momentum(want, max_iter=60)
+        np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-10)
+
+
+def test_a_sparse_matrix_without_entries():
+    G = sparse(np.zeros((3, 2)))
+    check_raises(lambda: fm.momentum(G), ValueError, ["G.values is empty"])
+    check_raises(lambda: fm.features(Csr(np.zeros((3, 2))), [1, 1, -1], normalize="max"), ValueError,
+                 ["K(x, x) = 0"])
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda X: fm.features(Csr(X), [1, 1]), ValueError, ["3 rows", "2 labels"]),
+    (lambda X: fm.features(Csr(X), [1, 1, 1]), ValueError, ["row 1", "K(x, x) = 0"]),
+    (lambda X: fm.features(Csr(np.array([[0.0, 1.0], [np.nan, 2.0]])), [1, 1]), ValueError,
+     ["X must be finite", "row 1 has nan", "X[1, 0]"]),
+    (lambda X: fm.features(Csr(1j * X), [1, 1, 1]), TypeError, ["real numbers", "complex"]),
+    (lambda X: fm.gram(Csr(X), [1, 1, 1]), TypeError, ["X is sparse", "features(X, y)", "X.toarray()"]),
+    (lambda X: fm.lazy_gram(Csr(X)), TypeError, ["X is sparse", "X.toarray()"]),
+    (lambda X: fm.kernel_matrix(X, Csr(X)), TypeError, ["B is sparse", "B.toarray()"]),
+    (lambda X: fm.momentum(Csr(np.eye(3))), TypeError, ["G is sparse", "features(X, y)"]),
+    (lambda X: fm.winnow(Csr(X), eta=0.1), TypeError, ["is sparse"]),
+    (lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 9]))), ValueError, ["G.columns", "0 to 1"]),
+    (lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 1, 1]))), ValueError, ["G.columns", "one for each"]),
+    (lambda X: fm.momentum(sparse(X)._replace(starts=np.array([0, 2, 1, 2]))), ValueError, ["G.starts"]),
+    (lambda X: fm.momentum(sparse(X)._replace(values=np.array([1.0, np.inf]))), ValueError, ["G.values", "finite"]),
+])
+def test_what_sparse_input_is_refused(call, error, words):
+    check_raises(lambda: call(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])), error, words)
+
+
+# ======================================================================================================
+# IN A FILE
+# ======================================================================================================
+
+def on_disk(path, X, mode="r"):
+    np.save(path, X)
+    return np.load(path, mmap_mode=mode)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+@pytest.mark.parametrize("intercept", [0.0, 0.5])
+def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode, intercept):
+    X, y = two_classes(700, 400, 30.0)  # enough for threads
+    X = X.astype(dtype)
+    file = on_disk(tmp_path / "X.npy", X, mode)
+    for normalize in ("unit", "max", None):
+        G = fm.features(file, y, normalize=normalize, intercept=intercept)
+        want = fm.features(X, y, normalize=normalize, intercept=intercept)
+        assert type(G) is fm.MappedGram and np.shares_memory(G.rows, file) and G.shared == (mode != "c")
+        assert G.shape() == want.shape()
+        np.testing.assert_allclose(G.diagonal(), want.diagonal(), rtol=1e-13)
+        one, two = fm.momentum(G, max_iter=30), fm.momentum(want, max_iter=30)
+        np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-11)
+    part = file[5:50]  # begins within a page
+    one, two = (fm.max_margin(fm.features(points, y[5:50])) for points in (part, X[5:50]))
+    np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel, W", [("linear", None), ("poly", None), ("rbf", None), ("laplacian", None),
+                                       ("ntk", None), ("ntk", np.vstack((rows_of(5, 6), -rows_of(5, 6))))])
+def test_lazy_entries_of_points_in_a_file(tmp_path, kernel, W):
+    X, y = two_classes(90, 6, 2.0)
+    params = {} if W is None else {"W": W}
+    for dtype in (np.float32, np.float64):
+        file = on_disk(tmp_path / f"{np.dtype(dtype).name}.npy", X.astype(dtype))
+        G, want = (fm.lazy_gram(points, y, kernel=kernel, **params) for points in (file, np.array(file)))
+        assert np.shares_memory(G.points.rows, file) and not np.shares_memory(want.points.rows, file)
+        np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-7 if kernel == "ntk" else 1e-12)
+        one, two = fm.momentum(G, max_iter=40), fm.momentum(want, max_iter=40)
+        np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-6)
+    other = fm.lazy_gram(file, y, dtype=np.float32)
+    assert other.points.rows.dtype == np.float32 and not np.shares_memory(other.points.rows, file)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
+def test_a_file_is_read_without_being_held(tmp_path):
+    """200 MB on disk: neither checks nor iterations let the memory of the process grow by half of that."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (50_000, 1000))
+    for start in range(0, len(X), 5000):
+        X[start:start + 5000] = np.random.default_rng(start).standard_normal((5000, 1000), dtype=np.float32) + 0.1
+    X.flush()
+    del X
+    code = ("import resource, sys, numpy as np, fastmargin as fm\n"
+            "few = np.memmap(sys.argv[2], np.float32, 'w+', shape=(700, 400))\n"
+            "few[:] = 1.0\n"
+            "fm.momentum(fm.features(few, np.ones(700)), max_iter=2)\n"
+            "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "G = fm.features(np.load(sys.argv[1], mmap_mode='r'), np.ones(50_000))\n"
+            "result = fm.momentum(G, max_iter=5)\n"
+            "assert result.n_iter == 5\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)")
+    out = subprocess.run([sys.executable, "-c", code, tmp_path / "X.npy", tmp_path / "few"], cwd=ROOT, check=True,
+                         capture_output=True, text=True).stdout
+    assert int(out) * unit < 1e8
+
+
+def test_what_is_written_to_a_private_copy_stays():
+    """Pages of a file may be read again, those that were changed in memory may not be given up."""
+    Z = rows_of(3000, 700)  # 17 MB: several windows
+    G = mapped(Z)
+    assert G.shared
+    for mode in ("r+", "c"):
+        with tempfile.NamedTemporaryFile() as file:
+            np.save(file, np.zeros_like(Z))
+            file.flush()
+            X = np.load(file.name, mmap_mode=mode)
+            X[:] = Z
+            m = np.empty(len(Z))
+            for _ in range(2):
+                fm.margins(fm.features(X, np.ones(len(Z)), normalize=None), np.ones(700), m)
+                np.testing.assert_allclose(m, Z.sum(axis=1), rtol=0, atol=1e-11)
+            assert np.array_equal(X, Z)
+
+
+@pytest.mark.parametrize("row", [3, 2999])
+def test_errors_name_the_row_of_a_file(tmp_path, row):
+    X = np.ones((3000, 700), dtype=np.float32)
+    y = np.ones(3000)
+    for value, words in ((np.nan, ["X must be finite", f"row {row} has nan", f"X[{row}, 5]"]),):
+        X[row, 5] = value
+        file = on_disk(tmp_path / "X.npy", X)
+        for make in (fm.features, fm.lazy_gram):
+            check_raises(lambda make=make, file=file: make(file, y), ValueError, words)
+    X[row] = 0.0
+    file = on_disk(tmp_path / "X.npy", X)
+    check_raises(lambda: fm.features(file, y), ValueError, [f"row {row} of X has K(x, x) = 0"])
+    X = X.astype(np.float64)
+    X[row] = 1e200
+    file = on_disk(tmp_path / "X.npy", X)
+    check_raises(lambda: fm.features(file, y), ValueError, [f"row {row} of X is too large"])
+
+
+def test_files_in_other_layouts_are_copied(tmp_path):
+    X, y = two_classes(40, 5, 3.0)
+    want = fm.features(X, y).dense()
+    for number, other in enumerate((np.asfortranarray(X), X.astype(">f8"))):
+        G = fm.features(on_disk(tmp_path / f"{number}.npy", other), y)
+        assert type(G) is fm.FeatureGram and np.array_equal(G.dense(), want)
+
+
+# ======================================================================================================
+# BEHIND PRODUCTS
+# ======================================================================================================
+
+def test_a_symmetric_operator():
+    G = dense(PLANTED["unequal weights"][0])
+    for given in (fm.operator_gram(Symmetric(G)), fm.operator_gram(Symmetric(G), diagonal=G.diagonal())):
+        assert given.symmetric and np.array_equal(given.dense(), G) and np.array_equal(given.diagonal(), G.diagonal())
+        for algorithm in (fm.momentum, fm.batch_perceptron, fm.max_margin):
+            one, two = algorithm(given, max_iter=40), algorithm(G, max_iter=40)
+            assert one.status == two.status
+            np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
+
+    class Refusing(Symmetric):
+        def rmatvec(self, v):
+            raise NotImplementedError
+
+    assert fm.operator_gram(Refusing(G)).symmetric
+
+
+def test_the_diagonal_comes_from_the_products():
+    Z, _ = PLANTED["uneven"]
+    one, two = fm.operator_gram(Rows(Z)), fm.operator_gram(Rows(Z), diagonal=(Z**2).sum(axis=1))
+    np.testing.assert_allclose(one.diagonal(), two.diagonal(), rtol=1e-15)
+    same_result(fm.snkp(one), fm.snkp(two), rtol=1e-12)
+
+
+def test_an_operator_in_single_precision_is_certified_as_such():
+    """The interval allows for its rounding, and still holds the margin."""
+    Z, rho = PLANTED["feasible"]
+
+    class Single(Rows):
+        def matvec(self, w):
+            return (self.Z.astype(np.float32) @ w.astype(np.float32)).astype(np.float64)
+
+        def rmatvec(self, v):
+            return (v.astype(np.float32) @ self.Z.astype(np.float32)).astype(np.float64)
+
+    result = fm.momentum(fm.operator_gram(Single(Z), unit=2.0**-24), max_iter=2000)
+    assert result.lower <= rho <= result.upper and result.upper - result.lower < 0.01
+    trusted = fm.operator_gram(Single(Z))
+    assert trusted.rounding().margins < 1e-6 * fm.operator_gram(Single(Z), unit=2.0**-24).rounding().margins
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("name", ["momentum", "batch_perceptron", "max_margin"])
+def test_errors_of_an_operator_pass_through(error, name):
+    Z, _ = PLANTED["margin 1e-3"]
+
+    class Failing(Rows):
+        calls = 0
+
+        def matvec(self, w):
+            self.calls += 1
+            if self.calls == 5:
+                raise error("the engine went away")
+            return super().matvec(w)
+
+    G = fm.operator_gram(Failing(Z), diagonal=(Z**2).sum(axis=1))
+    with pytest.raises(error, match="the engine went away"):
+        fm.ALGORITHMS[name](G, max_iter=50)
+    assert fm.ALGORITHMS[name](G, max_iter=5).upper > 0.0  # and the next run is as good as any
+
+
+def test_an_operator_lives_as_long_as_its_representation():
+    Z, _ = PLANTED["feasible"]
+    before = len(fm._ENGINES)
+    G = fm.operator_gram(Rows(Z), ridge=0.1)
+    result = fm.momentum(G, max_iter=3)
+    for again in (copy.deepcopy(G), pickle.loads(pickle.dumps(G)), copy.copy(G.base)):
+        del G
+        gc.collect()
+        assert fm.momentum(again, max_iter=3).n_iter == 3
+        G = again
+    del G, again, result
+    gc.collect()
+    assert len(fm._ENGINES) == before
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: fm.operator_gram(3.0), TypeError, ["shape (n, d)", "matvec"]),
+    (lambda: fm.operator_gram(np.eye(3)), TypeError, ["method matvec"]),
+    (lambda: fm.operator_gram(Symmetric(np.ones((2, 3)))), ValueError, ["no rmatvec", "(2, 3)"]),
+    (lambda: fm.operator_gram(Rows(np.eye(3)), diagonal=np.ones(2)), ValueError, ["diagonal", "3"]),
+    (lambda: fm.operator_gram(Rows(np.eye(3)), diagonal=-np.ones(3)), ValueError, ["diagonal", "at least 0"]),
+    (lambda: fm.operator_gram(Rows(np.eye(3)), unit=0.0), ValueError, ["unit"]),
+    (lambda: fm.operator_gram(Rows(np.full((3, 3), np.nan))), ValueError, ["rmatvec returns", "finite"]),
+    (lambda: fm.operator_gram(Rows(1j * np.eye(3))), TypeError, ["rmatvec returns", "real"]),
+])
+def test_what_operators_are_refused(call, error, words):
+    check_raises(call, error, words)
+
+
+def test_what_an_operator_returns_is_checked():
+    class Long(Rows):
+        def matvec(self, w):
+            return np.ones(4)
+
+    check_raises(lambda: fm.momentum(fm.operator_gram(Long(np.eye(3)))), ValueError, ["matvec", "(3, 3)", "3 numbers"])
+
+
+# ======================================================================================================
+# WITH NOISE: A RIDGE
+# ======================================================================================================
+
+X, Y = two_classes(40, 6, 1.0, 3)  # the classes overlap
+RIDGED = {
+    "gram": lambda **options: fm.gram(X, Y, **options),
+    "gram, linear": lambda **options: fm.gram(X, Y, kernel="linear", normalize=None, **options),
+    "features": lambda **options: fm.features(X, Y, **options),
+    "sparse": lambda **options: fm.features(Csr(X), Y, **options),
+    "mapped": lambda **options: fm.features(mapped(X).rows.view(np.memmap), Y, **options),
+    "lazy": lambda **options: fm.lazy_gram(X, Y, **options),
+    "pairs": lambda **options: fm.pair_gram(fm.gram(X), (Y + 1) // 2, 2, **options),
+    "operator": lambda **options: fm.operator_gram(Rows(Y[:, None] * X), **options),
+    "symmetric operator": lambda **options: fm.operator_gram(Symmetric(dense(X)), **options),
+}
+
+
+def matrix_of(G):
+    return G if isinstance(G, np.ndarray) else G.dense()
+
+
+@pytest.mark.parametrize("name", RIDGED)
+@pytest.mark.parametrize("ridge", [1e-6, 0.1, 30.0])
+def test_a_ridge_is_added_to_the_diagonal(name, ridge):
+    """Of the matrix, of every operation, and of the interval of the maximum margin."""
+    G, plain = RIDGED[name](ridge=ridge), matrix_of(RIDGED[name]())
+    exact = plain + ridge * np.eye(40)
+    np.testing.assert_allclose(matrix_of(G), exact, rtol=1e-12, atol=1e-13)
+    G, n = fm.prepare(G, 0).G, 40
+    v = rows_of(1, n, 4)[0]
+    d = G.shape()[1]
+    w, m, q, u, W, M = np.empty(d), np.empty(n), np.empty(n), np.empty(d), np.empty((2, d)), np.empty((2, n))
+    fm.lift(G, v, w)
+    fm.margins(G, w, m)
+    size = G.diagonal().max()
+    np.testing.assert_allclose(m, exact @ v, rtol=0, atol=1e-12 * size)
+    assert fm.square(G, v, w, m) == pytest.approx(v @ exact @ v, rel=1e-12, abs=1e-12 * size)
+    log_total = fm.softmax_pass(G, w, m, q, u)
+    weights = np.exp((exact @ v).min() - exact @ v)
+    np.testing.assert_allclose(q, weights / weights.sum(), rtol=0, atol=1e-10 * size)
+    assert log_total == pytest.approx(np.log(weights.sum()) - (exact @ v).min(), rel=1e-11)
+    fm.lift(G, q, w)
+    np.testing.assert_allclose(u, w, rtol=0, atol=1e-12 * size)
+    fm.add_column(G, 7, -2.0, m)
+    np.testing.assert_allclose(m, exact @ v - 2.0 * exact[:, 7], rtol=0, atol=1e-12 * size)
+    W[0], W[1] = w, u
+    fm.table_margins(G, W, M)
+    np.testing.assert_allclose(M, np.array([exact @ q, exact @ q]), rtol=0, atol=1e-12 * size)
+    part = G.restrict(np.array([5, 1, 30]))
+    np.testing.assert_allclose(part.dense(), exact[np.ix_([5, 1, 30], [5, 1, 30])], rtol=1e-12, atol=1e-13)
+    one, two = fm.max_margin(RIDGED[name](ridge=ridge)), fm.max_margin(exact)
+    assert one.status == "certified" or (one.status == "rounding" and ridge < 1e-3)
+    assert one.upper >= np.sqrt(ridge / n) and max(one.lower, two.lower) <= min(one.upper, two.upper)
+    assert one.upper - one.lower <= (1e-8 if ridge > 1e-3 else 1e-2) * one.upper
+
+
+def test_a_ridge_of_zero_changes_nothing():
+    for make in RIDGED.values():
+        assert type(make()) is type(make(ridge=0.0))
+        for wrong in (-1.0, np.inf, "much"):
+            check_raises(lambda make=make, wrong=wrong: make(ridge=wrong), (ValueError, TypeError), ["ridge"])
+
+
+def test_the_soft_margin():
+    """With f of the maximum margin, min 1/2 ||f||^2 + C sum_i max(0, 1 - y_i f(x_i))^2 = 1 / (2 rho^2), C = 1/(2 r)."""
+    for ridge in (0.01, 1.0, 100.0):
+        G = fm.gram(X, Y, ridge=ridge)
+        plain = G - ridge * np.eye(40)
+        result = fm.max_margin(G, tol=1e-12)
+        beta = result.p / result.upper**2
+        slack = np.maximum(0.0, 1.0 - plain @ beta)
+        np.testing.assert_allclose(slack, ridge * beta, rtol=0, atol=1e-8 * beta.max() * max(1.0, ridge))
+        value = 0.5 * beta @ plain @ beta + 0.5 / ridge * (slack**2).sum()
+        assert value == pytest.approx(0.5 / result.lower**2, rel=1e-9)
+
+
+# ======================================================================================================
+# OFF THE ORIGIN: AN INTERCEPT
+# ======================================================================================================
+
+KERNELS = {"linear": {}, "poly": {"degree": 2}, "rbf": {}, "laplacian": {}, "ntk": {"W": rows_of(9, 6)},
+           "precomputed": {}, "callable": {}}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+def test_an_intercept_is_a_constant_feature(kernel, normalize):
+    params, c = KERNELS[kernel], 1.7
+    if kernel == "callable":
+        kernel = lambda A, B: (A @ B.T + 1.0) ** 2  # noqa: E731
+    given = X @ X.T if kernel == "precomputed" else X
+    K = fm.kernel_matrix(given, given, kernel=kernel, **params)
+    moved = fm.kernel_matrix(given, given, kernel=kernel, intercept=c, **params)
+    np.testing.assert_allclose(moved, K + c**2, rtol=1e-12)
+    scale = {"unit": 1 / np.sqrt(K.diagonal() + c**2), "max": 1 / np.sqrt((K.diagonal() + c**2).max()), None: 1.0}
+    factor = scale[normalize] * np.ones(40)
+    want = np.outer(Y * factor, Y * factor) * (K + c**2)
+    options = {"kernel": kernel, "normalize": normalize, "intercept": c, **params}
+    np.testing.assert_allclose(fm.gram(given, Y, **options), want, rtol=0, atol=1e-12 * np.abs(want).max())
+    if isinstance(kernel, str) and kernel != "precomputed":
+        G = fm.lazy_gram(X, Y, **options)
+        np.testing.assert_allclose(G.dense(), want, rtol=0, atol=1e-12 * np.abs(want).max())
+        v, m = rows_of(1, 40, 5)[0], np.empty(40)
+        fm.margins(G, v, m)
+        np.testing.assert_allclose(m, want @ v, rtol=0, atol=1e-11 * np.abs(want).max())
+        fm.add_column(G, 3, 2.0, m)
+        np.testing.assert_allclose(m, want @ v + 2.0 * want[:, 3], rtol=0, atol=1e-11 * np.abs(want).max())
+    if kernel != "precomputed" or normalize != "unit":
+        alpha = rows_of(1, 40, 6)[0]
+        scores = fm.decision_function(alpha, given, Y, given, **options)
+        np.testing.assert_allclose(Y * scores, want @ alpha, rtol=0, atol=1e-11 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("make", [fm.features, lambda X, y, **options: fm.features(Csr(X), y, **options),
+                                  lambda X, y, **options: fm.features(mapped(X).rows.view(np.memmap), y, **options)],
+                         ids=["features", "sparse", "mapped"])
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+def test_the_intercept_of_features(make, normalize):
+    G = make(X, Y, normalize=normalize, intercept=0.8)
+    want = fm.features(np.column_stack((X, np.full(40, 0.8))), Y, normalize=normalize)
+    assert G.shape() == want.shape()
+    np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-13 * want.diagonal().max())
+    w, u = np.empty((2, 7))
+    fm.lift(G, np.arange(40.0), w)
+    fm.lift(want, np.arange(40.0), u)
+    np.testing.assert_allclose(w, u, rtol=0, atol=1e-12 * np.abs(u).max())
+
+
+def test_points_beside_the_origin_need_an_intercept():
+    points = rows_of(60, 3) / 10 + 5.0
+    y = np.where(points[:, 0] > 5.0, 1, -1)
+    points[:, 0] += 0.05 * y
+    far = np.array([[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]])
+    assert fm.max_margin(fm.features(np.vstack((points, far)), np.append(y, (1, -1)))).lower <= 0.0
+    G = fm.features(points, y, normalize=None, intercept=5.0)
+    result = fm.max_margin(G)
+    assert result.status == "certified"
+    scores = fm.decision_function(result.alpha, points, y, points, kernel="linear", normalize=None, intercept=5.0)
+    assert (y * scores > 0).all()
+    for wrong in (-1.0, np.nan, "yes"):
+        for make in (fm.gram, fm.features, fm.lazy_gram):
+            check_raises(lambda make=make, wrong=wrong: make(points, y, intercept=wrong), (ValueError, TypeError),
+                         ["intercept"])
+
+
+# ======================================================================================================
+# IN FRAMES
+# ======================================================================================================
+
+class Type:
+    """Of a column: how it prints, and its kind, where it is one of numbers."""
+
+    def __init__(self, name, kind=None):
+        self.name = name
+        if kind:
+            self.kind = kind
+
+    def __repr__(self):
+        return self.name
+
+
+class Frame:
+    """As much of a data frame as an array is made of; not None: that of missing values."""
+
+    def __init__(self, columns, dtypes):
+        self.columns, self.dtypes, self.data = list(columns), dtypes, list(columns.values())
+
+    def __array__(self, dtype=None, copy=None):
+        out = np.empty((len(self.data[0]), len(self.data)), dtype=object)
+        for k, column in enumerate(self.data):
+            out[:, k] = column
+        return out
+
+
+class Missing:
+    def __float__(self):
+        raise TypeError("missing")
+
+
+def test_frames_of_numbers_of_several_types():
+    frame = Frame({"age": [1, 2, 3], "height": [0.5, 0.25, 2.0], "tall": [True, False, True]},
+                  [Type("Int64", "i"), Type("float64", "f"), Type("boolean", "b")])
+    plain = np.array([[1, 0.5, 1], [2, 0.25, 0], [3, 2, 1]])
+    assert np.array_equal(fm.features(frame, [1, 1, -1]).rows, fm.features(plain, [1, 1, -1]).rows)
+
+
+@pytest.mark.parametrize("values, dtype, words", [
+    (["a", "b"], Type("object", "O"), ["column 'name'", "dtype object"]),
+    (["1", "2"], Type("string"), ["column 'name'", "dtype string"]),
+    ([1, Missing()], Type("Int64", "i"), ["column 'name'", "dtype Int64", "missing values"]),
+    ([1.0, Missing()], Type("Float64", "f"), ["column 'name'", "dtype Float64", "missing values"]),
+])
+def test_frames_say_which_column(values, dtype, words):
+    frame = Frame({"fine": [1.0, 2.0], "name": values}, [Type("float64", "f"), dtype])
+    for call in (lambda: fm.features(frame, [1, -1]), lambda: fm.gram(frame), lambda: fm.lazy_gram(frame)):
+        check_raises(call, TypeError, ["X must hold real numbers", *words])
+
+
+def test_a_frame_with_nan_says_in_which_column():
+    frame = Frame({"fine": [1.0, 2.0], "name": [1.0, np.nan]}, [Type("float64", "f")] * 2)
+    check_raises(lambda: fm.gram(frame), ValueError, ["X must be finite", "row 1", "X[1, 1]", "column 'name'"])
