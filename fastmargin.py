@@ -2411,7 +2411,7 @@ class SparseGram(NamedTuple):
     Attributes
     ----------
     values, columns : array, shape (non-zeros,)
-        Entries of Z, row by row, and their columns, none twice in a row.
+        Entries of Z, row by row, and their columns, in ascending order within a row; unsigned, once checked.
     starts : array, shape (n + 1,)
         Row i holds the entries from starts[i] to starts[i + 1] - 1.
     dimension : int
@@ -2432,21 +2432,27 @@ class SparseGram(NamedTuple):
 
     def checked(self):
         values = _real_array(self.values, "G.values", 1).astype(np.float64, copy=False)
-        columns, starts = np.ascontiguousarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
-        if columns.dtype not in (np.int32, np.int64) or columns.shape != values.shape:
+        columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
+        if columns.dtype.kind not in "iu" or columns.shape != values.shape:
             raise ValueError("G.columns must be integers, one for each of G.values")
         if starts.ndim != 1 or starts.size < 2 or starts[0] != 0 or starts[-1] != values.size or (
                 np.diff(starts) < 0).any():
             raise ValueError("G.starts must go up from 0 to the number of G.values")
         if not 0 <= columns.min() <= columns.max() < self.dimension:
             raise ValueError(f"G.columns must be from 0 to {self.dimension - 1}")
+        ascending = columns[1:] > columns[:-1]
+        ascending[starts[(starts > 0) & (starts < columns.size)] - 1] = True
+        if not ascending.all():
+            raise ValueError("G.columns must ascend within every row")
+        columns = np.ascontiguousarray(columns, dtype=np.uint32 if self.dimension <= 2**32 else np.uint64)
         return SparseGram(np.ascontiguousarray(values), columns, starts, int(self.dimension))
 
     def shape(self):
         return self.starts.size - 1, self.dimension
 
     def diagonal(self):
-        return _row_squares(self)
+        return np.bincount(np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts)), self.values**2,
+                           self.starts.size - 1)
 
     def rounding(self):
         return Rounding.of_rows(self.starts.size - 1, int(np.diff(self.starts).max()))
@@ -2493,32 +2499,30 @@ def _sparse_features(X, y, normalize, intercept):
     return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _row_squares(G):
-    squares = np.zeros(G.starts.size - 1)
-    for i in range(squares.size):
-        for k in range(G.starts[i], G.starts[i + 1]):
-            squares[i] += G.values[k] * G.values[k]
-    return squares
+@njit(cache=_CACHE)
+def _sparse_row(G, i):
+    start, stop = G.starts[i], G.starts[i + 1]
+    return G.values[start:stop], G.columns[start:stop]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _sparse_add_dots(G, w, m, start):
-    values, columns = G.values, G.columns
     for i in range(m.size):
+        values, columns = _sparse_row(G, start + i)
         total = 0.0
-        for k in range(G.starts[start + i], G.starts[start + i + 1]):
+        for k in range(values.size):
             total += values[k] * w[columns[k]]
         m[i] += total
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _sparse_add_rows(G, v, start, out):
-    values, columns = G.values, G.columns
     for i in range(v.size):
-        if v[i] != 0.0:
-            for k in range(G.starts[start + i], G.starts[start + i + 1]):
-                out[columns[k]] += v[i] * values[k]
+        weight = v[i]
+        if weight != 0.0:
+            values, columns = _sparse_row(G, start + i)
+            for k in range(values.size):
+                out[columns[k]] += weight * values[k]
 
 
 @njit(cache=_CACHE)
@@ -2532,13 +2536,11 @@ _register_rows(SparseGram, _sparse_add_dots, _sparse_add_rows, _sparse_dimension
 @njit(cache=_CACHE)
 def _sparse_dense(G):
     n = G.starts.size - 1
-    out, row = np.zeros((n, n)), np.zeros(G.dimension)
+    out, row = np.zeros((n, n)), np.empty(G.dimension)
     for i in range(n):
-        for k in range(G.starts[i], G.starts[i + 1]):
-            row[G.columns[k]] = G.values[k]
+        row[:] = 0.0
+        _sparse_add_rows(G, np.ones(1), i, row)
         _sparse_add_dots(G, row, out[i, i:], i)
-        for k in range(G.starts[i], G.starts[i + 1]):
-            row[G.columns[k]] = 0.0
         for j in range(i):
             out[i, j] = out[j, i]
     return out
@@ -2550,15 +2552,16 @@ def _sparse_precise(G, v, m):
     w, rest = np.zeros((2, G.dimension))
     for i in range(v.size):
         if v[i] != 0.0:
-            for k in range(G.starts[i], G.starts[i + 1]):
-                j = G.columns[k]
-                w[j], rest[j] = _add_exactly(w[j], rest[j], G.values[k], v[i])
+            values, columns = _sparse_row(G, i)
+            for k in range(values.size):
+                j = columns[k]
+                w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], v[i])
     for i in range(m.size):
+        values, columns = _sparse_row(G, i)
         high, low, small = 0.0, 0.0, 0.0
-        for k in range(G.starts[i], G.starts[i + 1]):
-            j = G.columns[k]
-            high, low = _add_exactly(high, low, G.values[k], w[j])
-            small += G.values[k] * rest[j]
+        for k in range(values.size):
+            high, low = _add_exactly(high, low, values[k], w[columns[k]])
+            small += values[k] * rest[columns[k]]
         m[i] = high + (low + small)
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest))

@@ -123,6 +123,8 @@ def test_a_sparse_matrix_without_entries():
     (lambda X: fm.winnow(Csr(X), eta=0.1), TypeError, ["is sparse"]),
     (lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 9]))), ValueError, ["G.columns", "0 to 1"]),
     (lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 1, 1]))), ValueError, ["G.columns", "one for each"]),
+    (lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([0, 1, 0, 1, 0, 0]))), ValueError, ["ascend"]),
+    (lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([1, 0, 0, 1, 0, 1]))), ValueError, ["ascend"]),
     (lambda X: fm.momentum(sparse(X)._replace(starts=np.array([0, 2, 1, 2]))), ValueError, ["G.starts"]),
     (lambda X: fm.momentum(sparse(X)._replace(values=np.array([1.0, np.inf]))), ValueError, ["G.values", "finite"]),
 ])
