@@ -1172,9 +1172,9 @@ _UNIT = 2.0**-53  # the largest relative error of one operation in double precis
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
-def _gamma(k):
+def _gamma(k, unit=_UNIT):
     """k u / (1 - k u), u = 2^-53: the largest relative error of a term in a sum that saw k operations, in any order."""
-    return k * _UNIT / (1.0 - k * _UNIT)
+    return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
 
 class Rounding(NamedTuple):
@@ -3370,9 +3370,11 @@ class RidgeGram(NamedTuple):
         return self.base.diagonal() + self.ridge
 
     def rounding(self):
-        """Beside what the base does, in its own s, r v_i errs by a few units, and the sum of their squares by n."""
+        """Beside what the base does, in its own s, r v_i errs by a few units, and the sum of their squares by n; where
+        the base takes a square from m, it is given m - r v, of which a few are lost."""
         rounding, n = self.base.rounding(), self.base.shape()[0]
-        return Rounding(rounding.margins + _gamma(16), rounding.square, rounding.length + _gamma(n + 16))
+        return Rounding(rounding.margins + _gamma(16), rounding.square + (_gamma(16) if rounding.square else 0.0),
+                        rounding.length + _gamma(n + 16))
 
     def restrict(self, index):
         return self._replace(base=self.base.restrict(index))
@@ -3505,8 +3507,8 @@ class OperatorGram(NamedTuple):
         return self.entries
 
     def rounding(self):
-        ours = (Rounding.of_entries(self.n, _UNIT) if self.symmetric else Rounding.of_rows(self.n, self.dimension))
-        return Rounding(*(self.unit / _UNIT * bound for bound in ours))
+        error = 1.01 * _gamma(self.n + (0 if self.symmetric else self.dimension) + 8, self.unit)
+        return Rounding(error, 2.0 * error, 0.0) if self.symmetric else Rounding(error, 0.0, error)
 
     def restrict(self, index):
         index = np.arange(self.n)[index]
