@@ -1,0 +1,146 @@
+"""Products by the workers of a Dask cluster: the results of memory, also where a worker dies; errors and Ctrl-C."""
+
+import contextlib
+import logging
+import os
+import signal
+
+import numpy as np
+import pytest
+from instances import feasible, same_result, unequal_weights
+
+import fastmargin as fm
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("dask.distributed")
+delayed = pytest.importorskip("dask").delayed
+
+CHUNKS = 4
+
+
+# ======================================================================================================
+# THE RECIPE OF THE README, AND A CLUSTER
+# ======================================================================================================
+
+class DaskRows:
+    """Z, (n, d), a Dask array in chunks of whole rows: the workers hold them, and make anew those that one loses."""
+
+    def __init__(self, client, Z):
+        self.client, self.shape, self.ends = client, Z.shape, np.cumsum(Z.chunks[0])
+        self.chunks = client.compute(Z.to_delayed().ravel().tolist())  # a future of each
+
+    def products(self, left, right):
+        return self.client.gather(self.client.map(np.dot, left, right, pure=False))
+
+    def matvec(self, w):
+        return np.concatenate(self.products(self.chunks, [w] * len(self.chunks)))
+
+    def rmatvec(self, v):
+        return sum(self.products(np.split(v, self.ends[:-1]), self.chunks))  # in the order of the rows, always
+
+
+@pytest.fixture(scope="module")
+def client():
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1",
+                                  dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster:
+        with distributed.Client(cluster) as client:
+            yield client
+
+
+def on_disk(Z, folder):
+    """A Dask array of rows in as many files as there are chunks, uneven ones, which nobody has read yet."""
+    def read(path):  # a closure goes to the workers by value: they need not import this file
+        with open(folder / "log", "a") as log:
+            log.write(f"{path}\n")
+        return np.load(path)
+
+    blocks = np.array_split(Z, CHUNKS)
+    for i, block in enumerate(blocks):
+        np.save(folder / f"{i}.npy", block)
+    return da.concatenate([da.from_delayed(delayed(read)(folder / f"{i}.npy"), block.shape, dtype=float)
+                           for i, block in enumerate(blocks)])
+
+
+def times_read(folder):
+    return len((folder / "log").read_text().splitlines())
+
+
+def gram_of(rows, Z):
+    return fm.operator_gram(rows, diagonal=np.einsum("ij,ij->i", Z, Z))
+
+
+# ======================================================================================================
+# TESTS
+# ======================================================================================================
+
+@pytest.mark.parametrize("name, max_iter", [
+    ("momentum", 12), ("subspace_perceptron", 6), ("batch_perceptron", 8), ("max_margin", 3)])
+def test_workers_and_memory_agree(client, tmp_path, name, max_iter):
+    Z = unequal_weights(10, 0.2)[0]
+    array = on_disk(Z, tmp_path).persist()
+    G = fm.operator_gram(DaskRows(client, array), diagonal=(array * array).sum(axis=1).compute())
+    np.testing.assert_allclose(G.restrict(slice(3, 9)).rows, Z[3:9], rtol=1e-15)
+    remote, local = (fm.ALGORITHMS[name](G, max_iter=max_iter, trace_at=[3], keep_iterates=True)
+                     for G in (G, fm.FeatureGram(Z)))
+    same_result(remote, local, rtol=1e-9)
+    assert times_read(tmp_path) == CHUNKS  # by the persisted array, and not again by its products
+
+
+@pytest.mark.parametrize("moment", ["between products", "within a product"])
+def test_a_lost_worker_does_not_change_a_bit(client, tmp_path, moment):
+    """A chunk's product is the same wherever it is computed, and the sum over chunks is in the order of the rows."""
+    order = tmp_path / "order to die"
+
+    class Rows(DaskRows):
+        def products(self, left, right):
+            def product(left, right):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(order)  # which one worker alone succeeds in
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return np.dot(left, right)
+            return self.client.gather(self.client.map(product, left, right, pure=False))
+
+    def kill(result):
+        if result.n_iter == 5 and moment == "within a product":
+            order.touch()
+        elif result.n_iter == 5:
+            holders = next(who for who in client.who_has(rows.chunks).values() if len(who) == 1)
+            os.kill(pids[holders[0]], signal.SIGKILL)
+
+    Z = feasible(70, 5, 0.2, seed=1)[0]
+    rows = Rows(client, on_disk(Z, tmp_path))
+    G = gram_of(rows, Z)
+    plain = fm.momentum(G, max_iter=12, trace_at=[5], keep_iterates=True)
+    assert times_read(tmp_path) == CHUNKS
+    pids = client.run(os.getpid)
+    bereft = fm.momentum(G, max_iter=12, trace_at=[5], keep_iterates=True, callback=kill)
+    client.wait_for_workers(2)
+    assert len({*pids.values()} & {*client.run(os.getpid).values()}) == 1 and not order.exists()
+    assert times_read(tmp_path) > CHUNKS or moment == "within a product"  # there another may have a copy
+    same_result(bereft, plain)
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_errors_of_workers_and_interrupts_come_through(client, tmp_path, error):
+    class Rows(DaskRows):
+        ahead = 22  # products until the error, in iteration 7
+
+        def products(self, left, right):
+            def fail(left, right):
+                raise OSError("disk on fire")
+            self.ahead -= 1
+            if self.ahead == 0 and error is OSError:
+                return self.client.gather(self.client.map(fail, left, right, pure=False))
+            if self.ahead == 0:
+                signal.raise_signal(signal.SIGINT)
+            return super().products(left, right)
+
+    Z, seen = feasible(70, 5, 0.2, seed=2)[0], []
+    G = gram_of(Rows(client, on_disk(Z, tmp_path)), Z)
+    with pytest.raises(error, match="disk on fire" if error is OSError else None):
+        fm.momentum(G, max_iter=12, trace_at=[5], callback=seen.append)
+    assert seen[-1].n_iter == 5
+    rest = fm.momentum(G, max_iter=7, trace_at=[], start=seen[-1])
+    whole = fm.momentum(G, max_iter=12, trace_at=[])
+    assert np.array_equal(rest.alpha, whole.alpha) and np.array_equal(rest.p, whole.p)
+    assert times_read(tmp_path) == CHUNKS
