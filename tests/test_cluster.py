@@ -12,7 +12,7 @@ from instances import feasible, same_result, unequal_weights
 import fastmargin as fm
 
 da = pytest.importorskip("dask.array")
-distributed = pytest.importorskip("dask.distributed")
+distributed = pytest.importorskip("distributed")
 delayed = pytest.importorskip("dask").delayed
 
 CHUNKS = 4
