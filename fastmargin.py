@@ -3554,6 +3554,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
         Follows the protocol of SciPy's LinearOperator: ``A.shape``, (n, d); ``A.matvec(w)``, Z w, (n,);
         ``A.rmatvec(v)``, Z'v, (d,).  The rows of Z are z_i = y_i x_i.  Without ``rmatvec``, or if that raises
         NotImplementedError, A is G itself, (n, n), symmetric and positive semi-definite, with ``A.matvec(v)`` = G v.
+        What it is given is an array of the algorithm's, to be neither changed nor kept.
     diagonal : array, shape (n,), optional
         G_ii = ||z_i||^2 without the ridge; by default from n products, one for each.
     unit : float
@@ -3564,7 +3565,8 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     Returns
     -------
     G : OperatorGram; RidgeGram over it if r > 0
-        A product calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once; so does a column.
+        A product calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once; so does a column, and a row of the
+        working set of `max_margin`.
 
     Raises
     ------
@@ -3573,8 +3575,8 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
 
     Notes
     -----
-    Errors that A raises, and Ctrl-C, pass through the algorithms.  Certificates trust A to compute sums of n and d
-    terms, in whatever order, to ``unit``.
+    Errors that A raises, and Ctrl-C, pass through the algorithms.  Certificates trust A to sum n and d terms, in
+    whatever order, with errors of at most ``unit`` each.  The README holds a recipe for a cluster.
 
     Examples
     --------

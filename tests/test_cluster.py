@@ -3,7 +3,9 @@
 import contextlib
 import logging
 import os
+import re
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,21 +24,11 @@ CHUNKS = 4
 # THE RECIPE OF THE README, AND A CLUSTER
 # ======================================================================================================
 
-class DaskRows:
-    """Z, (n, d), a Dask array in chunks of whole rows: the workers hold them, and make anew those that one loses."""
-
-    def __init__(self, client, Z):
-        self.client, self.shape, self.ends = client, Z.shape, np.cumsum(Z.chunks[0])
-        self.chunks = client.compute(Z.to_delayed().ravel().tolist())  # a future of each
-
-    def products(self, left, right):
-        return self.client.gather(self.client.map(np.dot, left, right, pure=False))
-
-    def matvec(self, w):
-        return np.concatenate(self.products(self.chunks, [w] * len(self.chunks)))
-
-    def rmatvec(self, v):
-        return sum(self.products(np.split(v, self.ends[:-1]), self.chunks))  # in the order of the rows, always
+README = Path(__file__).resolve().parents[1] / "README.md"
+BLOCK = re.compile(r"^```python\n(class DaskRows:.*?)^```", re.DOTALL | re.MULTILINE)
+names = {"np": np}
+exec(BLOCK.search(README.read_text(encoding="utf-8"))[1], names)
+DaskRows = names["DaskRows"]
 
 
 @pytest.fixture(scope="module")
