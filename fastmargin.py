@@ -248,28 +248,29 @@ def _is_sparse(a):
 def _array(a, name):
     """What every array that a user passes goes through first."""
     if _is_sparse(a):
-        raise TypeError(f"{name} is sparse, which only features(X, y) takes, for the linear kernel; "
-                        f"pass {name}.toarray() if memory allows")
+        raise TypeError(f"{name} is sparse; only features(X, y) takes sparse points, for the linear kernel: pass "
+                        f"{name}.toarray() if memory allows")
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
                         "entries and pass a plain array")
     plain = np.asarray(a)
-    return plain if plain.dtype != object or not hasattr(a, "dtypes") else _of_columns(a, plain, name)
+    return _of_columns(a, plain, name) if plain.dtype.kind not in "fiub" and hasattr(a, "dtypes") else plain
 
 
-def _of_columns(frame, objects, name):
-    """The numbers of a data frame, or of one column, whose columns have no common type of number."""
-    labels = getattr(frame, "columns", [getattr(frame, "name", name)])
-    numbers = np.empty(objects.shape)
-    for label, dtype, column, out in zip(labels, np.atleast_1d(frame.dtypes), np.atleast_2d(objects.T),
-                                         np.atleast_2d(numbers.T), strict=True):
+def _of_columns(frame, plain, name):
+    """The numbers of a data frame, or of one column, where columns have no common type of number."""
+    named = hasattr(frame, "columns")
+    numbers = np.empty(plain.shape)
+    for label, dtype, column, out in zip(frame.columns if named else [None], np.atleast_1d(frame.dtypes),
+                                         np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True):
+        real = getattr(dtype, "kind", "O") in "fiub"
         try:
-            if getattr(dtype, "kind", "O") not in "fiub":
+            if not real:
                 raise TypeError
             out[:] = column
         except (TypeError, ValueError):
-            raise TypeError(f"{name} must hold real numbers; column {label!r} has dtype {dtype}"
-                            f"{' and missing values' * (getattr(dtype, 'kind', 'O') in 'fiub')}") from None
+            raise TypeError(f"{name} must hold real numbers; {f'column {label!r}' if named else 'it'} has dtype {dtype}"
+                            f"{' and missing values' * real}") from None
     return numbers
 
 
@@ -796,9 +797,10 @@ def _kernel(kernel, X, params):
         if W.shape[1] != X.shape[1]:
             raise ValueError(f"W must have a row for each hidden unit and a column for each of the {X.shape[1]} of X; "
                              f"got shape {W.shape}")
+    intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     formula = _Formula(code, gamma, _number(params.get("coef0", 1.0), "coef0", closed=True),
                        _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W),
-                       _number(params.get("intercept", 0.0), "intercept", closed=True)**2)
+                       _number(intercept * intercept, "the square of the intercept", closed=True))
     centred = kernel in ("rbf", "laplacian") and not _is_mapped(X)
     return _Kernel(formula, X.mean(axis=0) if centred else None, W,
                    None if named else kernel)
@@ -1282,7 +1284,7 @@ _CALL_AT = {None: _call_at(types.none), float: _call_at(types.float64)}
 def _address(operation, representation, G):
     """Of the machine code for G of this numba type; None where that returns something else than it should."""
     routine, arguments = _kept_off_disk(G, operation.routines[representation]), (G, *_machine_types(operation))
-    routine.compile(arguments)
+    _enter(routine.compile, arguments)  # what is loaded from the cache may ask for the threads
     code = routine.overloads[arguments]
     if code.signature.return_type != (types.float64 if operation.__annotations__ else types.none):
         return None
@@ -2431,14 +2433,16 @@ class SparseGram(NamedTuple):
     dimension: int
 
     def checked(self):
-        values = _real_array(self.values, "G.values", 1).astype(np.float64, copy=False)
+        values = np.zeros(0)
+        if np.size(self.values):
+            values = _real_array(self.values, "G.values", 1).astype(np.float64, copy=False)
         columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
             raise ValueError("G.columns must be integers, one for each of G.values")
         if starts.ndim != 1 or starts.size < 2 or starts[0] != 0 or starts[-1] != values.size or (
                 np.diff(starts) < 0).any():
             raise ValueError("G.starts must go up from 0 to the number of G.values")
-        if not 0 <= columns.min() <= columns.max() < self.dimension:
+        if columns.size and not 0 <= columns.min() <= columns.max() < self.dimension:
             raise ValueError(f"G.columns must be from 0 to {self.dimension - 1}")
         ascending = columns[1:] > columns[:-1]
         ascending[starts[(starts > 0) & (starts < columns.size)] - 1] = True
@@ -2455,7 +2459,10 @@ class SparseGram(NamedTuple):
                            self.starts.size - 1)
 
     def rounding(self):
-        return Rounding.of_rows(self.starts.size - 1, int(np.diff(self.starts).max()))
+        """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
+        n = self.starts.size - 1
+        rows, columns = (Rounding.of_rows(n, size) for size in (int(np.diff(self.starts).max()), self.dimension))
+        return rows._replace(length=columns.length)
 
     def restrict(self, index):
         index = np.arange(self.starts.size - 1)[index]
@@ -2633,7 +2640,7 @@ def _shares_pages(X):
 
 def _mapped_features(X, y, normalize, intercept):
     y = _labels(y, len(X))
-    squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept**2
+    squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
     normalizer = _normalizers(squares, normalize)
     return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept, _shares_pages(X))
 
@@ -3590,7 +3597,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     shape = getattr(A, "shape", ())
     if len(shape) != 2 or not callable(getattr(A, "matvec", None)) or 0 in shape:
         raise TypeError("A must have a shape (n, d), n and d at least 1, and a method matvec, like a LinearOperator of "
-                        "SciPy")
+                        "SciPy, which scipy.sparse.linalg.aslinearoperator makes of a matrix")
     n, dimension = (int(size) for size in shape)
     unit, symmetric = _number(unit, "unit"), not callable(getattr(A, "rmatvec", None))
     if not symmetric:

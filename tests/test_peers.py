@@ -1,0 +1,626 @@
+"""What other packages say, each part skipped without its package: scikit-learn on ridge and intercept, SciPy's sparse
+matrices and arrays and pandas' frames as points."""
+
+import math
+import re
+import warnings
+from fractions import Fraction
+
+import exact
+import numpy as np
+import pytest
+from instances import CALLS, EPS, check_raises, dense, rows_of, run, same_result, threads, two_classes
+
+import fastmargin as fm
+
+NORMALIZE = ["unit", "max", None]
+all_normalize = pytest.mark.parametrize("normalize", NORMALIZE)
+
+
+@pytest.fixture
+def datasets():
+    return pytest.importorskip("sklearn.datasets")
+
+
+@pytest.fixture
+def linear_svc():
+    return pytest.importorskip("sklearn.svm").LinearSVC
+
+
+@pytest.fixture
+def sp():
+    return pytest.importorskip("scipy.sparse")
+
+
+@pytest.fixture
+def pd():
+    return pytest.importorskip("pandas")
+
+
+# ======================================================================================================
+# RIDGE
+# ======================================================================================================
+#
+# The soft-margin SVM with squared slacks, min ||w||^2 / 2 + C sum_i max(0, 1 - y_i <w, x_i>)^2, is the hard-margin
+# problem of the rows (z_i, sqrt(r) e_i) with r = 1/(2C), for the separator (w, xi / sqrt(r)): G + r I.  So its optimum
+# is 1/(2 rho^2), at w = sum_i beta_i y_i x_i and slacks xi = r beta, beta = p / rho^2 with p the dual optimum.
+
+def standardised(X):
+    deviation = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(deviation > 0.0, deviation, 1.0)
+
+
+def breast_cancer(datasets):
+    X, label = datasets.load_breast_cancer(return_X_y=True)
+    return standardised(X), 2 * label - 1
+
+
+def digits(datasets):
+    X, label = datasets.load_digits(return_X_y=True)
+    chosen = np.isin(label, (3, 8))
+    return X[chosen] / 16.0, np.where(label[chosen] == 8, 1, -1)
+
+
+def wine(datasets):
+    X, label = datasets.load_wine(return_X_y=True)
+    return standardised(X[label < 2]), 2 * label[label < 2] - 1
+
+
+every_set = pytest.mark.parametrize("load", [breast_cancer, digits, wine])
+
+
+def objective(X, y, w, ridge):
+    """||w||^2 / 2 + sum_i max(0, 1 - y_i <w, x_i>)^2 / (2r), exactly."""
+    rows, unit = exact.integers(y[:, None] * X)
+    weights, unit_of_w = exact.integers(w)
+    d = len(weights)
+    slacks = (1 - unit * unit_of_w * exact.dot(rows[i:i + d], weights) for i in range(0, len(rows), d))
+    hinge = sum(slack**2 for slack in slacks if slack > 0)
+    return exact.dot(weights, weights) * unit_of_w**2 / 2 + hinge / (2 * Fraction(ridge))
+
+
+def optimum_between(result):
+    """(low, high), rationals, of 1/(2 rho^2)."""
+    return 1 / (2 * Fraction(result.upper)**2), 1 / (2 * Fraction(result.lower)**2)
+
+
+def peer(linear_svc, X, y, ridge, **options):
+    """LIBLINEAR's solution.  A tolerance of 1e-12 it does not reach: it then ends, by shrinking, far from the optimum.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # where it has not converged
+        return linear_svc(loss="squared_hinge", dual=True, tol=1e-10, max_iter=100_000, C=1.0 / (2.0 * ridge),
+                          random_state=0, **options).fit(X, y)
+
+
+@every_set
+@pytest.mark.parametrize("ridge", [8.0, 1.0, 0.1])
+def test_ridge_is_the_svm_with_squared_slacks(load, ridge, datasets, linear_svc):
+    """LinearSVC's objective and ours, in exact arithmetic, against the certified interval; the coefficients."""
+    X, y = load(datasets)
+    result = fm.max_margin(fm.features(X, y, normalize=None, ridge=ridge), tol=1e-12)
+    assert result.status == "certified"
+    low, high = optimum_between(result)
+    assert low <= high <= low * Fraction(1 + 3e-12)
+    beta = result.p / (result.lower * result.upper)
+    w = X.T @ (y * beta)
+    theirs = peer(linear_svc, X, y, ridge, fit_intercept=False).coef_[0]
+    assert low <= objective(X, y, w, ridge) <= high
+    assert low <= objective(X, y, theirs, ridge) <= high * Fraction(1 + 1e-13)  # 4e-15 above low, at most, was seen
+    np.testing.assert_allclose(w, theirs, rtol=0, atol=1e-9 * np.abs(w).max())  # 5e-11, at most, was seen
+    slacks = np.maximum(0.0, 1.0 - y * (X @ w))
+    np.testing.assert_allclose(ridge * beta, slacks, rtol=0, atol=1e-9 * slacks.max())
+
+
+@every_set
+def test_ridge_is_the_same_on_every_representation(load, datasets, sp):
+    X, y = load(datasets)
+    options = {"normalize": None, "ridge": 1.0}
+    best = fm.max_margin(fm.features(X, y, **options), tol=1e-10)
+    for G in (fm.features(sp.csr_array(X), y, **options), fm.gram(X, y, kernel="linear", **options),
+              fm.lazy_gram(X, y, kernel="linear", **options)):
+        own = fm.max_margin(G, tol=1e-10)
+        assert own.status in ("certified", "rounding")  # a matrix leaves less of rho to be proved
+        assert own.lower <= best.upper and best.lower <= own.upper and own.upper <= own.lower * (1.0 + 1e-8)
+        np.testing.assert_allclose(own.p, best.p, rtol=0, atol=1e-8 * best.p.max())
+        some = fm.momentum(G, max_iter=100)
+        assert some.lower <= best.lower and best.upper <= some.upper and some.upper < 3.0 * best.upper
+
+
+@all_normalize
+@pytest.mark.parametrize("ridge", [1.0, 0.01])
+def test_ridge_with_a_gaussian_kernel_meets_the_optimality_conditions(normalize, ridge, datasets):
+    """y f + r beta >= 1 and beta >= 0, one of them with equality at every point; scores know of no ridge."""
+    X, y = wine(datasets)
+    y[::9] *= -1  # label noise
+    kernel = {"kernel": "rbf", "gamma": 0.05, "normalize": normalize}
+    G = fm.gram(X, y, ridge=ridge, **kernel)
+    result = fm.max_margin(G, tol=1e-10)
+    beta = result.p / (result.lower * result.upper)
+    scores = fm.decision_function(beta, X, y, X, **kernel)
+    np.testing.assert_allclose(y * scores, G @ beta - ridge * beta, rtol=0, atol=1e-12)
+    excess = y * scores + ridge * beta - 1.0
+    assert result.status == "certified" and beta.min() >= 0.0 and excess.min() >= -1e-9
+    assert beta @ np.abs(excess) <= 1e-9 * beta.sum()
+    objective = 0.5 * beta @ (G @ beta - ridge * beta) + (np.maximum(0.0, 1.0 - y * scores)**2).sum() / (2.0 * ridge)
+    assert objective == pytest.approx(0.5 / result.lower**2, rel=1e-9)
+
+
+def least_norm_with_ridge(Z, ridge):
+    """rho^2 of ZZ' + r I, in rationals."""
+    G, unit = exact.integer_gram(Z)
+    extra = Fraction(ridge) / unit**2
+    G = [[x * extra.denominator + (i == j) * extra.numerator for j, x in enumerate(row)] for i, row in enumerate(G)]
+    return exact.least_norm(G)[0] * unit**2 / extra.denominator
+
+
+RIDGED = {
+    "features": lambda Z, ridge: fm.features(Z, np.ones(len(Z)), normalize=None, ridge=ridge),
+    "gram": lambda Z, ridge: fm.gram(Z, kernel="linear", normalize=None, ridge=ridge),
+    "gram, float32": lambda Z, ridge: fm.gram(Z, kernel="linear", normalize=None, ridge=ridge, dtype=np.float32),
+    "lazy_gram": lambda Z, ridge: fm.lazy_gram(Z, kernel="linear", normalize=None, ridge=ridge),
+    "pair_gram": lambda Z, ridge: fm.pair_gram(dense(Z), np.zeros(len(Z)), 2, ridge=ridge),
+    "sparse": lambda Z, ridge: fm.features(pytest.importorskip("scipy.sparse").csr_array(Z), np.ones(len(Z)),
+                                           normalize=None, ridge=ridge),
+}
+
+
+@pytest.mark.parametrize("form", RIDGED)
+def test_intervals_with_a_ridge_hold_in_exact_arithmetic(form):
+    """From a ridge that adds nothing that a double could hold to one beside which the points are nothing."""
+    rng, seen = np.random.default_rng(5), []
+    for problem in exact.random_problems(11, 60):
+        Z, ridge = np.array(problem.rows, dtype=np.float64), float(rng.choice([1e-300, 1e-12, 0.1, 1 / 3, 1e3, 1e12]))
+        if np.abs(Z @ Z.T).max() > 2**24 or not Z.any():
+            continue  # of which float32 holds the products
+        square, G = least_norm_with_ridge(Z, ridge), RIDGED[form](Z, ridge)
+        result = fm.max_margin(G, tol=1e-10)
+        weights = rng.random(len(Z)) + 1e-3
+        for lower, upper in ((result.lower, result.upper), fm.certificate(G, result.alpha, result.p),
+                             fm.certificate(G, result.alpha, result.p, precise=True),
+                             fm.certificate(G, rng.normal(size=len(Z)), weights / weights.sum(), precise=True)):
+            assert exact.signed_square(Fraction(lower)) <= square <= Fraction(upper)**2, (Z.tolist(), ridge)
+        seen.append(result.status)
+    assert seen.count("certified") > 15 or "float32" in form  # which stands for too many matrices
+
+
+# ======================================================================================================
+# INTERCEPT
+# ======================================================================================================
+
+@every_set
+@pytest.mark.parametrize("intercept", [1.0, 0.125, 10.0])
+def test_intercept_is_that_of_liblinear(load, intercept, datasets, linear_svc):
+    """`intercept_scaling`: a constant feature, whose coefficient is part of the norm; coefficients and scores."""
+    X, y = load(datasets)
+    theirs = peer(linear_svc, X, y, 1.0, fit_intercept=True, intercept_scaling=intercept)
+    result = fm.max_margin(fm.features(X, y, normalize=None, intercept=intercept, ridge=1.0), tol=1e-12)
+    beta = result.p / (result.lower * result.upper)
+    A = np.column_stack((X, np.full(len(X), intercept)))
+    w, size = A.T @ (y * beta), np.abs(theirs.coef_).max()
+    low, high = optimum_between(result)
+    assert low <= objective(A, y, w, 1.0) <= high
+    assert low <= objective(A, y, np.append(theirs.coef_[0], theirs.intercept_ / intercept), 1.0) <= (
+        high * Fraction(1 + 1e-13))
+    np.testing.assert_allclose(w[:-1], theirs.coef_[0], rtol=0, atol=1e-9 * size)
+    assert intercept * w[-1] == pytest.approx(theirs.intercept_[0], abs=1e-9 * size)
+    new = X[::7] + 0.25
+    scores = fm.decision_function(beta, X, y, new, kernel="linear", normalize=None, intercept=intercept)
+    np.testing.assert_allclose(scores, theirs.decision_function(new), rtol=0, atol=1e-8 * size)
+
+
+INTERVALS = {"unit": 3.492334e-4, "max": 6.769682e-5, None: 1.392517e-3}  # of rho, with intercept=1
+
+
+@all_normalize
+def test_standardised_breast_cancer_data_need_an_intercept(normalize, datasets):
+    """Once their mean is the origin no hyperplane through it separates them, and the witness proves it; with an
+    intercept there is a margin.  As they come, only divided by their deviations, they have one without."""
+    X, y = breast_cancer(datasets)
+    without = fm.features(X, y, normalize=normalize)
+    result = fm.max_margin(without)
+    reach = math.sqrt(without.diagonal().max())
+    assert result.status == "infeasible" and result.lower <= 0.0 and result.upper <= 1e-12 * reach
+    with_one = fm.max_margin(fm.features(X, y, normalize=normalize, intercept=1.0))
+    assert with_one.status == "certified" and with_one.lower == pytest.approx(INTERVALS[normalize], rel=1e-5)
+    scores = fm.decision_function(with_one.alpha, X, y, X, kernel="linear", normalize=normalize, intercept=1.0)
+    assert (y * scores > 0.0).all()
+    raw = datasets.load_breast_cancer().data
+    assert fm.max_margin(fm.features(raw / raw.std(axis=0), y, normalize=normalize)).status == "certified"
+    softened = fm.max_margin(fm.features(X, y, normalize=normalize, ridge=1.0))
+    assert softened.status == "certified"
+
+
+def test_intercept_and_ridge_out_of_range():
+    X, y = two_classes(5, 2)
+    for make in (fm.features, fm.gram, fm.lazy_gram):
+        for bad in (-1.0, np.nan, np.inf):
+            check_raises(lambda make=make, bad=bad: make(X, y, intercept=bad), ValueError, ["intercept", "at least 0"])
+            check_raises(lambda make=make, bad=bad: make(X, y, ridge=bad), ValueError, ["ridge", "at least 0"])
+        check_raises(lambda make=make: make(X, y, intercept=None), TypeError, ["intercept must be a number"])
+        check_raises(lambda make=make: make(X, y, ridge=[1.0]), TypeError, ["ridge must be a number"])
+        check_raises(lambda make=make: make(X, y, intercept=1e200), ValueError, [])  # its square overflows
+    check_raises(lambda: fm.momentum(fm.gram(X, y, ridge=1e39, dtype=np.float32), max_iter=1), ValueError,
+                 ["finite"])  # float32 does not hold it
+
+
+# ======================================================================================================
+# SPARSE POINTS
+# ======================================================================================================
+
+FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
+DTYPES = [np.float64, np.float32, np.int64, np.int8, np.uint16, np.bool_]
+
+
+def holes(n=23, d=9, seed=0):
+    """Small integers, two thirds of them zero, with an empty row and an empty column in the middle."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-9, 10, (n, d)) * (rng.random((n, d)) < 1 / 3)
+    X[:, 0] = np.arange(n) % 4 + 1
+    X[n // 2], X[:, d // 2] = 0, 0
+    return X
+
+
+LABELS = np.where(np.arange(23) % 3 == 1, -1, 1)
+
+
+def parts(S):
+    """All that a sparse matrix holds, copied, to the bit."""
+    if S.format == "dok":
+        return S.shape, S.dtype, list(S.items())
+    names = ("data", "indices", "indptr", "row", "col", "rows", "offsets")
+    arrays = [(name, np.asarray(getattr(S, name))) for name in names if hasattr(S, name)]
+    return S.shape, S.dtype, [(name, a.dtype, a.tolist() if a.dtype == object else a.tobytes()) for name, a in arrays]
+
+
+def same_products(G, F):
+    """A sparse G against features of the same points: shape, operations and methods, to rounding."""
+    n, d = F.shape()
+    assert isinstance(G, fm.SparseGram) and G.shape() == (n, d)
+    reach = math.sqrt(F.diagonal().max())
+    close = {"rtol": 0, "atol": 8 * n * EPS * reach**2}
+    np.testing.assert_allclose(G.diagonal(), F.diagonal(), rtol=8 * EPS)
+    np.testing.assert_allclose(G.dense(), F.dense(), **close)
+    index = np.array([n - 1, 0, n // 2])
+    np.testing.assert_allclose(G.restrict(index).dense(), F.restrict(index).dense(), **close)
+    v, given = rows_of(1, n, 1)[0], rows_of(1, d, 2)[0] / reach
+    outputs = []
+    for H in (G, F):
+        w, (m, column, q), u = np.full(d, np.nan), np.full((3, n), np.nan), np.full(d, np.nan)
+        fm.lift(H, v, w)
+        fm.margins(H, w, m)
+        column[:] = 0.0
+        fm.add_column(H, n // 3, 0.5, column)
+        square, own = fm.square(H, v, w, m), np.full(n, np.nan)
+        total = fm.softmax_pass(H, given, own, q, u)
+        size, precise, _ = H.precise(v)
+        outputs.append([w / reach, m / reach**2, column / reach**2, [square / reach**2, size / reach**2, total], own, q,
+                        u / reach, precise / reach**2])
+    for one, two in zip(*outputs, strict=True):
+        np.testing.assert_allclose(one, two, rtol=0, atol=40 * n * EPS)
+
+
+def check_sparse(S, y=LABELS, **options):
+    """As X.toarray(), and S is left as it was, with no memory in common."""
+    before, X = parts(S), S.toarray()
+    for normalize in ("max", None):
+        G = fm.features(S, y, normalize=normalize, **options)
+        assert parts(S) == before
+        same_products(G, fm.features(X, y, normalize=normalize, **options))
+        for name in ("data", "indices", "indptr", "row", "col"):
+            own = getattr(S, name, None)
+            if isinstance(own, np.ndarray) and own.dtype != object:
+                assert not any(np.shares_memory(own, part) for part in (G.values, G.columns, G.starts))
+
+
+@pytest.mark.parametrize("container", ["matrix", "array"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_sparse_formats(kind, container, sp):
+    for dtype in DTYPES:
+        X = holes()
+        X = (np.abs(X) if dtype in (np.uint16, np.bool_) else X).astype(dtype)
+        S = getattr(sp, f"{kind}_{container}")(X)
+        assert S.dtype == dtype and S.format == kind
+        check_sparse(S)
+    check_sparse(getattr(sp, f"{kind}_{container}")(holes() / 7.0), intercept=0.5)
+
+
+@pytest.mark.parametrize("kind", ["bsr", "coo", "csc", "csr"])
+def test_sparse_indices_of_64_bits(kind, sp):
+    S = getattr(sp, f"{kind}_array")(holes() / 7.0)
+    if kind == "coo":
+        S.coords = tuple(index.astype(np.int64) for index in S.coords)
+    else:
+        S.indices, S.indptr = S.indices.astype(np.int64), S.indptr.astype(np.int64)
+    assert all(index.dtype == np.int64 for index in (S.coords if kind == "coo" else (S.indices, S.indptr)))
+    check_sparse(S)
+    check_sparse(S, intercept=2.0)
+    G, F = fm.features(S, LABELS, normalize="max"), fm.features(S.toarray(), LABELS, normalize="max")
+    one, two = fm.momentum(G, max_iter=50), fm.momentum(F, max_iter=50)
+    np.testing.assert_allclose(one.alpha, two.alpha, rtol=1e-9, atol=1e-12)
+    assert fm.momentum(fm.features(sp.csr_array(S), LABELS, normalize="max"), max_iter=50).lower == pytest.approx(
+        one.lower, abs=1e-12)
+
+
+def test_sparse_matrices_out_of_order(sp):
+    """Indices in any order, entries given twice, stored zeros, entries that cancel, and room that is not used."""
+    rng = np.random.default_rng(4)
+    row, column = rng.integers(0, 23, 90), rng.integers(0, 9, 90)
+    value = rng.integers(-3, 4, 90) / 4.0  # some of them zero; their sums are exact
+    twice = sp.coo_array((np.r_[value, value[:40], -value[50:60]],
+                          (np.r_[row, row[:40], row[50:60]], np.r_[column, column[:40], column[50:60]])), shape=(23, 9))
+    assert (np.unique(9 * twice.row + twice.col).size < twice.nnz) and (twice.data == 0.0).any()
+    check_sparse(twice)
+    order = np.argsort(twice.row, kind="stable")
+    starts = np.searchsorted(twice.row[order], np.arange(24))
+    for index in (np.int32, np.int64):
+        csr = sp.csr_array((23, 9))
+        csr.data = np.r_[twice.data[order], np.full(5, np.nan)]  # beyond the last row nothing is read
+        csr.indices, csr.indptr = np.r_[twice.col[order], np.full(5, 99)].astype(index), starts.astype(index)
+        assert not csr.has_sorted_indices and not csr.has_canonical_format
+        np.testing.assert_array_equal(csr.toarray(), twice.toarray())
+        check_sparse(csr)
+    csc = sp.csc_array(twice)
+    csc.indices = csc.indices[::-1].copy()  # another matrix, whose columns are not in order
+    csc.data[::3] = 0.0
+    csc.has_sorted_indices = False
+    check_sparse(csc)
+
+
+@pytest.mark.parametrize("n, d", [(1, 1), (1, 5), (5, 1), (700, 3), (3, 700)])
+def test_sparse_shapes(n, d, sp):
+    X = rows_of(n, d, n) * (np.random.default_rng(d).random((n, d)) < 0.5)
+    X[0, 0] = 1.0
+    check_sparse(sp.csr_array(X), np.ones(n))
+    check_sparse(sp.coo_matrix(X), np.ones(n), intercept=3.0)
+
+
+def test_sparse_products_in_parts(sp):
+    """Beyond 2^18 entries these are shared among threads; rows of all lengths, and the same bits on one thread."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(900, 400)) * (rng.random((900, 400)) < np.linspace(1.0, 0.6, 900)[:, None])
+    X[100:130] = 0.0
+    S, y = sp.csr_array(X), np.where(rng.random(900) < 0.5, 1, -1)
+    assert S.nnz > 1 << 18
+    check_sparse(S, y)
+    G, results = fm.features(S, y, normalize="max", ridge=0.5), []
+    for count in (1, 2):
+        with threads(count):
+            results.append(fm.momentum(G, max_iter=20))
+    same_result(*results)
+    plain = fm.momentum(fm.features(X, y, normalize="max", ridge=0.5), max_iter=20)
+    assert (results[0].lower, results[0].upper) == pytest.approx((plain.lower, plain.upper), rel=1e-9)
+
+
+def test_sparse_softmax_passes_with_margins_that_fall(sp):
+    """By more than the exponential can bear, from row to row."""
+    Z = np.linspace(1e5, -1e5, 203)[:, None] * np.array([1.0, 0.0, -2.0])
+    G, w = fm.features(sp.csr_array(Z), np.ones(203), normalize=None), np.array([1.0, 7.0, 0.0])
+    for sign in (1.0, -1.0):
+        m, q, u = np.empty(203), np.empty(203), np.empty(3)
+        assert fm.softmax_pass(G, sign * w, m, q, u) == 1e5
+        assert np.array_equal(u, sign * np.array([-1e5, 0.0, 2e5])) and np.array_equal(m, sign * Z[:, 0])
+
+
+def test_sparse_unit_rows_and_the_answers(sp):
+    X, y = two_classes(60, 8, 4.0, 5)
+    X *= np.random.default_rng(6).random(X.shape) < 0.6
+    for options in ({}, {"intercept": 1.0}, {"ridge": 0.25}, {"intercept": 1.0, "ridge": 0.25}):
+        G, F = fm.features(sp.csc_array(X), y, **options), fm.features(X, y, **options)
+        np.testing.assert_allclose(G.dense(), F.dense(), rtol=0, atol=8 * EPS)
+        one, two = (fm.max_margin(H, tol=1e-9) for H in (G, F))
+        assert one.status == two.status and one.lower <= two.upper and two.lower <= one.upper
+        assert fm.certificate(G, two.alpha, two.p) == pytest.approx((two.lower, two.upper), rel=1e-9, abs=1e-9)
+        scores = fm.decision_function(one.alpha, X, y, X, kernel="linear", intercept=options.get("intercept", 0.0))
+        np.testing.assert_allclose(y * scores, F.dense() @ one.alpha - options.get("ridge", 0.0) * one.alpha,
+                                   rtol=0, atol=1e-13 * np.abs(one.alpha).sum())
+
+
+def test_sparse_points_that_are_all_zero(sp):
+    """As dense ones: no margin is defined, and with a ridge or an intercept one is."""
+    Z = np.zeros((4, 3))
+    for X in (Z, sp.csr_array(Z)):
+        check_raises(lambda X=X: fm.max_margin(fm.features(X, np.ones(4), normalize=None)), ValueError,
+                     ["max_i G_ii is 0"])
+        result = fm.max_margin(fm.features(X, np.ones(4), normalize=None, intercept=2.0))
+        assert result.lower <= 2.0 <= result.upper <= 2.0 * (1.0 + 1e-9)
+        result = fm.max_margin(fm.features(X, np.ones(4), normalize=None, ridge=1.0), tol=1e-8)
+        assert result.lower <= 0.5 <= result.upper <= 0.5 * (1.0 + 1e-7)
+
+
+def test_bad_sparse_points(sp):
+    X, y = holes() + 0.0, LABELS
+    X[11, 0] = 1.0  # where a row was empty
+    for bad in (np.nan, np.inf, -np.inf):
+        for kind in ("csr", "csc", "coo", "lil"):
+            Y = X.copy()
+            Y[17, 0] = bad
+            S = getattr(sp, f"{kind}_array")(Y)
+            check_raises(lambda S=S: fm.features(S, y), ValueError, ["X must be finite", "row 17", f"{bad}"])
+    check_raises(lambda: fm.features(sp.csr_array(1j * X), y), TypeError, ["real numbers", "complex"])
+    check_raises(lambda: fm.features(sp.csr_array(X), y + 1), ValueError, ["labels must be -1 or +1", "y[0]"])
+    check_raises(lambda: fm.features(sp.csr_array(X), y[1:]), ValueError, ["X has 23 rows", "22 labels"])
+    check_raises(lambda: fm.features(sp.csr_array(X), sp.csr_array(y)), TypeError, ["y is sparse", "y.toarray()"])
+    check_raises(lambda: fm.features(sp.csr_array(X), y, normalize="l2"), ValueError, ["normalize", "'l2'"])
+    check_raises(lambda: fm.features(sp.csr_array(1e200 * X), y), ValueError, ["row 0 of X", "rescale"])
+    X[5] = 0.0
+    check_raises(lambda: fm.features(sp.csr_array(X), y), ValueError, ["row 5 of X", 'normalize="unit"'])
+    check_raises(lambda: fm.features(sp.csr_array(0 * X), y, normalize="max"), ValueError, ["every row of X"])
+    for S in (sp.coo_array(X[0]), sp.csr_array(X[0]), sp.dok_array(X[0])):
+        if len(S.shape) == 1:  # older versions of SciPy make a row of it
+            check_raises(lambda S=S: fm.features(S, [1]), ValueError, ["X must have 2 dimensions", "(9,)"])
+    for kind in FORMATS:
+        for shape in ((0, 3), (3, 0), (0, 0)):
+            S = getattr(sp, f"{kind}_array")(shape)
+            check_raises(lambda S=S: fm.features(S, np.ones(S.shape[0])), ValueError, ["X", "empty", str(S.shape)])
+
+
+S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> what the message calls it
+    "gram": (lambda S, X, y: fm.gram(S, y), "X"),
+    "gram, labels": (lambda S, X, y: fm.gram(X, S), "y"),
+    "gram, W": (lambda S, X, y: fm.gram(X, y, kernel="ntk", W=S), "W"),
+    "gram, precomputed": (lambda S, X, y: fm.gram(S, y, kernel="precomputed"), "X"),
+    "gram, callable": (lambda S, X, y: fm.gram(X, y, kernel=lambda A, B: type(S)(A @ B.T)), "kernel(A, B)"),
+    "features, labels": (lambda S, X, y: fm.features(X, S), "y"),
+    "lazy_gram": (lambda S, X, y: fm.lazy_gram(S, y), "X"),
+    "kernel_matrix, A": (lambda S, X, y: fm.kernel_matrix(S, X), "A"),
+    "kernel_matrix, B": (lambda S, X, y: fm.kernel_matrix(X, S), "B"),
+    "decision_function, alpha": (lambda S, X, y: fm.decision_function(S, X, y, X), "alpha"),
+    "decision_function, X": (lambda S, X, y: fm.decision_function(y, S, y, X), "X"),
+    "decision_function, y": (lambda S, X, y: fm.decision_function(y, X, S, X), "y"),
+    "decision_function, Xnew": (lambda S, X, y: fm.decision_function(y, X, y, S), "Xnew"),
+    "pair_gram, K": (lambda S, X, y: fm.pair_gram(S, [0, 1, 0], 2), "G"),
+    "pair_gram, labels": (lambda S, X, y: fm.pair_gram(X, S, 2), "labels"),
+    "certificate, G": (lambda S, X, y: fm.certificate(S, y, y / 3), "G"),
+    "certificate, alpha": (lambda S, X, y: fm.certificate(X, S, y / 3), "alpha"),
+    "certificate, p": (lambda S, X, y: fm.certificate(X, y, S), "p"),
+    "prepare": (lambda S, X, y: fm.prepare(S, 3), "G"),
+    "snkpvn, q": (lambda S, X, y: fm.snkpvn(X, delta=0.1, q=S), "q"),
+    "project_simplex": (lambda S, X, y: fm.project_simplex(S), "v"),
+    "entropy_prox": (lambda S, X, y: fm.entropy_prox(S, 1.0), "g"),
+    "l2_prox": (lambda S, X, y: fm.l2_prox(y, 1.0, S), "q"),
+    "DenseGram": (lambda S, X, y: fm.momentum(fm.DenseGram(S)), "G"),
+    "FeatureGram": (lambda S, X, y: fm.momentum(fm.FeatureGram(S)), "G.rows"),
+    **{name: (lambda S, X, y, name=name: run(name, S), "Z" if CALLS[name].rows else "G") for name in CALLS},
+}
+
+
+@pytest.mark.parametrize("call", S_CALLS)
+def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
+    """With the remedy, and before anything is computed."""
+    make, name = S_CALLS[call]
+    for S in (sp.csr_array(np.eye(3)), sp.csc_matrix(np.eye(3)), sp.lil_array(np.eye(3))):
+        if not (call == "gram, callable" and S.format == "lil"):
+            check_raises(lambda S=S: make(S, np.eye(3), np.ones(3)), TypeError,
+                         [f"{name} is sparse", f"{name}.toarray()"])
+
+
+# ======================================================================================================
+# PANDAS
+# ======================================================================================================
+
+FRAME_LABELS = np.array([1, -1, 1, -1])
+TAKERS = {  # everything that takes points, and what an error calls them
+    "features": (lambda X: fm.features(X, FRAME_LABELS, normalize=None).rows, "X"),
+    "gram": (lambda X: fm.gram(X, FRAME_LABELS, kernel="poly"), "X"),
+    "lazy_gram": (lambda X: fm.lazy_gram(X, FRAME_LABELS).dense(), "X"),
+    "kernel_matrix, A": (lambda X: fm.kernel_matrix(X, np.ones((2, X.shape[1]))), "A"),
+    "kernel_matrix, B": (lambda X: fm.kernel_matrix(np.eye(X.shape[1]), X), "B"),
+    "decision_function, X": (lambda X: fm.decision_function(np.ones(4), X, FRAME_LABELS, np.ones((2, X.shape[1]))),
+                             "X"),
+    "decision_function, Xnew": (lambda X: fm.decision_function([1.0, 1.0], np.eye(2, X.shape[1]), [1, -1], X), "Xnew"),
+    "winnow": (lambda X: fm.winnow(X, eta=0.1, max_iter=3).alpha, "Z"),
+}
+every_taker = pytest.mark.parametrize("taker", TAKERS)
+
+
+def frame(pd, **columns):
+    """Two columns of floats, labelled rows, and other columns."""
+    return pd.DataFrame({"height": [0.5, -1.0, 2.0, 1.5], "width": [1.0, 3.0, -2.0, 0.25], **columns},
+                        index=["p", "q", "r", "s"])
+
+
+GOOD_COLUMNS = {
+    "float32": lambda pd: np.float32([1, 2, 3, 4]),
+    "int64": lambda pd: np.array([1, 2, 3, 4]),
+    "uint8": lambda pd: np.array([1, 2, 3, 4], dtype=np.uint8),
+    "bool": lambda pd: np.array([True, False, True, True]),
+    "Int64": lambda pd: pd.array([1, 2, 3, 4], dtype="Int64"),
+    "UInt8": lambda pd: pd.array([1, 2, 3, 4], dtype="UInt8"),
+    "Float64": lambda pd: pd.array([1.5, 2, 3, 4], dtype="Float64"),
+    "boolean": lambda pd: pd.array([True, False, True, True], dtype="boolean"),
+    "Sparse": lambda pd: pd.arrays.SparseArray([0.0, 1.0, 0.0, 2.0]),
+}
+
+
+@every_taker
+def test_frames_of_numbers(taker, pd):
+    """Every numeric type by itself beside floats, and all of them together; the frame is left alone."""
+    call, _ = TAKERS[taker]
+    columns = {name: make(pd) for name, make in GOOD_COLUMNS.items()}
+    for some in ({}, *({name: column} for name, column in columns.items()), columns):
+        X = frame(pd, **some)
+        plain = np.column_stack([np.asarray(X[name], dtype=np.float64) for name in X])
+        before = X.copy(deep=True)
+        assert np.array_equal(call(X), call(plain)), list(some)
+        pd.testing.assert_frame_equal(X, before)
+
+
+def test_frames_by_the_names_of_their_columns(pd):
+    """Numbers, pairs, and the same name twice are no obstacle."""
+    values = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0]])
+    want = fm.features(values, [1, -1]).rows
+    levels = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
+    for names in ([0, 1, 2], ["a", "a", "b"], [None, 1, "x"], levels):
+        X = pd.DataFrame(values, columns=names)
+        assert np.array_equal(fm.features(X, [1, -1]).rows, want)
+        mixed = pd.concat([X.iloc[:, :2], X.iloc[:, 2:].astype(int)], axis=1)
+        assert np.array_equal(fm.features(mixed, [1, -1]).rows, want)
+        flags = pd.concat([X.iloc[:, 1:], X.iloc[:, :1].astype(bool)], axis=1)
+        assert np.array_equal(fm.features(flags, [1, -1]).rows, fm.features(values[:, [1, 2, 0]], [1, -1]).rows)
+        text = pd.concat([X, X.iloc[:, :1].astype(str)], axis=1)
+        check_raises(lambda text=text: fm.features(text, [1, -1]), TypeError, ["column"])
+
+
+BAD_COLUMNS = {
+    "Int64 with NA": lambda pd: pd.array([1, None, 3, 4], dtype="Int64"),
+    "Float64 with NA": lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"),
+    "boolean with NA": lambda pd: pd.array([True, None, True, False], dtype="boolean"),
+    "object, text": lambda pd: np.array(["a", "b", "c", "d"], dtype=object),
+    "object, numbers": lambda pd: np.array([1, 2.5, 3, 4], dtype=object),
+    "object, None": lambda pd: np.array([1, None, 3, 4], dtype=object),
+    "str": lambda pd: ["a", "b", "c", "d"],
+    "string": lambda pd: pd.array(["a", "b", "c", "d"], dtype="string"),
+    "string of digits": lambda pd: pd.array(["1", "2", "3", "4"], dtype="string"),
+    "category": lambda pd: pd.Categorical(["a", "b", "a", "b"]),
+    "datetime": lambda pd: pd.date_range("2020-01-01", periods=4),
+    "complex": lambda pd: 1j * np.arange(4.0),
+}
+
+
+@pytest.mark.parametrize("column", BAD_COLUMNS)
+def test_columns_that_are_no_numbers(column, pd):
+    """The error says which column, and of what type."""
+    X = frame(pd, **{"hair colour": BAD_COLUMNS[column](pd), "last": [1.0, 2.0, 3.0, 4.0]})
+    for call, name in TAKERS.values():
+        with pytest.raises(TypeError) as caught:
+            call(X)
+        message = str(caught.value)
+        assert "column" in message and re.search("['\"]hair colour['\"]", message), message
+        assert str(X["hair colour"].dtype) in message and re.search(rf"\b{name}\b", message), message
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_columns_that_are_not_finite(mixed, bad, pd):
+    """The error says which row and which column, also among integers and flags."""
+    X = frame(pd, **{"hair length": [1.0, 2.0, bad, 4.0], **({"flag": [True, False, True, True]} if mixed else {})})
+    for call, name in TAKERS.values():
+        check_raises(lambda call=call: call(X), ValueError, [f"{name} must be finite", "row 2", str(bad),
+                                                             "hair length"])
+
+
+def test_series_as_labels_and_weights(pd):
+    X, y = frame(pd), FRAME_LABELS
+    want = fm.features(X.to_numpy(), y).rows
+    for dtype in ("int64", "int8", "float64", "Int64", "Float64"):
+        s = pd.Series(y, index=X.index, name="label").astype(dtype)
+        before = s.copy(deep=True)
+        assert np.array_equal(fm.features(X, s).rows, want)
+        assert np.array_equal(fm.gram(X, s), fm.gram(X.to_numpy(), y))
+        scores = fm.decision_function(s, X, s, X)
+        assert np.array_equal(scores, fm.decision_function(y, X.to_numpy(), y, X.to_numpy()))
+        pd.testing.assert_series_equal(s, before)
+    for labels in (pd.Series(y > 0), pd.Series([0, 1, 0, 1])):
+        check_raises(lambda labels=labels: fm.features(X, labels), ValueError, ["labels must be -1 or +1"])
+    for labels in (pd.Series(["a", "b", "a", "b"]), pd.Series(["a", "b", "a", "b"]).astype("category"),
+                   pd.Series(y.astype(object)), pd.Series(["1", "-1", "1", "-1"], dtype="string")):
+        check_raises(lambda labels=labels: fm.features(X, labels), TypeError, ["y", "real numbers"])
+    for labels in (pd.Series([1, None, 1, -1], dtype="Int64"), pd.Series([1, np.nan, 1, -1])):
+        with pytest.raises((TypeError, ValueError), match=r"\by\b"):
+            fm.features(X, labels)
+    check_raises(lambda: fm.features(X, pd.DataFrame({"label": y})), ValueError, ["y must have 1 dimension", "(4, 1)"])
+    check_raises(lambda: fm.features(X["height"], y), ValueError, ["X must have 2 dimensions", "(4,)"])
+    check_raises(lambda: fm.features(X.iloc[:0], []), ValueError, ["X is empty"])
+    G = pd.DataFrame(fm.gram(X, y), index=X.index, columns=X.index)
+    assert fm.max_margin(G).lower == fm.max_margin(fm.gram(X, y)).lower
