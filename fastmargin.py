@@ -259,18 +259,17 @@ def _array(a, name):
 
 def _of_columns(frame, plain, name):
     """The numbers of a data frame, or of one column, where columns have no common type of number."""
-    named = hasattr(frame, "columns")
-    numbers = np.empty(plain.shape)
-    for label, dtype, column, out in zip(frame.columns if named else [None], np.atleast_1d(frame.dtypes),
-                                         np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True):
-        real = getattr(dtype, "kind", "O") in "fiub"
+    dtypes, numbers = np.atleast_1d(frame.dtypes), np.empty(plain.shape)
+    wrong = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"]
+    gaps = ""
+    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
         try:
-            if not real:
-                raise TypeError
-            out[:] = column
+            out[:] = 0.0 if wrong else column
         except (TypeError, ValueError):
-            raise TypeError(f"{name} must hold real numbers; {f'column {label!r}' if named else 'it'} has dtype {dtype}"
-                            f"{' and missing values' * real}") from None
+            wrong, gaps = [k], " and missing values"
+    if wrong:
+        column = f"column {frame.columns[wrong[0]]!r}" if hasattr(frame, "columns") else "it"
+        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
     return numbers
 
 
