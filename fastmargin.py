@@ -112,7 +112,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
-_CACHED = 1 << 14  # entries that the nearest cache holds
+_CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
 _SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
 
 
@@ -322,11 +322,12 @@ def _is_mapped(X, dtype=None):
 
 def _blocks(X):
     """(first row, checked rows in float64) of points, mapped ones a few at a time; else, of checked points, all."""
-    few = max(1, (1 << 20) // X.shape[1]) if _is_mapped(X) else len(X)
+    mapped = _is_mapped(X)
+    few = max(1, (1 << 20) // X.shape[1]) if mapped else len(X)
     for first in range(0, len(X), few):
         block = X[first:first + few]
-        yield first, _points(block, first=first) if few < len(X) or _is_mapped(X) else block
-        if _shares_pages(X):
+        yield first, _points(block, first=first) if mapped else block
+        if mapped and _shares_pages(X):
             _give_back(np.asarray(X), first, first + len(block))
 
 
@@ -2273,7 +2274,7 @@ def _fused(G, w, m, q, start, few, out):
 
     Returns the level, at most 30 above the least of these m_k: when they fall below that, what is summed is rescaled.
     """
-    level = np.inf
+    level, levels = np.inf, np.empty(m.size // few + 1)
     for first in range(0, m.size, few):
         some, weights = m[first:first + few], q[first:first + few]
         some[:] = 0.0
@@ -2281,13 +2282,15 @@ def _fused(G, w, m, q, start, few, out):
         low = some.min()
         if low < level - 30.0:
             if level < np.inf:
-                shrink = math.exp(low - level)
-                _scale(shrink, q[:first])
-                _scale(shrink, out)
+                _scale(math.exp(low - level), out)
             level = low
+        levels[first // few] = level
         for k in range(some.size):
             weights[k] = math.exp(level - some[k])
         _add_rows(G, weights, start + first, out)
+    for first in range(0, m.size, few):
+        if levels[first // few] != level:
+            _scale(math.exp(level - levels[first // few]), q[first:first + few])
     return level
 
 
