@@ -320,6 +320,43 @@ def _is_mapped(X, dtype=None):
             and X.ndim == 2 and X.size > 0 and X.flags.c_contiguous)
 
 
+def _shares_pages(X):
+    return isinstance(X, np.memmap) and X.mode in ("r", "r+", "w+")
+
+
+_PAGE, _WINDOW = mmap.PAGESIZE, 1 << 22  # bytes of a file that are given back at a time
+
+
+def _advise(address, size):
+    """Tell the system that these pages of a file are not needed; interpreted, nothing."""
+
+
+if hasattr(mmap, "MADV_DONTNEED"):
+    _madvise = types.ExternalFunction("madvise", types.int32(types.uintp, types.uintp, types.int32))
+    _DONTNEED = int(mmap.MADV_DONTNEED)
+
+    @overload(_advise)
+    def _advise_compiled(address, size):
+        return lambda address, size: _madvise(address, size, _DONTNEED)
+else:
+    @overload(_advise)
+    def _advise_compiled(address, size):
+        return lambda address, size: None
+
+
+@njit(cache=_CACHE)
+def _give_back(rows, i, stop):
+    """Let go of the pages of windows that end within rows i..stop-1: the system keeps them as it sees fit, and they do
+    not count as memory of this process.  Pages that the array shares with others are left alone."""
+    begin, size = np.int64(rows.ctypes.data), rows.shape[1] * rows.itemsize
+    end = begin + rows.shape[0] * size
+    first, last = (begin + i * size) // _WINDOW * _WINDOW, (begin + stop * size) // _WINDOW * _WINDOW
+    first = max(first, -(-begin // _PAGE) * _PAGE)
+    last = min(last, end // _PAGE * _PAGE)
+    if first < last:
+        _advise(first, last - first)
+
+
 def _blocks(X):
     """(first row, checked rows in float64) of points, mapped ones a few at a time; else, of checked points, all."""
     mapped = _is_mapped(X)
@@ -2636,48 +2673,11 @@ class MappedGram(NamedTuple):
         return self.restrict(slice(None)).dense()
 
 
-def _shares_pages(X):
-    return isinstance(X, np.memmap) and X.mode in ("r", "r+", "w+")
-
-
 def _mapped_features(X, y, normalize, intercept):
     y = _labels(y, len(X))
     squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
     normalizer = _normalizers(squares, normalize)
     return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept, _shares_pages(X))
-
-
-_PAGE, _WINDOW = mmap.PAGESIZE, 1 << 22  # bytes of a file that are given back at a time
-
-
-def _advise(address, size):
-    """Tell the system that these pages of a file are not needed; interpreted, nothing."""
-
-
-if hasattr(mmap, "MADV_DONTNEED"):
-    _madvise = types.ExternalFunction("madvise", types.int32(types.uintp, types.uintp, types.int32))
-    _DONTNEED = int(mmap.MADV_DONTNEED)
-
-    @overload(_advise)
-    def _advise_compiled(address, size):
-        return lambda address, size: _madvise(address, size, _DONTNEED)
-else:
-    @overload(_advise)
-    def _advise_compiled(address, size):
-        return lambda address, size: None
-
-
-@njit(cache=_CACHE)
-def _give_back(rows, i, stop):
-    """Let go of the pages of windows that end within rows i..stop-1: the system keeps them as it sees fit, and they do
-    not count as memory of this process.  Pages that the array shares with others are left alone."""
-    begin, size = np.int64(rows.ctypes.data), rows.shape[1] * rows.itemsize
-    end = begin + rows.shape[0] * size
-    first, last = (begin + i * size) // _WINDOW * _WINDOW, (begin + stop * size) // _WINDOW * _WINDOW
-    first = max(first, -(-begin // _PAGE) * _PAGE)
-    last = min(last, end // _PAGE * _PAGE)
-    if first < last:
-        _advise(first, last - first)
 
 
 @njit(cache=_CACHE)

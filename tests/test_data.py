@@ -210,6 +210,13 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel, W):
     assert other.points.rows.dtype == np.float32 and not np.shares_memory(other.points.rows, file)
 
 
+def test_the_variance_of_points_in_a_file(tmp_path):
+    """Of several blocks whose means differ: gamma="scale" takes it."""
+    X = rows_of(3000, 700) + np.linspace(-5.0, 5.0, 3000)[:, None]
+    G, want = (fm.lazy_gram(points, gamma="scale", kernel="poly") for points in (on_disk(tmp_path / "X.npy", X), X))
+    assert G.formula.gamma == pytest.approx(want.formula.gamma, rel=1e-13)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
 def test_a_file_is_read_without_being_held(tmp_path):
     """200 MB on disk: neither checks nor iterations let the memory of the process grow by half of that."""
