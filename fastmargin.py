@@ -35,7 +35,7 @@ Example
 >>> result.status, result.lower <= fm.max_margin(G).lower <= result.upper
 ('certified', True)
 
-Contents (search for the number and title, as in "# 5.2 features"; what a room needs stands above it)
+Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
@@ -43,13 +43,13 @@ Contents (search for the number and title, as in "# 5.2 features"; what a room n
     5    representations of G
     5.1  operations         Representation, Rounding, register, lift, margins, add_column, softmax_pass, square,
                             table_margins
-    5.2  dense              DenseGram, gram
-    5.3  features           FeatureGram, features
-    5.4  sparse             SparseGram
-    5.5  mapped             MappedGram
-    5.6  lazy               LazyGram, lazy_gram
-    5.7  pairs              PairGram, pair_gram
-    5.8  ridge              RidgeGram
+    5.2  ridge              RidgeGram
+    5.3  dense              DenseGram, gram
+    5.4  rows               FeatureGram
+    5.5  sparse             SparseGram
+    5.6  mapped             MappedGram, features
+    5.7  lazy               LazyGram, lazy_gram
+    5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
     6    certificate        certificate
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED
@@ -1687,7 +1687,126 @@ def _never_stale(function, name):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.2 dense
+# 5.2 ridge
+# ------------------------------------------------------------------------------------------------------
+
+class RidgeGram(NamedTuple):
+    """G + r I over another representation, what ``ridge=r`` makes of it.  The methods are those of `Representation`.
+
+    Coordinates are those of G, and then sqrt(r) v.
+
+    Attributes
+    ----------
+    base : representation
+        G.
+    ridge : float
+        r.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=0.5).dense()
+    array([[25.5,  4. ],
+           [ 4. ,  1.5]])
+    """
+
+    base: tuple
+    ridge: float
+
+    def checked(self):
+        return RidgeGram(self.base.checked(), _number(self.ridge, "ridge"))
+
+    def shape(self):
+        n, dimension = self.base.shape()
+        return n, n + dimension
+
+    def diagonal(self):
+        return self.base.diagonal() + self.ridge
+
+    def rounding(self):
+        """Beside what the base does, in its own s, r v_i errs by a few units, and the sum of their squares by n; where
+        the base takes a square from m, it is given m - r v, of which a few are lost."""
+        rounding, n = self.base.rounding(), self.base.shape()[0]
+        return Rounding(rounding.margins + _gamma(16), rounding.square + (_gamma(16) if rounding.square else 0.0),
+                        rounding.length + _gamma(n + 16))
+
+    def restrict(self, index):
+        return self._replace(base=self.base.restrict(index))
+
+    def dense(self):
+        G = self.base.dense().astype(np.float64)
+        G[np.diag_indices_from(G)] += self.ridge
+        return G
+
+    @property
+    def precise(self):
+        """As of the base, where it has it."""
+        products = self.base.precise
+
+        def precise(v):
+            size, m, rounding = products(v)
+            terms, s = self.ridge * v, float(self.diagonal().max())
+            lost = 4.0 * _UNIT * max(np.abs(m).max(), np.abs(terms).max()) / s  # where the terms cancel
+            return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
+                    rounding._replace(margins=rounding.margins + lost))
+
+        return precise
+
+
+def _with_ridge(G, ridge):
+    ridge = _number(ridge, "ridge", closed=True)
+    return RidgeGram(G, ridge) if ridge else G
+
+
+@njit(cache=_CACHE)
+def _ridge_lift(G, v, w):
+    d, root = w.size - v.size, math.sqrt(G.ridge)
+    lift(G.base, v, w[:d])
+    for i in range(v.size):
+        w[d + i] = root * v[i]
+
+
+@njit(cache=_CACHE)
+def _ridge_margins(G, w, m):
+    d, root = w.size - m.size, math.sqrt(G.ridge)
+    margins(G.base, w[:d], m)
+    for i in range(m.size):
+        m[i] += root * w[d + i]
+
+
+@njit(cache=_CACHE)
+def _ridge_add_column(G, i, c, m):
+    add_column(G.base, i, c, m)
+    m[i] += c * G.ridge
+
+
+@njit(cache=_CACHE)
+def _ridge_square(G, v, w, m):
+    rest = np.empty(m.size)
+    for i in range(m.size):
+        rest[i] = m[i] - G.ridge * v[i]
+    return square(G.base, v, w[:w.size - v.size], rest) + G.ridge * _dot(v, v)
+
+
+@njit(cache=_CACHE)
+def _ridge_table_margins(G, W, M):
+    n, root = M.shape[1], math.sqrt(G.ridge)
+    d = W.shape[1] - n
+    of_base = np.empty((W.shape[0], d))
+    for c in range(W.shape[0]):
+        _copy(W[c, :d], of_base[c])
+    table_margins(G.base, of_base, M)
+    for c in range(W.shape[0]):
+        for i in range(n):
+            M[c, i] += root * W[c, d + i]
+
+
+register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_add_column, square=_ridge_square,
+         table_margins=_ridge_table_margins)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.3 dense
 # ------------------------------------------------------------------------------------------------------
 
 class DenseGram(NamedTuple):
@@ -2044,7 +2163,7 @@ def _representation(G):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.3 features
+# 5.4 rows
 # ------------------------------------------------------------------------------------------------------
 
 class FeatureGram(NamedTuple):
@@ -2102,54 +2221,6 @@ class FeatureGram(NamedTuple):
         reach = math.sqrt(self.diagonal().max())
         least = float(m.min()) * (1.0 - _LAST) - 1.01 * _gamma(2 * w.size + 8)**2 * reach * length
         return least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
-
-
-def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
-    """G = Z Z' + r I for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
-
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix or array, shape (n, d)
-        The points.  Memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) of type float32 or float64
-        in C order are not copied but read from the file in every product, and must not change.
-    y : array, shape (n,)
-        Their labels, -1 or +1.
-    normalize : {"unit", "max", None}
-        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
-    intercept : float
-        Not 0: all points get it as one more feature, the last, before they are normalised.
-    ridge : float
-        r >= 0, added to G_ii: the hard-margin problem of G + r I is the soft-margin SVM with squared slacks and
-        C = 1/(2r).
-
-    Returns
-    -------
-    G : FeatureGram, SparseGram or MappedGram; RidgeGram over it if r > 0
-        A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
-
-    Raises
-    ------
-    ValueError
-        Values are not finite, labels are not -1 or +1, lengths differ, or a row is zero under "unit".
-
-    Examples
-    --------
-    >>> import fastmargin as fm
-    >>> fm.features([[3.0, 4.0], [0.0, -2.0]], [1, -1]).rows
-    array([[ 0.6,  0.8],
-           [-0. ,  1. ]])
-    """
-    intercept = _number(intercept, "intercept", closed=True)
-    if _is_sparse(X):
-        return _with_ridge(_sparse_features(X, y, normalize, intercept), ridge)
-    if _is_mapped(X):
-        return _with_ridge(_mapped_features(X, y, normalize, intercept), ridge)
-    X = _points(X)
-    y = _labels(y, len(X))
-    if intercept:
-        X = np.column_stack((X, np.full(len(X), intercept)))
-    scale = y * _normalizers(np.einsum("ij,ij->i", X, X), normalize)
-    return _with_ridge(FeatureGram(X * scale[:, None]), ridge)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2442,7 +2513,7 @@ _register_rows(FeatureGram, _feature_add_dots, _feature_add_rows, _feature_dimen
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.4 sparse
+# 5.5 sparse
 # ------------------------------------------------------------------------------------------------------
 
 class SparseGram(NamedTuple):
@@ -2614,7 +2685,7 @@ def _sparse_precise(G, v, m):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.5 mapped
+# 5.6 mapped
 # ------------------------------------------------------------------------------------------------------
 
 class MappedGram(NamedTuple):
@@ -2719,8 +2790,56 @@ def _mapped_dimension(G):
 _register_rows(MappedGram, _mapped_add_dots, _mapped_add_rows, _mapped_dimension)
 
 
+def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
+    """G = Z Z' + r I for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix or array, shape (n, d)
+        The points.  Memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) of type float32 or float64
+        in C order are not copied but read from the file in every product, and must not change.
+    y : array, shape (n,)
+        Their labels, -1 or +1.
+    normalize : {"unit", "max", None}
+        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
+    intercept : float
+        Not 0: all points get it as one more feature, the last, before they are normalised.
+    ridge : float
+        r >= 0, added to G_ii: the hard-margin problem of G + r I is the soft-margin SVM with squared slacks and
+        C = 1/(2r).
+
+    Returns
+    -------
+    G : FeatureGram, SparseGram or MappedGram; RidgeGram over it if r > 0
+        A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
+
+    Raises
+    ------
+    ValueError
+        Values are not finite, labels are not -1 or +1, lengths differ, or a row is zero under "unit".
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.features([[3.0, 4.0], [0.0, -2.0]], [1, -1]).rows
+    array([[ 0.6,  0.8],
+           [-0. ,  1. ]])
+    """
+    intercept = _number(intercept, "intercept", closed=True)
+    if _is_sparse(X):
+        return _with_ridge(_sparse_features(X, y, normalize, intercept), ridge)
+    if _is_mapped(X):
+        return _with_ridge(_mapped_features(X, y, normalize, intercept), ridge)
+    X = _points(X)
+    y = _labels(y, len(X))
+    if intercept:
+        X = np.column_stack((X, np.full(len(X), intercept)))
+    scale = y * _normalizers(np.einsum("ij,ij->i", X, X), normalize)
+    return _with_ridge(FeatureGram(X * scale[:, None]), ridge)
+
+
 # ------------------------------------------------------------------------------------------------------
-# 5.6 lazy
+# 5.7 lazy
 # ------------------------------------------------------------------------------------------------------
 
 _WIDE = 32  # columns of G that are evaluated at a time
@@ -3161,7 +3280,7 @@ register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.7 pairs
+# 5.8 pairs
 # ------------------------------------------------------------------------------------------------------
 
 class PairGram(NamedTuple):
@@ -3339,125 +3458,6 @@ def _add_weights(row, column, v, T, rest):
 
 
 register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_column)
-
-
-# ------------------------------------------------------------------------------------------------------
-# 5.8 ridge
-# ------------------------------------------------------------------------------------------------------
-
-class RidgeGram(NamedTuple):
-    """G + r I over another representation, what ``ridge=r`` makes of it.  The methods are those of `Representation`.
-
-    Coordinates are those of G, and then sqrt(r) v.
-
-    Attributes
-    ----------
-    base : representation
-        G.
-    ridge : float
-        r.
-
-    Examples
-    --------
-    >>> import fastmargin as fm
-    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=0.5).dense()
-    array([[25.5,  4. ],
-           [ 4. ,  1.5]])
-    """
-
-    base: tuple
-    ridge: float
-
-    def checked(self):
-        return RidgeGram(self.base.checked(), _number(self.ridge, "ridge"))
-
-    def shape(self):
-        n, dimension = self.base.shape()
-        return n, n + dimension
-
-    def diagonal(self):
-        return self.base.diagonal() + self.ridge
-
-    def rounding(self):
-        """Beside what the base does, in its own s, r v_i errs by a few units, and the sum of their squares by n; where
-        the base takes a square from m, it is given m - r v, of which a few are lost."""
-        rounding, n = self.base.rounding(), self.base.shape()[0]
-        return Rounding(rounding.margins + _gamma(16), rounding.square + (_gamma(16) if rounding.square else 0.0),
-                        rounding.length + _gamma(n + 16))
-
-    def restrict(self, index):
-        return self._replace(base=self.base.restrict(index))
-
-    def dense(self):
-        G = self.base.dense().astype(np.float64)
-        G[np.diag_indices_from(G)] += self.ridge
-        return G
-
-    @property
-    def precise(self):
-        """As of the base, where it has it."""
-        products = self.base.precise
-
-        def precise(v):
-            size, m, rounding = products(v)
-            terms, s = self.ridge * v, float(self.diagonal().max())
-            lost = 4.0 * _UNIT * max(np.abs(m).max(), np.abs(terms).max()) / s  # where the terms cancel
-            return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
-                    rounding._replace(margins=rounding.margins + lost))
-
-        return precise
-
-
-def _with_ridge(G, ridge):
-    ridge = _number(ridge, "ridge", closed=True)
-    return RidgeGram(G, ridge) if ridge else G
-
-
-@njit(cache=_CACHE)
-def _ridge_lift(G, v, w):
-    d, root = w.size - v.size, math.sqrt(G.ridge)
-    lift(G.base, v, w[:d])
-    for i in range(v.size):
-        w[d + i] = root * v[i]
-
-
-@njit(cache=_CACHE)
-def _ridge_margins(G, w, m):
-    d, root = w.size - m.size, math.sqrt(G.ridge)
-    margins(G.base, w[:d], m)
-    for i in range(m.size):
-        m[i] += root * w[d + i]
-
-
-@njit(cache=_CACHE)
-def _ridge_add_column(G, i, c, m):
-    add_column(G.base, i, c, m)
-    m[i] += c * G.ridge
-
-
-@njit(cache=_CACHE)
-def _ridge_square(G, v, w, m):
-    rest = np.empty(m.size)
-    for i in range(m.size):
-        rest[i] = m[i] - G.ridge * v[i]
-    return square(G.base, v, w[:w.size - v.size], rest) + G.ridge * _dot(v, v)
-
-
-@njit(cache=_CACHE)
-def _ridge_table_margins(G, W, M):
-    n, root = M.shape[1], math.sqrt(G.ridge)
-    d = W.shape[1] - n
-    of_base = np.empty((W.shape[0], d))
-    for c in range(W.shape[0]):
-        _copy(W[c, :d], of_base[c])
-    table_margins(G.base, of_base, M)
-    for c in range(W.shape[0]):
-        for i in range(n):
-            M[c, i] += root * W[c, d + i]
-
-
-register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_add_column, square=_ridge_square,
-         table_margins=_ridge_table_margins)
 
 
 # ------------------------------------------------------------------------------------------------------
