@@ -2922,7 +2922,8 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Parameters
     ----------
     X : array, shape (n, d)
-        The points; memory-mapped ones may stay in their file, as with `features`.
+        The points; memory-mapped ones may stay in their file, as with `features`, but what has been read counts as
+        memory of the process until the system takes it back.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned matrix.
     kernel : str
