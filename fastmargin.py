@@ -261,10 +261,10 @@ def _of_columns(frame, plain, name):
     """The numbers of a data frame, or of one column, where columns have no common type of number."""
     dtypes, numbers = np.atleast_1d(frame.dtypes), np.empty(plain.shape)
     wrong = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"]
-    gaps = ""
-    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
+    columns, gaps = [] if wrong else zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True), ""
+    for k, (column, out) in enumerate(columns):
         try:
-            out[:] = 0.0 if wrong else column
+            out[:] = column
         except (TypeError, ValueError):
             wrong, gaps = [k], " and missing values"
     if wrong:
@@ -316,7 +316,7 @@ def _points(X, name="X", kernel=None, first=0):
 
 def _is_mapped(X, dtype=None):
     """Whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
-    return (isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and dtype in (None, X.dtype)
+    return (isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and (dtype is None or dtype == X.dtype)
             and X.ndim == 2 and X.size > 0 and X.flags.c_contiguous)
 
 

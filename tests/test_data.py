@@ -206,8 +206,10 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel, W):
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-7 if kernel == "ntk" else 1e-12)
         one, two = fm.momentum(G, max_iter=40), fm.momentum(want, max_iter=40)
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-6)
-    other = fm.lazy_gram(file, y, dtype=np.float32)
-    assert other.points.rows.dtype == np.float32 and not np.shares_memory(other.points.rows, file)
+    for held, other in ((np.float32, np.float64), (np.float64, np.float32)):
+        file = np.load(tmp_path / f"{np.dtype(held).name}.npy", mmap_mode="r")
+        G = fm.lazy_gram(file, y, kernel=kernel, dtype=other, **params)
+        assert G.points.rows.dtype == other and not np.shares_memory(G.points.rows, file)
 
 
 def test_the_variance_of_points_in_a_file(tmp_path):
