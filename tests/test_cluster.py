@@ -79,7 +79,7 @@ def test_workers_and_memory_agree(client, tmp_path, name, max_iter):
 
 
 @pytest.mark.parametrize("moment", ["between products", "within a product"])
-def test_a_lost_worker_does_not_change_a_bit(client, tmp_path, moment):
+def test_lost_workers_do_not_change_a_bit(client, tmp_path, moment):
     """A chunk's product is the same wherever it is computed, and the sum over chunks is in the order of the rows."""
     order = tmp_path / "order to die"
 
@@ -96,8 +96,8 @@ def test_a_lost_worker_does_not_change_a_bit(client, tmp_path, moment):
         if result.n_iter == 5 and moment == "within a product":
             order.touch()
         elif result.n_iter == 5:
-            holders = next(who for who in client.who_has(rows.chunks).values() if len(who) == 1)
-            os.kill(pids[holders[0]], signal.SIGKILL)
+            for pid in pids.values():  # both: a chunk that has a copy with the other would not be read again
+                os.kill(pid, signal.SIGKILL)
 
     Z = feasible(70, 5, 0.2, seed=1)[0]
     rows = Rows(client, on_disk(Z, tmp_path))
@@ -107,8 +107,9 @@ def test_a_lost_worker_does_not_change_a_bit(client, tmp_path, moment):
     pids = client.run(os.getpid)
     bereft = fm.momentum(G, max_iter=12, trace_at=[5], keep_iterates=True, callback=kill)
     client.wait_for_workers(2)
-    assert len({*pids.values()} & {*client.run(os.getpid).values()}) == 1 and not order.exists()
-    assert times_read(tmp_path) > CHUNKS or moment == "within a product"  # there another may have a copy
+    survivors = {*pids.values()} & {*client.run(os.getpid).values()}
+    assert len(survivors) == (moment == "within a product") and not order.exists()
+    assert times_read(tmp_path) >= 2 * CHUNKS or survivors
     same_result(bereft, plain)
 
 
