@@ -494,6 +494,62 @@ def _precise_dot(a, b):
     return high, low
 
 
+@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
+def _add_multiple(c, a, b):
+    """b <- b + c a."""
+    for i in range(a.size):
+        b[i] += c * a[i]
+
+
+@njit(cache=_CACHE)
+def _part(n, part):
+    """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
+    groups = n // 4
+    stop = n if part == _PARTS - 1 else 4 * (groups * (part + 1) // _PARTS)
+    return 4 * (groups * part // _PARTS), stop
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _combine_rows_between(matrix, index, weights, start, stop, out):
+    """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], eight rows at a time."""
+    n = index.size
+    for first in range(start, stop, 1024):
+        total, end, k = out[first:min(first + 1024, stop)], min(first + 1024, stop), 0
+        while k + 8 <= n:
+            i = index[k:k + 8]
+            a, b, c = matrix[i[0], first:end], matrix[i[1], first:end], matrix[i[2], first:end]
+            d, e, f = matrix[i[3], first:end], matrix[i[4], first:end], matrix[i[5], first:end]
+            g, h = matrix[i[6], first:end], matrix[i[7], first:end]
+            va, vb, vc, vd = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+            ve, vf, vg, vh = weights[k + 4], weights[k + 5], weights[k + 6], weights[k + 7]
+            for j in range(total.size):
+                total[j] += ((a[j] * va + b[j] * vb + c[j] * vc + d[j] * vd)
+                             + (e[j] * ve + f[j] * vf + g[j] * vg + h[j] * vh))
+            k += 8
+        while k < n:
+            a, va = matrix[index[k], first:end], weights[k]
+            for j in range(total.size):
+                total[j] += a[j] * va
+            k += 1
+
+
+@njit(cache=_CACHE)
+def _combine_rows_part(matrix, index, weights, part, out):
+    start, stop = _part(out.size, part)
+    _combine_rows_between(matrix, index, weights, start, stop, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _combine_rows(matrix, index, weights, out):
+    """out <- out + sum_k weights_k matrix[index_k]."""
+    if index.size * out.size >= _SERIAL // 4 and _has_threads():
+        for part in prange(_PARTS):
+            _combine_rows_part(matrix, index, weights, np.int64(part), out)
+    else:
+        for part in range(_PARTS):
+            _combine_rows_part(matrix, index, weights, part, out)
+
+
 # ======================================================================================================
 # 3 simplex
 # ======================================================================================================
@@ -1168,8 +1224,8 @@ class Representation(Protocol):
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
     Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and those over pairs call
-    `table_margins`; the methods are called from Python, once per run or round.  `precise` and `leveled` may be missing:
-    certificates are then less tight.
+    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `precise` and
+    `leveled` may be missing: `max_margin` then takes longer, or certificates are less tight.
 
     Examples
     --------
@@ -1196,6 +1252,13 @@ class Representation(Protocol):
     def dense(self):
         """G itself, (n, n); asked of a few points at a time."""
 
+    def block(self, rows, columns):
+        """G at some rows and columns, arrays of their numbers; by default by way of `restrict` and `dense`."""
+
+    def adder(self):
+        """A function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k, with the errors of `margins`,
+        where a few columns cost less than a product; it may keep those that it has seen."""
+
     def precise(self, v):
         """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
 
@@ -1203,9 +1266,17 @@ class Representation(Protocol):
         """A lower bound of rho by coordinates near Z'v whose margins on the support of v are equal up to rounding."""
 
 
-_OPTIONAL = ("precise", "leveled")
+_OPTIONAL = ("block", "adder", "precise", "leveled")
 _METHODS = [name for name, method in vars(Representation).items()
             if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
+
+def _block(G, rows, columns):
+    """As `Representation.block`, of any representation."""
+    if hasattr(G, "block"):
+        return G.block(rows, columns)
+    points = np.concatenate((columns, rows))
+    return G.restrict(points).dense()[columns.size:, :columns.size]
+
 
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
@@ -1738,6 +1809,29 @@ class RidgeGram(NamedTuple):
         G[np.diag_indices_from(G)] += self.ridge
         return G
 
+    def block(self, rows, columns):
+        return _block(self.base, rows, columns) + self.ridge * (rows[:, None] == columns)
+
+    @property
+    def mirrored(self):
+        return self.base.mirrored
+
+    @property
+    def adder(self):
+        """As of the base, where it has it."""
+        adder = self.base.adder
+
+        def with_ridge():
+            add_to_base = adder()
+
+            def add(index, weights, m):
+                add_to_base(index, weights, m)
+                np.add.at(m, index, self.ridge * weights)
+
+            return add
+
+        return with_ridge
+
     @property
     def precise(self):
         """As of the base, where it has it."""
@@ -1819,6 +1913,8 @@ class DenseGram(NamedTuple):
     ----------
     matrix : array, shape (n, n)
         G.
+    mirrored : bool
+        Whether G is known to be symmetric to the last bit, so that rows may be read for columns.
 
     Examples
     --------
@@ -1828,9 +1924,10 @@ class DenseGram(NamedTuple):
     """
 
     matrix: np.ndarray
+    mirrored: bool = False
 
     def checked(self):
-        G = DenseGram(_symmetric(self.matrix, "G"))
+        G = DenseGram(*_symmetric(self.matrix, "G"))
         if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
             raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small to have all digits of {G.matrix.dtype}; "
                              "rescale G")
@@ -1846,10 +1943,26 @@ class DenseGram(NamedTuple):
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
     def restrict(self, index):
-        return DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]))
+        return DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]), self.mirrored)
 
     def dense(self):
         return self.matrix
+
+    def block(self, rows, columns):
+        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
+        _enter(_gather, self.matrix, rows, columns, out)
+        return out
+
+    def adder(self):
+        def add(index, weights, m):
+            if 2 * len(index) > m.size:  # a product reads half of G
+                v, product = np.zeros(m.size), np.empty(m.size)
+                v[index] = weights
+                margins(self, v, product)
+                m += product
+            else:
+                _enter(_combine_rows, self.matrix, index, weights, m)
+        return add
 
     def precise(self, v):
         n, m = v.size, np.empty(v.size)
@@ -1859,7 +1972,8 @@ class DenseGram(NamedTuple):
 
 
 def _symmetric(given, name):
-    """A C-ordered float matrix without visible flaw; otherwise an error that says where."""
+    """(a C-ordered float matrix without visible flaw, whether it is symmetric to the last bit); else an error that says
+    where the flaw is."""
     matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be a square matrix of real numbers"
@@ -1870,14 +1984,85 @@ def _symmetric(given, name):
     given = matrix
     # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
     matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
-    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
-    i, j, kind = _find_flaw(matrix, slack)
+    diagonal = matrix.diagonal().astype(np.float64)
+    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(diagonal).max())
+    sound, mirrored = False, False
+    if np.isfinite(diagonal).all() and diagonal.min() >= 0.0:
+        bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
+        keys, found = np.random.default_rng(0).integers(0, 2**32, (2, len(matrix)), np.uint64), np.zeros(
+            (_PARTS, 8), dtype=np.uint64)
+        with np.errstate(over="ignore"):  # of integers, in interpreted code
+            _enter(_inspect_parts, matrix, bits, np.sqrt(diagonal), slack, keys, found)
+        large, *differences = found.sum(axis=0)[:3]
+        mirrored = not any(differences)
+        sound = mirrored and large == 0
+    i, j, kind = (-1, -1, 0) if sound else _find_flaw(matrix, slack)
     if i >= 0:
         flaw = ("must be finite", f"must be symmetric (take ({name} + {name}.T) / 2)",
                 "must be positive semi-definite")[kind]
         entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j))))
         raise ValueError(f"{name} {flaw}; row {i} has {', '.join(entries)}")
-    return matrix
+    return matrix, mirrored
+
+
+# A matrix is checked in one reading, four rows at a time.  Whether it is symmetric to the last bit tells a sum over all
+# entries of b_ij r_i s_j above the diagonal and -b_ij s_i r_j below, modulo 2^64, for the bits b_ij of G_ij, folded to
+# 32, and random r and s: it is 0 if b is symmetric, and else all but surely not.
+
+_LOW, _HALF = np.uint64(2**32 - 1), np.uint64(32)
+
+
+@njit(cache=_CACHE, forceinline=True)
+def _fold(bits):
+    return (np.uint64(bits) ^ (np.uint64(bits) >> _HALF)) & _LOW
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _weigh_four(a, b, c, d, keys):
+    """sum_k fold(bits_k) keys_k of four rows of bits, for keys below 2^32."""
+    of_a, of_b, of_c, of_d = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    for k in range(keys.size):
+        key = keys[k] & _LOW
+        of_a += _fold(a[k]) * key
+        of_b += _fold(b[k]) * key
+        of_c += _fold(c[k]) * key
+        of_d += _fold(d[k]) * key
+    return of_a, of_b, of_c, of_d
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _count_large(row, most, roots, slack):
+    """Entries of a row that are not finite, or above what 2x2 minors allow."""
+    count = 0
+    for k in range(row.size):
+        count += np.int64(not abs(row[k]) <= most * roots[k] + slack)
+    return count
+
+
+@njit(cache=_CACHE)
+def _inspect_part(matrix, bits, roots, slack, keys, part, found):
+    """Add to found: entries that are too large, the sum of the bits, and pairs near the diagonal that differ."""
+    n = roots.size
+    start, stop = _part(n, part)
+    for i in range(start, stop, 4):
+        a, b, c, d, end = i, min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1), min(i + 4, n)
+        above = _weigh_four(bits[a, end:], bits[b, end:], bits[c, end:], bits[d, end:], keys[1, end:])
+        below = _weigh_four(bits[a, :i], bits[b, :i], bits[c, :i], bits[d, :i], keys[0, :i])
+        for r in range(i, end):
+            found[0] += np.uint64(_count_large(matrix[r, i:], roots[r] * (1.0 + 5e-7), roots[i:], slack))
+            found[1] += keys[0, r] * above[r - i] - keys[1, r] * below[r - i]
+            for k in range(i, r):
+                found[2] += np.uint64(bits[r, k] != bits[k, r])
+
+
+@njit(cache=_CACHE, parallel=True)
+def _inspect_parts(matrix, bits, roots, slack, keys, found):
+    if _has_threads():
+        for part in prange(_PARTS):
+            _inspect_part(matrix, bits, roots, slack, keys, np.int64(part), found[part])
+    else:
+        for part in range(_PARTS):
+            _inspect_part(matrix, bits, roots, slack, keys, part, found[part])
 
 
 @njit(cache=_CACHE)
@@ -1901,6 +2086,25 @@ def _find_flaw(matrix, slack):
                     if (unit * a)**2 > minor or matrix[i, i] < 0.0:
                         return i, j, 2
     return -1, -1, 0
+
+
+@njit(cache=_CACHE)
+def _gather_part(matrix, rows, columns, part, out):
+    start, stop = _part(rows.size, part)
+    for a in range(start, stop):
+        row = matrix[rows[a]]
+        for b in range(columns.size):
+            out[a, b] = row[columns[b]]
+
+
+@njit(cache=_CACHE, parallel=True)
+def _gather(matrix, rows, columns, out):
+    if out.size > _SERIAL // 8 and _has_threads():
+        for part in prange(_PARTS):
+            _gather_part(matrix, rows, columns, np.int64(part), out)
+    else:
+        for part in range(_PARTS):
+            _gather_part(matrix, rows, columns, part, out)
 
 
 def _check_callable(block, diagonal, start):
@@ -2009,7 +2213,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     dtype, ridge = _dtype(dtype), _number(ridge, "ridge", closed=True)
     kernel = _kernel(kernel, X, params)
     if kernel.formula.code == _PRECOMPUTED:
-        X = _symmetric(X, "X")
+        X, _ = _symmetric(X, "X")
     X = _prepared(kernel, X)
     diagonal, columns = _kernel_diagonal(kernel, X), _columns(kernel, X)
     normalizer = _normalizers(diagonal, normalize)
@@ -2202,6 +2406,9 @@ class FeatureGram(NamedTuple):
     def dense(self):
         return self.rows @ self.rows.T
 
+    def block(self, rows, columns):
+        return self.rows[rows] @ self.rows[columns].T
+
     def precise(self, v):
         m, error = np.empty(v.size), _gamma(2 * sum(self.rows.shape) + 16)**2
         return _feature_precise(self.rows, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
@@ -2239,14 +2446,6 @@ def _four_dots(a, b, c, d, w):
 def _add_four(a, b, c, d, va, vb, vc, vd, out):
     for k in range(out.size):
         out[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
-
-
-@njit(cache=_CACHE)
-def _part(n, part):
-    """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
-    groups = n // 4
-    stop = n if part == _PARTS - 1 else 4 * (groups * (part + 1) // _PARTS)
-    return 4 * (groups * part // _PARTS), stop
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2582,7 +2781,13 @@ class SparseGram(NamedTuple):
         return SparseGram(self.values[entries], self.columns[entries], starts, self.dimension)
 
     def dense(self):
-        return _enter(_sparse_dense, self)
+        every = np.arange(self.starts.size - 1)
+        return self.block(every, every)
+
+    def block(self, rows, columns):
+        out = np.zeros((rows.size, columns.size))
+        _sparse_block(self, rows, columns, out)
+        return out
 
     def precise(self, v):
         n, d = self.shape()
@@ -2650,17 +2855,18 @@ def _sparse_dimension(G):
 _register_rows(SparseGram, _sparse_add_dots, _sparse_add_rows, _sparse_dimension)
 
 
-@njit(cache=_CACHE)
-def _sparse_dense(G):
-    n = G.starts.size - 1
-    out, row = np.zeros((n, n)), np.empty(G.dimension)
-    for i in range(n):
-        row[:] = 0.0
-        _sparse_add_rows(G, np.ones(1), i, row)
-        _sparse_add_dots(G, row, out[i, i:], i)
-        for j in range(i):
-            out[i, j] = out[j, i]
-    return out
+@njit(cache=_CACHE, fastmath=_FAST)
+def _sparse_block(G, rows, columns, out):
+    """out <- G at some rows and columns, where out is zero."""
+    dense = np.zeros(G.dimension)
+    for a in range(rows.size):
+        values, places = _sparse_row(G, rows[a])
+        for k in range(values.size):
+            dense[places[k]] = values[k]
+        for b in range(columns.size):
+            _sparse_add_dots(G, dense, out[a, b:b + 1], columns[b])
+        for k in range(values.size):
+            dense[places[k]] = 0.0
 
 
 @njit(cache=_CACHE)
@@ -2742,6 +2948,9 @@ class MappedGram(NamedTuple):
 
     def dense(self):
         return self.restrict(slice(None)).dense()
+
+    def block(self, rows, columns):
+        return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
 def _mapped_features(X, y, normalize, intercept):
@@ -2843,6 +3052,7 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 # ------------------------------------------------------------------------------------------------------
 
 _WIDE = 32  # columns of G that are evaluated at a time
+_KEPT = 1 << 26  # entries of columns that `max_margin` keeps: 0.5 GB
 
 
 class LazyGram(NamedTuple):
@@ -2889,14 +3099,41 @@ class LazyGram(NamedTuple):
         return LazyGram(_take(self.points, index), self.c[index], self.entries[index], self.formula)
 
     def dense(self):
-        points = _Prepared(*(part.astype(np.float64) for part in self.points[:3]), self.points.gates)
-        G = np.empty((self.c.size, self.c.size))
-        for start in range(0, self.c.size, _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            block = _kernel_block(_Kernel(self.formula, None, None, None), _take(points, rows), points)
-            _enter(_place_block, block[:, :start + len(block)], start, self.c, G)
+        every, G = np.arange(self.c.size), np.empty((self.c.size, self.c.size))
+        _enter(_place_block, self.block(every, every), 0, np.ones(self.c.size), G)
         np.fill_diagonal(G, self.entries)
         return G
+
+    def block(self, rows, columns):
+        out = np.empty((len(rows), len(columns)))
+        _enter(_kernel_rows, self.points, self.formula, rows, _take(self.points, columns), out)
+        out += self.formula.offset
+        out *= self.c[columns]
+        out *= self.c[rows][:, None]
+        return out
+
+    def adder(self):
+        """Columns of K are kept while there is room for them."""
+        n = self.c.size
+        kept, places, count = np.empty((min(n, _KEPT // n), n)), np.full(n, -1), 0
+
+        def add(index, weights, m):
+            nonlocal count
+            new = index[places[index] < 0][:len(kept) - count]
+            _enter(_kernel_rows, self.points, self.formula, new, self.points, kept[count:count + new.size])
+            places[new] = np.arange(count, count + new.size)
+            count += new.size
+            known, total = places[index] >= 0, np.zeros(n)
+            scaled = weights[known] * self.c[index[known]]
+            _enter(_combine_rows, kept, places[index[known]], scaled, total)
+            m += self.c * (total + self.formula.offset * scaled.sum())
+            if not known.all():
+                v = np.zeros(n)
+                v[index[~known]] = weights[~known]
+                margins(self, v, total)
+                m += total
+
+        return add
 
 
 def _evaluation_error(formula, reach):
@@ -3200,6 +3437,31 @@ def _kernel_parts(points, formula, columns, symmetric, W, parts):
 
 
 @njit(cache=_CACHE)
+def _kernel_rows_part(A, formula, index, B, part, out):
+    panel, none, n = _new_panel(A, 0), np.empty((0, 0)), B.squares.size
+    first, stop = _part(n, part)
+    for start in range(0, index.size, _WIDE):
+        some = index[start:start + _WIDE]
+        _fill_panel(A, formula, some, none, panel)
+        for i in range(first, stop, 4):
+            _evaluate_tile(B, formula, i, panel)
+            for j in range(some.size):
+                for r in range(min(4, stop - i)):
+                    out[start + j, i + r] = panel.tile[r * _WIDE + j]
+
+
+@njit(cache=_CACHE, parallel=True)
+def _kernel_rows(A, formula, index, B, out):
+    """out[k, j] <- K(a_index_k, b_j), without the intercept."""
+    if _has_threads():
+        for part in prange(_PARTS):
+            _kernel_rows_part(A, formula, index, B, np.int64(part), out)
+    else:
+        for part in range(_PARTS):
+            _kernel_rows_part(A, formula, index, B, part, out)
+
+
+@njit(cache=_CACHE)
 def _add_through_rows(Z, rows, weighted, W, M):
     """M_ci <- M_ci + <z_i, sum_j W_cj z_j> for i in ``rows``, summing over the j of ``rows`` that are ``weighted``."""
     four, v, totals = np.zeros((4, Z.shape[1])), np.zeros(4), np.zeros((W.shape[0], Z.shape[1]))
@@ -3332,8 +3594,14 @@ class PairGram(NamedTuple):
                         points.size, self.n_classes)
 
     def dense(self):
-        K = np.asarray(self.K.dense(), dtype=np.float64)[np.ix_(self.point, self.point)]
-        K *= sum(sign * (one[:, None] == other) for one, other, sign in (
+        every = np.arange(self.point.size)
+        return self.block(every, every)
+
+    def block(self, rows, columns):
+        sides = (np.unique(self.point[index], return_inverse=True) for index in (rows, columns))
+        (points, place), (others, other_place) = sides
+        K = np.asarray(_block(self.K, points, others), dtype=np.float64)[np.ix_(place, other_place)]
+        K *= sum(sign * (one[rows][:, None] == other[columns]) for one, other, sign in (
             (self.right, self.right, 0.5), (self.right, self.wrong, -0.5), (self.wrong, self.right, -0.5),
             (self.wrong, self.wrong, 0.5)))
         return K
@@ -3528,6 +3796,13 @@ class OperatorGram(NamedTuple):
     def dense(self):
         return self.restrict(slice(None)).dense()
 
+    def block(self, rows, columns):
+        out = np.empty((len(rows), len(columns)))
+        for k, e in enumerate(_units(self.n, rows)):
+            w = e if self.symmetric else _operate(self.number, True, e)
+            out[k] = _operate(self.number, False, w)[columns]
+        return out
+
 
 def _units(n, index):
     for i in index:
@@ -3696,13 +3971,13 @@ class _Bounds(NamedTuple):
     length: float  # ||v||_G as computed
 
 
-def _bounds(G, scale, v, precise):
+def _bounds(G, scale, v, precise, product):
     if precise:
         size, m, rounding = G.precise(v)
         _refuse_negative(size, rounding.square * scale)
         size = max(size, 0.0)
     else:
-        (size, m), rounding = _square_and_margins(G, scale, v), G.rounding()
+        (size, m), rounding = product(G, scale, v), G.rounding()
     total = float(np.abs(v).sum())
     margin, blur, root = float(m.min()), rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
     return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale * total,
@@ -3710,19 +3985,19 @@ def _bounds(G, scale, v, precise):
                    (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
 
 
-def _interval(G, scale, alpha, p, precise=False):
+def _interval(G, scale, alpha, p, precise=False, product=_square_and_margins):
     """lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     precise = precise and hasattr(G, "precise")
     trivial = -math.sqrt(scale) * (1.0 + G.rounding().margins + _LAST)  # by Cauchy-Schwarz, for every alpha
     weights = _unit_range(p)
-    bounds = _bounds(G, scale, weights, precise)
+    bounds = _bounds(G, scale, weights, precise, product)
     total = math.fsum(weights) if precise else float(weights.sum())
     upper = bounds.longest / total * (1.0 + _LAST + _gamma(p.size * (not precise)))
     gap = bounds.length / total
     if alpha is not p:
         if not alpha.any():
             return trivial, upper, 0.0
-        bounds = _bounds(G, scale, _unit_range(alpha), precise)
+        bounds = _bounds(G, scale, _unit_range(alpha), precise, product)
     lower = trivial
     length = bounds.longest if bounds.least > 0.0 else bounds.shortest
     if length > 0.0:
@@ -5445,14 +5720,25 @@ def _cholesky(H, k):
 
 
 @njit(cache=_CACHE)
-def _solve(L, k, x):
-    """x <- (L L')^-1 x."""
+def _forward(L, k, x):
+    """x <- L^-1 x."""
     for a in range(k):
         x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+
+
+@njit(cache=_CACHE)
+def _backward(L, k, x):
+    """x <- L'^-1 x."""
     for a in range(k - 1, -1, -1):
         x[a] /= L[a, a]
-        for b in range(a):
-            x[b] -= L[a, b] * x[a]
+        _add_multiple(-x[a], L[a, :a], x[:a])
+
+
+@njit(cache=_CACHE)
+def _solve(L, k, x):
+    """x <- (L L')^-1 x."""
+    _forward(L, k, x)
+    _backward(L, k, x)
 
 
 @njit(cache=_CACHE)
@@ -5860,106 +6146,550 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 # ======================================================================================================
 # 9 exact solver
 # ======================================================================================================
+#
+# min c'Gc / 2 - 1'c over c >= 0, which p = c / sum c solves along with min ||p||_G.  In units where G_ii = 1, that is
+# for x_i = c_i root_i and H_ij = s G_ij / (root_i root_j) with root_i^2 = G_ii / s, the gradient is
+# g_i = (u_i - 1) / root_i with u = G c / s; c and u are kept, in double precision.  A round is one of these stages:
+#
+#     blocks       the points that violate optimality most, a block of them at a time, by rows of G, on all points;
+#     working set  the support and the points of least margin, in single precision, refined;
+#     faces        Newton steps on the support within a working set, by one Cholesky factor kept through all changes.
+#
+# With a dense G they come in this order.  Elsewhere a row costs about as much as a product: there faces come first, as
+# long as the support is small, and blocks last, where it is too large for anything else.
+
+_GREEDY = 128  # points in a block
+_FACE = 3000  # largest support that is given a working set; twice as large where blocks get nowhere
+_PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
+_FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
+_SAMPLE = 128  # points of a working set of which nothing is known yet
+_FEW = 256  # largest support for which faces come first
+_BLOCKS, _SMALL_FACES, _WORKING_SET, _FACES = range(4)
+
 
 @njit(cache=_CACHE)
-def _pairwise_steps(H, p, g, max_steps, tol):
-    """Steps on min_{p in Delta} p'Hp / 2 that move weight between two points; g = H p is kept up to date.
+def _rescale(c, u):
+    """The best multiple of c, in place; returns its relative gap 1 - sum c min u / c'u and ||p||_G / sqrt(s)."""
+    total, square, low = 0.0, 0.0, np.inf
+    for i in range(c.size):
+        total += c[i]
+        square += c[i] * u[i]
+        low = min(low, u[i])
+    if not square > 0.0:
+        return np.inf, 0.0
+    factor = total / square
+    for i in range(c.size):
+        c[i] *= factor
+        u[i] *= factor
+    return 1.0 - low * factor, math.sqrt(square) / total
 
-    i has the least g; j, among p_j > 0, gives the largest decrease on the segment (second-order choice of
-    SMO, in the setting of Mitchell, Dem'yanov & Malozemov).  Stops at max_{p_j > 0} g_j - min g <= tol.
+
+@njit(cache=_CACHE)
+def _worst_violators(c, u, roots, block):
+    """Fill ``block`` with the points of largest max(-g, min(g, x)), up to ties of four bits, in ascending order."""
+    n, scores, counts = c.size, np.empty(c.size, dtype=np.float32), np.zeros(4096, dtype=np.int64)
+    for i in range(n):
+        g = (u[i] - 1.0) / roots[i]
+        scores[i] = abs(max(-g, min(g, c[i] * roots[i])))
+    bins = scores.view(np.int32)
+    for i in range(n):
+        bins[i] >>= 19  # sign, exponent and four bits: in the order of the scores
+        counts[bins[i]] += 1
+    bar, above = 4095, 0
+    while bar > 0 and above + counts[bar] <= block.size:
+        above += counts[bar]
+        bar -= 1
+    found, ties = 0, block.size - above
+    for i in range(n):
+        if bins[i] > bar or (bins[i] == bar and ties > 0):
+            ties -= bins[i] == bar
+            block[found] = i
+            found += 1
+
+
+@njit(cache=_CACHE, fastmath=_FINITE)
+def _largest(scores, n):
+    """Index of the largest of n scores of at least 0, found by stretches of 64; there are zeros up to the last one."""
+    top, place = np.float32(-1.0), 0
+    for start in range(0, n, 64):
+        most = np.float32(0.0)
+        for k in range(64):
+            most = max(most, scores[start + k])
+        if most > top:
+            top, place = most, start
+    for k in range(place, place + 64):
+        if scores[k] == top:
+            return k
+    return place
+
+
+@njit(cache=_CACHE, fastmath=_FINITE)
+def _pair_steps(H, x, g, moves, most):
+    """At most ``most`` steps in two coordinates i, j of x >= 0 on x'Hx / 2 - b'x, H_ii = 1; g, kept up to date, is
+    the gradient, and ``moves`` adds up what x, which may be much larger, changes by.  Returns how many there were.
+
+    i violates optimality most; j is the largest (g_j - g_i r)^2 / (1 - r^2), r = H_ij, which is what the pair gains
+    over i alone, to two terms of the series, as far as x_j allows.
     """
-    n = p.size
-    for step in range(max_steps):
-        i = np.argmin(g)
-        j, best, top = i, 0.0, g[i]
-        for k in range(n):
-            slope = g[k] - g[i]
-            if p[k] > 0.0 and slope > 0.0:
-                top = max(top, g[k])
-                curvature = max(H[i, i] + H[k, k] - 2.0 * H[i, k], 1e-300)
-                move = min(slope / curvature, p[k])
-                gain = move * (slope - 0.5 * curvature * move)
-                if gain > best:
-                    j, best = k, gain
-        if top - g[i] <= tol or j == i:
+    n, one, zero = x.size, np.float32(1.0), np.float32(0.0)
+    scores = np.zeros(n + 64, dtype=np.float32)
+    for k in range(n):
+        scores[k] = max(-g[k], min(g[k], x[k]))
+    for step in range(most):
+        i = _largest(scores, n)
+        if not scores[i] > zero:
             return step
-        curvature = max(H[i, i] + H[j, j] - 2.0 * H[i, j], 1e-300)
-        move = min((g[j] - g[i]) / curvature, p[j])
-        p[j] = p[j] - move if move < p[j] else 0.0
-        p[i] += move
+        row, slope = H[i], g[i]
         for k in range(n):
-            g[k] += move * (H[i, k] - H[j, k])
-    return max_steps
-
-
-def _solve_on_support(G, scale, p, max_rounds):
-    """Newton steps for min p'Gp / 2 on the face of Delta where p > 0, with a ratio test at its boundary.
-
-    The step minimises over changes c with sum c = 0, under a small ridge on c_i^2 / p_i that picks, on a
-    face where G is singular, the correction that the weights can bear.  Residuals come from fresh products,
-    so repeated steps refine each other.  Returns p and the number of entries of G read.
-    """
-    reads, spread = 0, np.inf
-    for _ in range(max_rounds):
-        support = np.flatnonzero(p > 0.0)
-        face, weights = G.restrict(support), p[support]
-        if hasattr(face, "precise"):
-            _, g, _ = face.precise(weights)
+            r = row[k]
+            reach, square = min(g[k] - slope * r, x[k]), r * r
+            scores[k] = reach * reach * (one + square) * (one + square * square)
+        scores[i] = zero
+        j = _largest(scores, n)
+        r, other, a, b = row[j], g[j], x[i], x[j]
+        if scores[j] > zero:
+            shrink = one / max(one - r * r, np.float32(1e-6))
+            move, change = (r * other - slope) * shrink, (r * slope - other) * shrink
+            if a + move < zero or b + change < zero:  # the better of the two edges
+                move, change = -a, max(-b, r * a - other)
+                edge = max(-a, r * b - slope)
+                if (slope * move + other * change + np.float32(0.5) * (move * move + change * change)
+                        + r * move * change > slope * edge - other * b
+                        + np.float32(0.5) * (edge * edge + b * b) - r * edge * b):
+                    move, change = edge, -b
+            x[j] = max(b + change, zero)
+            moves[j] += change
         else:
-            _, g = _square_and_margins(face, scale, weights)
-        if not g.max() - g.min() < 0.5 * spread:
-            break  # the last full step did not level the margins any further: rounding rules
-        root = np.sqrt(weights)
-        system = root[:, None] * face.dense() * root
-        system[np.diag_indices_from(system)] += 1e-13 * np.trace(system)
-        newton, level = np.linalg.solve(system, np.column_stack((root * g, root))).T
-        change = root * (level * (root @ newton) / (root @ level) - newton)
-        falling = change < 0.0
-        ratios = np.full(change.size, np.inf)
-        ratios[falling] = weights[falling] / -change[falling]
-        move = min(1.0, ratios.min())
-        weights = np.maximum(weights + move * change, 0.0)
-        weights[ratios <= move] = 0.0
-        reads += support.size**2
-        spread = g.max() - g.min() if move == 1.0 else np.inf
-        p = np.zeros_like(p)
-        p[support] = weights / weights.sum()
-    return p, reads
+            j, move, change = i, max(-slope, -a), zero
+        x[i] = max(a + move, zero)
+        moves[i] += move
+        mirror = H[j]
+        for k in range(n):
+            now = g[k] + (move * row[k] + change * mirror[k])
+            g[k] = now
+            scores[k] = max(-now, min(now, x[k]))
+    return most
 
 
-def _exact_rounds(G, k, until, p, reads, scale, tol, eps):
-    """Rounds of `max_margin`, a loop for the driver; reads[0] counts the entries of G that were read."""
-    while k < until:
-        size, m = _square_and_margins(G, scale, p)
-        if size <= 0.4 * eps * eps:  # the rest is for rounding
-            return k + 1, INFEASIBLE
-        support = np.flatnonzero(p > 0.0)
-        violators = np.argsort(m, kind="stable")[:max(200, support.size)]
-        working = np.union1d(support, violators)
-        part, weights = G.restrict(working), p[working]
-        H = part.dense().astype(np.float64, copy=False)
-        most = 20 * working.size + 1000
-        steps = _pairwise_steps(H, weights, m[working], most, 0.5 * tol * size)
-        reads[0] += working.size**2 + 2 * working.size * steps
-        if steps == most:
-            weights, solved = _solve_on_support(part, scale, weights / weights.sum(), 30)
-            reads[0] += solved
-        before = p.copy()
-        p[:] = 0.0
-        p[working] = weights
-        k += 1
-        if np.array_equal(p, before):
-            return k, EXHAUSTED
-    return k, RUNNING
+@njit(cache=_CACHE, fastmath=_FAST)
+def _working_gap(x, g, roots):
+    """The relative gap within a working set."""
+    total, square, low = 0.0, 0.0, np.inf
+    for k in range(x.size):
+        u, weight = 1.0 + g[k] * roots[k], x[k] / roots[k]
+        total += weight
+        square += weight * u
+        low = min(low, u)
+    return 1.0 - total * low / square if square > 0.0 else np.inf
+
+
+@njit(cache=_CACHE)
+def _step_to(H, x, g, moves, roots, target, most):
+    """Pair steps until the gap within the working set is down to ``target``; returns whether fewer than most did."""
+    few, done = max(16, x.size // 8), 0
+    while done < most:
+        steps = _pair_steps(H, x, g, moves, min(few, most - done))
+        done += steps
+        if steps < few or _working_gap(x, g, roots) <= target:
+            return done < most
+    return False
+
+
+@njit(cache=_CACHE)
+def _drop(L, P, k, at):
+    """Take a point out of the face P and of its Cholesky factor L, by rotations; returns how many are left."""
+    for a in range(at, k - 1):
+        P[a] = P[a + 1]
+        _copy(L[a + 1, :a + 2], L[a, :a + 2])
+    for a in range(at, k - 1):
+        size = math.hypot(L[a, a], L[a, a + 1])
+        cosine, sine = L[a, a] / size, L[a, a + 1] / size
+        for b in range(a, k - 1):
+            left, right = L[b, a], L[b, a + 1]
+            L[b, a], L[b, a + 1] = cosine * left + sine * right, cosine * right - sine * left
+    return k - 1
+
+
+@njit(cache=_CACHE)
+def _blocking(x, P, k, d, t):
+    """(t, at): the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
+    at = -1
+    for a in range(k):
+        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
+            t, at = x[P[a]] / -d[a], a
+    return t, at
+
+
+class _Face(NamedTuple):
+    """Of a working set: H and its points, and the Cholesky factor of those that are in the face."""
+
+    H: np.ndarray  # float64, as the factor, with room for more points
+    L: np.ndarray
+    P: np.ndarray  # points of the face, in the order of L
+    inside: np.ndarray
+    roots: np.ndarray
+    z: np.ndarray  # scratch, as d
+    d: np.ndarray
+
+
+@njit(cache=_CACHE)
+def _append(face, x, g, k, i, eps):
+    """Bring point i into the face of k points; returns (k, changes, whether x is now a witness of infeasibility).
+
+    Where it depends on those inside, x moves first along the direction v = e_i - H_PP^-1 H_Pi in which H is flat, to
+    the first zero, whose point is dropped.  g holds on the face, and at i.
+    """
+    H, L, P, inside, roots, z, d = face
+    changes, row = 0, H[i]
+    while True:
+        changes += 1
+        for a in range(k):
+            z[a] = row[P[a]]
+        _forward(L, k, z)
+        pivot = row[i] - _dot(z[:k], z[:k])
+        if pivot <= _PIVOT:
+            _copy(z[:k], d[:k])
+            _backward(L, k, d)
+            slope, total = g[i], 1.0 / roots[i]
+            for a in range(k):
+                d[a] = -d[a]
+                slope += d[a] * g[P[a]]
+                total += d[a] / roots[P[a]]
+            up = not slope > 0.0
+            if not up:
+                for a in range(k):
+                    d[a] = -d[a]
+            t, at = _blocking(x, P, k, d, np.inf if up else x[i])
+            if t == np.inf:
+                if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
+                    x[:] = 0.0
+                    for a in range(k):
+                        x[P[a]] = d[a]
+                    x[i] = 1.0
+                    return k, changes, True
+            elif not t * pivot > abs(slope):
+                for a in range(k):
+                    x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
+                if at < 0:
+                    x[i] = 0.0
+                    return k, changes, False
+                x[i] = x[i] + t if up else max(x[i] - t, 0.0)
+                x[P[at]], inside[P[at]] = 0.0, False
+                k = _drop(L, P, k, at)
+                continue
+        _copy(z[:k], L[k, :k])
+        L[k, k], P[k], inside[i] = math.sqrt(max(pivot, 1e-16)), i, True
+        return k + 1, changes, False
+
+
+@njit(cache=_CACHE)
+def _face_gradient(face, x, g, k):
+    """g <- H x - b for x that is zero outside the face."""
+    for i in range(x.size):
+        g[i] = -1.0 / face.roots[i]
+    for a in range(k):
+        face.d[a] = x[face.P[a]]
+    _combine_rows_between(face.H, face.P[:k], face.d[:k], 0, x.size, g)
+
+
+@njit(cache=_CACHE)
+def _on_face(face, x, g, k, most, tol, eps):
+    """Optimal x >= 0 on a working set, in at most ``most`` changes of the face; returns (k, changes, witness).
+
+    Newton steps to the first zero, whose point is dropped, until one is full; then the worst violators enter.
+    """
+    H, L, P, inside, roots, _, d = face
+    m, changes = x.size, 0
+    for i in np.argsort(-x):
+        if x[i] > 0.0 and not inside[i]:
+            g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
+            k, more, witness = _append(face, x, g, k, i, eps)
+            changes += more
+            if witness:
+                return k, changes, True
+    _face_gradient(face, x, g, k)
+    while changes < most:
+        changes += 1
+        for a in range(k):
+            d[a] = -g[P[a]]
+        _solve(L, k, d)
+        t, at = _blocking(x, P, k, d, 1.0)
+        for a in range(k):
+            x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
+            g[P[a]] *= 1.0 - t
+        if at >= 0:
+            x[P[at]], inside[P[at]] = 0.0, False
+            k = _drop(L, P, k, at)
+            continue
+        _face_gradient(face, x, g, k)
+        slopes = np.where(inside[:m], 0.0, g)
+        order = np.argsort(slopes)
+        least = slopes[order[0]]
+        if not least < 0.0 or _working_gap(x, g, roots) <= tol:
+            break
+        for i in order[:1 + k // 32]:
+            if slopes[i] > 0.1 * least:
+                break
+            g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
+            k, more, witness = _append(face, x, g, k, i, eps)
+            changes += more
+            if witness:
+                return k, changes, True
+    return k, changes, False
+
+
+def _widened(A, size):
+    """A square array of that many rows that begins with A."""
+    wider = np.empty((size, size), A.dtype)
+    wider[:len(A), :len(A)] = A
+    return wider
+
+
+class _WorkingSet:
+    """Points W, and H among them."""
+
+    def __init__(self, solver, dtype, c, u):
+        """The support, and half as many again of least margin."""
+        self.solver, self.H, self.placed = solver, np.empty((0, 0), dtype), 0
+        self.inside, self.points = np.zeros(c.size, dtype=bool), np.empty(0, dtype=np.int64)
+        support = np.flatnonzero(c)
+        self.add(support)
+        if support.size == 1:  # nothing is known yet
+            self.add(np.setdiff1d(np.arange(0, c.size, -(-c.size // _SAMPLE)), support))
+        self.add_least(u, support.size // 2 + 64)
+
+    def add(self, points):
+        self.points = np.concatenate((self.points, points))
+        self.inside[points] = True
+
+    def add_least(self, u, most, below=np.inf):
+        """Add the points outside of u below a bound, ``most`` of them at most, the least; returns whether any."""
+        found = np.flatnonzero(~self.inside & (u < below))
+        if found.size > most:
+            found = np.sort(found[np.argpartition(u[found], most)[:most]])
+        self.add(found)
+        return found.size > 0
+
+    def place(self):
+        """H for the points added since."""
+        m = self.points.size
+        if m > len(self.H):
+            self.H = _widened(self.H, m + m // 2 + 64)
+        if m > self.placed:
+            self.solver.place(self.points, self.placed, self.H)
+        self.placed = m
+
+
+class _Exact:
+    """The rounds of `max_margin`, and what they need of G.
+
+    A stage returns the one to go on with; faces return whether they found the optimum of a closed working set, beyond
+    which there is rounding alone.
+    """
+
+    def __init__(self, G, scale, tol, eps):
+        self.G, self.scale, self.tol, self.eps = G, scale, 0.8 * tol, eps
+        self.roots = np.sqrt(G.diagonal() / scale)
+        self.adder, self.last, self.reads = _adder(G), None, np.zeros(1)
+
+    def place(self, points, start, H):
+        """Rows and columns of H from ``start`` on."""
+        block = _block(self.G, points[start:], points)
+        self.reads[0] += block.size
+        _enter(_place_block, block, start, 1.0 / (math.sqrt(self.scale) * self.roots[points]), H)
+
+    def count(self, index):
+        """Entries of G that it takes to combine some columns."""
+        self.reads[0] += self.roots.size * (index.size if self.adder else self.roots.size)
+
+    def combine(self, index, weights, u):
+        """u <- u + G_index weights / s."""
+        self.count(index)
+        if self.adder:
+            self.adder(index, weights / self.scale, u)
+        else:
+            v, w, m = np.zeros(u.size), np.empty(self.G.shape()[1]), np.empty(u.size)
+            v[index] = weights / self.scale
+            lift(self.G, v, w)
+            margins(self.G, w, m)
+            u += m
+
+    def product(self, G, scale, v):
+        """As `_square_and_margins`; by columns of the support where these are at hand, and of the last v at no cost."""
+        if self.last is None or not np.array_equal(v, self.last[0]):
+            if self.adder:
+                m, support = np.zeros(v.size), np.flatnonzero(v)
+                self.adder(support, v[support], m)
+                size = _dot(v, m)
+                _refuse_negative(size, G.rounding().square * scale)
+                self.last = v, max(size, 0.0), m
+            else:
+                self.last = v, *_square_and_margins(G, scale, v)
+        return self.last[1:]
+
+    def refresh(self, c, u):
+        """u <- G c / s."""
+        self.count(np.flatnonzero(c))
+        v = _unit_range(c)
+        np.multiply(self.product(self.G, self.scale, v)[1], c.max() / v.max() / self.scale, out=u)
+
+    def change(self, c, u, points, weights):
+        """c and u for new weights of some points, outside of which c is zero."""
+        moves = weights - c[points]
+        moved = np.flatnonzero(moves)
+        c[points] = weights
+        if self.adder and 5 * moved.size <= 4 * np.count_nonzero(weights):
+            self.combine(points[moved], moves[moved], u)
+        else:
+            self.refresh(c, u)
+
+    def steps(self, c, u, points, H, target, most):
+        """New weights of some points by pair steps in single precision; (weights, whether it took fewer than most)."""
+        roots = self.roots[points]
+        x, g = (c[points] * roots).astype(np.float32), ((u[points] - 1.0) / roots).astype(np.float32)
+        moves = np.zeros_like(x)
+        enough = _step_to(H, x, g, moves, roots, target, most)
+        weights = np.maximum(c[points] + moves / roots, 0.0)
+        weights[x == 0.0] = 0.0
+        return weights, enough
+
+    def is_small(self, c):
+        """Whether the support is worth a working set."""
+        return np.count_nonzero(c) <= min(_FACE, max(c.size // 2, 4 * _GREEDY))
+
+    def over_blocks(self, c, u):
+        """For up to four products' worth of rows."""
+        n = c.size
+        block, H = np.empty(min(_GREEDY, n), dtype=np.int64), np.empty((min(_GREEDY, n),) * 2, dtype=np.float32)
+        seen, target = np.zeros(n, dtype=bool), self.tol
+        for turn in range(4 * n // block.size + 1):
+            gap, norm = _rescale(c, u)
+            if turn == 0 and gap <= self.tol:
+                target = 0.1 * gap
+            if gap <= target or norm <= self.eps:
+                return _FACES if self.is_small(c) else _BLOCKS
+            _worst_violators(c, u, self.roots, block)
+            if turn and 5 * np.count_nonzero(~seen[block]) < block.size and self.is_small(c):
+                return _WORKING_SET
+            seen[block] = True
+            self.place(block, 0, H)
+            moves = self.steps(c, u, block, H, 0.0, block.size // 2)[0] - c[block]
+            moved = np.flatnonzero(moves)
+            self.combine(block[moved], moves[moved], u)
+            c[block] += moves
+        return _BLOCKS
+
+    def on_working_set(self, c, u):
+        """Until the pair steps crawl."""
+        W, gap = _WorkingSet(self, np.float32, c, u), _rescale(c, u)[0]
+        closed = False
+        while np.count_nonzero(c) <= _FACE:
+            W.place()
+            m = W.points.size
+            target = max(0.5 * self.tol, (0.03 if closed else 0.1) * gap)
+            weights, enough = self.steps(c, u, W.points, W.H, target, 4 * m)
+            self.change(c, u, W.points, weights)
+            before, (gap, norm) = gap, _rescale(c, u)
+            if gap <= self.tol or norm <= self.eps or (gap > 0.3 * before and (closed or not enough)):
+                return _FACES
+            closed = not W.add_least(u, max(96, m // 4), 1.0 - 0.25 * self.tol)
+        return _BLOCKS
+
+    def on_faces(self, c, u, most=np.inf):
+        """As long as at most ``most`` points are in the face."""
+        W, k, changes = _WorkingSet(self, np.float64, c, u), 0, 0
+        rough = not _rescale(c, u)[0] <= self.tol
+        face = _Face(W.H, np.empty((0, 0)), np.empty(0, np.int64), np.empty(0, np.bool_), *np.empty((3, 0)))
+        while True:
+            W.place()
+            points, roots, size = W.points, self.roots[W.points], len(W.H)
+            more = size - face.P.size
+            if more:
+                face = face._replace(H=W.H, L=_widened(face.L, size), P=np.append(face.P, np.zeros(more, np.int64)),
+                                     inside=np.append(face.inside, np.zeros(more, np.bool_)), z=np.empty(size),
+                                     d=np.empty(size))
+            face = face._replace(roots=roots)
+            x, g = c[points] * roots, np.empty(points.size)
+            k, steps, witness = _on_face(face, x, g, k, 5 * points.size + 500, 0.5 * self.tol, self.eps)
+            self.change(c, u, points, x / roots)
+            if witness:
+                return False
+            gap, norm = _rescale(c, u)
+            changes += steps
+            if norm <= self.eps or (rough and gap <= self.tol) or changes > 20 * points.size + 5000 or k > most:
+                return False
+            if not W.add_least(u, max(96, points.size // 4), 1.0 - 0.25 * self.tol):
+                break
+        if hasattr(self.G, "precise"):
+            order = points[face.P[:k]]
+            weights = self.refine(c[order], order, face.L)
+            c[:] = 0.0
+            self.change(c, u, order, weights)
+        return True
+
+    def refine(self, weights, points, L):
+        """Newton steps on a face by products in twice the working precision, while these help."""
+        part, roots, spread = self.G.restrict(points), self.roots[points], np.inf
+        for _ in range(10):
+            total = 2.0 ** math.frexp(weights.sum())[1]
+            g = (part.precise(weights / total)[1] * (total / self.scale) - 1.0) / roots
+            if not np.abs(g).max() < 0.5 * spread:
+                break  # rounding rules
+            spread = np.abs(g).max()
+            _solve(L, g.size, g)
+            better = weights - g / roots
+            if not better.min() > 0.0:
+                break
+            weights = better
+        return weights
+
+    def interval(self, G, scale, alpha, p, precise):
+        """As `_interval`, by the products of the round where these are certain."""
+        product = self.product if getattr(G, "mirrored", True) else _square_and_margins
+        return _interval(G, scale, alpha, p, precise, product)
+
+    def rounds(self, G, k, until, c, u, stage, reads):
+        """The loop that the driver is given."""
+        self.reads = reads
+        while k < until:
+            k += 1
+            if math.sqrt(max(float((c * u).sum()), 0.0)) <= 0.63 * self.eps * c.sum():  # the rest is for rounding
+                return k, INFEASIBLE
+            self.adder, self.last = _adder(self.G), None
+            gap, before, ended = _rescale(c, u)[0], stage[0], False
+            if before == _BLOCKS:
+                stage[0], ended = self.over_blocks(c, u), gap <= self.tol
+            elif before == _SMALL_FACES:
+                ended, stage[0] = self.on_faces(c, u, _FEW), _WORKING_SET
+            elif before == _WORKING_SET:
+                stage[0] = self.on_working_set(c, u)
+            else:
+                ended = self.on_faces(c, u)
+            halved = _rescale(c, u)[0] < 0.5 * gap
+            c /= c.sum()
+            self.refresh(c, u)
+            if math.sqrt(self.last[1] / self.scale) <= 0.63 * self.eps * self.last[0].sum():
+                return k, INFEASIBLE
+            if ended and not halved:
+                return k, EXHAUSTED
+            if stage[0] == before == _BLOCKS and not halved and np.count_nonzero(c) <= 2 * _FACE:
+                stage[0] = _FACES
+        return k, RUNNING
+
+
+def _adder(G):
+    return G.adder() if hasattr(G, "adder") else None
 
 
 @_algorithm
 def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None, start=None):
-    """The maximum margin to any tolerance, by pairwise steps and solves on the support of a working set.
+    """The maximum margin to any tolerance, by greedy blocks, working sets and Newton steps on the support.
 
-    An iteration is one round: (1) margins of all points, one product; (2) the working set: the support and
-    the worst violators; (3) pairwise steps (second-order choice) there; (4) where these crawl, Newton steps
-    on the support with a ratio test.  ||p||_G never grows.
+    Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of three
+    stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
+    steps on the support and the points of least margin, in single precision and refined in double; (3) where these
+    crawl, Newton steps on the support with a ratio test, by one Cholesky factor.  Only a dense G, whose rows are at
+    hand, begins with (1); elsewhere a support of up to 256 points begins with (3).
 
     Parameters
     ----------
@@ -5972,13 +6702,15 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with features.
-    alpha = p: at the optimum the primal and dual points coincide.  trace_at: every round by default; `products` counts
-    entries of G read / n^2.
+    alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
+    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the support, and of a G that
+    is evaluated on demand 0.5 GB of its columns; without them, each stage takes a product for every working set.
 
     References
     ----------
-    Pairwise steps: B. Mitchell, V. Dem'yanov, V. Malozemov, SIAM J. Control 12, 1974; the second-order choice: R.-E.
-    Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; the solve on the support: P. Wolfe, Mathematical Programming 11, 1976.
+    The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
+    P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
+    Computation 28, 1974.
 
     Examples
     --------
@@ -5991,10 +6723,13 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
-    p, reads = np.zeros(n), np.zeros(1, dtype=np.int64)
-    p[np.argmin(run.G.diagonal())] = 1.0
-    _pairwise_steps(np.ones((1, 1)), np.ones(1), np.ones(1), 0, 0.0)  # compiles, outside the clock
     blur = math.sqrt(run.G.rounding().square)
-    eps = (1e-9 if blur == 0.0 else 3e-8 if hasattr(run.G, "precise") else max(3e-8, 1.5 * blur)) * math.sqrt(run.scale)
-    return drive(run, _exact_rounds, (p, reads), _dual_only, parameters=(run.scale, tol, eps),
-                 products=lambda k: k + reads[0] / n**2, eps=eps)
+    eps = 1e-9 if blur == 0.0 else 3e-8 if hasattr(run.G, "precise") else max(3e-8, 1.5 * blur)
+    solver = _Exact(run.G, run.scale, tol, eps)
+    c, u, shortest = np.zeros(n), np.zeros(n), np.argmin(solver.roots)
+    c[shortest] = 1.0
+    solver.refresh(c, u)
+    reads = np.zeros(1)
+    stage = np.array([_BLOCKS if hasattr(run.G, "mirrored") else _SMALL_FACES])
+    return drive(run, solver.rounds, (c, u, stage, reads), _dual_only, products=lambda k: reads[0] / n**2,
+                 interval=solver.interval, eps=eps * math.sqrt(run.scale))

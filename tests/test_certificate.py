@@ -50,7 +50,7 @@ def check_interval(kind, Z, alpha, p, lower, upper, rho=None):
     least, norm = interval(G if kind == "dense" else Z, alpha, p) if alpha.any() else (-root, interval(
         G if kind == "dense" else Z, p, p)[1])
     least = -root if math.isnan(least) else least  # 0 / 0
-    assert -root * (1 + margins + 8 * EPS) <= lower <= max(least, -root, 0.0 if rho is None else rho)
+    assert -root * (1 + margins + 9 * EPS) <= lower <= max(least, -root, 0.0 if rho is None else rho)
     assert norm <= upper <= math.sqrt(norm**2 + 4.1 * square * s) + 2.1 * length * root + (8 + len(Z)) * EPS * norm
     total = np.abs(alpha).sum()
     size = np.linalg.norm(Z.T @ (alpha / total)) if total else 0.0

@@ -279,7 +279,7 @@ def test_a_run_is_resumed_bit_for_bit(name, kind, case):
     """T1 and then T2 iterations are T1 + T2, wherever the cut, and a start can be used again, or read from a file."""
     G = form(kind, PLANTED[case][0])
     whole = run(name, G, max_iter=60, trace_at=range(61), keep_iterates=True)
-    for cut in {0, min(1, whole.n_iter), min(17, whole.n_iter - 1) if whole.n_iter else 0}:
+    for cut in {min(cut, max(whole.n_iter - 1, 0)) for cut in (0, 1, 17)}:
         first = run(name, G, max_iter=cut, trace_at=range(61))
         assert first.n_iter == cut
         for start in (first, pickle.loads(pickle.dumps(first))):

@@ -1,11 +1,13 @@
 """max_margin against enumeration, against instances of known margin, by its optimality conditions, on real data."""
 
 import math
+import tracemalloc
 
 import naive
 import numpy as np
 import pytest
 from instances import (
+    BY_ROWS,
     EPS,
     PLANTED,
     cross_polytope,
@@ -15,8 +17,10 @@ from instances import (
     feasible,
     form,
     mnist_sample,
+    rows_of,
     scale_of,
     simplex,
+    sparse,
     two_classes,
 )
 
@@ -282,23 +286,193 @@ def test_dense_and_features_agree():
     assert a.upper == pytest.approx(b.upper, rel=1e-11) and np.abs(Z.T @ (a.p - b.p)).max() <= 1e-9
 
 
-@every_representation
-@pytest.mark.parametrize("shift", [0.0, 0.3, 1.5])
-@pytest.mark.parametrize("seed", range(6))
-def test_the_solve_on_the_support_ends_on_a_level_face(seed, shift, kind):
-    """From any point of the simplex: never uphill, never outside, and at the end all margins on the face agree.
+# ======================================================================================================
+# WHAT IT MUST SURVIVE
+# ======================================================================================================
 
-    Most starts hold points that must leave the face, so that steps without the ratio test would be cut and go astray.
-    """
+@every_representation
+@pytest.mark.parametrize("n", [*range(1, 18), 31, 32, 33, 63, 64, 65])
+def test_identity_rank_one_and_no_structure_at_any_size(n, kind):
+    """Sizes around those of blocks and parts."""
+    check_answer(np.eye(n), fm.max_margin(form(kind, np.eye(n)), tol=1e-12), 1e-12, kind)
+    lengths, tol = 1.0 + np.arange(n)[:, None], reachable(kind, 1e-12, n**2, 1.0)
+    result = fm.max_margin(form(kind, lengths * [[0.6, 0.8]]), tol=tol)
+    assert result.status == "certified" and abs(result.upper - 1.0) <= tol and abs(result.p[0] - 1.0) <= tol
+    Z = rows_of(n, 3, seed=n) + [1.0, 2.0, 3.0]
+    result = fm.max_margin(form(kind, Z), tol=1e-9)
+    assert result.status in ("certified", "infeasible")
+    if result.status == "certified":
+        check_answer(Z, result, 1e-9, kind)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_labels_and_contradictions(seed):
+    """A Gaussian kernel on points with labels at random: separable, all support; one point twice, and it is not."""
+    X, y = rows_of(700, 3, seed), np.sign(rows_of(700, 1, seed + 9)[:, 0])
+    for G in (fm.gram(X, y, gamma=20.0), fm.lazy_gram(X, y, gamma=20.0)):
+        result = fm.max_margin(G, tol=1e-6)
+        assert result.status == "certified" and (result.p > 0).mean() > 0.5
+    X, y = np.vstack((X, X[5:6])), np.append(y, -y[5])
+    for G in (fm.gram(X, y, gamma=20.0), fm.lazy_gram(X, y, gamma=20.0)):
+        result = fm.max_margin(G)
+        assert result.status == "infeasible" and set(np.flatnonzero(result.p > 1e-3)) == {5, 700}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_more_support_than_a_working_set_holds(dtype, monkeypatch):
+    """Blocks to the end."""
+    monkeypatch.setattr(fm, "_FACE", 100)
+    monkeypatch.setattr(fm, "_FEW", 50)
+    X, y = two_classes(900, 4, seed=3)
+    dense = fm.gram(X, y, gamma=2.0, dtype=dtype)
+    for G, tol in ((dense, 1e-6 if dtype == np.float64 else 1e-2), (fm.lazy_gram(X, y, gamma=2.0), 1e-6)):
+        result = fm.max_margin(G, tol=tol)
+        assert result.status == "certified" and (result.p > 0).sum() > 300
+
+
+def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
+    monkeypatch.setattr(fm, "_FACE", 20)
+    monkeypatch.setattr(fm, "_FEW", 10)
+    X, y = two_classes(300, 400, gap=3.0, seed=5)
+    Z = fm.features(X, y).rows
+    for G in (fm.FeatureGram(Z), sparse(Z)):
+        result = fm.max_margin(G, tol=1e-6)
+        assert result.status == "certified" and (result.p > 0).sum() > 100
+
+
+@every_representation
+def test_rounds_can_be_cut_anywhere(kind, monkeypatch):
+    monkeypatch.setattr(fm, "_FEW", 5)
+    X, y = two_classes(900, 12, gap=5.0, seed=2)
+    G = form(kind, fm.features(X, y).rows)
+    whole = fm.max_margin(G, tol=1e-12)
+    assert whole.n_iter > 1
+    for k in range(1, whole.n_iter):
+        rest = fm.max_margin(G, tol=1e-12, start=fm.max_margin(G, tol=1e-12, max_iter=k))
+        assert rest.n_iter == whole.n_iter and np.array_equal(rest.p, whole.p) and rest.upper == whole.upper
+
+
+# ======================================================================================================
+# WHAT IT READS
+# ======================================================================================================
+
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+def test_on_demand_only_columns_of_the_support_are_evaluated(ridge, monkeypatch):
+    X, y = two_classes(3000, 5, gap=6.0, seed=4)
+    whole, seen, evaluate = 0, set(), fm._kernel_rows
+
+    def counted(A, formula, index, B, out):
+        nonlocal whole
+        if out.shape[1] == len(X):
+            whole += len(index)
+            seen.update(index.tolist())
+        evaluate(A, formula, index, B, out)
+
+    monkeypatch.setattr(fm, "_kernel_rows", counted)
+    result = fm.max_margin(fm.lazy_gram(X, y, gamma=0.01, ridge=ridge), tol=1e-6)
+    support = set(np.flatnonzero(result.p).tolist())
+    assert result.status == "certified" and support <= seen
+    assert whole <= 3 * len(seen) and len(seen) <= 3 * len(support) + 100 and len(support) < 500
+
+
+@pytest.mark.parametrize("kind", ["features", "sparse", "mapped"])
+def test_over_rows_nothing_of_n_by_n_is_formed(kind):
+    X, y = two_classes(20_000, 4, gap=9.0, seed=6)
+    G = BY_ROWS[kind](fm.features(X, y, intercept=1.0).rows)
+    fm.max_margin(G)
+    tracemalloc.start()
+    try:
+        assert fm.max_margin(G).status == "certified"
+        assert tracemalloc.get_traced_memory()[1] < 0.02 * 8 * 20_000**2
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_matrix_symmetric_but_for_rounding_is_certified_by_its_upper_triangle():
+    """Rows steer; what is returned comes from products, which read the upper triangle alone."""
+    Z = feasible(40, 6, 0.3, seed=3)[0]
+    G = dense(Z)
+    below = G + 1e-14 * np.tril(np.random.default_rng(0).choice([-1.0, 1.0], G.shape), -1)
+    assert not fm.DenseGram(below).checked().mirrored and fm.DenseGram(G).checked().mirrored
+    result = fm.max_margin(below, tol=1e-9)
+    above = np.triu(below) + np.triu(below, 1).T
+    assert result.status == "certified"
+    assert (result.lower, result.upper) == fm.certificate(above, result.alpha, result.p)
+
+
+# ======================================================================================================
+# ITS PARTS
+# ======================================================================================================
+
+def unit_gram(m, rank, seed):
+    Z = rows_of(m, rank, seed)
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    return dense(Z)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pair_steps_go_down_and_stay_inside(seed):
     rng = np.random.default_rng(seed)
-    Z = rng.normal(size=(30, 8)) + shift
-    G, scale = fm._representation(form(kind, Z))
-    p = rng.dirichlet(np.full(30, 0.5))
-    norms = []
-    for rounds in range(40):
-        q, _ = fm._solve_on_support(G, scale, p.copy(), rounds)
-        assert q.min() >= 0 and abs(q.sum() - 1) <= 1e-14 and not np.any((p == 0) & (q > 0))
-        norms.append(np.linalg.norm(Z.T @ q))
-    assert np.all(np.diff(norms) <= 1e-9 * norms[0])
-    margins = (Z @ (Z.T @ q))[q > 0]
-    assert np.ptp(margins) <= 1e-10 * scale
+    m = int(rng.integers(1, 200))
+    H, roots = unit_gram(m, 1 + m // 3, seed), rng.uniform(0.5, 1.0, m)
+    x = np.where(rng.random(m) < 0.5, rng.random(m), 0.0)
+    H32, x32 = H.astype(np.float32), x.astype(np.float32)
+    g32, moves = (H @ x - 1 / roots).astype(np.float32), np.zeros(m, dtype=np.float32)
+    before = 0.5 * x @ H @ x - (x / roots).sum()
+    for _ in range(30):
+        steps = fm._pair_steps(H32, x32, g32, moves, 5)
+        now = x32.astype(float)
+        after = 0.5 * now @ H @ now - (now / roots).sum()
+        assert (x32 >= 0).all() and after <= before + 1e-5 * (1 + abs(before))
+        np.testing.assert_allclose(g32, H @ now - 1 / roots, atol=2e-4)
+        np.testing.assert_allclose(moves, now - x, atol=2e-5)
+        before = after
+        if steps < 5:
+            break
+    assert m > 1 or steps < 5
+
+
+def face_of(H, roots, m):
+    return fm._Face(H, np.empty(H.shape), np.zeros(m, np.int64), np.zeros(m, np.bool_), roots, np.empty(m), np.empty(m))
+
+
+@pytest.mark.parametrize("rank", [2, 10, 60])
+@pytest.mark.parametrize("seed", range(10))
+def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
+    """From a start with more points than are independent."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 60))
+    Z = rows_of(m, rank, seed) + 1.5
+    roots = rng.uniform(0.5, 1.0, m)
+    H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
+    x, g, face = rng.random(m) * (rng.random(m) < 0.7), np.empty(m), face_of(H, roots, m)
+    before = 0.5 * x @ H @ x - (x / roots).sum()
+    k, _, witness = fm._on_face(face, x, g, 0, 10_000, 1e-13, 1e-7)
+    P = face.P[:k]
+    L = np.tril(face.L[:k, :k])
+    assert len(set(P.tolist())) == k and set(np.flatnonzero(face.inside)) == set(P.tolist())
+    np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
+    if witness:
+        assert (x >= 0).all() and np.sqrt(max(x @ H @ x, 0.0)) <= 1e-7 * (x / roots).sum()
+        return
+    assert not x[~face.inside].any() and (x >= 0).all()
+    g = H @ x - 1 / roots
+    assert 0.5 * x @ H @ x - (x / roots).sum() <= before + 1e-9
+    assert np.abs(g[P]).max(initial=0.0) <= 1e-6 and g.min() >= -1e-6
+    wanted = naive.least_norm(Z * (roots / np.linalg.norm(Z, axis=1))[:, None]) if m < 9 else None
+    assert wanted is None or np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_worst_violators_are_the_worst(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 500))
+    c, u, roots = rng.random(n) * (rng.random(n) < 0.5), rng.normal(1.0, 10.0 ** -rng.integers(0, 9), n), rng.random(n)
+    u[rng.random(n) < 0.2] = 1.0
+    block = np.full(int(rng.integers(1, n + 1)), -1)
+    fm._worst_violators(c, u, roots, block)
+    g = (u - 1) / roots
+    scores = np.maximum(-g, np.minimum(g, c * roots))
+    assert (np.diff(block) > 0).all() and block[0] >= 0
+    left_out = np.setdiff1d(np.arange(n), block)
+    assert scores[left_out].max(initial=0.0) <= scores[block].min() * (1 + 1 / 16) + 1e-30
