@@ -1256,8 +1256,8 @@ class Representation(Protocol):
         """G at some rows and columns, arrays of their numbers; by default by way of `restrict` and `dense`."""
 
     def adder(self):
-        """A function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k, with the errors of `margins`,
-        where a few columns cost less than a product; it may keep those that it has seen."""
+        """A function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, with the
+        errors of `margins`, where a few columns cost less than a product; it may keep those that it has seen."""
 
     def precise(self, v):
         """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
@@ -1270,12 +1270,23 @@ _OPTIONAL = ("block", "adder", "precise", "leveled")
 _METHODS = [name for name, method in vars(Representation).items()
             if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
 
+
 def _block(G, rows, columns):
     """As `Representation.block`, of any representation."""
     if hasattr(G, "block"):
         return G.block(rows, columns)
     points = np.concatenate((columns, rows))
     return G.restrict(points).dense()[columns.size:, :columns.size]
+
+
+def _add_by_product(G, index, weights, m):
+    """m <- m + sum_k weights_k G e_index_k, of any representation, by a product."""
+    n, dimension = G.shape()
+    v, w, product = np.zeros(n), np.empty(dimension), np.empty(n)
+    v[index] = weights
+    lift(G, v, w)
+    margins(G, w, product)
+    m += product
 
 
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
@@ -1826,7 +1837,7 @@ class RidgeGram(NamedTuple):
 
             def add(index, weights, m):
                 add_to_base(index, weights, m)
-                np.add.at(m, index, self.ridge * weights)
+                m[index] += self.ridge * weights
 
             return add
 
@@ -1956,12 +1967,10 @@ class DenseGram(NamedTuple):
     def adder(self):
         def add(index, weights, m):
             if 2 * len(index) > m.size:  # a product reads half of G
-                v, product = np.zeros(m.size), np.empty(m.size)
-                v[index] = weights
-                margins(self, v, product)
-                m += product
+                _add_by_product(self, index, weights, m)
             else:
                 _enter(_combine_rows, self.matrix, index, weights, m)
+
         return add
 
     def precise(self, v):
@@ -1989,8 +1998,8 @@ def _symmetric(given, name):
     sound, mirrored = False, False
     if np.isfinite(diagonal).all() and diagonal.min() >= 0.0:
         bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
-        keys, found = np.random.default_rng(0).integers(0, 2**32, (2, len(matrix)), np.uint64), np.zeros(
-            (_PARTS, 8), dtype=np.uint64)
+        keys = np.random.default_rng(0).integers(0, 2**32, (2, len(matrix)), np.uint64)
+        found = np.zeros((_PARTS, 8), dtype=np.uint64)
         with np.errstate(over="ignore"):  # of integers, in interpreted code
             _enter(_inspect_parts, matrix, bits, np.sqrt(diagonal), slack, keys, found)
         large, *differences = found.sum(axis=0)[:3]
@@ -3128,10 +3137,7 @@ class LazyGram(NamedTuple):
             _enter(_combine_rows, kept, places[index[known]], scaled, total)
             m += self.c * (total + self.formula.offset * scaled.sum())
             if not known.all():
-                v = np.zeros(n)
-                v[index[~known]] = weights[~known]
-                margins(self, v, total)
-                m += total
+                _add_by_product(self, index[~known], weights[~known], m)
 
         return add
 
@@ -3191,7 +3197,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     -----
     G is that of the points as they are stored; certificates allow for the rounding of every evaluation.  float32 halves
     the memory, and the time of a column on data beyond the caches.  Coordinates that are zero in 32 points at a time
-    cost a product nothing.  No columns are cached.
+    cost a product nothing.  No columns are kept, but for up to 0.5 GB of them during a call of `max_margin`.
 
     Examples
     --------
@@ -6508,11 +6514,7 @@ class _Exact:
         if self.adder:
             self.adder(index, weights / self.scale, u)
         else:
-            v, w, m = np.zeros(u.size), np.empty(self.G.shape()[1]), np.empty(u.size)
-            v[index] = weights / self.scale
-            lift(self.G, v, w)
-            margins(self.G, w, m)
-            u += m
+            _add_by_product(self.G, index, weights / self.scale, u)
 
     def product(self, G, scale, v):
         """As `_square_and_margins`; by columns of the support where these are at hand, and of the last v at no cost."""

@@ -18,6 +18,7 @@ from instances import (
     EPS,
     PLANTED,
     UNTIED,
+    Symmetric,
     check_raises,
     dense,
     every_call,
@@ -166,6 +167,56 @@ def test_the_methods_tell_the_truth(kind):
     part = G.restrict(index)
     assert type(part) is (fm.FeatureGram if kind in ("mapped", "operator") else type(G))
     np.testing.assert_allclose(part.dense(), full[np.ix_(index, index)], rtol=0, atol=40 * EPS * np.abs(full).max())
+
+
+def wholes():
+    """(name, representation, G) of all that have blocks or columns of their own."""
+    X, y = two_classes(37, 5, seed=2)
+    for kind in BY_ROWS:
+        G, Z = random_gram(kind, 37)
+        yield kind, G, Z @ Z.T
+    for name, make in {"lazy": fm.lazy_gram, "lazy, ridge": functools.partial(fm.lazy_gram, ridge=0.5),
+                       "ridge": functools.partial(fm.features, ridge=0.5)}.items():
+        G = make(X, y, intercept=0.3)
+        yield name, G, fm.gram(X, y, kernel="linear" if name == "ridge" else "rbf", intercept=0.3,
+                               ridge=0.5 if "ridge" in name else 0.0)
+    yield "dense", fm.DenseGram(fm.gram(X, y)).checked(), fm.gram(X, y)
+    G = fm.pair_gram(fm.gram(X), np.arange(37) % 3, 3)
+    yield "pairs", G, G.dense()
+    yield "symmetric operator", fm.operator_gram(Symmetric(fm.gram(X, y)), diagonal=np.ones(37)), fm.gram(X, y)
+
+
+@pytest.mark.parametrize("kept", [10**6, 200])  # room for all columns, and for five
+def test_blocks_and_columns_are_those_of_g(kept, monkeypatch):
+    monkeypatch.setattr(fm, "_KEPT", kept)
+    rng = np.random.default_rng(1)
+    for name, G, whole in wholes():
+        n, s = len(whole), np.abs(whole).max()
+        rows, columns = rng.permutation(n)[:11], rng.permutation(n)[:20]
+        np.testing.assert_allclose(fm._block(G, rows, columns), whole[np.ix_(rows, columns)], atol=1e-13 * s,
+                                   err_msg=name)
+        add = G.adder() if hasattr(G, "adder") else functools.partial(fm._add_by_product, G)
+        m, total = rows_of(1, n, 3)[0], np.zeros(n)
+        before = m.copy()
+        for count in (3, 11, 30, n):
+            index, weights = rng.permutation(n)[:count], rng.normal(size=count)
+            add(index, weights, m)
+            total += whole[:, index] @ weights
+        np.testing.assert_allclose(m, before + total, atol=1e-12 * s, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 9, 34])
+def test_a_last_bit_of_asymmetry_is_seen_anywhere(n, dtype):
+    A = dense(rows_of(n, 3, n)).astype(dtype)
+    assert fm.DenseGram(A).checked().mirrored
+    for i, j in np.ndindex(n, n):
+        if i != j:
+            B = A.copy()
+            B[i, j] = np.nextafter(B[i, j], dtype(9.0))
+            assert not fm.DenseGram(B).checked().mirrored
+            B[i, j] = B[j, i] = 2.0 * np.abs(A).max()
+            check_raises(lambda B=B: fm.DenseGram(B).checked(), ValueError, "positive semi-definite")
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
