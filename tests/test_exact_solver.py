@@ -476,3 +476,19 @@ def test_the_worst_violators_are_the_worst(seed):
     assert (np.diff(block) > 0).all() and block[0] >= 0
     left_out = np.setdiff1d(np.arange(n), block)
     assert scores[left_out].max(initial=0.0) <= scores[block].min() * (1 + 1 / 16) + 1e-30
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_dependent_point_comes_in_downhill(seed):
+    """H is flat along its direction: the wrong sign of it would show in the objective alone, and be mended later."""
+    m, rng = 20, np.random.default_rng(seed)
+    roots, Z = rng.uniform(0.5, 1.0, m), rows_of(m, 3, seed) + 1.5
+    H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
+    x, g, k, face = rng.random(m), np.zeros(m), 0, face_of(H, roots, m)
+    value = 0.5 * x @ H @ x - (x / roots).sum()
+    for i in range(m):
+        g[i] = H[i] @ x - 1 / roots[i]
+        k, _, witness = fm._append(face, x, g, k, i, 0.0)
+        before, value = value, 0.5 * x @ H @ x - (x / roots).sum()
+        assert not witness and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
+    assert k <= 3
