@@ -52,7 +52,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
     6    certificate        certificate
-    7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED
+    7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
     8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling
@@ -87,10 +87,10 @@ from numba.np.ufunc.parallel import _iget_num_threads
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "MappedGram", "OperatorGram",
-    "PairGram", "RUNNING", "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram",
-    "adaptive_sampling", "add_column", "batch_perceptron", "certificate", "decision_function", "diagonal_descent",
-    "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
+    "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "MappedGram",
+    "OperatorGram", "PairGram", "RUNNING", "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED",
+    "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron", "certificate", "decision_function",
+    "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
     "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin",
     "momentum", "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
     "project_simplex", "register", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron", "table_margins",
@@ -207,7 +207,8 @@ class Result(NamedTuple):
     trace : structured array
         A row per checkpoint of this call, the first at its start, with the fields iteration, products (G-vector
         products spent by the iterations, a column counting 1/n; certificates are not counted), seconds (likewise
-        without certificates and without compilation), lower, upper.
+        without certificates and without compilation), lower, upper.  These last come from fresh products where the run
+        ends; before, from what the loop holds, where it holds enough, widened by what its recurrences may err.
     iterates : array, shape (checkpoints, n), or None
         alpha at every row of the trace, with keep_iterates=True; None in partial results.
     state : tuple
@@ -454,6 +455,13 @@ def _copy(a, b):
     """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
     for i in range(a.size):
         b[i] = a[i]
+
+
+@njit(cache=_CACHE)
+def _add(a, b, c):
+    """c <- a + b."""
+    for i in range(c.size):
+        c[i] = a[i] + b[i]
 
 
 @njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
@@ -1293,6 +1301,7 @@ _UNIT = 2.0**-53  # the largest relative error of one operation in double precis
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
+@register_jitable
 def _gamma(k, unit=_UNIT):
     """k u / (1 - k u), u = 2^-53: the largest relative error of a term in a sum that saw k operations, in any order."""
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
@@ -3945,15 +3954,19 @@ register(OperatorGram, lift=_operator_lift, margins=_operator_margins, add_colum
 # 6 certificate
 # ======================================================================================================
 
-def _square_and_margins(G, scale, v):
-    """(v' G v, G v) for ||v||_1 <= 1.  Raises ValueError where the square is negative beyond rounding."""
+def _squares_and_margins(G, scale, *points):
+    """[(v' G v, G v), ...] at points with ||v||_1 <= 1.
+
+    Raises ValueError where a square is negative beyond rounding.
+    """
     n, dimension = G.shape()
-    w, m = np.empty(dimension), np.empty(n)
-    lift(G, v, w)
-    margins(G, w, m)
-    size = square(G, v, w, m)
-    _refuse_negative(size, G.rounding().square * scale)
-    return max(size, 0.0), m
+    W, M = np.empty((len(points), dimension)), np.empty((len(points), n))
+    for v, w in zip(points, W, strict=True):
+        lift(G, v, w)
+    table_margins(G, W, M)
+    sizes = [square(G, v, w, m) for v, w, m in zip(points, W, M, strict=True)]
+    _refuse_negative(min(sizes), G.rounding().square * scale)
+    return [(max(size, 0.0), m) for size, m in zip(sizes, M, strict=True)]
 
 
 def _refuse_negative(size, rounding):
@@ -3977,44 +3990,129 @@ class _Bounds(NamedTuple):
     length: float  # ||v||_G as computed
 
 
-def _bounds(G, scale, v, precise, product):
-    if precise:
-        size, m, rounding = G.precise(v)
-        _refuse_negative(size, rounding.square * scale)
-        size = max(size, 0.0)
-    else:
-        (size, m), rounding = product(G, scale, v), G.rounding()
-    total = float(np.abs(v).sum())
-    margin, blur, root = float(m.min()), rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
+@register_jitable
+def _widen(margin, size, total, scale, rounding):
+    """`_Bounds` by min_i (G v)_i and ||v||_G^2 as computed, where ||v||_1 = total."""
+    blur, root = rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
     return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale * total,
                    (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
                    (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
 
 
-def _interval(G, scale, alpha, p, precise=False, product=_square_and_margins):
+@register_jitable
+def _lower(bounds, trivial):
+    """At most min_i (G v)_i / ||v||_G; ``trivial`` always is."""
+    length = bounds.longest if bounds.least > 0.0 else bounds.shortest
+    lower = max(trivial, bounds.least / length) if length > 0.0 else trivial
+    return lower - _LAST * abs(lower)
+
+
+@register_jitable
+def _upper(bounds, total, terms):
+    """At least ||v||_G / ||v||_1, where the total was summed over so many terms."""
+    return bounds.longest / total * (1.0 + _LAST + _gamma(terms))
+
+
+def _bounds(G, scale, points, precise, products):
+    """`_Bounds` at each of the points."""
+    if precise:
+        known = [G.precise(v) for v in points]
+        for size, _, rounding in known:
+            _refuse_negative(size, rounding.square * scale)
+    else:
+        known = [(size, m, G.rounding()) for size, m in products(G, scale, *points)]
+    return [_widen(float(m.min()), max(size, 0.0), float(np.abs(v).sum()), scale, rounding)
+            for v, (size, m, rounding) in zip(points, known, strict=True)]
+
+
+def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     precise = precise and hasattr(G, "precise")
     trivial = -math.sqrt(scale) * (1.0 + G.rounding().margins + _LAST)  # by Cauchy-Schwarz, for every alpha
-    weights = _unit_range(p)
-    bounds = _bounds(G, scale, weights, precise, product)
-    total = math.fsum(weights) if precise else float(weights.sum())
-    upper = bounds.longest / total * (1.0 + _LAST + _gamma(p.size * (not precise)))
-    gap = bounds.length / total
-    if alpha is not p:
-        if not alpha.any():
-            return trivial, upper, 0.0
-        bounds = _bounds(G, scale, _unit_range(alpha), precise, product)
-    lower = trivial
-    length = bounds.longest if bounds.least > 0.0 else bounds.shortest
-    if length > 0.0:
-        lower = max(lower, bounds.least / length)
-    lower -= _LAST * abs(lower)
+    points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
+    bounds = _bounds(G, scale, points, precise, products)
+    total = math.fsum(points[0]) if precise else float(points[0].sum())
+    upper = _upper(bounds[0], total, 0 if precise else p.size)
+    if not alpha.any():
+        return trivial, upper, 0.0
+    gap, bounds = bounds[0].length / total, bounds[-1]
+    lower = _lower(bounds, trivial)
     if precise and lower > 0.0 and hasattr(G, "leveled"):
-        lower = max(lower, G.leveled(_unit_range(alpha)))
+        lower = max(lower, G.leveled(points[-1]))
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     gap -= bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
     return lower, upper, upper - lower - max(gap, 0.0)
+
+
+class _Goal(NamedTuple):
+    """What a loop needs to bound rho by what it holds, and to halt once that meets the tolerance."""
+
+    tol: float  # 0: none
+    scale: float
+    rounding: Rounding  # of what the loop takes for a product and for a square, but for the recurrences
+
+
+def _goal(run, *, dots=True, columns=False):
+    """The goal of a run whose loop takes v' G v as the sum of v_i (G v)_i (else by `square`) and G v by products.
+
+    By columns that would be of another matrix where G is not symmetric to the last bit: then nothing can be held.
+    """
+    rounding = run.G.rounding()
+    if dots:
+        rounding = rounding._replace(square=max(rounding.square, 2.0 * rounding.margins))
+    if columns and not _is_mirrored(run.G):
+        rounding = rounding._replace(margins=math.inf)
+    return _Goal(run.tol or 0.0, run.scale, rounding)
+
+
+def _is_mirrored(G):
+    """Whether G and all that it is made of are symmetric to the last bit."""
+    return getattr(G, "mirrored", True) and all(_is_mirrored(part) for part in G if type(part) in lift.routines)
+
+
+@njit(cache=_CACHE)
+def _hold(goal, k, n, primal, dual, blow_up, held):
+    """held <- (lower, upper, what rounding adds to upper - lower) at iteration k; whether that meets the tolerance.
+
+    ``primal`` is (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1), ``dual`` (||p||_G^2, ||p||_1) for any p >= 0, as the
+    loop holds them.  Beside the errors of a product these have at most 16 roundings an iteration of terms that come to
+    s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length; and the errors of a product and 16 roundings count ``blow_up``
+    times in G p.
+    """
+    least, size, total = primal
+    dual_size, dual_total = dual
+    held[0], held[1], held[2] = -math.inf, math.inf, math.inf
+    drift, few, (unit, of_square, of_length) = _gamma(16.0 * k), _gamma(16.0), goal.rounding
+    if not (1e-100 < total < 1e100 and 1e-100 < dual_total < 1e100 and 1e-100 < goal.scale < 1e100
+            and unit + drift < 1.0):
+        return False  # squares might over- or underflow; alpha = 0 says nothing
+    rounding = Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
+    bounds = _widen(least, max(size, 0.0), total, goal.scale, rounding)
+    lower = _lower(bounds, -math.sqrt(goal.scale) * (1.0 + rounding.margins + _LAST))
+    gap = bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
+    rounding = Rounding(0.0, blow_up * (of_square + 2.02 * few) + 2.02 * drift, of_length + drift)
+    bounds = _widen(0.0, max(dual_size, 0.0), dual_total, goal.scale, rounding)
+    upper = _upper(bounds, dual_total, n)
+    held[0], held[1], held[2] = lower, upper, upper - lower - max(bounds.length / dual_total - gap, 0.0)
+    return upper - lower <= goal.tol * upper
+
+
+@njit(cache=_CACHE)
+def _meets(goal, k, until, alpha, m, held):
+    """Whether alpha >= 0 and p = alpha / sum alpha meet the tolerance, by m = G alpha.
+
+    Without a tolerance the interval is looked at, and held, only where a call of the loop ends.
+    """
+    if k < until and goal.tol == 0.0:
+        return False
+    size, total = _dot(alpha, m), alpha.sum()
+    return _hold(goal, k, m.size, (m.min(), size, total), (size, total), 1.0, held)
+
+
+def _nothing():
+    """What a loop holds before it has looked."""
+    return np.array([-math.inf, math.inf, math.inf])
 
 
 def certificate(G, alpha, p, *, precise=False):
@@ -4128,7 +4226,7 @@ def _operator_norm(G):
 # must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
 # Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.
 
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED = range(4)  # what a loop may answer: go on, or halt for this reason
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)  # a loop's answer: go on, or halt for this reason
 
 
 class Run(NamedTuple):
@@ -4221,7 +4319,8 @@ def _first_weights(alpha, *_):
     return alpha, _weights(alpha)
 
 
-def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, spent=0.0, eps=0.0):
+def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, held=None, spent=0.0,
+          eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -4231,7 +4330,9 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     loop : callable
         ``loop(G, k, until, *state, *parameters) -> (k, flag)``: goes from iteration k to iteration ``until`` at the
         latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
-        SEPARATED, INFEASIBLE or EXHAUSTED where it halts.  Compiled with njit, without cache=True, or plain Python.
+        SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  Of these, CERTIFIED is believed where fresh
+        products confirm that the interval meets the tolerance; else the loop is sent on, and must advance.  Compiled
+        with njit, without cache=True, or plain Python.
     state : tuple
         Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
         overwritten by what it ended with.
@@ -4245,6 +4346,10 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     interval : callable, optional
         ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, with what rounding adds to
         upper - lower; by default as `certificate`.
+    held : array, shape (3,), optional
+        One of the state, in which the loop leaves (lower, upper, blur) of the iteration that it reaches: a proven
+        interval from what it holds, for a checkpoint without products.  Only where rounding makes a tenth of it, and
+        at the end of the run, is one computed by fresh products.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
@@ -4301,22 +4406,28 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         G = run.G
         k, flag = _advance(loop, G, first, first, state + parameters)
     rows, iterates, shown, steps = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1
+    certified = functools.partial(_certified, run, interval or _interval, eps)
     for checkpoint in run.checkpoints:
-        while k < checkpoint and flag == RUNNING:
-            begin = time.perf_counter()
-            k, flag = _advance(loop, G, k, min(checkpoint, k + steps), state + parameters)
-            elapsed = time.perf_counter() - begin
-            seconds += elapsed
-            steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
-        alpha, p = (solution or _first_weights)(*state)
-        if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-            raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was written "
-                                     "to during the run; rescale G, or give a smaller step to an algorithm that takes "
-                                     "one")
-        if not (p.min() >= 0.0 and p.sum() > 0.0):
-            raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, "
-                             "p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
-        lower, upper, status = _certified(run, k == last, flag, interval or _interval, alpha, p, eps)
+        status = "running"
+        while status == "running":
+            while k < checkpoint and flag == RUNNING:
+                begin = time.perf_counter()
+                k, flag = _advance(loop, G, k, min(checkpoint, k + steps), state + parameters)
+                elapsed = time.perf_counter() - begin
+                seconds += elapsed
+                steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
+            alpha, p = (solution or _first_weights)(*state)
+            if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
+                raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was "
+                                         "written to during the run; rescale G, or give a smaller step to an "
+                                         "algorithm that takes one")
+            if not (p.min() >= 0.0 and p.sum() > 0.0):
+                raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> "
+                                 "(alpha, p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
+            lower, upper, status = certified(k == last, flag, alpha, p, held)
+            flag = RUNNING if flag == CERTIFIED else flag  # believed, or not
+            if k == checkpoint:
+                break
         rows.append((k, products(k), seconds, lower, upper))
         if run.keep_iterates:
             iterates.append(alpha.copy())
@@ -4325,7 +4436,9 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
             answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None,
                                          _State(*origin, [a.copy() for a in arrays])))
             if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
-                status = "stopped"
+                lower, upper, status = certified(False, flag, alpha, p)  # what is returned comes from fresh products
+                rows[-1] = (*rows[-1][:3], lower, upper)
+                status = "stopped" if status == "running" else status
         if status != "running":
             return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), np.array(rows, dtype=_TRACE),
                           np.array(iterates) if run.keep_iterates else None,
@@ -4368,20 +4481,25 @@ def _advance(loop, G, k, until, arguments):
     """(k, flag) after a call of the loop, if that is what it returned."""
     answer = _enter(loop, G, k, until, *arguments)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
-            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(EXHAUSTED + 1)):
-        raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED; "
-                        f"got {answer!r}")
+            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(CERTIFIED + 1)):
+        raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, "
+                        f"CERTIFIED; got {answer!r}")
     if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
         raise ValueError(f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}")
     return answer
 
 
-def _certified(run, last, flag, interval, alpha, p, eps):
+def _certified(run, interval, eps, last, flag, alpha, p, held=None):
     """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
 
-    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
-    rounding again, more iterations are of no use.
+    On the way the interval is the one held, if it decides nothing.  Where one by fresh products fails by what rounding
+    adds to it, or it is the last, a precise one is tried; if that fails by rounding again, more iterations are of no
+    use.
     """
+    if held is not None and flag == RUNNING and not last:
+        lower, upper, blur = held.tolist()
+        if upper > eps and upper - lower > 10.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+            return lower, upper, "running"
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
         gap = 0.0 if run.tol is None else run.tol * upper
@@ -4392,7 +4510,7 @@ def _certified(run, last, flag, interval, alpha, p, eps):
         if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
             return lower, upper, "certified"
         on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
-        if flag == RUNNING and on and (precise or not last or run.tol is None):
+        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
             return lower, upper, "max_iter" if last else "running"
     return lower, upper, "rounding"
 
@@ -4410,15 +4528,16 @@ _RUN_OPTIONS = """\
     max_iter : int
         Updates at most, beside those of ``start``.
     tol : float, optional
-        Stop as "certified" at the first checkpoint with upper - lower <= tol * upper.
+        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints and, where the loop holds an interval,
+        at every iteration.
     trace_at : array of int, optional
         Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
     keep_iterates : bool
         Keep alpha at every checkpoint, in Result.iterates.
     callback : callable, optional
         Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
-        alpha and p are its own, and the trace is a table kept for callbacks alone.  Returning True ends the run as
-        "stopped".
+        alpha and p are its own, and the trace is a table kept for callbacks alone; lower and upper are as in the trace.
+        Returning True ends the run as "stopped".
     start : Result, optional
         Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
         and then T2 are T1 + T2, bit for bit.  Other options are those of this call.
@@ -4504,12 +4623,14 @@ _CYCLIC, _WORST = range(2)
 
 
 @njit(cache=_CACHE)
-def _perceptron_loop(G, k, until, alpha, w, m, position, rule, least):
+def _perceptron_loop(G, k, until, alpha, w, m, position, held, rule, least, goal):
     """position[0] is the row from which the cyclic rule looks on."""
-    n = m.size
+    n, first = m.size, k
     while True:
         if _is_separated(G, alpha, w, m, least * k):
             return k, SEPARATED
+        if _meets(goal, k, until, alpha, m, held) and k > first:
+            return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         if rule == _WORST:
@@ -4555,15 +4676,20 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64)
-    return drive(run, _perceptron_loop, state, parameters=(rule, _least_visible(run)), products=lambda k: k / n)
+    held = _nothing()
+    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), held
+    return drive(run, _perceptron_loop, state, parameters=(rule, _least_visible(run), _goal(run, columns=True)),
+                 products=lambda k: k / n, held=held)
 
 
 @njit(cache=_CACHE)
-def _nkp_loop(G, k, until, alpha, w, m, least):
+def _nkp_loop(G, k, until, alpha, w, m, held, least, goal):
+    first = k
     while True:
         if _is_separated(G, alpha, w, m, least):
             return k, SEPARATED
+        if _meets(goal, k, until, alpha, m, held) and k > first:
+            return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         i = np.argmin(m)
@@ -4608,16 +4734,20 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m), parameters=(_separating_margin(run, stop),),
-                 products=lambda k: k / n)
+    held = _nothing()
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, held), products=lambda k: k / n, held=held,
+                 parameters=(_separating_margin(run, stop), _goal(run, columns=True)))
 
 
 @njit(cache=_CACHE)
-def _von_neumann_loop(G, k, until, p, w, m, diagonal, threshold):
+def _von_neumann_loop(G, k, until, p, w, m, held, diagonal, threshold, goal):
+    first = k
     while True:
         size = _dot(p, m)
         if size <= threshold.eps * threshold.eps and _is_small(G, p, w, m, threshold):
             return k, INFEASIBLE
+        if _meets(goal, k, until, p, m, held) and k > first:
+            return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         j = np.argmin(m)
@@ -4666,9 +4796,11 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
-    _, m = _square_and_margins(run.G, run.scale, p)
-    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m), _dual_only,
-                 parameters=(run.G.diagonal(), _threshold(run, eps)), products=lambda k: 1.0 + k / n, eps=eps)
+    (_, m), = _squares_and_margins(run.G, run.scale, p)
+    held = _nothing()
+    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m, held), _dual_only, held=held,
+                 parameters=(run.G.diagonal(), _threshold(run, eps), _goal(run, columns=True)),
+                 products=lambda k: 1.0 + k / n, eps=eps)
 
 
 class _Point(NamedTuple):
@@ -4696,13 +4828,14 @@ class _Smoothing(NamedTuple):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
+def _smoothed_loop(G, k, until, alpha, p, q, call, held, smoothing, goal):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
     alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
     gamma > 0 and delta >= eps, goes over into the next call, centred at p.
     """
     prox, mu0, gamma, (eps, blur, root), least = smoothing
+    first = k
     while True:
         if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
@@ -4713,6 +4846,10 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, smoothing):
             if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
                 return k, INFEASIBLE
             ends = False
+        if k >= until or goal.tol > 0.0:
+            primal = alpha.m.min(), _dot(alpha.v, alpha.m), alpha.v.sum()
+            if _hold(goal, k, alpha.m.size, primal, (norm * norm, p.v.sum()), 1.0, held) and k > first:
+                return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         theta = 2.0 / (call.age[0] + 3.0)
@@ -4750,15 +4887,15 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
     smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop))
-    size, m = _square_and_margins(run.G, run.scale, center)
+    (size, m), = _squares_and_margins(run.G, run.scale, center)
     alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    call = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64))
-    return drive(run, _smoothed_loop, (alpha, p, q, call), _both_points, parameters=(smoothing,),
-                 products=lambda k: k + 2.0, eps=eps)
+    call, held = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), _nothing()
+    return drive(run, _smoothed_loop, (alpha, p, q, call, held), _both_points,
+                 parameters=(smoothing, _goal(run)), products=lambda k: k + 2.0, held=held, eps=eps)
 
 
 @_algorithm
@@ -4994,29 +5131,41 @@ def _dual_pass(G, w, loss, m, q, u):
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, w, m, q, u, loss, schedule, step):
-    """alpha <- alpha + theta_k q_k and w = Z' alpha alike, up to iteration ``until``."""
+def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, held, loss, schedule, step, goal):
+    """alpha <- alpha + theta_k q_k and w = Z' alpha alike; m, q, u and log_slope[0] belong to the current w."""
     while k < until:
-        log_slope = _dual_pass(G, w, loss, m, q, u)
         theta = step
         if schedule == _RISK:
-            theta *= math.exp(min(log_slope, 300.0)) / m.size
+            theta *= math.exp(min(log_slope[0], 300.0)) / m.size
         elif schedule == _SQRT:
             theta /= math.sqrt(k + 1.0)
         for i in range(alpha.size):
             alpha[i] += theta * q[i]
         for i in range(w.size):
             w[i] += theta * u[i]
+        log_slope[0] = _dual_pass(G, w, loss, m, q, u)
         k += 1
+        if _meets(goal, k, until, alpha, m, held):
+            return k, CERTIFIED
     return k, RUNNING
+
+
+def _first_pass(run, loss):
+    """What `_dual_pass` gives at w = 0, where all margins are 0: (m, q, u) and ln l'(psi)."""
+    n, dimension = run.G.shape()
+    m, q, u = np.zeros(n), np.empty(n), np.empty(dimension)
+    log_slope = (_softmax if loss == _EXP else _logistic_weights)(m, q)
+    lift(run.G, q, u)
+    return m, q, u, log_slope
 
 
 def _descend(run, loss, schedule, step):
     """The run behind gradient_descent and normalized_gradient_descent."""
     n, dimension = run.G.shape()
-    alpha, m, q = np.zeros((3, n))
-    w, u = np.zeros((2, dimension))
-    return drive(run, _gradient_loop, (alpha, w, m, q, u), parameters=(loss, schedule, step / run.scale))
+    m, q, u, log_slope = _first_pass(run, loss)
+    held = _nothing()
+    return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), held),
+                 parameters=(loss, schedule, step / run.scale, _goal(run)), held=held)
 
 
 @_algorithm
@@ -5098,14 +5247,28 @@ def _momentum_step(x, g, q, beta, step):
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, loss, step):
-    """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w."""
+def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, held, loss, step, goal):
+    """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
+
+    The interval held is that of alpha and of the last move g + q: the image of the next one is not at hand.
+    """
     while k < until:
-        beta = k / (k + 1.0)
+        beta, looks = k / (k + 1.0), k + 1 >= until or goal.tol > 0.0
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
+        if looks:
+            _add(g, q, move.v)
+            _add(gw, u, move.w)
+            _copy(m, move.m)
         _dual_pass(G, w, loss, m, q, u)
         k += 1
+        if looks:
+            for i in range(m.size):
+                move.m[i] = (m[i] - move.m[i]) / step  # errs by what both margins err, for the many moves up to now
+            primal = m.min(), square(G, alpha, w, m), alpha.sum()
+            dual = square(G, move.v, move.w, move.m), move.v.sum()
+            if _hold(goal, k, m.size, primal, dual, 2.1 * primal[2] / (step * dual[1]), held):
+                return k, CERTIFIED
     return k, RUNNING
 
 
@@ -5150,11 +5313,12 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     step = 1.0 / run.scale if loss == _EXP else 1.0 / (n * run.scale)
-    alpha, g, q, m = np.zeros((4, n))
-    w, gw, u = np.zeros((3, dimension))
-    (_softmax(m, q) if loss == _EXP else _logistic_weights(m, q))  # at w = 0 all margins are 0
-    lift(run.G, q, u)
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m), _momentum_points, parameters=(loss, step))
+    alpha, g = np.zeros((2, n))
+    w, gw = np.zeros((2, dimension))
+    m, q, u, _ = _first_pass(run, loss)
+    move, held = _Point(np.empty(n), np.empty(dimension), np.empty(n)), _nothing()
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, held), _momentum_points,
+                 parameters=(loss, step, _goal(run, dots=False)), held=held)
 
 
 @njit(cache=_CACHE)
@@ -5268,7 +5432,7 @@ def _draw(m, uniform):
 
 
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, uniforms, momentum, step):
+def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, held, uniforms, momentum, step, goal):
     """As `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates."""
     while k < until:
         i = _draw(m, uniforms[k])
@@ -5280,6 +5444,8 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, uniforms, moment
         _momentum_step(m, gm, column, beta, step)
         drawn[i] = 0.0
         k += 1
+        if _meets(goal, k, until, alpha, m, held):
+            return k, CERTIFIED
     return k, RUNNING
 
 
@@ -5326,8 +5492,9 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
     alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column), products=lambda k: k / n,
-                 parameters=(uniforms, bool(momentum), step / run.scale))
+    held = _nothing()
+    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, held), products=lambda k: k / n, held=held,
+                 parameters=(uniforms, bool(momentum), step / run.scale, _goal(run, columns=True)))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -5362,23 +5529,31 @@ def _penalties(lam, lam0, steps):
 
 
 @njit(cache=_CACHE)
-def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, found, bounds, step, accel):
+def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest, held, found, bounds, step, accel,
+                        goal):
     """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
 
-    step 0 stands for found[0].
+    m = G z at the point z of the next step, and of_alpha = G alpha follows from it; largest[0] is the largest
+    ||alpha||_1 so far, to which its errors are in proportion.  step 0 stands for found[0].
     """
     step = step if step > 0.0 else found[0]
     while k < until:
-        t = k + 1.0
-        inertia = t / (t + accel)
+        inertia = (k + 2.0) / (k + 2.0 + accel)
         for i in range(z.size):
-            z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
             previous[i] = alpha[i]
+            alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bounds[k])
+            z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
         lift(G, z, w)
         margins(G, w, m)
-        for i in range(z.size):
-            alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bounds[k])
+        for i in range(m.size):
+            of_alpha[i] = (m[i] + inertia * of_alpha[i]) / (1.0 + inertia)
         k += 1
+        total = alpha.sum()
+        largest[0] = max(largest[0], total)
+        if k >= until or goal.tol > 0.0:
+            size, reach = _dot(alpha, of_alpha), 3.0 * largest[0]  # ||z||_1 <= reach
+            if _hold(goal, k, m.size, (of_alpha.min(), size, reach), (size, total), reach / total, held):
+                return k, CERTIFIED
     return k, RUNNING
 
 
@@ -5391,13 +5566,16 @@ def _hinge_descent(G, lam, lam0, accel, step, run_options):
     n, dimension = run.G.shape()
     found, spent = np.array([step, 0.0]), 0.0  # the step, and the products that it took to find it
     if step == 0.0 and run.start is None:
-        _square_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
+        _squares_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
         begin = time.perf_counter()
         norm, products = _operator_norm(run.G)
         found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
-    alpha, previous, z, m = np.zeros((4, n))
-    return drive(run, _hinge_descent_loop, (alpha, previous, z, np.zeros(dimension), m, found),
-                 parameters=(bounds, step, accel), products=lambda k: found[1] + k, spent=spent)
+    alpha, previous, z, m, of_alpha = np.zeros((5, n))
+    held = _nothing()
+    return drive(run, _hinge_descent_loop,
+                 (alpha, previous, z, np.zeros(dimension), m, of_alpha, np.zeros(1), held, found),
+                 parameters=(bounds, step, accel, _goal(run)), products=lambda k: found[1] + k, held=held,
+                 spent=spent)
 
 
 @_algorithm
@@ -6516,8 +6694,12 @@ class _Exact:
         else:
             _add_by_product(self.G, index, weights / self.scale, u)
 
+    def products(self, G, scale, *points):
+        """As `_squares_and_margins`, by `product`."""
+        return [self.product(G, scale, v) for v in points]
+
     def product(self, G, scale, v):
-        """As `_square_and_margins`; by columns of the support where these are at hand, and of the last v at no cost."""
+        """(v' G v, G v) by columns of the support where these are at hand, and of the last v at no cost."""
         if self.last is None or not np.array_equal(v, self.last[0]):
             if self.adder:
                 m, support = np.zeros(v.size), np.flatnonzero(v)
@@ -6526,7 +6708,7 @@ class _Exact:
                 _refuse_negative(size, G.rounding().square * scale)
                 self.last = v, max(size, 0.0), m
             else:
-                self.last = v, *_square_and_margins(G, scale, v)
+                self.last = v, *_squares_and_margins(G, scale, v)[0]
         return self.last[1:]
 
     def refresh(self, c, u):
@@ -6647,8 +6829,8 @@ class _Exact:
 
     def interval(self, G, scale, alpha, p, precise):
         """As `_interval`, by the products of the round where these are certain."""
-        product = self.product if getattr(G, "mirrored", True) else _square_and_margins
-        return _interval(G, scale, alpha, p, precise, product)
+        products = self.products if _is_mirrored(G) else _squares_and_margins
+        return _interval(G, scale, alpha, p, precise, products)
 
     def rounds(self, G, k, until, c, u, stage, reads):
         """The loop that the driver is given."""

@@ -25,6 +25,7 @@ from instances import (
     form,
     run,
     same_result,
+    same_rows,
 )
 
 import fastmargin as fm
@@ -72,7 +73,7 @@ def test_no_iterations(name, kind):
 
 @every_loop
 def test_trace_at_and_iterates(name, kind):
-    """Row k of a long run is the answer of a run of k iterations, whatever else is traced."""
+    """Row k of a long run is the answer of a run of k iterations, up to rounding, whatever else is traced."""
     G, call = form(kind, ENDURING), CALLS[name]
     at = [40, 3, 3, 0, 17, 400]
     long = run(name, G, max_iter=60, trace_at=at, keep_iterates=True)
@@ -83,7 +84,7 @@ def test_trace_at_and_iterates(name, kind):
     for row, alpha in zip(long.trace, long.iterates, strict=True):
         short = run(name, G, max_iter=int(row["iteration"]))
         assert np.array_equal(short.alpha, alpha) and short.n_iter == row["iteration"]
-        assert (short.lower, short.upper) == (row["lower"], row["upper"])
+        same_rows(name, row[None], short.trace[-1:])
         if not call.rows:
             again = fm.certificate(G, short.alpha, short.p)
             assert again == pytest.approx((short.lower, short.upper), rel=1e-13, abs=1e-8 * (short.lower <= 0))
@@ -133,9 +134,10 @@ def test_the_cuts_of_the_driver_do_not_matter(name, kind, monkeypatch):
 
 @everywhere
 @pytest.mark.parametrize("case", ["feasible", "opposite labels"])
-def test_tol_stops_at_the_first_checkpoint_that_meets_it(name, kind, case):
+def test_tol_stops_at_the_first_iteration_that_meets_it(name, kind, case):
+    """A checkpoint or, where the loop holds an interval, any."""
     G, call = form(kind, PLANTED[case][0]), CALLS[name]
-    free = run(name, G, max_iter=100, **({} if call.cost else {"tol": 1e-12}))
+    free = run(name, G, max_iter=100, trace_at=range(100), **({} if call.cost else {"tol": 1e-12}))
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = (free.trace["upper"] - free.trace["lower"]) / free.trace["upper"]
     gaps[~(free.trace["upper"] > 0.0)] = np.inf
@@ -143,13 +145,17 @@ def test_tol_stops_at_the_first_checkpoint_that_meets_it(name, kind, case):
     if not np.isfinite(tol):
         return  # where upper <= 0, nothing is left to certify
     first = int(np.argmax(gaps <= tol))
-    result = run(name, G, max_iter=100, tol=tol)
+    result = run(name, G, max_iter=100, tol=tol, trace_at=range(100))
     if free.status == "separated" and first == len(gaps) - 1:
         assert result.status == "separated"
     else:
         assert result.status == "certified" and result.upper - result.lower <= tol * result.upper
     assert result.n_iter == free.trace["iteration"][first]
     assert len(result.trace) == first + 1 and (gaps[:first] > tol).all()
+    if call.held:
+        seldom = run(name, G, max_iter=100, tol=tol, trace_at=[])
+        assert len(seldom.trace) <= 2
+        same_result(seldom._replace(trace=None), result._replace(trace=None))
 
 
 # ======================================================================================================
@@ -188,7 +194,8 @@ def test_exceptions_of_the_callback_come_through(name, kind, exception):
 
 @everywhere
 def test_a_callback_that_returns_true_stops_the_run(name, kind):
-    """True and NumPy's True; nothing else that counts as true.  What is returned is what the callback saw."""
+    """True and NumPy's True; nothing else that counts as true.  What is returned is what the callback saw, but for the
+    interval, which comes from fresh products."""
     G = form(kind, ENDURING)
     full = run(name, G, max_iter=30, keep_iterates=True)
     for at, true in itertools.product((0, 1), (True, np.True_)):
@@ -201,8 +208,8 @@ def test_a_callback_that_returns_true_stops_the_run(name, kind):
         assert np.array_equal(result.alpha, full.iterates[at]) and np.array_equal(result.p, seen[-1].p)
         assert seen[-1].status == ("running" if at < full.n_iter else full.status)
         assert np.array_equal(result.iterates, full.iterates[:at + 1])
-        assert result.trace[["iteration", "products", "lower", "upper"]].tolist() == (
-            full.trace[["iteration", "products", "lower", "upper"]][:at + 1].tolist())
+        same_rows(name, full.trace[:at + 1], result.trace)
+        assert result.trace[["lower", "upper"]][-1].tolist() == (result.lower, result.upper)
     for value in (1, "yes", [True], np.ones(1, dtype=bool), np.int64(1), 1.0, object(), None, False, np.False_):
         same_result(run(name, G, max_iter=5, callback=lambda partial, value=value: value), run(name, G, max_iter=5))
 
@@ -501,6 +508,49 @@ def test_which_status_comes_first(flag, tol, eps, interval, status, n_iter):
         result = fm.drive(setting, loop, (np.zeros(2),), interval=given, eps=eps)
         assert (result.status, result.n_iter) == (status, n_iter)
         assert result.trace["iteration"].tolist() == list(range(n_iter + 1))
+
+
+@pytest.mark.parametrize("tol, n_iter, status", [(0.3, 3, "certified"), (0.05, 9, "max_iter")])
+def test_a_loop_that_says_certified_is_believed_where_the_interval_proves_it(tol, n_iter, status):
+    """Else it is sent on, and leaves no row."""
+    asked = []
+
+    def loop(G, k, until, alpha):
+        if k < until:
+            alpha[0] = k + 1  # the loop says so at every iteration; the interval meets 0.3 from the third on
+        return min(k + 1, until), fm.CERTIFIED
+
+    def interval(G, scale, alpha, p, precise):
+        asked.append(int(alpha[0]))
+        return 1.0 - 1.0 / (1.0 + alpha[0]), 1.0, 0.0
+
+    result = fm.drive(fm.prepare(np.eye(2), 9, tol=tol, trace_at=[6]), loop, (np.array([0.0, 1.0]),), interval=interval)
+    assert (result.status, result.n_iter) == (status, n_iter) and result.upper - result.lower == 1.0 / (n_iter + 1)
+    assert result.trace["iteration"].tolist() == ([0, 3] if status == "certified" else [0, 6, 9])
+    assert sorted(set(asked)) == list(range(n_iter + 1))
+
+
+def test_an_interval_that_the_loop_holds_makes_the_rows_of_the_trace():
+    """But for the last, and where rounding makes more than a tenth of it, or where it would end the run."""
+    fresh = []
+
+    def loop(G, k, until, alpha, held):
+        held[:] = {1: (0.1, 1.0, 0.08), 2: (0.2, 1.0, 0.09), 3: (-0.3, 0.4, 0.0), 4: (0.4, 1.0, np.nan),
+                   5: (0.95, 1.0, 0.0), 6: (0.6, 1.0, 0.0)}.get(until, held)
+        alpha[0] = until
+        return until, fm.RUNNING
+
+    def interval(G, scale, alpha, p, precise):
+        fresh.append(int(alpha[0]))
+        return 0.05 * alpha[0], 2.0, 0.0
+
+    held = np.array([-np.inf, np.inf, np.inf])
+    result = fm.drive(fm.prepare(np.eye(2), 6, tol=0.06, trace_at=range(7)), loop, (np.array([0.0, 1.0]), held),
+                      interval=interval, held=held, eps=0.5)
+    assert fresh == [0, 2, 3, 4, 5, 6, 6]  # the last, where tol is not met, precisely too
+    assert result.trace["lower"].tolist() == pytest.approx([0.0, 0.1, 0.1, 0.15, 0.2, 0.25, 0.3])
+    assert result.trace["upper"].tolist() == [2.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert (result.status, result.lower, result.upper) == ("max_iter", pytest.approx(0.3), 2.0)
 
 
 def test_options_of_drive():

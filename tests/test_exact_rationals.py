@@ -11,7 +11,7 @@ import multiprocessing
 import sys
 from collections import Counter
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program, it finds tests/ by itself and no more
@@ -247,6 +247,34 @@ def test_small_problems(name, kind, rows):
         status, found = judge(problem)
         assert found == [] and (status != "separated" or exact.margin_squared(rows) > 0), describe(
             problem, status, found)
+
+
+@pytest.mark.parametrize("power", [0, 90])
+@pytest.mark.parametrize("name, kind", [(name, kind) for name, kind in product(CALLS, ("dense", "features"))
+                                        if CALLS[name].held])
+def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
+    """After hundreds of recurrences, and to eleven digits: bounds of the iterates themselves, not of rho alone."""
+    rows = [[7, 3, 1], [5, -9, 2], [6, 1, -8], [8, 2, 3], [9, -4, 5], [3, 6, -2], [11, -2, -7]]
+    call = CALLS[name]
+    if call.halts:
+        rows.append([-13, 1, 4])  # no margin
+    own = {key: call.own[key] * 2.0**(power * grows) for key, grows in call.units.items()}
+    slack, before = [], [-1, None]
+
+    def look(partial):
+        k = partial.n_iter
+        if partial.status == "running" and (call.held == "p" or k == before[0] + 1 > 0):
+            p = partial.p if call.held == "p" else partial.alpha - before[1]
+            lower, upper = exact.exact_interval(rows, partial.alpha, p)
+            square = [exact.signed_square(Fraction(bound)) / 4**power for bound in (partial.lower, partial.upper)]
+            assert (lower is None or square[0] <= lower) and upper <= square[1]
+            slack.append(float(square[1] - upper))
+        before[:] = k, partial.alpha
+
+    for max_iter in (30, 600):
+        run(name, exact.KINDS[kind](np.array(rows) * 2.0**power), max_iter=max_iter, callback=look,
+            trace_at=range(max_iter - 25, max_iter), **own)
+    assert len(slack) >= 25 and min(slack) > 0.0 and max(slack) < 1e-8  # of 174, the largest squared length
 
 
 @pytest.mark.parametrize("kind", ["dense", "features"])
