@@ -1232,8 +1232,8 @@ class Representation(Protocol):
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
     Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and those over pairs call
-    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `precise` and
-    `leveled` may be missing: `max_margin` then takes longer, or certificates are less tight.
+    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `moments`, `precise`
+    and `leveled` may be missing: `max_margin` then takes longer, or certificates are less tight.
 
     Examples
     --------
@@ -1267,6 +1267,9 @@ class Representation(Protocol):
         """A function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, with the
         errors of `margins`, where a few columns cost less than a product; it may keep those that it has seen."""
 
+    def moments(self, index):
+        """sum_i z_i z_i' over some points, (d, d), where there are rows z_i of few coordinates."""
+
     def precise(self, v):
         """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
 
@@ -1274,7 +1277,7 @@ class Representation(Protocol):
         """A lower bound of rho by coordinates near Z'v whose margins on the support of v are equal up to rounding."""
 
 
-_OPTIONAL = ("block", "adder", "precise", "leveled")
+_OPTIONAL = ("block", "adder", "moments", "precise", "leveled")
 _METHODS = [name for name, method in vars(Representation).items()
             if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
 
@@ -2427,6 +2430,10 @@ class FeatureGram(NamedTuple):
     def block(self, rows, columns):
         return self.rows[rows] @ self.rows[columns].T
 
+    def moments(self, index):
+        rows = self.rows[index]
+        return rows.T @ rows
+
     def precise(self, v):
         m, error = np.empty(v.size), _gamma(2 * sum(self.rows.shape) + 16)**2
         return _feature_precise(self.rows, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
@@ -2806,6 +2813,15 @@ class SparseGram(NamedTuple):
         out = np.zeros((rows.size, columns.size))
         _sparse_block(self, rows, columns, out)
         return out
+
+    def moments(self, index):
+        total = np.zeros((self.dimension, self.dimension))
+        for start in range(0, len(index), _BLOCK):
+            part = self.restrict(index[start:start + _BLOCK])
+            rows = np.zeros(part.shape())
+            rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
+            total += rows.T @ rows
+        return total
 
     def precise(self, v):
         n, d = self.shape()
@@ -6340,7 +6356,8 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 #     faces        Newton steps on the support within a working set, by one Cholesky factor kept through all changes.
 #
 # With a dense G they come in this order.  Elsewhere a row costs about as much as a product: there faces come first, as
-# long as the support is small, and blocks last, where it is too large for anything else.
+# long as the support is small, and blocks last, where it is too large for anything else.  With a ridge over rows of few
+# coordinates, points may support the margin in any number, and steps on the coordinates take the place of working sets.
 
 _GREEDY = 128  # points in a block
 _FACE = 3000  # largest support that is given a working set; twice as large where blocks get nowhere
@@ -6348,7 +6365,8 @@ _PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
 _SAMPLE = 128  # points of a working set of which nothing is known yet
 _FEW = 256  # largest support for which faces come first
-_BLOCKS, _SMALL_FACES, _WORKING_SET, _FACES = range(4)
+_NEWTON = 50  # steps on the coordinates
+_BLOCKS, _SMALL_FACES, _COORDINATES, _WORKING_SET, _FACES = range(5)
 
 
 @njit(cache=_CACHE)
@@ -6622,6 +6640,23 @@ def _on_face(face, x, g, k, most, tol, eps):
     return k, changes, False
 
 
+def _minimizing_step(m, rise, ridge, slope, curvature):
+    """The t > 0 of least slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge).
+
+    Where it falls at t = 0, by Newton steps on the derivative, which is piecewise linear, between known bounds.
+    """
+    t, low, high = 1.0, 0.0, math.inf
+    for _ in range(100):
+        active = m + t * rise < 1.0
+        part = rise[active]
+        root = (((1.0 - m[active]) @ part) / ridge - slope) / (curvature + part @ part / ridge)
+        if abs(root - t) <= 1e-12 * t:
+            break
+        low, high = (t, high) if root > t else (low, t)
+        t = root if low < root < high else 0.5 * (low + high)
+    return t
+
+
 def _widened(A, size):
     """A square array of that many rows that begins with A."""
     wider = np.empty((size, size), A.dtype)
@@ -6675,6 +6710,8 @@ class _Exact:
         self.G, self.scale, self.tol, self.eps = G, scale, 0.8 * tol, eps
         self.roots = np.sqrt(G.diagonal() / scale)
         self.adder, self.last, self.reads = _adder(G), None, np.zeros(1)
+        rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge >= 1e-8 * scale
+        self.few_coordinates = rows and G.base.shape()[1] <= min(self.roots.size, _FACE)
 
     def place(self, points, start, H):
         """Rows and columns of H from ``start`` on."""
@@ -6811,6 +6848,31 @@ class _Exact:
             self.change(c, u, order, weights)
         return True
 
+    def on_coordinates(self, c, u):
+        """Newton steps on min_w ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r), for rows z_i and a ridge r.
+
+        At the minimum c / s = max(0, 1 - Zw) / r.  A step solves d equations, however many points have a part in them.
+        """
+        base, ridge = self.G.base, self.G.ridge
+        n, d = base.shape()
+        w, pull, m, rise, before = *np.empty((2, d)), *np.empty((2, n)), None
+        lift(base, c / self.scale, w)
+        for _ in range(_NEWTON):
+            margins(base, w, m)
+            active = m < 1.0
+            c[:] = np.where(active, (1.0 - m) / ridge, 0.0)
+            if before is not None and np.array_equal(active, before):
+                break
+            H, before = base.moments(np.flatnonzero(active)) / ridge, active
+            H.flat[::d + 1] += 1.0
+            lift(base, c, pull)
+            step = np.linalg.solve(H, pull - w)
+            margins(base, step, rise)
+            w += _minimizing_step(m, rise, ridge, w @ step, step @ step) * step
+            self.reads[0] += 2 * n * n + np.count_nonzero(active) * d / 2  # as what is computed in the time
+        c *= self.scale
+        self.refresh(c, u)
+
     def refine(self, weights, points, L):
         """Newton steps on a face by products in twice the working precision, while these help."""
         part, roots, spread = self.G.restrict(points), self.roots[points], np.inf
@@ -6844,7 +6906,10 @@ class _Exact:
             if before == _BLOCKS:
                 stage[0], ended = self.over_blocks(c, u), gap <= self.tol
             elif before == _SMALL_FACES:
-                ended, stage[0] = self.on_faces(c, u, _FEW), _WORKING_SET
+                ended, stage[0] = self.on_faces(c, u, _FEW), _COORDINATES if self.few_coordinates else _WORKING_SET
+            elif before == _COORDINATES:
+                self.on_coordinates(c, u)
+                stage[0] = _WORKING_SET
             elif before == _WORKING_SET:
                 stage[0] = self.on_working_set(c, u)
             else:
