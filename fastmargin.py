@@ -62,6 +62,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
 """
 
 import contextlib
+import ctypes
 import functools
 import inspect
 import itertools
@@ -81,6 +82,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numba import get_num_threads, njit, objmode, prange, set_num_threads, threading_layer, typeof, types
 from numba.core import cgutils
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, is_jitted, overload, register_jitable
 from numba.np.ufunc.parallel import _iget_num_threads
@@ -131,6 +134,43 @@ def _can_cache():
 
 
 _CACHE = _can_cache()
+
+
+class _LinkedLibrary(JITCodeLibrary):
+    """Code that is linked into its callers as it is: they optimise it and make machine code of it."""
+
+    @property
+    def codegen(self):
+        return self
+
+    def set_env(self, name, environment):
+        """Of Python objects, which need machine code to hold them, and of which such functions make no use."""
+
+    def get_pointer_to_function(self, name):
+        """What a call from Python runs: it finds that there is nothing to call."""
+        return ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
+
+    def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
+        self._finalized = True
+
+
+class _LinkedCompiler(Compiler):
+    def __init__(self, typing_context, target_context, library, *rest):
+        super().__init__(typing_context, target_context, _LinkedLibrary(target_context.codegen(), "linked"), *rest)
+
+
+def _linked(function=None, **options):
+    """As njit, for functions that compiled code alone calls; from Python they raise a TypeError.
+
+    Numba optimises each function by itself and once more, with all that it calls, for every level of calls above it,
+    and makes machine code of it every time: twice the work of doing this where the calls from Python come in.
+    """
+    decorate = njit(pipeline_class=_LinkedCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    return decorate if function is None else decorate(function)
+
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
 _alone = False  # whether this process was forked from one that had started the threads, which the child is without
@@ -450,7 +490,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=_CACHE)
+@_linked
 def _copy(a, b):
     """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
     for i in range(a.size):
@@ -477,7 +517,7 @@ def _softmax(m, q):
     return math.log(total) - low
 
 
-@njit(cache=_CACHE, forceinline=True)
+@_linked(forceinline=True)
 def _add_exactly(high, low, a, b):
     """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
 
@@ -502,14 +542,14 @@ def _precise_dot(a, b):
     return high, low
 
 
-@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
+@_linked(fastmath=_FAST, forceinline=True)
 def _add_multiple(c, a, b):
     """b <- b + c a."""
     for i in range(a.size):
         b[i] += c * a[i]
 
 
-@njit(cache=_CACHE)
+@_linked
 def _part(n, part):
     """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
     groups = n // 4
@@ -517,7 +557,7 @@ def _part(n, part):
     return 4 * (groups * part // _PARTS), stop
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _combine_rows_between(matrix, index, weights, start, stop, out):
     """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], eight rows at a time."""
     n = index.size
@@ -541,7 +581,7 @@ def _combine_rows_between(matrix, index, weights, start, stop, out):
             k += 1
 
 
-@njit(cache=_CACHE)
+@_linked
 def _combine_rows_part(matrix, index, weights, part, out):
     start, stop = _part(out.size, part)
     _combine_rows_between(matrix, index, weights, start, stop, out)
@@ -676,7 +716,7 @@ def _project_simplex_compiled(v):
     return project
 
 
-@njit(cache=_CACHE)
+@_linked
 def _fall(low, g, mu):
     """(low - g) / mu, also where the difference of two finite numbers overflows."""
     difference = low - g
@@ -941,7 +981,7 @@ def _popcount(x):
     return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
     """Turn <x, b_j> in ``row``, and <h(x), h(b_j)> in ``hidden``, into K(x, b_j), in place; a = ||x||^2."""
     if formula.code == _POLY:
@@ -976,7 +1016,7 @@ def _finish_kernel(dots, hidden, A, B, formula):
             _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _laplacian_row(a, B, gamma, row):
     for j in range(row.size):
         b = B[j]
@@ -2033,12 +2073,12 @@ def _symmetric(given, name):
 _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(32)
 
 
-@njit(cache=_CACHE, forceinline=True)
+@_linked(forceinline=True)
 def _fold(bits):
     return (np.uint64(bits) ^ (np.uint64(bits) >> _HALF)) & _LOW
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _weigh_four(a, b, c, d, keys):
     """sum_k fold(bits_k) keys_k of four rows of bits, for keys below 2^32."""
     of_a, of_b, of_c, of_d = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
@@ -2051,7 +2091,7 @@ def _weigh_four(a, b, c, d, keys):
     return of_a, of_b, of_c, of_d
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _count_large(row, most, roots, slack):
     """Entries of a row that are not finite, or above what 2x2 minors allow."""
     count = 0
@@ -2060,7 +2100,7 @@ def _count_large(row, most, roots, slack):
     return count
 
 
-@njit(cache=_CACHE)
+@_linked
 def _inspect_part(matrix, bits, roots, slack, keys, part, found):
     """Add to found: entries that are too large, the sum of the bits, and pairs near the diagonal that differ."""
     n = roots.size
@@ -2109,7 +2149,7 @@ def _find_flaw(matrix, slack):
     return -1, -1, 0
 
 
-@njit(cache=_CACHE)
+@_linked
 def _gather_part(matrix, rows, columns, part, out):
     start, stop = _part(rows.size, part)
     for a in range(start, stop):
@@ -2142,7 +2182,7 @@ def _check_callable(block, diagonal, start):
                          f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
 
 
-@njit(cache=_CACHE)
+@_linked
 def _place_tile(block, start, c, tile, out):
     for i in range(max(start, 64 * tile), start + block.shape[0]):
         for j in range(64 * tile, min(64 * tile + 64, i + 1)):
@@ -2250,7 +2290,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     return out
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
@@ -2285,7 +2325,7 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@njit(cache=_CACHE)
+@_linked
 def _symmetric_table_rows(matrix, W, start, stop, M):
     """The same for every row of W and M, a few rows of the matrix at a time, which the caches keep."""
     few = 16 if W.shape[0] > 1 else matrix.shape[0]
@@ -2294,7 +2334,7 @@ def _symmetric_table_rows(matrix, W, start, stop, M):
             _symmetric_rows(matrix, W[c], i, min(i + few, stop), M[c])
 
 
-@njit(cache=_CACHE)
+@_linked
 def _symmetric_part(matrix, W, part, M):
     n = W.shape[1]
     start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
@@ -2312,7 +2352,7 @@ def _symmetric_parts(matrix, W, parts):
             _symmetric_part(matrix, W, part, parts[part])
 
 
-@njit(cache=_CACHE)
+@_linked
 def _add_parts(parts, M):
     """M <- the sum of the parts, of which each may have columns that M has not."""
     for c in range(M.shape[0]):
@@ -2455,7 +2495,7 @@ class FeatureGram(NamedTuple):
         return least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
     sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
     for k in range(w.size):
@@ -2467,13 +2507,13 @@ def _four_dots(a, b, c, d, w):
     return sa, sb, sc, sd
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _add_four(a, b, c, d, va, vb, vc, vd, out):
     for k in range(out.size):
         out[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _add_row_dots_between(Z, w, c, m, i, stop):
     while i + 4 <= stop:
         sa, sb, sc, sd = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
@@ -2488,7 +2528,7 @@ def _add_row_dots_between(Z, w, c, m, i, stop):
         i += 1
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _add_weighted_rows(Z, v, i, stop, out):
     """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
     while i + 4 <= stop:
@@ -2561,7 +2601,7 @@ def _register_rows(representation, add_dots, add_rows, dimension):
              softmax_pass=_row_softmax_pass, square=_row_square)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _dots_part(G, w, m, part):
     start, stop = _part(m.size, part)
     _add_dots(G, w, m[start:stop], start)
@@ -2577,7 +2617,7 @@ def _dots_parts(G, w, m):
             _dots_part(G, w, m, part)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _rows_part(G, v, part, out):
     start, stop = _part(v.size, part)
     _add_rows(G, v[start:stop], start, out)
@@ -2593,13 +2633,13 @@ def _rows_parts(G, v, parts):
             _rows_part(G, v, part, parts[part])
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _scale(c, v):
     for k in range(v.size):
         v[k] *= c
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _fused(G, w, m, q, start, few, out):
     """m_k <- <z_(start + k), w>, q_k <- exp(level - m_k), out <- out + sum_k q_k z_(start + k), in one reading: ``few``
     rows at a time, which the caches keep.
@@ -2626,7 +2666,7 @@ def _fused(G, w, m, q, start, few, out):
     return level
 
 
-@njit(cache=_CACHE)
+@_linked
 def _fused_part(G, w, m, q, few, part, out):
     start, stop = _part(m.size, part)
     return _fused(G, w, m[start:stop], q[start:stop], start, few, out)
@@ -2642,7 +2682,7 @@ def _fused_parts(G, w, m, q, few, parts, levels):
             levels[part] = _fused_part(G, w, m, q, few, part, parts[part])
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _add_scaled_parts(parts, scales, u):
     """u <- u + the sum of the parts, each times its scale."""
     for part in range(scales.size):
@@ -2662,7 +2702,7 @@ def _row_lift(G, v, w):
         _add_scaled_parts(parts, np.ones(_PARTS), w)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _add_product(G, w, m):
     """m <- m + Z w."""
     if G[0].size < _SERIAL:
@@ -2855,7 +2895,7 @@ def _sparse_features(X, y, normalize, intercept):
     return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
 
 
-@njit(cache=_CACHE)
+@_linked
 def _sparse_row(G, i):
     start, stop = G.starts[i], G.starts[i + 1]
     return G.values[start:stop], G.columns[start:stop]
@@ -3258,7 +3298,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     return _with_ridge(LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula), ridge)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _kernel_column_part(points, formula, i, part, column):
     start, stop = _part(column.size, part)
     row, entries = points.rows[i].astype(np.float64), column[start:stop]
@@ -3294,7 +3334,7 @@ def _lazy_add_column(G, i, c, m):
         m[k] += c * G.c[i] * G.c[k] * (column[k] + G.formula.offset)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _pack_panel(A, index, everything, used, out):
     """out[k _WIDE + r] <- A[index[r], used[k]], zero beyond index.size; ``used`` are the columns not zero in all of
     these rows, or ``everything``.  Returns their number, rounded up to a multiple of four, with zeros there."""
@@ -3316,7 +3356,7 @@ def _pack_panel(A, index, everything, used, out):
     return rounded
 
 
-@njit(cache=_CACHE)
+@_linked
 def _pack_four(A, i, used, out):
     """out[4 k + r] <- A[i + r, used[k]]; beyond the end the last row again."""
     last = A.shape[0] - 1
@@ -3329,7 +3369,7 @@ def _pack_four(A, i, used, out):
         out[4 * k + 3] = d[column]
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _dot_tile(A, B, depth, tile):
     """tile <- the inner products of four packed points with _WIDE, over ``depth`` coordinates."""
     tile[:] = 0.0
@@ -3345,7 +3385,7 @@ def _dot_tile(A, B, depth, tile):
             tile[3 * _WIDE + j] += a3 * w + a7 * x + a11 * y + a15 * z
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _distance_tile(A, B, dimension, tile):
     """tile <- the l1 distances of four packed points from _WIDE."""
     tile[:] = 0.0
@@ -3377,7 +3417,7 @@ class _Panel(NamedTuple):
     hidden_tile: np.ndarray  # (4 _WIDE,)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _new_panel(points, separators):
     d, width = (points.rows.shape[1] + 3) // 4 * 4, (points.hidden.shape[1] + 3) // 4 * 4
     return _Panel(np.empty(d * _WIDE), np.empty(width * _WIDE), np.zeros(d, dtype=np.int64),
@@ -3387,7 +3427,7 @@ def _new_panel(points, separators):
                   np.empty(4 * _WIDE))
 
 
-@njit(cache=_CACHE)
+@_linked
 def _fill_panel(points, formula, index, W, panel):
     """Differences of coordinates need those that are zero, products do not."""
     panel.depths[0] = _pack_panel(points.rows, index, formula.code == _LAPLACIAN, panel.used_rows, panel.rows)
@@ -3401,7 +3441,7 @@ def _fill_panel(points, formula, index, W, panel):
             panel.weights[c, j] = W[c, index[j]]
 
 
-@njit(cache=_CACHE)
+@_linked
 def _evaluate_tile(points, formula, i, panel):
     """panel.tile <- K of the points i to i + 3, beyond the end the last again, with those of the panel."""
     tile, hidden, depth, width = panel.tile, panel.hidden_tile, panel.depths[0], panel.depths[1]
@@ -3421,7 +3461,7 @@ def _evaluate_tile(points, formula, i, panel):
                     panel.gates, formula)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _add_tile(panel, i, mirrored, W, M):
     """What the tile contributes to the margins of the points i to i + 3 and, if ``mirrored``, of those of the panel."""
     once, tile = 1.0 if mirrored else 0.0, panel.tile
@@ -3442,7 +3482,7 @@ def _add_tile(panel, i, mirrored, W, M):
         M[c, i + 3] += sd
 
 
-@njit(cache=_CACHE)
+@_linked
 def _kernel_part(points, formula, columns, symmetric, W, part, M):
     """What every _PARTS-th panel of ``columns`` of K contributes to M; W and M have room for four points at a time."""
     n, panel = points.squares.size, _new_panel(points, W.shape[0])
@@ -3467,7 +3507,7 @@ def _kernel_parts(points, formula, columns, symmetric, W, parts):
             _kernel_part(points, formula, columns, symmetric, W, part, parts[part])
 
 
-@njit(cache=_CACHE)
+@_linked
 def _kernel_rows_part(A, formula, index, B, part, out):
     panel, none, n = _new_panel(A, 0), np.empty((0, 0)), B.squares.size
     first, stop = _part(n, part)
@@ -3492,7 +3532,7 @@ def _kernel_rows(A, formula, index, B, out):
             _kernel_rows_part(A, formula, index, B, part, out)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _add_through_rows(Z, rows, weighted, W, M):
     """M_ci <- M_ci + <z_i, sum_j W_cj z_j> for i in ``rows``, summing over the j of ``rows`` that are ``weighted``."""
     four, v, totals = np.zeros((4, Z.shape[1])), np.zeros(4), np.zeros((W.shape[0], Z.shape[1]))
@@ -3516,7 +3556,7 @@ def _add_through_rows(Z, rows, weighted, W, M):
                 M[c, index[r]] += v[r]
 
 
-@njit(cache=_CACHE)
+@_linked
 def _tangent_part(points, width, weighted, W, part, M):
     """What the hidden layer (part 0) and every _PARTS-th gate of _NTK contribute to M: K is the inner product of the
     hidden layers and, for every gate, that of the points where it is open for both, over the width."""
@@ -5254,7 +5294,7 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), _EXP, schedule, step)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _momentum_step(x, g, q, beta, step):
     """g <- beta (g + q), x <- x + step (g + q)."""
     for i in range(x.size):
@@ -5403,7 +5443,7 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
                  parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)), products=lambda k: k / n)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _exponentials(m, low, part):
     """sum_i exp(low - m_i) over one of the parts."""
     start, stop = _part(m.size, part)
@@ -5423,7 +5463,7 @@ def _exponentials_parts(m, low, sums):
             sums[part] = _exponentials(m, low, part)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _draw(m, uniform):
     """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
     low, sums = m.min(), np.empty(_PARTS)
@@ -5766,14 +5806,14 @@ class _SubspaceSetting(NamedTuple):
     threshold: _Threshold
 
 
-@njit(cache=_CACHE)
+@_linked
 def _combine(A, k, c, out):
     """out <- sum_{j < k} c_j A_j."""
     out[:] = 0.0
     _add_weighted_rows(A, c, 0, k, out)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _in_generators(points, k, c, a):
     """a with sum_j a_j g_j = sum_j c_j v_j, by back substitution."""
     for i in range(k - 1, -1, -1):
@@ -5853,7 +5893,7 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
     return size
 
 
-@njit(cache=_CACHE)
+@_linked
 def _smooth(m, mu, q):
     """q <- softmax(-m/mu); returns mu ln sum_i exp(-m_i/mu)."""
     low, total = m.min(), 0.0
@@ -5865,7 +5905,7 @@ def _smooth(m, mu, q):
     return mu * math.log(total) - low
 
 
-@njit(cache=_CACHE)
+@_linked
 def _slope(span, c, q, g):
     """g <- M'q; returns the length of the gradient c - g over that of g."""
     k = span.size[0]
@@ -5878,7 +5918,7 @@ def _slope(span, c, q, g):
     return math.sqrt(rest / total) if total > 0.0 else math.inf if rest > 0.0 else 0.0
 
 
-@njit(cache=_CACHE)
+@_linked
 def _hessian(span, q, g, mu, H):
     """Lower triangle of I + M' (diag q - q q') M / mu, from the rows that matter."""
     k, n = span.size[0], q.size
@@ -5904,7 +5944,7 @@ def _hessian(span, q, g, mu, H):
             count = 0
 
 
-@njit(cache=_CACHE)
+@_linked
 def _cholesky(H, k):
     """H <- its lower factor, in place; False where H is not positive definite as computed."""
     for a in range(k):
@@ -5919,14 +5959,14 @@ def _cholesky(H, k):
     return True
 
 
-@njit(cache=_CACHE)
+@_linked
 def _forward(L, k, x):
     """x <- L^-1 x."""
     for a in range(k):
         x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
 
 
-@njit(cache=_CACHE)
+@_linked
 def _backward(L, k, x):
     """x <- L'^-1 x."""
     for a in range(k - 1, -1, -1):
@@ -5941,7 +5981,7 @@ def _solve(L, k, x):
     _backward(L, k, x)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _minimize(span, c, mu, shrink, accuracy, m, q):
     """Damped Newton steps for c = argmin ||c||^2 / 2 + mu ln sum_i exp(-(M c)_i / mu), from c or from shrink c.
 
@@ -5996,7 +6036,7 @@ def _minimize(span, c, mu, shrink, accuracy, m, q):
     return _slope(span, c, q, g) <= accuracy
 
 
-@njit(cache=_CACHE)
+@_linked
 def _mix(span, accuracy, x):
     """The least-norm mixture x of the dual points, by Wolfe's algorithm from the shares given; returns ||x||^2.
 
@@ -6060,7 +6100,7 @@ def _mix(span, accuracy, x):
     return value
 
 
-@njit(cache=_CACHE)
+@_linked
 def _mixture_weights(span, q, p):
     """p <- the weights of the best dual mixture; q are those of the newest point."""
     k, total = span.size[0], span.share.size
@@ -6073,7 +6113,7 @@ def _mixture_weights(span, q, p):
         p[i] /= whole
 
 
-@njit(cache=_CACHE)
+@_linked
 def _fix_mixture(span, q, x):
     """The best mixture becomes a point of its own, which stands for all that are not kept."""
     p = np.empty(q.size)
@@ -6087,7 +6127,7 @@ def _fix_mixture(span, q, x):
     span.is_dual[old + 1] = False
 
 
-@njit(cache=_CACHE)
+@_linked
 def _change_basis(A, table):
     """The first rows of the table <- A times as many rows as A has columns."""
     moved = np.empty((A.shape[0], table.shape[1]))
@@ -6097,7 +6137,7 @@ def _change_basis(A, table):
         _copy(moved[j], table[j])
 
 
-@njit(cache=_CACHE)
+@_linked
 def _compress(span, best, c, x, q, negligible):
     """Keep of the span the point of the best lower bound, the current one, the best mixture, and the latest points."""
     k, n = span.size[0], q.size
@@ -6152,7 +6192,7 @@ def _compress(span, best, c, x, q, negligible):
     span.size[0] = count
 
 
-@njit(cache=_CACHE)
+@_linked
 def _better(c, m, negligible, best, bound):
     """Keep c if its margins m prove more than those of ``best``, and its length is not all rounding."""
     size = _dot(c, c)
@@ -6161,7 +6201,7 @@ def _better(c, m, negligible, best, bound):
         _copy(c, best)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _finish(span, c, mu, floor, negligible, m, q, best, bound):
     """Smaller and smaller mu, at no product, while the problem in the span is solved for each; returns the last mu."""
     g, trial, weights, after = np.empty(span.size[0]), c.copy(), q.copy(), m.copy()
@@ -6409,7 +6449,7 @@ def _worst_violators(c, u, roots, block):
             found += 1
 
 
-@njit(cache=_CACHE, fastmath=_FINITE)
+@_linked(fastmath=_FINITE)
 def _largest(scores, n):
     """Index of the largest of n scores of at least 0, found by stretches of 64; there are zeros up to the last one."""
     top, place = np.float32(-1.0), 0
@@ -6425,7 +6465,7 @@ def _largest(scores, n):
     return place
 
 
-@njit(cache=_CACHE, fastmath=_FINITE)
+@_linked(fastmath=_FINITE)
 def _pair_steps(H, x, g, moves, most):
     """At most ``most`` steps in two coordinates i, j of x >= 0 on x'Hx / 2 - b'x, H_ii = 1; g, kept up to date, is
     the gradient, and ``moves`` adds up what x, which may be much larger, changes by.  Returns how many there were.
@@ -6473,7 +6513,7 @@ def _pair_steps(H, x, g, moves, most):
     return most
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _working_gap(x, g, roots):
     """The relative gap within a working set."""
     total, square, low = 0.0, 0.0, np.inf
@@ -6497,7 +6537,7 @@ def _step_to(H, x, g, moves, roots, target, most):
     return False
 
 
-@njit(cache=_CACHE)
+@_linked
 def _drop(L, P, k, at):
     """Take a point out of the face P and of its Cholesky factor L, by rotations; returns how many are left."""
     for a in range(at, k - 1):
@@ -6512,7 +6552,7 @@ def _drop(L, P, k, at):
     return k - 1
 
 
-@njit(cache=_CACHE)
+@_linked
 def _blocking(x, P, k, d, t):
     """(t, at): the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
     at = -1
@@ -6534,7 +6574,7 @@ class _Face(NamedTuple):
     d: np.ndarray
 
 
-@njit(cache=_CACHE)
+@_linked
 def _append(face, x, g, k, i, eps):
     """Bring point i into the face of k points; returns (k, changes, whether x is now a witness of infeasibility).
 
@@ -6584,7 +6624,7 @@ def _append(face, x, g, k, i, eps):
         return k + 1, changes, False
 
 
-@njit(cache=_CACHE)
+@_linked
 def _face_gradient(face, x, g, k):
     """g <- H x - b for x that is zero outside the face."""
     for i in range(x.size):
