@@ -80,13 +80,13 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import get_num_threads, njit, objmode, prange, set_num_threads, threading_layer, typeof, types
+from llvmlite import ir
+from numba import get_num_threads, njit, objmode, set_num_threads, threading_layer, typeof, types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.errors import TypingError
-from numba.extending import intrinsic, is_jitted, overload, register_jitable
-from numba.np.ufunc.parallel import _iget_num_threads
+from numba.extending import intrinsic, is_jitted, lower_builtin, overload, register_jitable, type_callable
 
 __version__ = "0.1.0"
 __all__ = [
@@ -204,17 +204,77 @@ def _enter(code, *args):
         return code(*args)
 
 
-def _has_threads():
-    """Whether a parallel routine may use threads; if not, it goes through the same parts by itself.
+def _share(count, part, arguments):
+    """part(index, *arguments) for every index below count, in compiled code shared among Numba's threads."""
+    for index in range(count):
+        part(index, *arguments)
 
-    Such a routine holds its two loops and nothing else: array expressions in it Numba would make parallel unasked.
+
+@type_callable(_share)
+def _type_share(context):
+    def typer(count, part, arguments):
+        context.resolve_function_type(part, (types.int64, *arguments), {})
+        return types.none
+
+    return typer
+
+
+@lower_builtin(_share, types.Integer, types.Callable, types.BaseTuple)
+def _lower_share(context, builder, signature, values):
+    """By the function that shares the work of Numba's own parallel loops, which take seconds to compile: they compile
+    their body several times, and another loop would be needed for a single thread.
     """
-    return get_num_threads() > 1
+    get_num_threads()  # the names of what is called here are known once the threads are there
+    _, part, kinds = signature.args
+    module, convention, steps = builder.module, context.call_conv, (types.int64, types.voidptr)
+    word, byte = ir.IntType(64), ir.IntType(8).as_pointer()
+    packed = ir.LiteralStructType([context.get_value_type(kind) for kind in kinds] + [ir.IntType(32)])
+    places = [(ir.IntType(32)(0), ir.IntType(32)(k)) for k in range(len(kinds) + 1)]
 
+    step = ir.Function(module, convention.get_function_type(types.none, steps), module.get_unique_name("step"))
+    step.linkage = "internal"
+    within = ir.IRBuilder(step.append_basic_block())
+    index, pointer = convention.get_arguments(step)
+    pointer = within.bitcast(pointer, packed.as_pointer())
+    call = context.typing_context.resolve_function_type(part, (types.int64, *kinds), {})
+    context.get_function(part, call)(within, [index, *(within.load(within.gep(pointer, place)) for place in places[:-1])])
+    convention.return_value(within, context.get_dummy_value())
 
-@overload(_has_threads)
-def _has_threads_compiled():
-    return lambda: _iget_num_threads() > 1  # what it calls itself, in a form that can be cached
+    # It is called as a gufunc is, for dimensions[0] indices from arguments[0] - data on.
+    kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word.as_pointer(), word.as_pointer(), byte])
+    some = ir.Function(module, kind, module.get_unique_name("some"))
+    some.linkage = "internal"
+    some.attributes.add("noinline")  # one copy, so that it makes no difference who calls it
+    within = ir.IRBuilder(some.append_basic_block())
+    starts, dimensions, _, data = some.args
+    first = within.sub(within.ptrtoint(within.load(starts), word), within.ptrtoint(data, word))
+    with cgutils.for_range(within, within.load(dimensions)) as loop:
+        status, _ = convention.call_function(within, step, types.none, steps, [within.add(first, loop.index), data])
+        with cgutils.if_unlikely(within, status.is_error):
+            within.store(status.code, within.gep(within.bitcast(data, packed.as_pointer()), places[-1]))
+    within.ret_void()
+
+    room, data = cgutils.alloca_once(builder, packed), cgutils.alloca_once(builder, byte)
+    for place, value in zip(places, [*cgutils.unpack_tuple(builder, values[2]), ir.IntType(32)(0)], strict=True):
+        builder.store(value, builder.gep(room, place))
+    start = builder.bitcast(room, byte)
+    builder.store(start, data)
+    count = cgutils.alloca_once_value(builder, context.cast(builder, values[0], signature.args[0], types.int64))
+    single = cgutils.alloca_once_value(builder, word(1))
+    arguments = [data, count, single, start]
+    threads = builder.call(cgutils.get_or_insert_function(module, ir.FunctionType(word, []), "get_num_threads"), [])
+    with builder.if_else(builder.icmp_signed(">", threads, word(1))) as (several, one):
+        with several:
+            kind = ir.FunctionType(ir.VoidType(), [byte] * 5 + [word] * 3)
+            run = cgutils.get_or_insert_function(module, kind, "numba_parallel_for")
+            builder.call(run, [builder.bitcast(value, byte) for value in (some, *arguments)]
+                         + [word(0), word(1), threads])
+        with one:
+            builder.call(some, arguments)
+    failed = builder.icmp_signed("!=", builder.load(builder.gep(room, places[-1])), ir.IntType(32)(0))
+    with cgutils.if_unlikely(builder, failed):
+        convention.return_user_exc(builder, MemoryError, ("a part of the work failed",))
+    return context.get_dummy_value()
 
 
 # ======================================================================================================
@@ -582,20 +642,18 @@ def _combine_rows_between(matrix, index, weights, start, stop, out):
 
 
 @_linked
-def _combine_rows_part(matrix, index, weights, part, out):
+def _combine_rows_part(part, matrix, index, weights, out):
     start, stop = _part(out.size, part)
     _combine_rows_between(matrix, index, weights, start, stop, out)
 
 
-@njit(cache=_CACHE, parallel=True)
+@njit(cache=_CACHE)
 def _combine_rows(matrix, index, weights, out):
     """out <- out + sum_k weights_k matrix[index_k]."""
-    if index.size * out.size >= _SERIAL // 4 and _has_threads():
-        for part in prange(_PARTS):
-            _combine_rows_part(matrix, index, weights, np.int64(part), out)
+    if index.size * out.size >= _SERIAL // 4:
+        _share(_PARTS, _combine_rows_part, (matrix, index, weights, out))
     else:
-        for part in range(_PARTS):
-            _combine_rows_part(matrix, index, weights, part, out)
+        _combine_rows_between(matrix, index, weights, 0, out.size, out)
 
 
 # ======================================================================================================
@@ -1005,15 +1063,15 @@ def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
             row[j] = length * (math.sin(theta) + 2.0 * (math.pi - theta) * math.cos(theta)) / (2.0 * math.pi)
 
 
-@njit(cache=_CACHE, parallel=True)
+@_linked
+def _finish_kernel_row(i, dots, hidden, A, B, formula):
+    _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
+
+
+@njit(cache=_CACHE)
 def _finish_kernel(dots, hidden, A, B, formula):
     """Turn inner products <a_i, b_j>, and <h(a_i), h(b_j)>, into kernel values, in place."""
-    if _has_threads():
-        for i in prange(dots.shape[0]):
-            _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
-    else:
-        for i in range(dots.shape[0]):
-            _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
+    _share(dots.shape[0], _finish_kernel_row, (dots, hidden, A, B, formula))
 
 
 @_linked(fastmath=_FAST)
@@ -1026,15 +1084,15 @@ def _laplacian_row(a, B, gamma, row):
         row[j] = math.exp(-gamma * distance)
 
 
-@njit(cache=_CACHE, parallel=True)
+@_linked
+def _laplacian_of(i, A, B, gamma, out):
+    _laplacian_row(A[i], B, gamma, out[i])
+
+
+@njit(cache=_CACHE)
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
-    if _has_threads():
-        for i in prange(A.shape[0]):
-            _laplacian_row(A[i], B, gamma, out[i])
-    else:
-        for i in range(A.shape[0]):
-            _laplacian_row(A[i], B, gamma, out[i])
+    _share(A.shape[0], _laplacian_of, (A, B, gamma, out))
 
 
 def _read_only(A):
@@ -2101,7 +2159,7 @@ def _count_large(row, most, roots, slack):
 
 
 @_linked
-def _inspect_part(matrix, bits, roots, slack, keys, part, found):
+def _inspect_part(part, matrix, bits, roots, slack, keys, found):
     """Add to found: entries that are too large, the sum of the bits, and pairs near the diagonal that differ."""
     n = roots.size
     start, stop = _part(n, part)
@@ -2110,20 +2168,15 @@ def _inspect_part(matrix, bits, roots, slack, keys, part, found):
         above = _weigh_four(bits[a, end:], bits[b, end:], bits[c, end:], bits[d, end:], keys[1, end:])
         below = _weigh_four(bits[a, :i], bits[b, :i], bits[c, :i], bits[d, :i], keys[0, :i])
         for r in range(i, end):
-            found[0] += np.uint64(_count_large(matrix[r, i:], roots[r] * (1.0 + 5e-7), roots[i:], slack))
-            found[1] += keys[0, r] * above[r - i] - keys[1, r] * below[r - i]
+            found[part, 0] += np.uint64(_count_large(matrix[r, i:], roots[r] * (1.0 + 5e-7), roots[i:], slack))
+            found[part, 1] += keys[0, r] * above[r - i] - keys[1, r] * below[r - i]
             for k in range(i, r):
-                found[2] += np.uint64(bits[r, k] != bits[k, r])
+                found[part, 2] += np.uint64(bits[r, k] != bits[k, r])
 
 
-@njit(cache=_CACHE, parallel=True)
+@njit(cache=_CACHE)
 def _inspect_parts(matrix, bits, roots, slack, keys, found):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _inspect_part(matrix, bits, roots, slack, keys, np.int64(part), found[part])
-    else:
-        for part in range(_PARTS):
-            _inspect_part(matrix, bits, roots, slack, keys, part, found[part])
+    _share(_PARTS, _inspect_part, (matrix, bits, roots, slack, keys, found))
 
 
 @njit(cache=_CACHE)
@@ -2150,7 +2203,7 @@ def _find_flaw(matrix, slack):
 
 
 @_linked
-def _gather_part(matrix, rows, columns, part, out):
+def _gather_part(part, matrix, rows, columns, out):
     start, stop = _part(rows.size, part)
     for a in range(start, stop):
         row = matrix[rows[a]]
@@ -2158,14 +2211,9 @@ def _gather_part(matrix, rows, columns, part, out):
             out[a, b] = row[columns[b]]
 
 
-@njit(cache=_CACHE, parallel=True)
+@njit(cache=_CACHE)
 def _gather(matrix, rows, columns, out):
-    if out.size > _SERIAL // 8 and _has_threads():
-        for part in prange(_PARTS):
-            _gather_part(matrix, rows, columns, np.int64(part), out)
-    else:
-        for part in range(_PARTS):
-            _gather_part(matrix, rows, columns, part, out)
+    _share(_PARTS, _gather_part, (matrix, rows, columns, out))
 
 
 def _check_callable(block, diagonal, start):
@@ -2183,7 +2231,7 @@ def _check_callable(block, diagonal, start):
 
 
 @_linked
-def _place_tile(block, start, c, tile, out):
+def _place_tile(tile, block, start, c, out):
     for i in range(max(start, 64 * tile), start + block.shape[0]):
         for j in range(64 * tile, min(64 * tile + 64, i + 1)):
             value = c[i] * c[j] * block[i - start, j]
@@ -2191,16 +2239,10 @@ def _place_tile(block, start, c, tile, out):
             out[j, i] = value
 
 
-@njit(cache=_CACHE, parallel=True)
+@njit(cache=_CACHE)
 def _place_block(block, start, c, out):
     """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    tiles = (start + block.shape[0] + 63) // 64
-    if _has_threads():
-        for tile in prange(tiles):
-            _place_tile(block, start, c, tile, out)
-    else:
-        for tile in range(tiles):
-            _place_tile(block, start, c, tile, out)
+    _share((start + block.shape[0] + 63) // 64, _place_tile, (block, start, c, out))
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
@@ -2335,21 +2377,11 @@ def _symmetric_table_rows(matrix, W, start, stop, M):
 
 
 @_linked
-def _symmetric_part(matrix, W, part, M):
+def _symmetric_part(part, matrix, W, parts):
     n = W.shape[1]
     start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
     stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-    _symmetric_table_rows(matrix, W, start, stop, M)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _symmetric_parts(matrix, W, parts):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _symmetric_part(matrix, W, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            _symmetric_part(matrix, W, part, parts[part])
+    _symmetric_table_rows(matrix, W, start, stop, parts[part])
 
 
 @_linked
@@ -2375,7 +2407,7 @@ def _dense_table_margins(G, W, M):
         _symmetric_table_rows(G.matrix, W, 0, W.shape[1], M)
     else:
         parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
-        _symmetric_parts(G.matrix, W, parts)
+        _share(_PARTS, _symmetric_part, (G.matrix, W, parts))
         _add_parts(parts, M)
 
 
@@ -2602,35 +2634,15 @@ def _register_rows(representation, add_dots, add_rows, dimension):
 
 
 @_linked
-def _dots_part(G, w, m, part):
+def _dots_part(part, G, w, m):
     start, stop = _part(m.size, part)
     _add_dots(G, w, m[start:stop], start)
 
 
-@njit(cache=_CACHE, parallel=True)
-def _dots_parts(G, w, m):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _dots_part(G, w, m, np.int64(part))
-    else:
-        for part in range(_PARTS):
-            _dots_part(G, w, m, part)
-
-
 @_linked
-def _rows_part(G, v, part, out):
+def _rows_part(part, G, v, parts):
     start, stop = _part(v.size, part)
-    _add_rows(G, v[start:stop], start, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _rows_parts(G, v, parts):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _rows_part(G, v, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            _rows_part(G, v, part, parts[part])
+    _add_rows(G, v[start:stop], start, parts[part])
 
 
 @_linked(fastmath=_FAST)
@@ -2667,19 +2679,9 @@ def _fused(G, w, m, q, start, few, out):
 
 
 @_linked
-def _fused_part(G, w, m, q, few, part, out):
+def _fused_part(part, G, w, m, q, few, parts, levels):
     start, stop = _part(m.size, part)
-    return _fused(G, w, m[start:stop], q[start:stop], start, few, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _fused_parts(G, w, m, q, few, parts, levels):
-    if _has_threads():
-        for part in prange(_PARTS):
-            levels[part] = _fused_part(G, w, m, q, few, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            levels[part] = _fused_part(G, w, m, q, few, part, parts[part])
+    levels[part] = _fused(G, w, m[start:stop], q[start:stop], start, few, parts[part])
 
 
 @_linked(fastmath=_FAST)
@@ -2698,7 +2700,7 @@ def _row_lift(G, v, w):
         _add_rows(G, v, 0, w)
     else:
         parts = np.zeros((_PARTS, w.size))
-        _rows_parts(G, v, parts)
+        _share(_PARTS, _rows_part, (G, v, parts))
         _add_scaled_parts(parts, np.ones(_PARTS), w)
 
 
@@ -2708,7 +2710,7 @@ def _add_product(G, w, m):
     if G[0].size < _SERIAL:
         _add_dots(G, w, m, 0)
     else:
-        _dots_parts(G, w, m)
+        _share(_PARTS, _dots_part, (G, w, m))
 
 
 @njit(cache=_CACHE)
@@ -2732,7 +2734,7 @@ def _row_softmax_pass(G, w, m, q, u):
     if count == 1:
         levels[0] = _fused(G, w, m, q, 0, few, parts[0])
     else:
-        _fused_parts(G, w, m, q, few, parts, levels)
+        _share(_PARTS, _fused_part, (G, w, m, q, few, parts, levels))
     level = levels.min()
     for part in range(count):
         start, stop = _part(n, part) if count > 1 else (0, n)
@@ -3299,7 +3301,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
 
 
 @_linked
-def _kernel_column_part(points, formula, i, part, column):
+def _kernel_column_part(part, points, formula, i, column):
     start, stop = _part(column.size, part)
     row, entries = points.rows[i].astype(np.float64), column[start:stop]
     if formula.code == _LAPLACIAN:
@@ -3315,21 +3317,10 @@ def _kernel_column_part(points, formula, i, part, column):
                 points.gates[start:stop], formula)
 
 
-@njit(cache=_CACHE, parallel=True)
-def _kernel_column(points, formula, i, column):
-    """column <- K(x_i, x_j) for all j, without the intercept."""
-    if _has_threads():
-        for part in prange(_PARTS):
-            _kernel_column_part(points, formula, i, np.int64(part), column)
-    else:
-        for part in range(_PARTS):
-            _kernel_column_part(points, formula, i, part, column)
-
-
 @njit(cache=_CACHE)
 def _lazy_add_column(G, i, c, m):
     column = np.empty(m.size)
-    _kernel_column(G.points, G.formula, i, column)
+    _share(_PARTS, _kernel_column_part, (G.points, G.formula, i, column))
     for k in range(m.size):
         m[k] += c * G.c[i] * G.c[k] * (column[k] + G.formula.offset)
 
@@ -3483,9 +3474,9 @@ def _add_tile(panel, i, mirrored, W, M):
 
 
 @_linked
-def _kernel_part(points, formula, columns, symmetric, W, part, M):
-    """What every _PARTS-th panel of ``columns`` of K contributes to M; W and M have room for four points at a time."""
-    n, panel = points.squares.size, _new_panel(points, W.shape[0])
+def _kernel_part(part, points, formula, columns, symmetric, W, parts):
+    """What every _PARTS-th panel of ``columns`` of K contributes; W and the parts have room for four points at a time."""
+    n, panel, M = points.squares.size, _new_panel(points, W.shape[0]), parts[part]
     for start in range(part * _WIDE, columns.size, _PARTS * _WIDE):
         index = columns[start:start + _WIDE]
         _fill_panel(points, formula, index, W, panel)
@@ -3497,18 +3488,8 @@ def _kernel_part(points, formula, columns, symmetric, W, part, M):
                 M[c, index[j]] += panel.sums[c, j]
 
 
-@njit(cache=_CACHE, parallel=True)
-def _kernel_parts(points, formula, columns, symmetric, W, parts):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _kernel_part(points, formula, columns, symmetric, W, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            _kernel_part(points, formula, columns, symmetric, W, part, parts[part])
-
-
 @_linked
-def _kernel_rows_part(A, formula, index, B, part, out):
+def _kernel_rows_part(part, A, formula, index, B, out):
     panel, none, n = _new_panel(A, 0), np.empty((0, 0)), B.squares.size
     first, stop = _part(n, part)
     for start in range(0, index.size, _WIDE):
@@ -3521,15 +3502,10 @@ def _kernel_rows_part(A, formula, index, B, part, out):
                     out[start + j, i + r] = panel.tile[r * _WIDE + j]
 
 
-@njit(cache=_CACHE, parallel=True)
+@njit(cache=_CACHE)
 def _kernel_rows(A, formula, index, B, out):
     """out[k, j] <- K(a_index_k, b_j), without the intercept."""
-    if _has_threads():
-        for part in prange(_PARTS):
-            _kernel_rows_part(A, formula, index, B, np.int64(part), out)
-    else:
-        for part in range(_PARTS):
-            _kernel_rows_part(A, formula, index, B, part, out)
+    _share(_PARTS, _kernel_rows_part, (A, formula, index, B, out))
 
 
 @_linked
@@ -3557,26 +3533,16 @@ def _add_through_rows(Z, rows, weighted, W, M):
 
 
 @_linked
-def _tangent_part(points, width, weighted, W, part, M):
-    """What the hidden layer (part 0) and every _PARTS-th gate of _NTK contribute to M: K is the inner product of the
+def _tangent_part(part, points, width, weighted, W, parts):
+    """What the hidden layer (part 0) and every _PARTS-th gate of _NTK contribute: K is the inner product of the
     hidden layers and, for every gate, that of the points where it is open for both, over the width."""
-    everyone, scaled = np.arange(points.squares.size), W / width
+    everyone, scaled, M = np.arange(points.squares.size), W / width, parts[part]
     if part == 0:
         _add_through_rows(points.hidden, everyone, weighted, W, M)
     for gate in range(part, width, _PARTS):
         bit = np.uint64(1) << np.uint64(gate % 64)
         is_open = (points.gates[:, gate // 64] & bit) != 0
         _add_through_rows(points.rows, np.flatnonzero(is_open), weighted, scaled, M)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _tangent_parts(points, width, weighted, W, parts):
-    if _has_threads():
-        for part in prange(_PARTS):
-            _tangent_part(points, width, weighted, W, np.int64(part), parts[part])
-    else:
-        for part in range(_PARTS):
-            _tangent_part(points, width, weighted, W, part, parts[part])
 
 
 @njit(cache=_CACHE)
@@ -3593,10 +3559,10 @@ def _lazy_table_margins(G, W, M):
     through_features = 0.5 * formula.width * formula.dimension * W.shape[0] * (n + columns.size)
     by_entries = (formula.dimension + formula.width) * min(columns.size, 0.5 * n) * n
     if formula.code == _NTK and through_features < by_entries:
-        _tangent_parts(G.points, formula.width, weighted, scaled, parts)
+        _share(_PARTS, _tangent_part, (G.points, formula.width, weighted, scaled, parts))
     else:
         symmetric = 2 * columns.size > n
-        _kernel_parts(G.points, formula, np.arange(n) if symmetric else columns, symmetric, scaled, parts)
+        _share(_PARTS, _kernel_part, (G.points, formula, np.arange(n) if symmetric else columns, symmetric, scaled, parts))
     _add_parts(parts, M)
     for c in range(W.shape[0]):
         same = formula.offset * scaled[c].sum()
@@ -5444,30 +5410,20 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
 
 @_linked
-def _exponentials(m, low, part):
-    """sum_i exp(low - m_i) over one of the parts."""
+def _exponentials(part, m, low, sums):
+    """sums_part <- sum_i exp(low - m_i) over one of the parts."""
     start, stop = _part(m.size, part)
     total = 0.0
     for i in range(start, stop):
         total += math.exp(low - m[i])
-    return total
-
-
-@njit(cache=_CACHE, parallel=True)
-def _exponentials_parts(m, low, sums):
-    if _has_threads():
-        for part in prange(_PARTS):
-            sums[part] = _exponentials(m, low, np.int64(part))
-    else:
-        for part in range(_PARTS):
-            sums[part] = _exponentials(m, low, part)
+    sums[part] = total
 
 
 @_linked
 def _draw(m, uniform):
     """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
     low, sums = m.min(), np.empty(_PARTS)
-    _exponentials_parts(m, low, sums)
+    _share(_PARTS, _exponentials, (m, low, sums))
     level, chosen = uniform * sums.sum(), 0
     for part in range(_PARTS):
         if sums[part] > 0.0:
