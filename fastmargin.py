@@ -162,13 +162,16 @@ class _LinkedCompiler(Compiler):
         super().__init__(typing_context, target_context, _LinkedLibrary(target_context.codegen(), "linked"), *rest)
 
 
+_LINKED = {"pipeline_class": _LinkedCompiler}  # options of overloads, too
+
+
 def _linked(function=None, **options):
     """As njit, for functions that compiled code alone calls; from Python they raise a TypeError.
 
     Numba optimises each function by itself and once more, with all that it calls, for every level of calls above it,
     and makes machine code of it every time: twice the work of doing this where the calls from Python come in.
     """
-    decorate = njit(pipeline_class=_LinkedCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    decorate = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LINKED, **options)
     return decorate if function is None else decorate(function)
 
 
@@ -237,7 +240,8 @@ def _lower_share(context, builder, signature, values):
     index, pointer = convention.get_arguments(step)
     pointer = within.bitcast(pointer, packed.as_pointer())
     call = context.typing_context.resolve_function_type(part, (types.int64, *kinds), {})
-    context.get_function(part, call)(within, [index, *(within.load(within.gep(pointer, place)) for place in places[:-1])])
+    given = [within.load(within.gep(pointer, place)) for place in places[:-1]]
+    context.get_function(part, call)(within, [index, *given])
     convention.return_value(within, context.get_dummy_value())
 
     # It is called as a gufunc is, for dimensions[0] indices from arguments[0] - data on.
@@ -1030,7 +1034,7 @@ def _take(points, index):
     return _Prepared(*(part[index] for part in points))
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _popcount(x):
     """Bits that are set, by the sum in each pair, four, eight; compiled to one instruction where there is one."""
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -1604,7 +1608,7 @@ def _operation(signature):
         routine = _kept_off_disk(G, routines[type(G)])
         return _enter(routine, _with_bound_parts(G) if is_jitted(routine) else G, *args)
 
-    @overload(call, strict=False)
+    @overload(call, strict=False, jit_options=_LINKED)
     def choose(G, *args):
         representation, place = getattr(G, "instance_class", None), None
         if representation is _Bound:
@@ -1780,13 +1784,13 @@ def table_margins(G, W, M):
     """
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _one_by_one(G, W, M):
     for c in range(W.shape[0]):
         margins(G, W[c], M[c])
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _three_step_pass(G, w, m, q, u):
     margins(G, w, m)
     log_total = _softmax(m, q)
@@ -1794,7 +1798,7 @@ def _three_step_pass(G, w, m, q, u):
     return log_total
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _inner_product(G, v, w, m):
     return _dot(v, m)
 
@@ -2399,8 +2403,8 @@ def _dense_lift(G, v, w):
     _copy(v, w)
 
 
-@njit(cache=_CACHE)
-def _dense_table_margins(G, W, M):
+@_linked
+def _dense_products(G, W, M):
     """In parts of the triangle of equal area; G is read once for all rows of W."""
     if G.matrix.size < _SERIAL:
         M[:] = 0.0
@@ -2412,8 +2416,13 @@ def _dense_table_margins(G, W, M):
 
 
 @njit(cache=_CACHE)
+def _dense_table_margins(G, W, M):
+    _dense_products(G, W, M)
+
+
+@njit(cache=_CACHE)
 def _dense_margins(G, w, m):
-    _dense_table_margins(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
+    _dense_products(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -2572,17 +2581,17 @@ def _add_weighted_rows(Z, v, i, stop, out):
         i += 1
 
 
-@njit(cache=_CACHE)
+@_linked
 def _feature_add_dots(G, w, m, start):
     _add_row_dots_between(G.rows[start:], w, 1.0, m, 0, m.size)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _feature_add_rows(G, v, start, out):
     _add_weighted_rows(G.rows[start:], v, 0, v.size, out)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _feature_dimension(G):
     return G.rows.shape[1]
 
@@ -2595,7 +2604,7 @@ def _by_representation(signature):
     def call(G, *args):
         return steps[type(G)](G, *args)
 
-    @overload(call, strict=False)
+    @overload(call, strict=False, jit_options=_LINKED)
     def choose(G, *args):
         step = steps[G.instance_class]
 
@@ -2903,7 +2912,7 @@ def _sparse_row(G, i):
     return G.values[start:stop], G.columns[start:stop]
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _sparse_add_dots(G, w, m, start):
     for i in range(m.size):
         values, columns = _sparse_row(G, start + i)
@@ -2913,7 +2922,7 @@ def _sparse_add_dots(G, w, m, start):
         m[i] += total
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_linked(fastmath=_FAST)
 def _sparse_add_rows(G, v, start, out):
     for i in range(v.size):
         weight = v[i]
@@ -2923,7 +2932,7 @@ def _sparse_add_rows(G, v, start, out):
                 out[columns[k]] += weight * values[k]
 
 
-@njit(cache=_CACHE)
+@_linked
 def _sparse_dimension(G):
     return G.dimension
 
@@ -3036,7 +3045,7 @@ def _mapped_features(X, y, normalize, intercept):
     return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept, _shares_pages(X))
 
 
-@njit(cache=_CACHE)
+@_linked
 def _mapped_add_dots(G, w, m, start):
     d = G.rows.shape[1]
     shift, step, dots = 0.0, max(1, _WINDOW // (d * G.rows.itemsize)), np.zeros(m.size)
@@ -3051,7 +3060,7 @@ def _mapped_add_dots(G, w, m, start):
             _give_back(G.rows, start + i, start + stop)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _mapped_add_rows(G, v, start, out):
     d, weights, total = G.rows.shape[1], np.empty(v.size), 0.0
     step = max(1, _WINDOW // (d * G.rows.itemsize))
@@ -3067,7 +3076,7 @@ def _mapped_add_rows(G, v, start, out):
         out[d] += G.intercept * total
 
 
-@njit(cache=_CACHE)
+@_linked
 def _mapped_dimension(G):
     return G.rows.shape[1] + (1 if G.intercept != 0.0 else 0)
 
@@ -3475,7 +3484,7 @@ def _add_tile(panel, i, mirrored, W, M):
 
 @_linked
 def _kernel_part(part, points, formula, columns, symmetric, W, parts):
-    """What every _PARTS-th panel of ``columns`` of K contributes; W and the parts have room for four points at a time."""
+    """What every _PARTS-th panel of ``columns`` of K contributes; W and the parts have room for four points."""
     n, panel, M = points.squares.size, _new_panel(points, W.shape[0]), parts[part]
     for start in range(part * _WIDE, columns.size, _PARTS * _WIDE):
         index = columns[start:start + _WIDE]
@@ -3545,8 +3554,8 @@ def _tangent_part(part, points, width, weighted, W, parts):
         _add_through_rows(points.rows, np.flatnonzero(is_open), weighted, scaled, M)
 
 
-@njit(cache=_CACHE)
-def _lazy_table_margins(G, W, M):
+@_linked
+def _lazy_products(G, W, M):
     """Through the features of _NTK where that takes fewer operations; else by panels of the columns with a weight, or,
     where these are more than half, of all columns, and of G the lower triangle."""
     n, formula = G.c.size, G.formula
@@ -3562,7 +3571,8 @@ def _lazy_table_margins(G, W, M):
         _share(_PARTS, _tangent_part, (G.points, formula.width, weighted, scaled, parts))
     else:
         symmetric = 2 * columns.size > n
-        _share(_PARTS, _kernel_part, (G.points, formula, np.arange(n) if symmetric else columns, symmetric, scaled, parts))
+        columns = np.arange(n) if symmetric else columns
+        _share(_PARTS, _kernel_part, (G.points, formula, columns, symmetric, scaled, parts))
     _add_parts(parts, M)
     for c in range(W.shape[0]):
         same = formula.offset * scaled[c].sum()
@@ -3571,8 +3581,13 @@ def _lazy_table_margins(G, W, M):
 
 
 @njit(cache=_CACHE)
+def _lazy_table_margins(G, W, M):
+    _lazy_products(G, W, M)
+
+
+@njit(cache=_CACHE)
 def _lazy_margins(G, w, m):
-    _lazy_table_margins(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
+    _lazy_products(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
 
 
 register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add_column,
@@ -4605,7 +4620,7 @@ def _separating_margin(run, stop):
     return _least_visible(run)
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _is_separated(G, alpha, w, m, floor):
     """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
     if floor == math.inf or m.min() <= floor:
@@ -4628,7 +4643,7 @@ def _threshold(run, eps):
     return _Threshold(eps, rounding.square * run.scale, rounding.length * math.sqrt(run.scale))
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _is_small(G, p, w, m, threshold):
     """Whether ||p||_G <= eps, by a product (not counted) that makes w = Z'p and m = G p anew: what recurrences say is
     confirmed with room for rounding, if rounding leaves any.
@@ -5141,7 +5156,7 @@ def _logistic_weights(m, q):
     return math.log(slope)
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _dual_pass(G, w, loss, m, q, u):
     """m <- Z w, q <- grad psi(-m), u <- Z' q, one product; returns ln l'(psi(-m)), so that l'(-m_i) = q_i l'(psi)."""
     if loss == _EXP:
@@ -5779,7 +5794,7 @@ def _in_generators(points, k, c, a):
         a[i] = total / points[i, i]
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
     """One product: u = Z'q is split into sum_j t_j v_j and a rest, which becomes the next vector of the basis.
 
