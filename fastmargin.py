@@ -108,9 +108,7 @@ def __dir__():
 
 # Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
 # infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
-# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.  For the
-# same reason a sum never stands in the body of a prange, but in a function that the body calls; the index, which is
-# unsigned there, is passed to it as signed, or the function would be compiled twice.
+# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.
 _FAST = {"reassoc", "contract", "nsz"}
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -561,17 +559,36 @@ def _copy(a, b):
         b[i] = a[i]
 
 
-@njit(cache=_CACHE)
+@_linked
 def _add(a, b, c):
     """c <- a + b."""
     for i in range(c.size):
         c[i] = a[i] + b[i]
 
 
+@_linked
+def _least(v):
+    """v.min(), which Numba compiles as a loop over arrays of any shape, for half a second; NaN if there is one."""
+    low = v[0]
+    for i in range(1, v.size):
+        if v[i] < low or v[i] != v[i]:
+            low = v[i]
+    return low
+
+
+@_linked(fastmath=_FAST)
+def _total(v):
+    """v.sum(), which likewise compiles for long."""
+    total = 0.0
+    for i in range(v.size):
+        total += v[i]
+    return total
+
+
 @njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
 def _softmax(m, q):
     """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
-    low = m.min()
+    low = _least(m)
     total = 0.0
     for i in range(m.size):
         q[i] = math.exp(low - m[i])
@@ -863,7 +880,7 @@ def _entropy_prox_compiled(g, mu, q=None):
 @njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
     """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
-    low = g.min()
+    low = _least(g)
     for i in range(g.size):
         out[i] = q[i] + _fall(low, g[i], mu)
     _project_simplex(out, out)
@@ -2672,7 +2689,7 @@ def _fused(G, w, m, q, start, few, out):
         some, weights = m[first:first + few], q[first:first + few]
         some[:] = 0.0
         _add_dots(G, w, some, start + first)
-        low = some.min()
+        low = _least(some)
         if low < level - 30.0:
             if level < np.inf:
                 _scale(math.exp(low - level), out)
@@ -2744,7 +2761,7 @@ def _row_softmax_pass(G, w, m, q, u):
         levels[0] = _fused(G, w, m, q, 0, few, parts[0])
     else:
         _share(_PARTS, _fused_part, (G, w, m, q, few, parts, levels))
-    level = levels.min()
+    level = _least(levels)
     for part in range(count):
         start, stop = _part(n, part) if count > 1 else (0, n)
         levels[part] = math.exp(level - levels[part])
@@ -4108,7 +4125,7 @@ def _is_mirrored(G):
     return getattr(G, "mirrored", True) and all(_is_mirrored(part) for part in G if type(part) in lift.routines)
 
 
-@njit(cache=_CACHE)
+@_linked
 def _hold(goal, k, n, primal, dual, blow_up, held):
     """held <- (lower, upper, what rounding adds to upper - lower) at iteration k; whether that meets the tolerance.
 
@@ -4135,7 +4152,7 @@ def _hold(goal, k, n, primal, dual, blow_up, held):
     return upper - lower <= goal.tol * upper
 
 
-@njit(cache=_CACHE)
+@_linked
 def _meets(goal, k, until, alpha, m, held):
     """Whether alpha >= 0 and p = alpha / sum alpha meet the tolerance, by m = G alpha.
 
@@ -4143,8 +4160,8 @@ def _meets(goal, k, until, alpha, m, held):
     """
     if k < until and goal.tol == 0.0:
         return False
-    size, total = _dot(alpha, m), alpha.sum()
-    return _hold(goal, k, m.size, (m.min(), size, total), (size, total), 1.0, held)
+    size, total = _dot(alpha, m), _total(alpha)
+    return _hold(goal, k, m.size, (_least(m), size, total), (size, total), 1.0, held)
 
 
 def _nothing():
@@ -4623,11 +4640,11 @@ def _separating_margin(run, stop):
 @register_jitable(**_LINKED)
 def _is_separated(G, alpha, w, m, floor):
     """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
-    if floor == math.inf or m.min() <= floor:
+    if floor == math.inf or _least(m) <= floor:
         return False
     lift(G, alpha, w)
     margins(G, w, m)
-    return m.min() > floor
+    return _least(m) > floor
 
 
 class _Threshold(NamedTuple):
@@ -4884,8 +4901,8 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, held, smoothing, goal):
                 return k, INFEASIBLE
             ends = False
         if k >= until or goal.tol > 0.0:
-            primal = alpha.m.min(), _dot(alpha.v, alpha.m), alpha.v.sum()
-            if _hold(goal, k, alpha.m.size, primal, (norm * norm, p.v.sum()), 1.0, held) and k > first:
+            primal = _least(alpha.m), _dot(alpha.v, alpha.m), _total(alpha.v)
+            if _hold(goal, k, alpha.m.size, primal, (norm * norm, _total(p.v)), 1.0, held) and k > first:
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
@@ -5054,7 +5071,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
-        if m.min() > least:
+        if _least(m) > least:
             return k, SEPARATED
         if k >= until:
             return k, RUNNING
@@ -5144,7 +5161,7 @@ def _logistic_weights(m, q):
 
     l'(psi) = 1 - exp(-sum l).  From margins of 37 on, l(z) = e^z to rounding, and q is the softmax.
     """
-    if m.min() > 37.0:
+    if _least(m) > 37.0:
         return _softmax(m, q)
     total = 0.0
     for i in range(m.size):
@@ -5302,8 +5319,8 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, held, loss, step
         if looks:
             for i in range(m.size):
                 move.m[i] = (m[i] - move.m[i]) / step  # errs by what both margins err, for the many moves up to now
-            primal = m.min(), square(G, alpha, w, m), alpha.sum()
-            dual = square(G, move.v, move.w, move.m), move.v.sum()
+            primal = _least(m), square(G, alpha, w, m), _total(alpha)
+            dual = square(G, move.v, move.w, move.m), _total(move.v)
             if _hold(goal, k, m.size, primal, dual, 2.1 * primal[2] / (step * dual[1]), held):
                 return k, CERTIFIED
     return k, RUNNING
@@ -5437,7 +5454,7 @@ def _exponentials(part, m, low, sums):
 @_linked
 def _draw(m, uniform):
     """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
-    low, sums = m.min(), np.empty(_PARTS)
+    low, sums = _least(m), np.empty(_PARTS)
     _share(_PARTS, _exponentials, (m, low, sums))
     level, chosen = uniform * sums.sum(), 0
     for part in range(_PARTS):
@@ -5575,11 +5592,11 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
         for i in range(m.size):
             of_alpha[i] = (m[i] + inertia * of_alpha[i]) / (1.0 + inertia)
         k += 1
-        total = alpha.sum()
+        total = _total(alpha)
         largest[0] = max(largest[0], total)
         if k >= until or goal.tol > 0.0:
             size, reach = _dot(alpha, of_alpha), 3.0 * largest[0]  # ||z||_1 <= reach
-            if _hold(goal, k, m.size, (of_alpha.min(), size, reach), (size, total), reach / total, held):
+            if _hold(goal, k, m.size, (_least(of_alpha), size, reach), (size, total), reach / total, held):
                 return k, CERTIFIED
     return k, RUNNING
 
@@ -5867,7 +5884,7 @@ def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
 @_linked
 def _smooth(m, mu, q):
     """q <- softmax(-m/mu); returns mu ln sum_i exp(-m_i/mu)."""
-    low, total = m.min(), 0.0
+    low, total = _least(m), 0.0
     for i in range(m.size):
         q[i] = math.exp((low - m[i]) / mu)
         total += q[i]
@@ -6167,8 +6184,8 @@ def _compress(span, best, c, x, q, negligible):
 def _better(c, m, negligible, best, bound):
     """Keep c if its margins m prove more than those of ``best``, and its length is not all rounding."""
     size = _dot(c, c)
-    if size > negligible and m.min() / math.sqrt(size) > bound[0]:
-        bound[0] = m.min() / math.sqrt(size)
+    if size > negligible and _least(m) / math.sqrt(size) > bound[0]:
+        bound[0] = _least(m) / math.sqrt(size)
         _copy(c, best)
 
 
@@ -6185,7 +6202,7 @@ def _finish(span, c, mu, floor, negligible, m, q, best, bound):
         _better(c, m, negligible, best, bound)
         _slope(span, c, q, g)
         size = _dot(c, c)
-        if size <= negligible or math.sqrt(_dot(g, g)) - m.min() / math.sqrt(size) <= 1e-14:
+        if size <= negligible or math.sqrt(_dot(g, g)) - _least(m) / math.sqrt(size) <= 1e-14:
             break
         mu *= 0.25
     return last
@@ -6606,14 +6623,14 @@ def _face_gradient(face, x, g, k):
 
 
 @njit(cache=_CACHE)
-def _on_face(face, x, g, k, most, tol, eps):
+def _on_face(face, order, x, g, k, most, tol, eps):
     """Optimal x >= 0 on a working set, in at most ``most`` changes of the face; returns (k, changes, witness).
 
     Newton steps to the first zero, whose point is dropped, until one is full; then the worst violators enter.
     """
     H, L, P, inside, roots, _, d = face
     m, changes = x.size, 0
-    for i in np.argsort(-x):
+    for i in order:
         if x[i] > 0.0 and not inside[i]:
             g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
             k, more, witness = _append(face, x, g, k, i, eps)
@@ -6635,14 +6652,18 @@ def _on_face(face, x, g, k, most, tol, eps):
             k = _drop(L, P, k, at)
             continue
         _face_gradient(face, x, g, k)
-        slopes = np.where(inside[:m], 0.0, g)
-        order = np.argsort(slopes)
-        least = slopes[order[0]]
+        slopes = np.zeros(m)
+        for a in range(m):
+            if not inside[a]:
+                slopes[a] = g[a]
+        least = _least(slopes)
         if not least < 0.0 or _working_gap(x, g, roots) <= tol:
             break
-        for i in order[:1 + k // 32]:
+        for _ in range(1 + k // 32):
+            i = np.argmin(slopes)
             if slopes[i] > 0.1 * least:
                 break
+            slopes[i] = 0.0
             g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
             k, more, witness = _append(face, x, g, k, i, eps)
             changes += more
@@ -6842,7 +6863,7 @@ class _Exact:
                                      d=np.empty(size))
             face = face._replace(roots=roots)
             x, g = c[points] * roots, np.empty(points.size)
-            k, steps, witness = _on_face(face, x, g, k, 5 * points.size + 500, 0.5 * self.tol, self.eps)
+            k, steps, witness = _on_face(face, np.argsort(-x), x, g, k, 5 * points.size + 500, 0.5 * self.tol, self.eps)
             self.change(c, u, points, x / roots)
             if witness:
                 return False
