@@ -1423,7 +1423,7 @@ _UNIT = 2.0**-53  # the largest relative error of one operation in double precis
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _gamma(k, unit=_UNIT):
     """k u / (1 - k u), u = 2^-53: the largest relative error of a term in a sum that saw k operations, in any order."""
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
@@ -4044,7 +4044,7 @@ class _Bounds(NamedTuple):
     length: float  # ||v||_G as computed
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _widen(margin, size, total, scale, rounding):
     """`_Bounds` by min_i (G v)_i and ||v||_G^2 as computed, where ||v||_1 = total."""
     blur, root = rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
@@ -4053,7 +4053,7 @@ def _widen(margin, size, total, scale, rounding):
                    (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _lower(bounds, trivial):
     """At most min_i (G v)_i / ||v||_G; ``trivial`` always is."""
     length = bounds.longest if bounds.least > 0.0 else bounds.shortest
@@ -4061,7 +4061,7 @@ def _lower(bounds, trivial):
     return lower - _LAST * abs(lower)
 
 
-@register_jitable
+@register_jitable(**_LINKED)
 def _upper(bounds, total, terms):
     """At least ||v||_G / ||v||_1, where the total was summed over so many terms."""
     return bounds.longest / total * (1.0 + _LAST + _gamma(terms))
