@@ -1689,7 +1689,7 @@ def measure(row, context):
     fixed = [None, None]
     if row.theirs is not None and firsts[1][0] > PATIENCE:
         fixed[1] = row.their_reading(*firsts[1])
-        block["note"] = "; ".join(filter(None, (row.note, "other side run once")))
+        block["note"] = "; ".join(filter(None, (row.note, "run once")))
     del firsts
     fewest, most, budget, turn = context.pick((3, 15, 4.0, TURN), (2, 2, 0.0, 0.0))
     taken, begin = [], time.perf_counter()
@@ -1713,7 +1713,7 @@ def worst(blocks):
     if np.isnan(scores).any():
         return blocks[int(np.isnan(scores).argmax())]
     least = blocks[int(np.argmin(scores))]
-    return least | {"note": f"worst of {', '.join(block['note'] for block in blocks)}: {least['note']}"}
+    return least | {"note": f"worst of {len(blocks)}: {least['note']}"}
 
 
 # Problems
@@ -1762,8 +1762,8 @@ def size_of(G):
 ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
     "momentum": (fm.momentum, True),
     "snkp": (functools.partial(fm.snkp, stop=None), False),
-    "normalized_gradient_descent": (fm.normalized_gradient_descent, True),
-    "diagonal_descent": (fm.diagonal_descent, False),
+    "normalized GD": (fm.normalized_gradient_descent, True),
+    "diagonal descent": (fm.diagonal_descent, False),
 }
 
 
@@ -1834,8 +1834,8 @@ def speed_features(context):
         agree("margins", m, Z @ w, 1e-10)
         agree("gradient", u, Z.T @ (expected / expected.sum()), 1e-10)
 
-    for method in ("momentum", "normalized_gradient_descent"):
-        yield Row(f"an iteration of {method.replace('gradient_descent', 'GD')}, features", "BLAS: Z w and Z'q", n, 1.5,
+    for method in ("momentum", "normalized GD"):
+        yield Row(f"an iteration of {method}, features", "BLAS: Z w and Z'q", n, 1.5,
                   "times faster", functools.partial(ONE_PRODUCT[method][0], G, max_iter=steps, trace_at=[]),
                   lambda: (Z @ w, Z.T @ q), check, reading=per_iteration)
 
@@ -1935,20 +1935,19 @@ def exact(G, tol=1e-6):
     return fm.max_margin(G, tol=tol, max_iter=1000)
 
 
-@contextlib.contextmanager
-def one_thread():
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
+def exact_from(make, *data, **kernel):
+    return exact(make(*data, **kernel))
 
 
 def serially(call):
+    """The call on one thread."""
     def run():
-        with one_thread():
+        before = numba.get_num_threads()
+        numba.set_num_threads(1)
+        try:
             return call()
+        finally:
+            numba.set_num_threads(before)
 
     return run
 
@@ -1981,7 +1980,7 @@ def speed_exact_dense(context):
         yield Row(f"max_margin, {name}", libsvm, len(labels), 2.0, "times faster", functools.partial(exact, G),
                   functools.partial(svc, K, labels, kernel="precomputed", max_iter=cap),
                   against_svc(name, G, labels, most=math.inf), peers=True,
-                  note=f"a lower bound if LIBSVM needs more than {cap:,} iterations")
+                  note=f"theirs cut at {cap:,} steps")
 
 
 def speed_exact_raw(context):
@@ -1989,8 +1988,8 @@ def speed_exact_raw(context):
         digits, kernel = EXACT[name]
         for most in context.pick((6000, 12_000), (300,)):
             X, y = shuffled_pair(context, digits, most)
-            ways = {"gram": lambda: exact(fm.gram(X, y, **kernel)),
-                    "lazy_gram": lambda: exact(fm.lazy_gram(X, y, **kernel))}
+            ways = {make.__name__: functools.partial(exact_from, make, X, y, **kernel)
+                    for make in (fm.gram, fm.lazy_gram)}
             seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items()}
             fastest = min(seconds, key=seconds.get)
             yield Row(f"from raw features, {name[3:]}", "LIBSVM, rbf", len(y), 10.0, "times faster", ways[fastest],
@@ -2059,9 +2058,10 @@ def speed_exact_linear(context):
         return tolerances[-1]
 
     tol = loosest() if has_peers() else math.nan
-    yield Row("max_margin with a ridge, features, 3 vs 5", f"LinearSVC, squared hinge, tol {tol:g}", len(y), 2.0,
+    yield Row("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", len(y), 2.0,
               "times faster", lambda: exact(dense(X, y, ridge=ridge)),
-              functools.partial(liblinear, X, y, tol=tol, **options), both_gaps, peers=True)
+              functools.partial(liblinear, X, y, tol=tol, **options), both_gaps, peers=True,
+              note=f"theirs with tol = {tol:g}")
 
 
 # Columns, small problems, and what happens before the first iteration
@@ -2103,7 +2103,7 @@ def child(code, *arguments, cache=None):
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True,
                           text=True)
     if done.returncode:
-        raise MismatchError(f"a process of its own failed: {done.stderr.strip()}")
+        raise RuntimeError(f"a process of its own failed: {done.stderr.strip()}")
     return [float(word) for word in done.stdout.split()]
 
 
@@ -2266,8 +2266,9 @@ def compute_speed(context):
     )
 
 
-def quantity(value, unit):
-    return f"{value:.3g}{'x' if unit.startswith('times') else ' ' + unit}"
+def quantity(value, unit=""):
+    number = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return f"{number}{'x' if unit.startswith('times') else ' ' + unit}".rstrip()
 
 
 def duration(seconds):
@@ -2278,6 +2279,7 @@ def duration(seconds):
 
 
 SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "theirs", "gap", "their gap", "note")
+RIGHT = {"n", "got", "ours", "theirs", "gap", "their gap"}  # aligned
 
 
 def speed_cells(bars):
@@ -2285,11 +2287,10 @@ def speed_cells(bars):
     for what, n, against, got, least, most, required, unit, ours, theirs, gap, their_gap, note in zip(*(
             bars[name].tolist() for name in ("what", "n", "against", "achieved", "least", "most", "required", "unit",
                                              "ours", "theirs", "gap", "their_gap", "note")), strict=True):
-        sign = ">=" if SENSES[unit][1] else "<="
-        timed = unit not in ("GB",)
-        yield (what, f"{n:,.0f}" if n else "", against, "" if math.isnan(got) else quantity(got, unit),
-               "" if math.isnan(got) else f"{least:.3g} .. {most:.3g}", f"{sign} {quantity(required, unit)}",
-               duration(ours) if timed else "", duration(theirs),
+        known, sign = not math.isnan(got), ">=" if SENSES[unit][1] else "<="
+        yield (what, f"{n:,.0f}" if n else "", against, quantity(got, unit) if known else "",
+               f"{quantity(least)} .. {quantity(most)}" if known else "", f"{sign} {quantity(required, unit)}",
+               duration(ours) if unit != "GB" else "", duration(theirs),
                *("" if math.isnan(value) else f"{value:.0e}" for value in (gap, their_gap)), note)
 
 
@@ -2302,10 +2303,9 @@ def report_speed(table):
     bars = split(table, "panel")["bars"]
     scores, cells = speed_scores(bars), list(speed_cells(bars))
     widths = [max(map(len, column)) for column in zip(SPEED_COLUMNS, *cells, strict=True)]
-    right = {"n", "got", "ours", "theirs", "gap", "their gap"}
 
     def line(mark, row):
-        padded = (f"{cell:>{width}}" if name in right else f"{cell:{width}}"
+        padded = (f"{cell:>{width}}" if name in RIGHT else f"{cell:{width}}"
                   for name, cell, width in zip(SPEED_COLUMNS, row, widths, strict=True))
         return f"{mark} {'  '.join(padded)}".rstrip()
 
@@ -2324,9 +2324,10 @@ def draw_speed(table):
     bars = parts["bars"]
     scores, cells = speed_scores(bars), list(speed_cells(bars))
     rows = np.arange(len(scores))[::-1]
-    fig = Figure(figsize=(13, 0.19 * len(rows) + 4.2), layout="constrained")
-    axes = fig.subplot_mosaic([["bars", "bars"], ["seconds", "memory"]], height_ratios=[0.19 * len(rows) + 0.6, 3.4])
-    ax = axes["bars"]
+    fig = Figure(figsize=(12.5, 0.19 * len(rows) + 4.2), layout="constrained")
+    upper, lower = fig.add_gridspec(2, 1, height_ratios=[0.19 * len(rows) + 0.6, 3.4])
+    ax, text = upper.subgridspec(1, 2, width_ratios=[2.4, 6], wspace=0).subplots()
+    curves = dict(zip(("seconds", "memory"), lower.subgridspec(1, 2).subplots(), strict=True))
     for y, value in zip(rows, scores, strict=True):
         if not math.isnan(value):
             look = {"facecolor": "#56b4e9"} if value >= 1 else {"facecolor": "white", "hatch": "/////"}
@@ -2337,27 +2338,32 @@ def draw_speed(table):
     ax.axvline(1, color="#d55e00", linewidth=1.5, label="the bar")
     ax.set_xscale("log")
     low, high = np.nanmin(np.append(ends, 0.5)), np.nanmax(np.append(ends, 2.0))
-    ax.set(xlim=(low / 1.1, high * 1.1), ylim=(-0.7, len(rows) - 0.3), xlabel="times the bar")
+    ax.set(xlim=(low / 1.1, high * 1.1), ylim=(-0.7, len(rows) + 0.5), xlabel="times the bar")
     ax.set_yticks(rows, [f"{what}{', n = ' * bool(n)}{n}" for what, n, *_ in cells], fontsize=7)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
-    places = (8, 128, 170, 236, 284, 326, 368, 398, 436)  # points to the right of the bars
-    names = ("against", "got", "least .. most", "bar", "ours", "theirs", "gap", "their gap", "note")
-    shown = [(len(rows), SPEED_COLUMNS)] + list(zip(rows, cells, strict=True))
-    for y, row in shown:
-        for name, place in zip(names, places, strict=True):
-            ax.annotate(row[SPEED_COLUMNS.index(name)], (1, y), (place, 0), xycoords=("axes fraction", "data"),
-                        textcoords="offset points", va="center", fontsize=6.5, annotation_clip=False,
-                        weight="bold" if y == len(rows) or name == "got" else "normal")
+    text.set(xlim=(0, 1), ylim=ax.get_ylim())
+    text.set_axis_off()
+    places = (0.01, 0.3, 0.315, 0.455, 0.6, 0.67, 0.725, 0.8, 0.82)  # of the columns after the label, and of a note
+    for y, row in [(len(rows), SPEED_COLUMNS), *zip(rows, cells, strict=True)]:
+        for name, cell, place in zip(SPEED_COLUMNS[2:], row[2:], places, strict=True):
+            text.text(place if row[3] or name != "note" else 0.25, y, cell, va="center", fontsize=6.5,
+                      ha="right" if name in RIGHT else "left", in_layout=False,
+                      weight="bold" if y == len(rows) or name == "got" else "normal")
     for title, unit, factor in (("seconds", "seconds", 1), ("memory", "MB on top of the input", 1e-6)):
         for i, (name, curve) in enumerate(split(parts[title], "what").items()):
             x, y = curve["n"], factor * curve["achieved"]
             used = y > 0
             slope, doubt = fitted_exponent(x[used], y[used])
             fit = "" if math.isnan(slope) else f": n^{slope:.2f} ± {doubt:.2f}"
-            axes[title].loglog(x[used], y[used], label=name + fit, **style(i) | {"markevery": 1})
-        axes[title].set(xlabel="n", ylabel=unit)
-        axes[title].legend(fontsize=8)
+            if not used.any():
+                continue
+            curves[title].loglog(x[used], y[used], label=name + fit, **style(i) | {"markevery": 1})
+        curves[title].set(xlabel="n", ylabel=unit)
+        if curves[title].lines:
+            curves[title].legend(fontsize=8)
+        else:
+            curves[title].set_title("too small to be seen, or not known to this system")
     return fig
 
 
