@@ -1647,9 +1647,9 @@ class MismatchError(Exception):
 def agree(what, one, other, tolerance):
     """Raise a MismatchError unless two arrays are equal to within tolerance, relative to the largest entry."""
     one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    difference = np.abs(one - other).max() / np.abs(other).max() if one.shape == other.shape else math.inf
-    if not difference <= tolerance:
-        raise MismatchError(f"{what}: the two answers differ by {difference:.1e} of the largest entry")
+    difference, largest = np.abs(one - other).max() if one.shape == other.shape else math.inf, np.abs(other).max()
+    if not difference <= tolerance * largest:
+        raise MismatchError(f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
 
 
 def has_peers():
