@@ -1,6 +1,7 @@
 """reproduce.py: data sets from every place they may be, and files that are whole or not there, whatever happens."""
 
 import ast
+import dataclasses
 import functools
 import gzip
 import hashlib
@@ -1018,16 +1019,20 @@ def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
     assert calls == ["A", "B", ("a", "b"), "A", "B", "A", "B"] and (block["gap"], block["their_gap"]) == (0.1, 0.2)
     assert 0 < block["ours"] and 0 < block["theirs"]
     calls.clear()
+    rp.measure(dataclasses.replace(row, alike=True), QUICKLY)
+    assert calls == ["A", "B", ("a", "b"), "A", "B"]
+    calls.clear()
     monkeypatch.setattr(rp, "PATIENCE", -1.0)  # their first run is taken for a long one
     assert rp.measure(row, QUICKLY)["note"] == "run once"
     assert calls == ["A", "B", ("a", "b"), "A", "A"]
 
 
 def test_the_middle_and_the_ends_of_the_turns_are_reported():
-    seconds = iter([3.0, 1.0, 8.0])
     turns = types.SimpleNamespace(pick=lambda full, quick: (3, 3, 0.0, 0.0))
-    block = rp.measure(a_row(their_seconds=24.0, reading=lambda *_: next(seconds)), turns)
-    assert [block[name] for name in ("least", "achieved", "most", "ours")] == [3.0, 8.0, 24.0, 3.0]
+    for alike in (False, True):
+        seconds = iter([3.0, 1.0, 8.0])
+        block = rp.measure(a_row(their_seconds=24.0, reading=lambda *_, left=seconds: next(left), alike=alike), turns)
+        assert [block[name] for name in ("least", "achieved", "most", "ours")] == [3.0, 8.0, 24.0, 3.0]
 
 
 def test_a_short_call_is_repeated_for_as_long_as_a_turn():
@@ -1061,7 +1066,7 @@ def fails_to_agree(row):
 def test_answers_that_differ_are_an_error_and_no_number(tmp_path, monkeypatch):
     exact, near, far = np.array([1.0, -4.0]), np.array([1.0, -4.0 + 3e-10]), np.array([1.0, -4.0 + 5e-10])
     rp.agree("sums", exact, near, 1e-10)
-    for other in (far, [1.0, np.nan], exact[:1]):
+    for other in (far, [1.0, np.nan], exact[:1], exact[None]):
         with pytest.raises(rp.MismatchError, match="sums: the two answers differ by"):
             rp.agree("sums", exact, other, 1e-10)
     fails_to_agree(a_row(ours=lambda: far, theirs=lambda: exact, check=lambda a, b: rp.agree("sums", a, b, 1e-10)))
