@@ -2346,10 +2346,10 @@ def draw_speed(table):
     ax.grid(axis="y", visible=False)
     text.set(xlim=(0, 1), ylim=ax.get_ylim())
     text.set_axis_off()
-    places = (0.01, 0.3, 0.315, 0.455, 0.6, 0.67, 0.725, 0.8, 0.82)  # of the columns after the label, and of a note
+    places = (0.01, 0.3, 0.315, 0.455, 0.6, 0.67, 0.72, 0.81, 0.825)  # of the columns after the label, and of a note
     for y, row in [(len(rows), SPEED_COLUMNS), *zip(rows, cells, strict=True)]:
         for name, cell, place in zip(SPEED_COLUMNS[2:], row[2:], places, strict=True):
-            text.text(place if row[3] or name != "note" else 0.25, y, cell, va="center", fontsize=6.5,
+            text.text(place if row[3] or name != "note" else 0.56, y, cell, va="center", fontsize=6.5,
                       ha="right" if name in RIGHT else "left", in_layout=False,
                       weight="bold" if y == len(rows) or name == "got" else "normal")
     for title, unit, factor in (("seconds", "seconds", 1), ("memory", "MB on top of the input", 1e-6)):
@@ -2363,7 +2363,7 @@ def draw_speed(table):
             curves[title].loglog(x[used], y[used], label=name + fit, **style(i) | {"markevery": 1})
         curves[title].set(xlabel="n", ylabel=unit)
         if curves[title].lines:
-            curves[title].legend(fontsize=8)
+            curves[title].legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
         else:
             curves[title].set_title("too small to be seen, or not known to this system")
     return fig
