@@ -1151,6 +1151,10 @@ def test_memory_is_that_of_the_call():
     size = 8 * 8_000_000
     for call in (lambda: np.ones(8_000_000), lambda: np.ones(8_000_000).sum()):  # kept, and freed within the call
         assert 0.95 * size < rp.extra_memory(call) < 1.5 * size
+    blocks = [np.ones(1000) for _ in range(8000)]
+    keep = np.ones(1000)
+    del blocks  # to the heap, from where the call may take it without a trace
+    assert 0.95 * size < rp.extra_memory(lambda: [np.ones(1000) for _ in range(8000)]) < 1.5 * size and keep.all()
     code = "import reproduce, numpy as np; a = np.ones(8_000_000); print(reproduce.peak_of_process())"
     big = np.ones(50_000_000)  # of this process, which must not be counted as the child's
     assert size < rp.child(code)[0] < big.nbytes
