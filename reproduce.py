@@ -546,7 +546,7 @@ class Entry(NamedTuple):
     draw: Callable
     summary: str
     data: tuple  # names in DATA
-    report: Callable | None
+    report: Callable | None = None
 
 
 FIGURES = {}
@@ -1984,7 +1984,7 @@ def speed_exact_dense(context):
         yield Row(f"max_margin, {name}", libsvm, len(labels), 2.0, "times faster", functools.partial(exact, G),
                   functools.partial(svc, K, labels, kernel="precomputed", max_iter=cap),
                   against_svc(name, G, labels, most=math.inf), peers=True,
-                  note=f"theirs cut at {cap:.0e} steps")
+                  note=f"at most {cap:.0e} steps")
 
 
 def speed_exact_raw(context):
@@ -2269,7 +2269,7 @@ def compute_speed(context):
         "shuffled with seed 5; HTRU2 standardised; planted sets, sampling and test vectors with seed "
         f"{context.seed}; {os.cpu_count()} cores. Both sides warm and checked to give the same answer, then in turns; "
         "median, least and largest of the turns' ratios, median times. Bars: how far above the bar, on a log scale; "
-        "hatched: short of it. Run once, cut: the other side. Gap: relative, certified, of the margin; LIBSVM's in its "
+        "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the margin; LIBSVM's in its "
         "own problem, which has a bias (tolerances are matched, margins differ), LIBLINEAR's below our upper end. "
         "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, +- two standard errors"
     )
