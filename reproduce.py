@@ -2269,8 +2269,9 @@ def compute_speed(context):
         "shuffled with seed 5; HTRU2 standardised; planted sets, sampling and test vectors with seed "
         f"{context.seed}; {os.cpu_count()} cores. Both sides warm and checked to give the same answer, then in turns; "
         "median, least and largest of the turns' ratios, median times. Bars: how far above the bar, on a log scale; "
-        "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the margin; LIBSVM's in its "
-        "own problem, which has a bias (tolerances are matched, margins differ), LIBLINEAR's below our upper end. "
+        "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the "
+        "margin; LIBSVM's in its own problem, which has a bias (tolerances are matched, margins differ), LIBLINEAR's "
+        "below our upper end. "
         "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, +- two standard errors"
     )
 
