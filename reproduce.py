@@ -19,20 +19,26 @@ installed; 2 bad command line; 130 interrupted.
 import argparse
 import contextlib
 import csv
+import ctypes
 import difflib
 import functools
+import gc
 import gzip
 import hashlib
+import importlib.util
 import io
 import itertools
 import lzma
 import math
 import os
+import subprocess
 import sys
 import tarfile
+import tempfile
 import textwrap
 import time
 import urllib.request
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -42,6 +48,7 @@ from typing import NamedTuple
 
 try:  # these take a second, in which Ctrl-C may come, and may not be installed
     import matplotlib
+    import numba
     import numpy as np
     from matplotlib.figure import Figure
     from tqdm import tqdm
@@ -539,14 +546,18 @@ class Entry(NamedTuple):
     draw: Callable
     summary: str
     data: tuple  # names in DATA
+    report: Callable | None = None
 
 
 FIGURES = {}
 
 
-def figure(key, summary, compute, draw, data=""):
-    """Register a figure under `key`; `data` names the data sets its computation loads, separated by spaces."""
-    FIGURES[key] = Entry(compute, draw, summary, tuple(data.split()))
+def figure(key, summary, compute, draw, data="", report=None):
+    """Register a figure under `key`; `data` names the data sets its computation loads, separated by spaces.
+
+    report(table), if there is one, is the text that is printed beside the picture.
+    """
+    FIGURES[key] = Entry(compute, draw, summary, tuple(data.split()), report)
 
 
 # --- what several figures share ---
@@ -1589,6 +1600,787 @@ figure("subspace", "products against 1/rho and seconds to a gap: subspace percep
        compute_subspace, draw_subspace, data="mnist")
 
 
+# --- speed ---
+#
+# A row is a bar to reach: what we do, what it is held against, and how the answers of both are checked before a number
+# counts. To add one, yield a Row from one of the functions in SPEED, or add a function to them; a list of rows becomes
+# the worst of them. Nothing else needs to know.
+
+SENSES = {  # unit of the bar -> the number that is held against it, from what both sides took; whether more is better
+    "times faster": (lambda ours, theirs: theirs / ours, True),
+    "times the cost": (lambda ours, theirs: ours / theirs, False),
+    "s": (lambda ours, theirs: ours, False),
+    "us": (lambda ours, theirs: 1e6 * ours, False),
+    "GB": (lambda ours, theirs: ours, False),
+}
+NEEDS_PEERS = 'needs scikit-learn: pip install ".[peers]"'
+
+
+def wall(seconds, answer):
+    return seconds
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bar: `ours` and `theirs` are called without arguments, timed and may return an answer.
+
+    `check(answer, their answer)` raises MismatchError if the two do not agree, and may return the relative gaps that
+    both have in the end. `reading(seconds of a call, its answer)` is what counts, by default the seconds.
+    """
+
+    what: str
+    against: str
+    n: int
+    required: float
+    unit: str
+    ours: Callable
+    theirs: Callable | None = None
+    check: Callable = lambda *answers: None
+    reading: Callable = wall
+    their_reading: Callable = wall
+    peers: bool = False  # whether scikit-learn or what it brings takes part
+    alike: bool = False  # whether the first call is like all others: then it counts, and needs no warm-up
+    note: str = ""
+
+
+class MismatchError(Exception):
+    """Both sides of a row do not give the same answer, so that their times must not be compared."""
+
+
+def agree(what, one, other, tolerance):
+    """Raise a MismatchError unless two arrays are equal to within tolerance, relative to the largest entry."""
+    one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    difference, largest = np.abs(one - other).max() if one.shape == other.shape else math.inf, np.abs(other).max()
+    if not difference <= tolerance * largest:
+        raise MismatchError(f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
+
+
+def has_peers():
+    return all(importlib.util.find_spec(name) for name in ("sklearn", "scipy"))
+
+
+def stopwatch(call, least=0.0):
+    """Seconds of one call and its answer; a call that takes less than `least` seconds is repeated for as long."""
+    begin = time.perf_counter()
+    answer = call()
+    seconds = time.perf_counter() - begin
+    if seconds < least:
+        repeats = math.ceil(least / max(seconds, 1e-9))
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            answer = call()
+        seconds = (time.perf_counter() - begin) / repeats
+    return seconds, answer
+
+
+# Threads of the other side's library may wait for work for a while after a call: a turn is long enough to outlast them.
+TURN, PATIENCE = 0.05, 5.0  # seconds: a turn at least; what takes more than the latter is run once
+
+
+def measure(row, context):
+    """The row of the table: both sides checked, then in turns; medians, and least and largest of the turns."""
+    block = {"panel": "bars", "what": row.what, "against": row.against, "unit": row.unit, "note": row.note,
+             "n": row.n, "required": row.required}
+    block |= dict.fromkeys(("achieved", "least", "most", "ours", "theirs", "gap", "their_gap"), math.nan)
+    if row.peers and not has_peers():
+        return block | {"note": NEEDS_PEERS}
+    sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
+    firsts = [stopwatch(call) for call, _ in sides]  # compiles, and gives the answers that are compared
+    gaps = row.check(*(answer for _, answer in firsts))
+    if gaps is not None:
+        block["gap"], block["their_gap"] = gaps
+    fixed = [None, None]
+    if row.theirs is not None and firsts[1][0] > PATIENCE:
+        fixed[1] = row.their_reading(*firsts[1])
+        block["note"] = "; ".join(filter(None, (row.note, "run once")))
+    taken = [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]] if row.alike else []
+    del firsts
+    fewest, most, budget, turn = context.pick((3, 15, 4.0, TURN), (2, 2, 0.0, 0.0))
+    begin = time.perf_counter()
+    while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < budget):
+        taken.append([reading(*stopwatch(call, turn)) if known is None else known
+                      for (call, reading), known in zip(sides, fixed, strict=False)])
+    ours, theirs = np.array([[*pair, math.nan][:2] for pair in taken]).T
+    achieved = SENSES[row.unit][0](ours, theirs)
+    return block | {"achieved": np.median(achieved), "least": achieved.min(), "most": achieved.max(),
+                    "ours": np.median(ours), "theirs": np.median(theirs)}
+
+
+def score(unit, achieved, required):
+    """How far above the bar: 1 is at it, nan is not measured."""
+    return achieved / required if SENSES[unit][1] else required / achieved
+
+
+def worst(blocks):
+    """Of several measured rows the one that is furthest below its bar; its note says which one that is."""
+    scores = [score(block["unit"], block["achieved"], block["required"]) for block in blocks]
+    if np.isnan(scores).any():
+        return blocks[int(np.isnan(scores).argmax())]
+    least = blocks[int(np.argmin(scores))]
+    return least | {"note": f"worst of {len(blocks)}: {least['note']}"}
+
+
+# Problems
+
+
+def shuffled_pair(context, digits, n=None):
+    """The first n training images of two digits of MNIST in a random order that does not depend on --seed."""
+    data = load_mnist(context, digits)
+    order = np.random.default_rng(5).permutation(len(data.y_train))[: context.pick(n, min(n or 600, 600))]
+    return data.X_train[order], data.y_train[order]
+
+
+def shuffled_htru2(context, n):
+    points = load_htru2(context)
+    order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(n, 300)]
+    return standardised(points.X, points.X)[0][order], points.y[order]
+
+
+# The two sides of a product and of an iteration
+
+
+def product(G, fused=False):
+    """A call that makes one product with G: m = G v, or the softmax pass, that over features is one reading of them."""
+    G = fm.prepare(G, 0).G
+    n, dimension = G.shape()
+    v, m, q = np.full(n, 1 / n), np.empty(n), np.empty(n)
+    w, u = np.empty((2, dimension))
+    fm.lift(G, v, w)
+
+    def plain():
+        fm.lift(G, v, w)
+        fm.margins(G, w, m)
+        return m
+
+    def softmax():
+        fm.softmax_pass(G, w, m, q, u)
+        return m
+
+    return softmax if fused else plain
+
+
+def size_of(G):
+    return fm.prepare(G, 0).G.shape()[0]
+
+
+ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
+    "momentum": (fm.momentum, True),
+    "snkp": (functools.partial(fm.snkp, stop=None), False),
+    "normalized GD": (fm.normalized_gradient_descent, True),
+    "diagonal descent": (fm.diagonal_descent, False),
+}
+
+
+def per_iteration(seconds, result):
+    spent = result.trace["seconds"]
+    return (spent[-1] - spent[0]) / result.n_iter  # what comes before iteration 0, such as finding a step, is not in it
+
+
+def ran_to_the_end(G, steps):
+    """A check that a run made its iterations and that its interval is that of its own points, by fresh products."""
+    def check(result, _):
+        if result.n_iter != steps:
+            raise MismatchError(f"{result.n_iter} iterations instead of {steps}: {result.status}")
+        agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
+
+    return check
+
+
+def speed_products(context):
+    n = context.pick(6000, 300)
+    X, y = shuffled_pair(context, (3, 5), n)
+    G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
+    for dtype, required, tolerance in ((np.float64, 1.8, 1e-10), (np.float32, 3.0, 1e-6)):
+        stored = fm.prepare(G.astype(dtype), 0).G
+        w, m = np.empty(len(y)), np.empty(len(y))
+
+        def ours(stored=stored, w=w, m=m):
+            fm.lift(stored, v, w)
+            fm.margins(stored, w, m)
+            return m
+
+        yield Row(f"G v, dense {np.dtype(dtype).name}", "NumPy, float64", len(y), required, "times faster", ours,
+                  lambda: G @ v, lambda a, b, within=tolerance: agree("product", a, b, within))
+    yield Row("check of a dense G", "a product", len(y), 2.0, "times the cost", lambda: fm.prepare(G, 0), product(G),
+              lambda run, m: agree("checked G", run.G.matrix @ np.full(len(y), 1 / len(y)), m, 1e-10))
+    few = fm.gram(X[: n // 2], y[: n // 2], gamma=0.01)
+    rows, few_rows = fm.features(X, y), fm.features(X[: n // 2], y[: n // 2])
+    for name, problem in (("dense", G), ("features", rows)):
+        steps = context.pick(40, 5)
+        yield [Row(f"an iteration, {name}", "its product", size_of(problem), 1.15, "times the cost",
+                   functools.partial(algorithm, problem, max_iter=steps, trace_at=[]),
+                   product(problem, fused and name == "features"), ran_to_the_end(problem, steps),
+                   reading=per_iteration, note=method) for method, (algorithm, fused) in ONE_PRODUCT.items()]
+    for name, sizes in (("dense", (G, few)), ("features", (rows, few_rows))):
+        for problem, count in zip(sizes, context.pick((50, 1000), (10, 20)), strict=True):
+            calls = []
+            for method, (algorithm, fused) in ONE_PRODUCT.items():
+                call = functools.partial(algorithm, problem, max_iter=count)
+                # what the algorithm itself counts: also those by which diagonal_descent finds its step
+                spent = float(call().trace["products"][-1])
+                calls.append(Row(f"{count} iterations, {name}, call to return", "its products", size_of(problem), 1.15,
+                                 "times the cost", call, product(problem, fused and name == "features"),
+                                 ran_to_the_end(problem, count), note=method,
+                                 their_reading=lambda seconds, _, spent=spent: spent * seconds))
+            yield calls
+
+
+def speed_features(context):
+    X, y = shuffled_pair(context, (0, 1))
+    G = fm.features(X, y, normalize="max")
+    Z, (n, d) = G.rows, G.rows.shape
+    steps, q, w = context.pick(100, 5), np.full(n, 1 / n), G.rows.mean(axis=0)
+    m, found, u = np.empty(n), np.empty(n), np.empty(d)
+
+    def check(*_):
+        fm.softmax_pass(G, w, m, found, u)
+        expected = np.exp(-Z @ w)
+        agree("margins", m, Z @ w, 1e-10)
+        agree("gradient", u, Z.T @ (expected / expected.sum()), 1e-10)
+
+    for method in ("momentum", "normalized GD"):
+        yield Row(f"an iteration of {method}, features", "BLAS: Z w and Z'q", n, 1.5,
+                  "times faster", functools.partial(ONE_PRODUCT[method][0], G, max_iter=steps, trace_at=[]),
+                  lambda: (Z @ w, Z.T @ q), check, reading=per_iteration)
+
+
+def project_by_sorting(v):
+    """The projection onto the simplex by a full sort."""
+    falling = np.sort(v)[::-1]
+    excess = np.cumsum(falling) - 1
+    k = np.flatnonzero(falling * np.arange(1, v.size + 1) > excess)[-1]
+    return np.maximum(v - excess[k] / (k + 1), 0)
+
+
+def speed_kernels(context):
+    X, y = shuffled_pair(context, (3, 5), context.pick(6000, 300))
+
+    def theirs():
+        from sklearn.metrics.pairwise import rbf_kernel
+
+        K = rbf_kernel(X, gamma=0.01)
+        K *= y[:, None]
+        K *= y
+        roots = np.sqrt(K.diagonal())
+        K /= roots[:, None]
+        K /= roots
+        return K
+
+    yield Row("gram, rbf", "rbf_kernel, signs and scale", len(y), 1.3, "times faster",
+              lambda: fm.gram(X, y, gamma=0.01), theirs, lambda G, K: agree("gram", G, K, 1e-10), peers=True)
+    rng, n = context.rng(), context.pick(10**6, 1000)
+    for kind, v in (("typical: Gaussian", rng.normal(size=n)), ("most stay", (1 + 0.3 * rng.normal(size=n)) / n)):
+        yield Row(f"project_simplex, {kind}", "NumPy by sorting", n, 5.0, "times faster",
+                  functools.partial(fm.project_simplex, v), functools.partial(project_by_sorting, v),
+                  lambda p, q: agree("projection", p, q, 1e-9))
+
+
+# The exact solver against LIBSVM and LIBLINEAR
+
+
+def biased_gap(G, y, weights):
+    """The relative gap of an SVM with a bias, hard margin, from its dual weights a >= 0 with <a, y> = 0.
+
+    With p = a / sum a:  max_b min_i y_i (f(x_i) + b) / ||f||  <=  its maximum margin  <=  ||p||_G, half the distance
+    of the classes' hulls. G without the bias, which drops out of ||p||_G.
+    """
+    run = fm.prepare(G, 0)
+    n, dimension = run.G.shape()
+    w, m = np.empty(dimension), np.empty(n)
+    fm.lift(run.G, weights, w)
+    fm.margins(run.G, w, m)
+    size = math.sqrt(fm.square(run.G, weights, w, m))
+    lower, upper = (m[y > 0].min() + m[y < 0].min()) / 2 / size, size / weights.sum()
+    return 1 - lower / upper, upper
+
+
+def svc_weights(model, n):
+    weights = np.zeros(n)
+    weights[model.support_] = np.abs(model.dual_coef_[0])
+    return weights
+
+
+def relative_gap(result):
+    return 1 - result.lower / result.upper
+
+
+def is_margin(what, G, result, tol):
+    """Raise a MismatchError unless a result is certified, or at the end of rounding, and fresh products confirm it."""
+    if not (result.status == "certified" or result.status == "rounding" and relative_gap(result) < 1e-3):
+        raise MismatchError(f"{what}: max_margin ends with {result}")
+    lower, upper = fm.certificate(G, result.alpha, result.p, precise=True)
+    if not (lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + tol)):
+        raise MismatchError(f"{what}: certificate [{lower}, {upper}] against {result}")
+
+
+def against_svc(what, G, y, tol=1e-6, most=1e-4):
+    """A check of (the result of max_margin, a fitted SVC). The SVC's problem has a bias, and so a margin no smaller:
+    its gap is that of its own problem, and may be `most` at most."""
+    def check(result, model):
+        signed = G() if callable(G) else G
+        is_margin(what, signed, result, tol)
+        their_gap, upper = biased_gap(signed, y, svc_weights(model, len(y)))
+        if not (-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6)):
+            raise MismatchError(f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
+        return relative_gap(result), their_gap
+
+    return check
+
+
+def svc(X, y, **options):
+    from sklearn.svm import SVC
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged, where max_iter is given
+        return SVC(C=1e10, tol=1e-6, **options).fit(X, y)
+
+
+def exact(G, tol=1e-6):
+    return fm.max_margin(G, tol=tol, max_iter=1000)
+
+
+def exact_from(make, *data, **kernel):
+    return exact(make(*data, **kernel))
+
+
+def serially(call):
+    """The call on one thread."""
+    def run():
+        before = numba.get_num_threads()
+        numba.set_num_threads(1)
+        try:
+            return call()
+        finally:
+            numba.set_num_threads(before)
+
+    return run
+
+
+CAP = 1_000_000  # iterations of LIBSVM where it would need minutes
+EXACT = {  # problem -> digits and kernel
+    "a: 3 vs 5, rbf, gamma 1/6.8": ((3, 5), {"gamma": 1 / 6.8}),
+    "b: 3 vs 5, rbf, gamma 0.01": ((3, 5), {"gamma": 0.01}),
+    "c: 0 vs 1, linear": ((0, 1), {"kernel": "linear", "normalize": "max"}),
+    "d: 4 vs 9, rbf, gamma 0.02": ((4, 9), {"gamma": 0.02}),
+}
+
+
+def speed_exact_dense(context):
+    libsvm, cap = "LIBSVM, precomputed", context.pick(CAP, 10_000)
+    for name, (digits, kernel) in EXACT.items():
+        X, y = shuffled_pair(context, digits, context.pick(6000, 300))
+        G, K = fm.gram(X, y, **kernel), fm.gram(X, **kernel)
+        for threads, required in (("", 2.0), (", one thread", 1.4)):
+            ours = functools.partial(exact, G)
+            yield Row(f"max_margin, {name}{threads}", libsvm, len(y), required, "times faster",
+                      serially(ours) if threads else ours, functools.partial(svc, K, y, kernel="precomputed"),
+                      against_svc(name, G, y), peers=True)
+    X, y = shuffled_htru2(context, 6000)
+    Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
+    signs = np.where(np.arange(len(Z)) % 2, 1, -1)
+    for name, G, labels in (("e: HTRU2, sigma^2 = 4", fm.gram(X, y, sigma2=4.0), y),
+                            ("f: planted, rho = 0.001", Z @ Z.T, signs)):
+        K = labels[:, None] * G * labels
+        yield Row(f"max_margin, {name}", libsvm, len(labels), 2.0, "times faster", functools.partial(exact, G),
+                  functools.partial(svc, K, labels, kernel="precomputed", max_iter=cap),
+                  against_svc(name, G, labels, most=math.inf), peers=True,
+                  note=f"at most {cap:.0e} steps")
+
+
+def speed_exact_raw(context):
+    for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"):
+        digits, kernel = EXACT[name]
+        for most in context.pick((6000, 12_000), (300,)):
+            X, y = shuffled_pair(context, digits, most)
+            ways = {make.__name__: functools.partial(exact_from, make, X, y, **kernel)
+                    for make in (fm.gram, fm.lazy_gram)}
+            seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
+            fastest = min(seconds, key=seconds.get, default="gram")
+            yield Row(f"from raw features, {name[3:]}", "LIBSVM, rbf", len(y), 10.0, "times faster", ways[fastest],
+                      functools.partial(svc, X, y, kernel="rbf", **kernel),
+                      against_svc(name, functools.partial(fm.gram, X, y, **kernel), y), peers=True,
+                      note=f"through {fastest}")
+
+
+def liblinear(X, y, **options):
+    from sklearn.svm import LinearSVC
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged: its gap says so
+        return LinearSVC(fit_intercept=False, random_state=0, **options).fit(X, y)
+
+
+def primal_gap(X, y, coefficients, upper, ridge=0.0):
+    """1 - margin / upper of the separator w or, with a ridge r, of (w, xi / sqrt(r)), xi the slacks at margin 1."""
+    m = y * (X @ coefficients)
+    slacks = np.maximum(0, 1 - m) if ridge else np.zeros(len(y))
+    size = coefficients @ coefficients + (slacks @ slacks / ridge if ridge else 0)
+    return 1 - (m + slacks).min() / math.sqrt(size) / upper
+
+
+def speed_exact_linear(context):
+    X, y = shuffled_pair(context, (0, 1))
+    dense = functools.partial(fm.features, normalize=None)
+
+    def as_csr(points):
+        from scipy.sparse import csr_array
+
+        return csr_array(points)
+
+    def check(result, model):
+        is_margin("0 vs 1, linear", dense(X, y), result, 1e-6)
+        their_gap = primal_gap(X, y, model.coef_[0], result.upper)
+        if not -1e-9 <= their_gap <= 1e-3:
+            raise MismatchError(f"0 vs 1, linear: LinearSVC ends at a gap of {their_gap:.1e}")
+        return relative_gap(result), their_gap
+
+    for name, points in (("dense", X), ("sparse", as_csr(X) if has_peers() else None)):
+        yield Row(f"max_margin, features, {name}, 0 vs 1", "LinearSVC, hinge, C = 1e6", len(y), 3.0, "times faster",
+                  lambda points=points: exact(dense(points, y)),
+                  functools.partial(liblinear, points, y, loss="hinge", C=1e6, tol=1e-6, max_iter=100_000), check,
+                  peers=True)
+    X, y = shuffled_pair(context, (3, 5))
+    ridge, options = 0.5, {"loss": "squared_hinge", "dual": True, "C": 1.0, "max_iter": 100_000}  # r = 1/(2C)
+
+    def ridge_gaps(result, model):
+        slacks = np.maximum(0, 1 - y * (X @ model.coef_[0]))
+        _, upper = fm.certificate(dense(X, y, ridge=ridge), slacks, slacks / slacks.sum())
+        if upper < result.lower:
+            raise MismatchError(f"3 vs 5 with a ridge: LinearSVC's upper end {upper} is below {result}")
+        return relative_gap(result), primal_gap(X, y, model.coef_[0], upper, ridge)
+
+    def check_ridge(result, model):
+        is_margin("3 vs 5 with a ridge", dense(X, y, ridge=ridge), result, 1e-6)
+        gaps = ridge_gaps(result, model)
+        if not gaps[1] <= 2e-6:
+            raise MismatchError(f"3 vs 5 with a ridge: LinearSVC ends at a gap of {gaps[1]:.1e}")
+        return gaps
+
+    def loosest(tolerances=(1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6)):
+        """The loosest tolerance of LIBLINEAR that takes its gap below 1e-6, and this gap, which ours has to reach."""
+        result = exact(dense(X, y, ridge=ridge))
+        for tol in tolerances:
+            their_gap = ridge_gaps(result, liblinear(X, y, tol=tol, **options))[1]
+            if their_gap <= 1e-6:
+                break
+        return tol, max(their_gap, 1e-10)
+
+    tol, gap = loosest() if has_peers() else (math.nan, math.nan)
+    yield Row("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", len(y), 2.0, "times faster",
+              lambda: exact(dense(X, y, ridge=ridge), gap), functools.partial(liblinear, X, y, tol=tol, **options),
+              check_ridge, peers=True, note=f"theirs with tol = {tol:g}")
+
+
+# Columns, small problems, and what happens before the first iteration
+
+
+def speed_columns(context):
+    rng, n = context.rng(), context.pick(6000, 300)
+    Z = planted_power_law(n, context.pick(200, 20), 1e-4, rng)
+    G, steps, m = Z @ Z.T, context.pick(20_000, 100), np.zeros(n)
+    order = rng.integers(0, n, steps)
+
+    def read():
+        m[:] = 0.0
+        for i in order:
+            np.add(m, G[i], out=m)
+        return m
+
+    def check(result, m):
+        agree("sum of columns", m, G @ np.bincount(order, minlength=n).astype(float), 1e-9)
+        if result.n_iter != steps:
+            raise MismatchError(f"perceptron: {result.status} after {result.n_iter} of {steps} iterations")
+        agree("perceptron", result.lower, (G @ result.alpha).min() / np.linalg.norm(Z.T @ result.alpha), 1e-6)
+
+    yield Row("an update of the perceptron, dense", "NumPy: add a column", n, 2.0, "times the cost",
+              functools.partial(fm.perceptron, G, max_iter=steps, trace_at=[]), read, check, reading=per_iteration,
+              their_reading=lambda seconds, _: seconds / steps)
+    for n, steps in ((20, 1), (200, 1), (200, 100)):
+        G = fm.FeatureGram(planted_margin(n, 10, 0.1, rng)).dense()
+        yield Row(f"a call of momentum, {steps} iteration{'s' * (steps > 1)}", "without its loop", n, 100, "us",
+                  functools.partial(fm.momentum, G, max_iter=steps),
+                  check=lambda result, G=G, steps=steps: ran_to_the_end(G, steps)(result, None),
+                  reading=lambda seconds, result: seconds - result.trace["seconds"][-1])
+
+
+def child(code, *arguments, cache=None):
+    """The numbers that a new process prints; `cache` is its folder for compiled code, the usual one by default."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment |= {} if cache is None else {"NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True,
+                          text=True)
+    if done.returncode:
+        raise RuntimeError(f"a process of its own failed: {done.stderr.strip()}")
+    return [float(word) for word in done.stdout.split()]
+
+
+IMPORT = """
+import time
+begin = time.perf_counter()
+import fastmargin
+print(time.perf_counter() - begin)
+"""
+FIRST_CALL = """
+import sys, time
+import numpy as np, fastmargin as fm
+Z = np.random.default_rng(0).normal(size=(200, 10)) + 3 * np.eye(10)[0]
+G = fm.FeatureGram(Z) if sys.argv[2] == "features" else Z @ Z.T
+begin = time.perf_counter()
+result = getattr(fm, sys.argv[1])(G, max_iter=10)
+print(time.perf_counter() - begin, result.lower, result.upper)
+"""
+
+
+def first_number(seconds, answer):
+    return answer[0]
+
+
+def speed_start(context):
+    def certified(answer):
+        if not answer[1] <= answer[2]:
+            raise MismatchError(f"first call: the interval is {answer[1:]}")
+
+    yield Row("import fastmargin", "", 0, 0.3, "s", lambda: child(IMPORT), reading=first_number)
+    if context.quick:  # compiling takes seconds
+        return
+    for algorithm, on in (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"),
+                          ("max_margin", "features"), ("subspace_perceptron", "features")):
+        with tempfile.TemporaryDirectory() as folder:
+            fresh = itertools.count()
+
+            def call(cache, algorithm=algorithm, on=on):
+                return child(FIRST_CALL, algorithm, on, cache=cache)
+
+            yield Row(f"first call of {algorithm}, {on}, cold", "", 200, 6.0, "s",
+                      lambda call=call, folder=folder, fresh=fresh: call(f"{folder}/{next(fresh)}"), check=certified,
+                      reading=first_number, alike=True)
+            yield Row(f"first call of {algorithm}, {on}, warm", "", 200, 0.15, "s",
+                      lambda call=call, folder=folder: call(f"{folder}/0"), check=certified, reading=first_number)
+
+
+# Adaptive sampling on all pairs. The peak is that of a process of its own.
+
+SAMPLING = """
+import sys
+import numpy as np, fastmargin as fm, reproduce
+X, y = np.load(sys.argv[1] + "/X.npy"), np.load(sys.argv[1] + "/y.npy")
+reproduce.sample_pairs(X, y, int(sys.argv[2]))
+print(reproduce.peak_of_process() / 1e9)
+"""
+
+
+def sample_pairs(X, y, steps):
+    """Adaptive sampling over the pairs of all ten classes with the tangent kernel of ji21:fig3."""
+    W = np.random.default_rng(0).normal(size=(WIDTH, X.shape[1]))
+    K = fm.lazy_gram(X, kernel="ntk", W=W, normalize="max", dtype=np.float32)
+    return fm.adaptive_sampling(fm.pair_gram(K, y, 10), max_iter=steps, trace_at=[])
+
+
+def memory_now(field):
+    """VmRSS or VmHWM, the resident memory now and at its peak, in bytes; nan where the system does not tell."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as lines:
+            return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
+    except OSError:
+        return math.nan
+
+
+def peak_of_process():
+    """Not ru_maxrss: in a new process that begins with the peak of the one that started it."""
+    return memory_now("VmHWM")
+
+
+def extra_memory(call):
+    """Bytes by which the resident memory grows while a call runs, at most; nan where the system does not tell."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back to the system, or the call would grow into it unseen
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    except (OSError, AttributeError, TypeError):  # the last: CDLL(None) on Windows
+        return math.nan
+    before = memory_now("VmRSS")
+    answer = call()  # kept, so that it counts
+    grown = memory_now("VmHWM") - before
+    del answer
+    return grown
+
+
+def speed_sampling(context):
+    data = load_mnist(context)
+    images, steps = context.pick((len(data.y_train), 64), (500, 8))
+    X, y = data.X_train[:images].astype(np.float32), data.y_train[:images]
+    del data
+    pairs, x = 9 * len(y), X[0].copy()
+
+    def check(result, dots):
+        if not (result.n_iter == steps and result.lower <= result.upper):
+            raise MismatchError(f"adaptive sampling: {result}")
+        agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
+
+    yield Row("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", pairs, 2.0, "times the cost",
+              lambda: sample_pairs(X, y, steps), lambda: X @ x, check, reading=per_iteration)
+    if not context.quick and not math.isnan(peak_of_process()):
+        with tempfile.TemporaryDirectory() as folder:
+            np.save(f"{folder}/X", X)
+            np.save(f"{folder}/y", y)
+            yield Row("adaptive_sampling, MNIST pairs, peak memory", "", pairs, 2.0, "GB",
+                      lambda: child(SAMPLING, folder, steps), reading=first_number, alike=True)
+
+
+SPEED = (speed_products, speed_features, speed_kernels, speed_exact_dense, speed_exact_raw, speed_exact_linear,
+         speed_columns, speed_start, speed_sampling)
+
+
+def speed_scaling(context):
+    """Blocks of seconds and memory against n, on problem b."""
+    digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
+    X, y = shuffled_pair(context, digits, 12_000)
+    sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
+    steps, turns, blocks = context.pick(20, 5), context.pick(3, 1), []
+    nothing = dict.fromkeys(("least", "most", "required", "theirs", "gap", "their_gap", "ours"), math.nan)
+    nothing |= {"against": "", "unit": "", "note": ""}
+    for n in progress(sizes, context, "speed, n"):
+        A, b = X[:n], y[:n]
+        G, K = fm.gram(A, b, **kernel), fm.gram(A, **kernel)
+        calls = {"gram": (functools.partial(fm.gram, A, b, **kernel), wall),
+                 "an iteration of momentum": (functools.partial(fm.momentum, G, max_iter=steps, trace_at=[]),
+                                              per_iteration),
+                 "max_margin to 1e-6": (functools.partial(exact, G), wall)}
+        if has_peers():
+            calls["LIBSVM, tol = 1e-6"] = (functools.partial(svc, K, b, kernel="precomputed"), wall)
+        for name, (call, reading) in calls.items():
+            call()
+            seconds = np.median([reading(*stopwatch(call)) for _ in range(turns)])
+            for panel, value in (("seconds", seconds), ("memory", extra_memory(call))):
+                blocks.append({"panel": panel, "what": name, "n": n, "achieved": value} | nothing)
+    return blocks
+
+
+def compute_speed(context):
+    blocks = []
+    with progress(None, context, "speed", unit=" rows") as bar:
+        for build in SPEED:
+            for rows in build(context):
+                found = [measure(row, context) for row in (rows if isinstance(rows, list) else [rows])]
+                blocks.append(worst(found) if isinstance(rows, list) else found[0])
+                bar.update()
+    return stack(blocks + speed_scaling(context)), (
+        f"MNIST ({load_mnist(context, (3, 5)).source}), pixels in [0, 1], of each pair the first n images in an order "
+        "shuffled with seed 5; HTRU2 standardised; planted sets, sampling and test vectors with seed "
+        f"{context.seed}; {os.cpu_count()} cores. Both sides warm and checked to give the same answer, then in turns; "
+        "median, least and largest of the turns' ratios, median times. Bars: how far above the bar, on a log scale; "
+        "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the "
+        "margin; LIBSVM's in its own problem, which has a bias (tolerances are matched, margins differ), LIBLINEAR's "
+        "below our upper end. "
+        "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, +- two standard errors"
+    )
+
+
+def quantity(value, unit=""):
+    number = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return f"{number}{'x' if unit.startswith('times') else ' ' + unit}".rstrip()
+
+
+def duration(seconds):
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return "" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
+
+
+SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "theirs", "gap", "their gap", "note")
+RIGHT = {"n", "got", "ours", "theirs", "gap", "their gap"}  # aligned
+
+
+def speed_cells(bars):
+    """The rows of the printed table and of the picture, as text: one tuple in the order of SPEED_COLUMNS each."""
+    for what, n, against, got, least, most, required, unit, ours, theirs, gap, their_gap, note in zip(*(
+            bars[name].tolist() for name in ("what", "n", "against", "achieved", "least", "most", "required", "unit",
+                                             "ours", "theirs", "gap", "their_gap", "note")), strict=True):
+        known, sign = not math.isnan(got), ">=" if SENSES[unit][1] else "<="
+        yield (what, f"{n:,.0f}" if n else "", against, quantity(got, unit) if known else "",
+               f"{quantity(least)} .. {quantity(most)}" if known else "", f"{sign} {quantity(required, unit)}",
+               duration(ours) if unit != "GB" else "", duration(theirs),
+               *("" if math.isnan(value) else f"{value:.0e}" for value in (gap, their_gap)), note)
+
+
+def speed_scores(bars):
+    return np.array([score(*row) for row in zip(bars["unit"], bars["achieved"], bars["required"], strict=True)])
+
+
+def report_speed(table):
+    """The table as text; rows short of their bar begin with a mark, and are named again at the end."""
+    bars = split(table, "panel")["bars"]
+    scores, cells = speed_scores(bars), list(speed_cells(bars))
+    widths = [max(map(len, column)) for column in zip(SPEED_COLUMNS, *cells, strict=True)]
+
+    def line(mark, row):
+        padded = (f"{cell:>{width}}" if name in RIGHT else f"{cell:{width}}"
+                  for name, cell, width in zip(SPEED_COLUMNS, row, widths, strict=True))
+        return f"{mark} {'  '.join(padded)}".rstrip()
+
+    lines = [line(" ", SPEED_COLUMNS)]
+    lines += [line("!" if value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
+    short = [f"{row[0]} ({row[3]}, bar {row[5]})" for value, row in zip(scores, cells, strict=True) if value < 1]
+    reached, unknown = int((scores >= 1).sum()), int(np.isnan(scores).sum())
+    lines.append(f"{reached} rows reach their bar, {len(short)} do not, {unknown} were not measured")
+    if short:
+        lines.append("short of the bar: " + "; ".join(short))
+    return "\n".join(lines)
+
+
+def draw_speed(table):
+    parts = split(table, "panel")
+    bars = parts["bars"]
+    scores, cells = speed_scores(bars), list(speed_cells(bars))
+    rows = np.arange(len(scores))[::-1]
+    fig = Figure(figsize=(13.2, 0.19 * len(rows) + 4.2), layout="constrained")
+    upper, lower = fig.add_gridspec(2, 1, height_ratios=[0.19 * len(rows) + 0.6, 3.4])
+    ax, text = upper.subgridspec(1, 2, width_ratios=[2.3, 7], wspace=0).subplots()
+    curves = dict(zip(("seconds", "memory"), lower.subgridspec(1, 2).subplots(), strict=True))
+    for y, value in zip(rows, scores, strict=True):
+        if not math.isnan(value):
+            look = {"facecolor": "#56b4e9"} if value >= 1 else {"facecolor": "white", "hatch": "/////"}
+            ax.barh(y, value - 1, left=1, height=0.62, edgecolor="0.2", linewidth=0.6, **look)
+    ends = [[score(unit, end, required) for end in (least, most)] for unit, least, most, required in
+            zip(bars["unit"], bars["least"], bars["most"], bars["required"], strict=True)]
+    ax.hlines(rows, *np.array(ends).T, color="0.2", linewidth=1)
+    ax.axvline(1, color="#d55e00", linewidth=1.5, label="the bar")
+    ax.set_xscale("log")
+    low, high = np.nanmin(np.append(ends, 0.5)), np.nanmax(np.append(ends, 2.0))
+    ax.set(xlim=(low / 1.1, high * 1.1), ylim=(-0.7, len(rows) + 0.5), xlabel="times the bar")
+    ax.set_yticks(rows, [f"{what}{', n = ' * bool(n)}{n}" for what, n, *_ in cells], fontsize=7)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    text.set(xlim=(0, 1), ylim=ax.get_ylim())
+    text.set_axis_off()
+    places = (0.005, 0.285, 0.297, 0.425, 0.56, 0.625, 0.675, 0.76, 0.775)  # of columns
+    for y, row in [(len(rows), SPEED_COLUMNS), *zip(rows, cells, strict=True)]:
+        for name, cell, place in zip(SPEED_COLUMNS[2:], row[2:], places, strict=True):
+            text.text(place if row[3] or name != "note" else 0.52, y, cell, va="center", fontsize=6.5,
+                      ha="right" if name in RIGHT else "left", in_layout=False,
+                      weight="bold" if y == len(rows) or name == "got" else "normal")
+    for title, unit, factor in (("seconds", "seconds", 1), ("memory", "MB on top of the input", 1e-6)):
+        for i, (name, curve) in enumerate(split(parts[title], "what").items()):
+            x, y = curve["n"], factor * curve["achieved"]
+            used = y > 0
+            slope, doubt = fitted_exponent(x[used], y[used])
+            fit = "" if math.isnan(slope) else f": n^{slope:.2f} ± {doubt:.2f}"
+            if not used.any():
+                continue
+            curves[title].loglog(x[used], y[used], label=name + fit, **style(i) | {"markevery": 1})
+        curves[title].set(xlabel="n", ylabel=unit)
+        if curves[title].lines:
+            curves[title].legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
+        else:
+            curves[title].set_title("too small to be seen, or not known to this system")
+    return fig
+
+
+figure("speed", "bars to reach against NumPy, scikit-learn and the memory; time and memory against n",
+       compute_speed, draw_speed, data="mnist htru2", report=report_speed)
+
+
 # ======================================================================================================================
 # Command line
 # ======================================================================================================================
@@ -1666,6 +2458,8 @@ def run(argv):
             failed.append(key)
             print(f"{key} not drawn: {error}", file=sys.stderr)
             continue
+        if FIGURES[key].report:
+            print(FIGURES[key].report(read_table(numbers)[0]))
         print(f"{picture} {'from' if options.redraw else 'and'} {numbers.name}: {time.perf_counter() - start:.1f} s",
               flush=True)
     if failed and len(keys) > 1:

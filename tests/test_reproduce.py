@@ -1,6 +1,7 @@
 """reproduce.py: data sets from every place they may be, and files that are whole or not there, whatever happens."""
 
 import ast
+import dataclasses
 import functools
 import gzip
 import hashlib
@@ -697,7 +698,7 @@ def test_the_picture_is_drawn_from_the_table_alone(key, tmp_path, alone, monkeyp
     draw = alone.FIGURES[key].draw
     before = list(shown(draw(table)))
     for name, column in table.items():  # every number of the table is seen in the picture
-        if column.dtype.kind == "f":
+        if column.dtype.kind == "f" and not np.isnan(column).all():
             changed = list(shown(draw(table | {name: 1.3 * column}))) != before
             assert changed == ((key, name) not in NOT_DRAWN), name
 
@@ -961,6 +962,219 @@ def test_subspace_counts_products_to_the_goals():
     seconds = parts["seconds to a gap"]
     assert set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"} and np.nanmin(seconds["y"]) > 0
     assert parts["time of an iteration"]["y"].min() > 0.5
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Speed: what is measured, and that a number counts only where both sides give the same answer
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def a_row(seconds=2.0, their_seconds=3.0, required=1.0, unit="times faster", **options):
+    """A row whose sides take these seconds, whatever the clock says."""
+    return rp.Row(**{"what": "ours", "against": "theirs", "n": 7, "required": required, "unit": unit,
+                     "ours": lambda: "a", "theirs": lambda: "b", "reading": lambda *_: seconds,
+                     "their_reading": lambda *_: their_seconds} | options)
+
+
+QUICKLY = rp.Context(quick=True, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("row", "achieved", "reached"),
+    [
+        (a_row(required=1.4), 1.5, True),
+        (a_row(required=1.6), 1.5, False),
+        (a_row(required=0.7, unit="times the cost"), 2 / 3, True),
+        (a_row(required=0.6, unit="times the cost"), 2 / 3, False),
+        (a_row(3e-4, required=301.0, unit="us", theirs=None), 300.0, True),
+        (a_row(3e-4, required=299.0, unit="us"), 300.0, False),
+        (a_row(0.25, required=0.3, unit="s"), 0.25, True),
+        (a_row(2.5, required=2.0, unit="GB"), 2.5, False),
+    ],
+)
+def test_a_row_short_of_its_bar_is_named(row, achieved, reached):
+    block = rp.measure(row, QUICKLY)
+    assert block["achieved"] == block["least"] == block["most"] == pytest.approx(achieved, rel=1e-14)
+    text = rp.report_speed(rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)]))
+    header, first, second, count, *rest = text.splitlines()
+    assert (first[0], second[0]) == (" " if reached else "!", " ") and "another row" in second
+    assert count == f"{1 + reached} rows reach their bar, {1 - reached} do not, 0 were not measured"
+    assert [line.startswith("short of the bar: ours (") for line in rest] == [True] * (not reached)
+    assert not any("another row" in line for line in rest)
+
+
+def test_the_worst_of_several_rows_counts():
+    for unit in ("times faster", "times the cost"):
+        blocks = [rp.measure(a_row(ours, unit=unit, note=str(ours)), QUICKLY) for ours in (2.0, 5.0, 4.0)]
+        assert rp.worst(blocks) == blocks[1] | {"note": "worst of 3: 5.0"}
+    missing = blocks[1] | {"achieved": np.nan, "note": rp.NEEDS_PEERS}
+    assert rp.worst([blocks[0], missing])["note"] == rp.NEEDS_PEERS
+
+
+def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
+    calls = []
+    row = a_row(ours=lambda: calls.append("A") or "a", theirs=lambda: calls.append("B") or "b",
+                check=lambda *answers: calls.append(answers) or (0.1, 0.2), reading=rp.wall, their_reading=rp.wall)
+    block = rp.measure(row, QUICKLY)
+    assert calls == ["A", "B", ("a", "b"), "A", "B", "A", "B"] and (block["gap"], block["their_gap"]) == (0.1, 0.2)
+    assert 0 < block["ours"] and 0 < block["theirs"]
+    calls.clear()
+    rp.measure(dataclasses.replace(row, alike=True), QUICKLY)
+    assert calls == ["A", "B", ("a", "b"), "A", "B"]
+    calls.clear()
+    monkeypatch.setattr(rp, "PATIENCE", -1.0)  # their first run is taken for a long one
+    assert rp.measure(row, QUICKLY)["note"] == "run once"
+    assert calls == ["A", "B", ("a", "b"), "A", "A"]
+
+
+def test_the_middle_and_the_ends_of_the_turns_are_reported():
+    turns = types.SimpleNamespace(pick=lambda full, quick: (3, 3, 0.0, 0.0))
+    for alike in (False, True):
+        seconds = iter([3.0, 1.0, 8.0])
+        block = rp.measure(a_row(their_seconds=24.0, reading=lambda *_, left=seconds: next(left), alike=alike), turns)
+        assert [block[name] for name in ("least", "achieved", "most", "ours")] == [3.0, 8.0, 24.0, 3.0]
+
+
+def test_a_short_call_is_repeated_for_as_long_as_a_turn():
+    answers = iter(range(10**9))
+    seconds, last = rp.stopwatch(lambda: next(answers), 0.01)
+    assert last > 10 and seconds * last < 10
+    assert rp.stopwatch(lambda: next(answers))[1] == last + 1
+
+
+def test_without_scikit_learn_its_rows_say_so_and_the_rest_runs(monkeypatch):
+    for name in ("sklearn", "scipy", "scipy.sparse"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    peers = {"speed_kernels": 1, "speed_exact_dense": 10, "speed_exact_raw": 2, "speed_exact_linear": 3}
+    monkeypatch.setattr(rp, "SPEED", [getattr(rp, name) for name in peers])
+    table, _ = rp.compute_speed(QUICKLY)
+    bars = rp.split(table, "panel")["bars"]
+    missing = bars["note"] == rp.NEEDS_PEERS
+    assert missing.sum() == sum(peers.values()) and np.array_equal(np.isnan(bars["achieved"]), missing)
+    assert [what.split(",")[0] for what in bars["what"][~missing]] == ["project_simplex"] * 2
+    text = rp.report_speed(table)
+    assert f"{missing.sum()} were not measured" in text and text.count(rp.NEEDS_PEERS) == missing.sum()
+    assert rp.NEEDS_PEERS in [text.get_text() for ax in rp.draw_speed(table).axes for text in ax.texts]
+    assert "LIBSVM, tol = 1e-6" not in table["what"]
+
+
+def fails_to_agree(row):
+    with pytest.raises(rp.MismatchError):
+        rp.measure(row, QUICKLY)
+
+
+def test_answers_that_differ_are_an_error_and_no_number(tmp_path, monkeypatch):
+    exact, near, far = np.array([1.0, -4.0]), np.array([1.0, -4.0 + 3e-10]), np.array([1.0, -4.0 + 5e-10])
+    rp.agree("sums", exact, near, 1e-10)
+    for other in (far, [1.0, np.nan], exact[:1], exact[None]):
+        with pytest.raises(rp.MismatchError, match="sums: the two answers differ by"):
+            rp.agree("sums", exact, other, 1e-10)
+    fails_to_agree(a_row(ours=lambda: far, theirs=lambda: exact, check=lambda a, b: rp.agree("sums", a, b, 1e-10)))
+    monkeypatch.setattr(rp, "SPEED", [rp.speed_products])
+    monkeypatch.setattr(rp, "product", lambda G, fused=False: lambda: np.zeros(rp.size_of(G)))
+    with pytest.raises(rp.MismatchError, match="checked G"):
+        rp.main(["speed", "--quick", "--no-progress", "--out", str(tmp_path)])
+    assert files_under(tmp_path) == []
+
+
+@pytest.fixture
+def overlapping():
+    """Two classes that a wide kernel separates, with a margin that takes work."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(80, 3)), np.where(np.arange(80) % 2, 1, -1)
+    return X + 0.3 * y[:, None], y
+
+
+@pytest.mark.parametrize("damage", [
+    lambda result: result._replace(lower=1.01 * result.lower, upper=1.01 * result.upper),
+    lambda result: result._replace(alpha=result.alpha[::-1].copy()),
+    lambda result: result._replace(p=np.full(result.p.size, 1 / result.p.size), alpha=np.ones(result.p.size)),
+    lambda result: result._replace(status="max_iter"),
+    lambda result: result._replace(status="rounding", lower=0.9 * result.lower),
+])
+def test_a_margin_that_is_not_the_margin_is_an_error(overlapping, damage):
+    G = rp.fm.gram(*overlapping, gamma=2.0)
+    result = rp.exact(G)
+    rp.is_margin("sound", G, result, 1e-6)
+    with pytest.raises(rp.MismatchError, match="damaged"):
+        rp.is_margin("damaged", G, damage(result), 1e-6)
+
+
+def test_iterations_that_were_not_made_are_an_error(overlapping):
+    G = rp.fm.gram(*overlapping, gamma=2.0)
+    result = rp.fm.momentum(G, max_iter=20)
+    rp.ran_to_the_end(G, 20)(result, None)
+    for steps, wrong in ((21, result), (20, result._replace(upper=1.1 * result.upper))):
+        with pytest.raises(rp.MismatchError):
+            rp.ran_to_the_end(G, steps)(wrong, None)
+    assert rp.per_iteration(9.0, result) == np.ptp(result.trace["seconds"]) / 20
+
+
+def test_gaps_of_the_other_side_in_its_own_problem():
+    """With a bias the margin is half the distance of the hulls; without, that of the separator through 0."""
+    X, y = np.array([[-1.0], [-2.0], [3.0]]), np.array([-1, -1, 1])
+    G = rp.fm.gram(X, y, kernel="linear", normalize=None)
+    assert rp.biased_gap(G, y, np.array([0.5, 0.0, 0.5])) == pytest.approx((0.0, 2.0), abs=1e-15)
+    assert rp.biased_gap(G, y, np.array([0.25, 0.25, 0.5]))[1] == 2.25  # and what separates best it is all the same
+    assert rp.biased_gap(G, y, np.array([0.25, 0.25, 0.5]))[0] == pytest.approx(1 - 2 / 2.25)
+    assert rp.primal_gap(X, y, np.array([5.0]), 1.0) == 0.0
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 4)), np.where(np.arange(50) % 2, 1, -1)  # no separator: slacks are needed
+    best = rp.exact(rp.fm.features(X, y, normalize=None, ridge=0.5), 1e-10)
+    w = X.T @ (y * best.p) / best.upper**2
+    assert 0 <= rp.primal_gap(X, y, w, best.upper, 0.5) < 1e-8 < 1e-3 < rp.primal_gap(X, y, 1.3 * w, best.upper, 0.5)
+
+
+def test_an_svc_that_stops_early_is_an_error(overlapping):
+    pytest.importorskip("sklearn")
+    X, y = overlapping
+    G, K = rp.fm.gram(X, y, gamma=2.0), rp.fm.gram(X, gamma=2.0)
+    check, result = rp.against_svc("name", G, y), rp.exact(G)
+    gap, their_gap = check(result, rp.svc(K, y, kernel="precomputed"))
+    assert 0 <= gap <= 1e-6 and abs(their_gap) <= 1e-5
+    early = rp.svc(K, y, kernel="precomputed", max_iter=30)
+    with pytest.raises(rp.MismatchError, match="name: the SVC ends at a gap of"):
+        check(result, early)
+    assert rp.against_svc("name", G, y, most=np.inf)(result, early)[1] > 1e-2
+
+
+def test_the_projection_by_sorting_is_one():
+    v = np.random.default_rng(0).normal(size=50)
+    p = rp.project_by_sorting(v)
+    assert p.min() == 0 and p.sum() == pytest.approx(1) and np.allclose(np.ptp((v - p)[p > 0]), 0, atol=1e-15)
+    assert np.all((v - p)[p == 0] <= (v - p)[p > 0].min() + 1e-15)
+
+
+def test_memory_is_that_of_the_call():
+    if np.isnan(rp.extra_memory(lambda: None)):
+        pytest.skip("this system does not tell")
+    size = 8 * 8_000_000
+    for call in (lambda: np.ones(8_000_000), lambda: np.ones(8_000_000).sum()):  # kept, and freed within the call
+        assert 0.95 * size < rp.extra_memory(call) < 1.5 * size
+    blocks = [np.ones(1000) for _ in range(8000)]
+    keep = np.ones(1000)
+    del blocks  # to the heap, from where the call may take it without a trace
+    assert 0.95 * size < rp.extra_memory(lambda: [np.ones(1000) for _ in range(8000)]) < 1.5 * size and keep.all()
+    code = "import reproduce, numpy as np; a = np.ones(8_000_000); print(reproduce.peak_of_process())"
+    big = np.ones(50_000_000)  # of this process, which must not be counted as the child's
+    assert size < rp.child(code)[0] < big.nbytes
+
+
+def test_a_process_of_its_own_that_fails_is_an_error():
+    assert rp.child("import sys; print(1, sys.argv[1])", 2.5) == [1.0, 2.5]
+    with pytest.raises(RuntimeError, match="no such thing"):
+        rp.child("raise SystemExit('no such thing')")
+
+
+def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, registry, capsys):
+    def compute(context):
+        return rp.stack([{"x": np.arange(3)}]), "caption"
+
+    rp.figure("c:told", "with a report", compute, lambda table: rp.panels()[0],
+              report=lambda table: f"the sum is {table['x'].sum():g}")
+    for redraw in ([], ["--redraw"]):
+        assert rp.main(["c:told", "--out", str(tmp_path), *redraw]) == 0
+        assert capsys.readouterr().out.startswith("the sum is 3\n")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
