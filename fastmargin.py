@@ -699,53 +699,63 @@ def _weights(alpha):
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
 
+@njit(cache=_CACHE, fastmath=False, forceinline=True)  # unless told, it takes on the flags of whoever calls it first
+def _excess(x, top, tau):
+    """What exceeds tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
+    return max((x - top) - tau, 0.0)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _sum_excess(v, top, tau):
+    """The sum of what exceeds tau, and how many entries do; without a branch, which would often be mispredicted."""
+    total, count = 0.0, 0
+    for i in range(v.size):
+        x = _excess(v[i], top, tau)
+        total += x
+        count += x > 0.0
+    return total, count
+
+
+@njit(cache=_CACHE)
+def _simplex_tau(v, top, tau):
+    """The threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
+
+    Newton's method, which is Michelot's: exact once the support stays as it is, if the step that led there came from
+    a sum near 1 and lost no digits.  Each round divides the product of the support and of what the sum has above 1 by
+    at least four, so that there are O(log n) of them.
+    """
+    count, before = 0, tau
+    for _ in range(100):
+        total, left = _sum_excess(v, top, tau)
+        if total == 0.0:
+            break
+        if total > 1.0 and left < v.size // 4:  # tau is not too large: what it excludes is out for good
+            kept, k = np.empty(left + 1, v.dtype), 0
+            for i in range(v.size):
+                kept[k] = v[i]  # stays if k moves on
+                k += _excess(v[i], top, tau) > 0.0
+            v = kept[:left]
+        last, before, tau = before, tau, tau + (total - 1.0) / left
+        if left == count and abs(total - 1.0) <= left * _EPS or tau == last:  # rounding may move it to and fro
+            break
+        count = left
+    return tau
+
+
 @njit(cache=_CACHE)
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
 
-    Condat's filter (Mathematical Programming 158, 2016) keeps the entries above a threshold that only
-    rises, then Michelot's rounds end on the exact support.  All is relative to the maximum, so that nothing
-    cancels at large |v|.
+    All is relative to the maximum, so that nothing cancels at large |v|.
     """
-    n = v.size
-    top = v.max()
-    kept = np.empty(n)  # kept values in front, postponed ones at the back
-    count, back = 1, n
-    kept[0] = max(v[0] - top, -2.0)  # -2 is out of reach already, and finite
-    tau = kept[0] - 1.0
-    for i in range(1, n):
-        x = v[i] - top
-        if x > tau:
-            tau += (x - tau) / (count + 1)
-            if tau <= x - 1.0:  # x alone reaches the sum: the ones kept so far can hardly matter
-                for k in range(count - 1, -1, -1):  # downwards: the two ends of ``kept`` may overlap
-                    back -= 1
-                    kept[back] = kept[k]
-                count = 0
-                tau = x - 1.0
-            kept[count] = x
-            count += 1
-    for k in range(back, n):
-        x = kept[k]
-        if x > tau:
-            kept[count] = x
-            count += 1
-            tau += (x - tau) / count
-    while True:
-        total = 0.0
-        for k in range(count):
-            total += kept[k]
-        tau = (total - 1.0) / count
-        left = 0
-        for k in range(count):
-            if kept[k] > tau:
-                kept[left] = kept[k]
-                left += 1
-        if left == count:
-            break
-        count = left
+    n, quarter = v.size, (v.size + 3) // 4
+    a, b, c, d = v[:quarter], v[n // 4:], v[n // 2:], v[n - quarter:]
+    top = v[0]
+    for i in range(quarter):  # four at a time, since every maximum waits for the one before
+        top = max(max(max(a[i], b[i]), max(c[i], d[i])), top)
+    tau = _simplex_tau(v, top, _simplex_tau(v[:n // 64], top, -1.0))  # that of a part is below, often by little
     for i in range(n):
-        out[i] = max((v[i] - top) - tau, 0.0)
+        out[i] = _excess(v[i], top, tau)
 
 
 def project_simplex(v):
@@ -768,11 +778,12 @@ def project_simplex(v):
 
     Notes
     -----
-    O(n) expected time, no sort; nothing cancels or overflows at any |v|.  Callable inside njit as well.
+    A few passes, O(log n) at worst, no sort; nothing cancels or overflows at any |v|.  Callable inside njit as well.
 
     References
     ----------
-    L. Condat, Fast projection onto the simplex and the l1 ball, Mathematical Programming 158, 2016.
+    C. Michelot, A finite algorithm for finding the projection of a point onto the canonical simplex of R^n, Journal of
+    Optimization Theory and Applications 50, 1986.
 
     Examples
     --------
@@ -780,9 +791,8 @@ def project_simplex(v):
     >>> fm.project_simplex([1.0, 0.5, -3.0])
     array([0.75, 0.25, 0.  ])
     """
-    v = _real_array(v, "v", 1).astype(np.float64)
-    out = np.empty(v.size)
-    _project_simplex(v, out)
+    out = _real_array(v, "v", 1).astype(np.float64)
+    _project_simplex(out, out)
     return out
 
 

@@ -1,5 +1,7 @@
 """The projection onto the simplex and the two prox maps: exact at every scale, inside compiled code as well."""
 
+import math
+
 import naive
 import numpy as np
 import pytest
@@ -56,7 +58,7 @@ def test_project_simplex_of_long_vectors(n):
 
 @pytest.mark.parametrize("n", range(2, 13))
 def test_project_simplex_of_many_short_vectors(n):
-    """Every order in which the O(n) method can meet its entries: kept, dropped, postponed and taken back."""
+    """Supports of every size, and the largest entry anywhere."""
     rng = np.random.default_rng(n)
     spread = np.repeat([0.05, 0.3, 1.0, 3.0], 150)[:, None]
     for v in (rng.normal(size=(600, n)) * spread, rng.integers(-4, 5, (600, n)) / 4.0 * spread):
@@ -65,6 +67,37 @@ def test_project_simplex_of_many_short_vectors(n):
         exact = np.maximum(v - taus[np.arange(600), (s > taus).sum(axis=1) - 1, None], 0)
         got = np.array([fm.project_simplex(row) for row in v])
         np.testing.assert_allclose(got, exact, rtol=0, atol=16 * n * EPS)
+
+
+@pytest.mark.parametrize("n", [8000, 40000])
+def test_project_simplex_where_rounding_decides_the_support(n):
+    """Many entries at or next to the threshold, where large sums or a step past the goal would lose digits."""
+    near = np.random.default_rng(n).normal(size=n // 4)
+    for spread in (0.0, 1e-15, 1e-14, 1e-13):
+        for ones, tau in ((1, 1e-9 - 1), (3, -1 / 3), (n // 16, -16 / n), (n // 4, -4 / n)):
+            v = np.r_[np.zeros(ones), spread * near + tau, np.full(n // 2, -5.0)]
+            s = v.astype(np.longdouble)
+            s.sort()
+            taus = (np.cumsum(s[::-1]) - 1) / np.arange(1, v.size + 1)
+            exact = np.maximum(v - taus[s[::-1] > taus][-1], 0).astype(float)
+            for shift in (n // 2, n // 4):  # at the front are some of the least, or of those near the threshold
+                p = fm.project_simplex(np.roll(v, shift))
+                np.testing.assert_allclose(p, np.roll(exact, shift), rtol=0, atol=EPS)
+                assert abs(math.fsum(p) - 1.0) <= n * EPS
+
+
+@pytest.mark.parametrize("base", [1.01, 1.1, 2.0, 100.0])
+def test_project_simplex_takes_few_rounds(base, n=400):
+    """Where supports shrink slowly; the rounds are limited, and so a result would be wrong if they did not suffice."""
+    powers = base ** -np.arange(n, dtype=float)
+    for v in (-powers, powers - 1.0, -np.cumsum(powers), np.cumsum(powers) / powers.sum() - 1.0):
+        np.testing.assert_allclose(fm.project_simplex(v), naive.exact_projection(v), rtol=0, atol=2 * EPS)
+
+
+@pytest.mark.parametrize("n", range(1, 18))
+def test_the_largest_entry_is_found_anywhere(n):
+    for vertex in np.eye(n):
+        assert np.array_equal(fm.project_simplex(1e17 * vertex), vertex)
 
 
 @pytest.mark.parametrize("v, exact", [
@@ -167,6 +200,17 @@ def test_prox_maps_inside_compiled_code():
             expected = fm.project_simplex(g), uniform, fm.entropy_prox(g, 0.3, q), uniform, fm.l2_prox(g, 0.3, q)
             for got, want in zip(call_proxes(g, 0.3, q), expected, strict=True):
                 assert np.array_equal(got, want)
+
+
+@njit
+def call_projection(v):
+    return fm.project_simplex(v)
+
+
+@pytest.mark.parametrize("make", [np.float32, np.int64, lambda v: np.repeat(v, 2)[::2], lambda v: v[::-1]])
+def test_projection_inside_compiled_code_takes_any_array(make):
+    v = np.random.default_rng(0).integers(-90, 9, 500).astype(float)  # few are near the largest: the rest is left out
+    assert np.array_equal(call_projection(make(v)), fm.project_simplex(make(v)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 50])
