@@ -62,7 +62,6 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
 """
 
 import contextlib
-import ctypes
 import functools
 import inspect
 import itertools
@@ -80,12 +79,12 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from llvmlite import ir
-from numba import get_num_threads, njit, objmode, set_num_threads, threading_layer, typeof, types
+from numba import config, get_num_threads, njit, objmode, set_num_threads, threading_layer, typeof, types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.errors import TypingError
+from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, is_jitted, lower_builtin, overload, register_jitable, type_callable
 
 __version__ = "0.1.0"
@@ -144,15 +143,18 @@ class _LinkedLibrary(JITCodeLibrary):
     def set_env(self, name, environment):
         """Of Python objects, which need machine code to hold them, and of which such functions make no use."""
 
-    def get_pointer_to_function(self, name):
-        """What a call from Python runs: it finds that there is nothing to call."""
-        return ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
-
     def _optimize_final_module(self):
         pass
 
     def _finalize_final_module(self):
         self._finalized = True
+
+
+class _LinkedDispatcher(CPUDispatcher):
+    """What compiled code calls compiled, and Python runs as it stands."""
+
+    def __call__(self, *args):
+        return self.py_func(*args)
 
 
 class _LinkedCompiler(Compiler):
@@ -164,13 +166,17 @@ _LINKED = {"pipeline_class": _LinkedCompiler}  # options of overloads, too
 
 
 def _linked(function=None, **options):
-    """As njit, for functions that compiled code alone calls; from Python they raise a TypeError.
+    """As njit, for functions that compiled code alone calls; Python runs them interpreted.
 
     Numba optimises each function by itself and once more, with all that it calls, for every level of calls above it,
     and makes machine code of it every time: twice the work of doing this where the calls from Python come in.
     """
-    decorate = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LINKED, **options)
-    return decorate if function is None else decorate(function)
+    if function is None:
+        return functools.partial(_linked, **options)
+    if config.DISABLE_JIT:
+        return function
+    options = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    return _LinkedDispatcher(function, targetoptions=options, **_LINKED)
 
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
@@ -226,7 +232,7 @@ def _lower_share(context, builder, signature, values):
     their body several times, and another loop would be needed for a single thread.
     """
     get_num_threads()  # the names of what is called here are known once the threads are there
-    _, part, kinds = signature.args
+    ir, (_, part, kinds) = cgutils.ir, signature.args
     module, convention, steps = builder.module, context.call_conv, (types.int64, types.voidptr)
     word, byte = ir.IntType(64), ir.IntType(8).as_pointer()
     packed = ir.LiteralStructType([context.get_value_type(kind) for kind in kinds] + [ir.IntType(32)])
@@ -592,6 +598,7 @@ def _softmax(m, q):
     total = 0.0
     for i in range(m.size):
         q[i] = math.exp(low - m[i])
+    for i in range(m.size):  # by itself: beside a store, how it is summed would depend on where the arrays lie
         total += q[i]
     for i in range(m.size):
         q[i] /= total
@@ -4136,22 +4143,22 @@ def _is_mirrored(G):
 
 
 @_linked
-def _hold(goal, k, n, primal, dual, blow_up, held):
+def _hold(goal, k, n, primal, dual, held):
     """held <- (lower, upper, what rounding adds to upper - lower) at iteration k; whether that meets the tolerance.
 
-    ``primal`` is (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1), ``dual`` (||p||_G^2, ||p||_1) for any p >= 0, as the
-    loop holds them.  Beside the errors of a product these have at most 16 roundings an iteration of terms that come to
-    s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length; and the errors of a product and 16 roundings count ``blow_up``
-    times in G p.
+    ``primal`` is (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1), ``dual`` (||p||_G^2, ||p||_1, reach) for any p >= 0,
+    as the loop holds them.  Beside the errors of a product these have at most 16 roundings an iteration of terms that
+    come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors of a product, and 16 roundings, are
+    those of a vector of ||.||_1 = reach.
     """
     least, size, total = primal
-    dual_size, dual_total = dual
+    dual_size, dual_total, reach = dual
     held[0], held[1], held[2] = -math.inf, math.inf, math.inf
     drift, few, (unit, of_square, of_length) = _gamma(16.0 * k), _gamma(16.0), goal.rounding
-    if not (1e-100 < total < 1e100 and 1e-100 < dual_total < 1e100 and 1e-100 < goal.scale < 1e100
+    if not (1e-250 < goal.scale * total**2 < 1e250 and 1e-250 < goal.scale * dual_total**2 < 1e250
             and unit + drift < 1.0):
         return False  # squares might over- or underflow; alpha = 0 says nothing
-    rounding = Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
+    blow_up, rounding = reach / dual_total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
     bounds = _widen(least, max(size, 0.0), total, goal.scale, rounding)
     lower = _lower(bounds, -math.sqrt(goal.scale) * (1.0 + rounding.margins + _LAST))
     gap = bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
@@ -4171,7 +4178,7 @@ def _meets(goal, k, until, alpha, m, held):
     if k < until and goal.tol == 0.0:
         return False
     size, total = _dot(alpha, m), _total(alpha)
-    return _hold(goal, k, m.size, (_least(m), size, total), (size, total), 1.0, held)
+    return _hold(goal, k, m.size, (_least(m), size, total), (size, total, total), held)
 
 
 def _nothing():
@@ -4912,7 +4919,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, held, smoothing, goal):
             ends = False
         if k >= until or goal.tol > 0.0:
             primal = _least(alpha.m), _dot(alpha.v, alpha.m), _total(alpha.v)
-            if _hold(goal, k, alpha.m.size, primal, (norm * norm, _total(p.v)), 1.0, held) and k > first:
+            if _hold(goal, k, alpha.m.size, primal, (norm * norm, _total(p.v), 1.0), held) and k > first:
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
@@ -5330,8 +5337,8 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, held, loss, step
             for i in range(m.size):
                 move.m[i] = (m[i] - move.m[i]) / step  # errs by what both margins err, for the many moves up to now
             primal = _least(m), square(G, alpha, w, m), _total(alpha)
-            dual = square(G, move.v, move.w, move.m), _total(move.v)
-            if _hold(goal, k, m.size, primal, dual, 2.1 * primal[2] / (step * dual[1]), held):
+            dual = square(G, move.v, move.w, move.m), _total(move.v), 2.1 * primal[2] / step
+            if _hold(goal, k, m.size, primal, dual, held):
                 return k, CERTIFIED
     return k, RUNNING
 
@@ -5606,7 +5613,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
         largest[0] = max(largest[0], total)
         if k >= until or goal.tol > 0.0:
             size, reach = _dot(alpha, of_alpha), 3.0 * largest[0]  # ||z||_1 <= reach
-            if _hold(goal, k, m.size, (_least(of_alpha), size, reach), (size, total), reach / total, held):
+            if _hold(goal, k, m.size, (_least(of_alpha), size, reach), (size, total, reach), held):
                 return k, CERTIFIED
     return k, RUNNING
 

@@ -362,6 +362,11 @@ def threads(count):
         numba.set_num_threads(before)
 
 
+def compiled(function):
+    """A function that compiled code alone calls, for calls from Python."""
+    return numba.njit(lambda *args: function(*args))
+
+
 def same_rows(name, held, fresh):
     """Rows of two traces of which one comes from what the loop holds, up to the rounding that this is widened by."""
     assert np.array_equal(held[["iteration", "products"]], fresh[["iteration", "products"]])

@@ -358,7 +358,8 @@ def test_theorem_5_1_convergence_is_linear_at_the_predicted_rate(case, lam):
     assert abs(slope / math.log1p(-gamma * mu) - 1.0) <= 1e-3
     assert misfit <= 1e-3
     if case.startswith("toy"):  # the margin gap falls by the same factor
-        slope, misfit = linear_fit(t, 1.0 / np.linalg.norm(w) - result.trace["lower"][kept])
+        W = alphas @ Z
+        slope, misfit = linear_fit(t, 1.0 / np.linalg.norm(w) - (W @ Z.T).min(axis=1) / np.linalg.norm(W, axis=1))
         assert abs(slope / math.log1p(-gamma * mu) - 1.0) <= 1e-3 and misfit <= 1e-3
 
 

@@ -10,6 +10,7 @@ from instances import (
     BY_ROWS,
     EPS,
     PLANTED,
+    compiled,
     cross_polytope,
     dense,
     every_instance,
@@ -25,6 +26,8 @@ from instances import (
 )
 
 import fastmargin as fm
+
+pair_steps, append = compiled(fm._pair_steps), compiled(fm._append)
 
 tolerances = pytest.mark.parametrize("tol", [1e-3, 1e-9, 1e-12])
 
@@ -420,7 +423,7 @@ def test_pair_steps_go_down_and_stay_inside(seed):
     g32, moves = (H @ x - 1 / roots).astype(np.float32), np.zeros(m, dtype=np.float32)
     before = 0.5 * x @ H @ x - (x / roots).sum()
     for _ in range(30):
-        steps = fm._pair_steps(H32, x32, g32, moves, 5)
+        steps = pair_steps(H32, x32, g32, moves, 5)
         now = x32.astype(float)
         after = 0.5 * now @ H @ now - (now / roots).sum()
         assert (x32 >= 0).all() and after <= before + 1e-5 * (1 + abs(before))
@@ -447,7 +450,7 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
     x, g, face = rng.random(m) * (rng.random(m) < 0.7), np.empty(m), face_of(H, roots, m)
     before = 0.5 * x @ H @ x - (x / roots).sum()
-    k, _, witness = fm._on_face(face, x, g, 0, 10_000, 1e-13, 1e-7)
+    k, _, witness = fm._on_face(face, np.argsort(-x), x, g, 0, 10_000, 1e-13, 1e-7)
     P = face.P[:k]
     L = np.tril(face.L[:k, :k])
     assert len(set(P.tolist())) == k and set(np.flatnonzero(face.inside)) == set(P.tolist())
@@ -525,7 +528,7 @@ def test_a_dependent_point_comes_in_downhill(seed):
     value = 0.5 * x @ H @ x - (x / roots).sum()
     for i in range(m):
         g[i] = H[i] @ x - 1 / roots[i]
-        k, _, witness = fm._append(face, x, g, k, i, 0.0)
+        k, _, witness = append(face, x, g, k, i, 0.0)
         before, value = value, 0.5 * x @ H @ x - (x / roots).sum()
         assert not witness and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
     assert k <= 3

@@ -116,14 +116,13 @@ def test_margins_of_a_table_are_those_of_its_rows(name):
 
 
 def test_both_ways_of_a_product_with_the_tangent_kernel_are_taken(monkeypatch):
-    seen = []
-    for name in ("_tangent_parts", "_kernel_parts"):
-        plain = getattr(fm, name).py_func
-        monkeypatch.setattr(fm, name, lambda *args, name=name, plain=plain: (seen.append(name), plain(*args)))
+    seen, share = [], fm._share
+    monkeypatch.setattr(fm, "_share", lambda count, part, given: (seen.append(part.__name__),
+                                                                  share(count, part, given)))
     for width, n, k in ((2, 60, 1), (60, 10, 4)):
         G = fm.lazy_gram(rows_of(n, 4), kernel="ntk", W=units(4, width), normalize=None)
-        fm._lazy_table_margins.py_func(G, rows_of(k, n), np.empty((k, n)))
-    assert seen == ["_tangent_parts", "_kernel_parts"]
+        fm._lazy_products(G, rows_of(k, n), np.empty((k, n)))
+    assert seen == ["_tangent_part", "_kernel_part"]
 
 
 @every_lazy

@@ -10,9 +10,11 @@ from typing import NamedTuple
 import naive
 import numpy as np
 import pytest
-from instances import PLANTED, dense, every_representation, feasible, form, scale_of, uneven
+from instances import PLANTED, compiled, dense, every_representation, feasible, form, scale_of, uneven
 
 import fastmargin as fm
+
+in_generators, minimize, mix = compiled(fm._in_generators), compiled(fm._minimize), compiled(fm._mix)
 
 LONG = np.longdouble
 
@@ -38,8 +40,8 @@ def path(G, mu, steps):
     found = [Step(np.zeros(n), q.copy())]
     for level in np.broadcast_to(mu, steps):
         fm._extend(run.G, q, span, math.sqrt(run.scale), by_coordinates, negligible, w, m, t)
-        fm._minimize(span, c, level, 1.0, 1e-13, m, q)
-        fm._in_generators(span.points, span.size[0], c, a)
+        minimize(span, c, level, 1.0, 1e-13, m, q)
+        in_generators(span.points, span.size[0], c, a)
         found.append(Step(a @ span.weights, q.copy()))
     return found
 
@@ -265,7 +267,7 @@ def test_the_best_mixture_is_the_least(seed):
     span.is_dual[:count], span.share[:] = True, 0.0
     span.share[int(rng.integers(count))] = 1.0
     x = np.zeros(count + 1)
-    value = fm._mix(span, 1e-13, x)
+    value = mix(span, 1e-13, x)
     assert (span.share >= 0).all() and span.share.sum() == pytest.approx(1.0, abs=1e-14)
     assert math.sqrt(value) == pytest.approx(naive.least_norm(points[:-1]), abs=1e-6)
     np.testing.assert_allclose(span.share[:count] @ points, x[:d], rtol=0, atol=1e-14)
