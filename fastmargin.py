@@ -7016,13 +7016,14 @@ def _adder(G):
 
 @_algorithm
 def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None, start=None):
-    """The maximum margin to any tolerance, by greedy blocks, working sets and Newton steps on the support.
+    """The maximum margin to any tolerance, by greedy blocks, working sets and Newton steps.
 
-    Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of three
+    Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
-    crawl, Newton steps on the support with a ratio test, by one Cholesky factor.  Only a dense G, whose rows are at
-    hand, begins with (1); elsewhere a support of up to 256 points begins with (3).
+    crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) in place of (2), where a ridge of
+    at least 1e-8 s lies over rows of at most 3,000 coordinates, Newton steps on the coordinates of the separator.  Only
+    a dense G, whose rows are at hand, begins with (1); elsewhere a support of up to 256 points begins with (3).
 
     Parameters
     ----------
@@ -7043,7 +7044,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
-    Computation 28, 1974.
+    Computation 28, 1974; steps on the coordinates: O. Mangasarian, Optimization Methods and Software 17, 2002.
 
     Examples
     --------
