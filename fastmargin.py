@@ -4522,15 +4522,10 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 elapsed = time.perf_counter() - begin
                 seconds += elapsed
                 steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
-            alpha, p = (solution or _first_weights)(*state)
-            if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-                raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was "
-                                         "written to during the run; rescale G, or give a smaller step to an "
-                                         "algorithm that takes one")
-            if not (p.min() >= 0.0 and p.sum() > 0.0):
-                raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> "
-                                 "(alpha, p) with such a p, for alpha / sum alpha is one only where alpha >= 0")
-            lower, upper, status = certified(k == last, flag, alpha, p, held)
+            bounds = _on_the_way(run, held, flag, eps) if k < last else None
+            if bounds is None or run.keep_iterates or run.callback is not None:
+                alpha, p = _primal_and_dual(solution or _first_weights, state, k)
+            lower, upper, status = bounds or certified(k == last, flag, alpha, p)
             flag = RUNNING if flag == CERTIFIED else flag  # believed, or not
             if k == checkpoint:
                 break
@@ -4595,17 +4590,33 @@ def _advance(loop, G, k, until, arguments):
     return answer
 
 
-def _certified(run, interval, eps, last, flag, alpha, p, held=None):
-    """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
+def _primal_and_dual(solution, state, k):
+    """(alpha, p) of a state, if they can be certified."""
+    alpha, p = solution(*state)
+    if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
+        raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was written to "
+                                 "during the run; rescale G, or give a smaller step to an algorithm that takes one")
+    if not (p.min() >= 0.0 and p.sum() > 0.0):
+        raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
+                         "with such a p, for alpha / sum alpha is one only where alpha >= 0")
+    return alpha, p
 
-    On the way the interval is the one held, if it decides nothing.  Where one by fresh products fails by what rounding
-    adds to it, or it is the last, a precise one is tried; if that fails by rounding again, more iterations are of no
-    use.
-    """
-    if held is not None and flag == RUNNING and not last:
+
+def _on_the_way(run, held, flag, eps):
+    """(lower, upper, "running") by the interval held, if that decides nothing and rounding makes little of it."""
+    if held is not None and flag == RUNNING:
         lower, upper, blur = held.tolist()
         if upper > eps and upper - lower > 10.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
             return lower, upper, "running"
+    return None
+
+
+def _certified(run, interval, eps, last, flag, alpha, p):
+    """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
+
+    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
+    rounding again, more iterations are of no use.
+    """
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
         gap = 0.0 if run.tol is None else run.tol * upper

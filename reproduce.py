@@ -1674,7 +1674,7 @@ def stopwatch(call, least=0.0):
 
 
 # Threads of the other side's library may wait for work for a while after a call: a turn is long enough to outlast them.
-TURN, PATIENCE = 0.05, 5.0  # seconds: a turn at least; what takes more than the latter is run once
+TURN, PATIENCE = 0.3, 5.0  # seconds: a turn at least; what takes more than the latter is run once
 
 
 def measure(row, context):
