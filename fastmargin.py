@@ -605,7 +605,7 @@ def _softmax(m, q):
     return math.log(total) - low
 
 
-@_linked(forceinline=True)
+@_linked(fastmath=False, forceinline=True)  # unless told, it takes on the flags of whoever calls it first
 def _add_exactly(high, low, a, b):
     """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
 
@@ -706,7 +706,7 @@ def _weights(alpha):
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
 
-@njit(cache=_CACHE, fastmath=False, forceinline=True)  # unless told, it takes on the flags of whoever calls it first
+@_linked(fastmath=False, forceinline=True)  # as for `_add_exactly`
 def _excess(x, top, tau):
     """What exceeds tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
     return max((x - top) - tau, 0.0)
@@ -2251,7 +2251,11 @@ def _gather_part(part, matrix, rows, columns, out):
 
 @njit(cache=_CACHE)
 def _gather(matrix, rows, columns, out):
-    _share(_PARTS, _gather_part, (matrix, rows, columns, out))
+    if out.size > _SERIAL // 8:
+        _share(_PARTS, _gather_part, (matrix, rows, columns, out))
+    else:
+        for part in range(_PARTS):
+            _gather_part(part, matrix, rows, columns, out)
 
 
 def _check_callable(block, diagonal, start):
@@ -4454,8 +4458,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         upper - lower; by default as `certificate`.
     held : array, shape (3,), optional
         One of the state, in which the loop leaves (lower, upper, blur) of the iteration that it reaches: a proven
-        interval from what it holds, for a checkpoint without products.  Only where rounding makes a tenth of it, and
-        at the end of the run, is one computed by fresh products.
+        interval from what it holds, for a checkpoint without products.  Only where rounding makes a hundredth of it,
+        and at the end of the run, is one computed by fresh products.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
@@ -4606,7 +4610,7 @@ def _on_the_way(run, held, flag, eps):
     """(lower, upper, "running") by the interval held, if that decides nothing and rounding makes little of it."""
     if held is not None and flag == RUNNING:
         lower, upper, blur = held.tolist()
-        if upper > eps and upper - lower > 10.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+        if upper > eps and upper - lower > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
             return lower, upper, "running"
     return None
 

@@ -531,11 +531,11 @@ def test_a_loop_that_says_certified_is_believed_where_the_interval_proves_it(tol
 
 
 def test_an_interval_that_the_loop_holds_makes_the_rows_of_the_trace():
-    """But for the last, and where rounding makes more than a tenth of it, or where it would end the run."""
+    """But for the last, and where rounding makes more than a hundredth of it, or where it would end the run."""
     fresh = []
 
     def loop(G, k, until, alpha, held):
-        held[:] = {1: (0.1, 1.0, 0.08), 2: (0.2, 1.0, 0.09), 3: (-0.3, 0.4, 0.0), 4: (0.4, 1.0, np.nan),
+        held[:] = {1: (0.1, 1.0, 0.008), 2: (0.2, 1.0, 0.009), 3: (-0.3, 0.4, 0.0), 4: (0.4, 1.0, np.nan),
                    5: (0.95, 1.0, 0.0), 6: (0.6, 1.0, 0.0)}.get(until, held)
         alpha[0] = until
         return until, fm.RUNNING
