@@ -4459,7 +4459,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     held : array, shape (3,), optional
         One of the state, in which the loop leaves (lower, upper, blur) of the iteration that it reaches: a proven
         interval from what it holds, for a checkpoint without products.  Only where rounding makes a hundredth of it,
-        and at the end of the run, is one computed by fresh products.
+        or of upper, and at the end of the run, is one computed by fresh products.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
@@ -4610,7 +4610,7 @@ def _on_the_way(run, held, flag, eps):
     """(lower, upper, "running") by the interval held, if that decides nothing and rounding makes little of it."""
     if held is not None and flag == RUNNING:
         lower, upper, blur = held.tolist()
-        if upper > eps and upper - lower > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+        if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
             return lower, upper, "running"
     return None
 
