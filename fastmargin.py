@@ -158,6 +158,8 @@ class _LinkedDispatcher(CPUDispatcher):
 
 
 class _LinkedCompiler(Compiler):
+    """What makes such code."""
+
     def __init__(self, typing_context, target_context, library, *rest):
         super().__init__(typing_context, target_context, _LinkedLibrary(target_context.codegen(), "linked"), *rest)
 
@@ -4281,7 +4283,7 @@ def certificate(G, alpha, p, *, precise=False):
 def _operator_norm(G):
     """A bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
-    Lanczos, the power iteration that keeps its past: from a random start, k steps miss a fraction e of the
+    Lanczos, the power iteration that makes use of its past: from a random start, k steps miss a fraction e of the
     largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
     (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are
     kept: where rounding spoils their orthogonality, eigenvalues that were found are found again (A. Greenbaum, Linear
@@ -5437,7 +5439,7 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     alpha, g = np.zeros((2, n))
     w, gw = np.zeros((2, dimension))
     m, q, u, _ = _first_pass(run, loss)
-    move, held = _Point(np.empty(n), np.empty(dimension), np.empty(n)), _nothing()
+    move, held = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), _nothing()
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, held), _momentum_points,
                  parameters=(loss, step, _goal(run, dots=False)), held=held)
 

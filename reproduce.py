@@ -578,6 +578,40 @@ def solve(algorithm, G, context, *, max_iter, label="", **options):
         return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
 
+def stopwatch(call, least=0.0):
+    """Seconds of one call and its answer; a call that takes less than `least` seconds is repeated for as long."""
+    begin = time.perf_counter()
+    answer = call()
+    seconds = time.perf_counter() - begin
+    if seconds < least:
+        repeats = math.ceil(least / max(seconds, 1e-9))
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            answer = call()
+        seconds = (time.perf_counter() - begin) / repeats
+    return seconds, answer
+
+
+def product(G, fused=False):
+    """A call that makes one product with G: m = G v, or the softmax pass, that over features is one reading of them."""
+    G = fm.prepare(G, 0).G
+    n, dimension = G.shape()
+    v, m, q = np.full(n, 1 / n), np.empty(n), np.empty(n)
+    w, u = np.empty((2, dimension))
+    fm.lift(G, v, w)
+
+    def plain():
+        fm.lift(G, v, w)
+        fm.margins(G, w, m)
+        return m
+
+    def softmax():
+        fm.softmax_pass(G, w, m, q, u)
+        return m
+
+    return softmax if fused else plain
+
+
 def fitted_slope(t, value, start):
     """Exponent b of the least-squares fit value ~ t^b over t >= start, value > 0."""
     used = (t >= start) & (value > 0)
@@ -1469,14 +1503,7 @@ def seconds_to_gaps(algorithm, G, gaps, **options):
 
 def iteration_over_product(G, steps):
     """k and the time of an iteration of subspace_perceptron around k, as a multiple of that of lift and margins."""
-    G = fm.prepare(G, 0).G
-    n, dimension = G.shape()
-    v, w, m, times = np.full(n, 1 / n), np.empty(dimension), np.empty(n), []
-    for _ in range(20):
-        begin = time.perf_counter()
-        fm.lift(G, v, w)
-        fm.margins(G, w, m)
-        times.append(time.perf_counter() - begin)
+    times = [stopwatch(call)[0] for call in [product(G)] * 20]
     trace = fm.subspace_perceptron(G, max_iter=steps, trace_at=range(0, steps, 10)).trace
     k, seconds = trace["iteration"].astype(float), trace["seconds"]
     return (k[1:] + k[:-1]) / 2, np.diff(seconds) / np.diff(k) / np.median(times)
@@ -1659,20 +1686,6 @@ def has_peers():
     return all(importlib.util.find_spec(name) for name in ("sklearn", "scipy"))
 
 
-def stopwatch(call, least=0.0):
-    """Seconds of one call and its answer; a call that takes less than `least` seconds is repeated for as long."""
-    begin = time.perf_counter()
-    answer = call()
-    seconds = time.perf_counter() - begin
-    if seconds < least:
-        repeats = math.ceil(least / max(seconds, 1e-9))
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            answer = call()
-        seconds = (time.perf_counter() - begin) / repeats
-    return seconds, answer
-
-
 # Threads of the other side's library may wait for work for a while after a call: a turn is long enough to outlast them.
 TURN, PATIENCE = 0.3, 5.0  # seconds: a turn at least; what takes more than the latter is run once
 
@@ -1737,26 +1750,6 @@ def shuffled_htru2(context, n):
 
 
 # The two sides of a product and of an iteration
-
-
-def product(G, fused=False):
-    """A call that makes one product with G: m = G v, or the softmax pass, that over features is one reading of them."""
-    G = fm.prepare(G, 0).G
-    n, dimension = G.shape()
-    v, m, q = np.full(n, 1 / n), np.empty(n), np.empty(n)
-    w, u = np.empty((2, dimension))
-    fm.lift(G, v, w)
-
-    def plain():
-        fm.lift(G, v, w)
-        fm.margins(G, w, m)
-        return m
-
-    def softmax():
-        fm.softmax_pass(G, w, m, q, u)
-        return m
-
-    return softmax if fused else plain
 
 
 def size_of(G):
