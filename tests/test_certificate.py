@@ -254,7 +254,8 @@ def check_trace(name, kind, Z, rho):
         lower, upper, p = partial.lower, partial.upper, partial.p
         assert (CALLS[name].signed or (alpha >= 0.0).all()) and (p >= 0.0).all() and abs(p.sum() - 1.0) <= (
             8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
-        k, held = partial.n_iter, CALLS[name].held if partial.status == "running" else None
+        fresh = partial.status != "running" or fm.certificate(G, alpha, p) == (lower, upper)
+        k, held = partial.n_iter, None if fresh else CALLS[name].held
         if held != "move" or k == 0:
             check_interval(kind, Z, alpha, p, lower, upper, rho, 70.0 * EPS * (k + 1) if held else 0.0)
         elif k == before.n_iter + 1:  # the move is the difference of two iterates, and has its errors
