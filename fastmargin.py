@@ -975,7 +975,8 @@ _LINEAR, _POLY, _RBF, _LAPLACIAN, _NTK, _PRECOMPUTED, _NTK_LIMIT, _CALLABLE = ra
 _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
             "ntk": ("W",), "precomputed": ()}
 _NORMALIZE = ("unit", "max", None)
-_BLOCK = 512  # rows of a Gram matrix that are computed at a time
+_BLOCK = 512  # rows of a kernel matrix that are computed at a time
+_WIDE, _TALL = 32, 16  # columns and rows of one that compiled code evaluates at a time
 
 
 class _Formula(NamedTuple):
@@ -1065,6 +1066,12 @@ def _columns(kernel, points):
     return points._replace(rows=np.arange(len(points.rows))) if kernel.formula.code == _PRECOMPUTED else points
 
 
+def _without_zeros(points):
+    """Without the coordinates that are zero in every point, of which no kernel's values take notice."""
+    used = points.rows.any(axis=0)
+    return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
+
+
 def _take(points, index):
     """Some of the points, by numbers, mask or slice."""
     return _Prepared(*(part[index] for part in points))
@@ -1079,15 +1086,56 @@ def _popcount(x):
     return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
+@_linked(fastmath={"contract"})
+def _exponentiate(values):
+    """e^x for contiguous values x <= 0, in place, to one unit in the last place; 3e-308 where that is less.
+
+    e^x = 2^k e^r with |r| <= log(2) / 2: the last bits of x / log(2) + 1.5 2^52 are k, and are added to the exponent
+    of e^r, which is its Taylor polynomial of degree 13.  So written, that is vector code, which `math.exp` is not.
+    """
+    shifted = np.empty_like(values)
+    for j in range(values.size):
+        x = max(values[j], -708.0)
+        shifted[j] = x * 1.4426950408889634 + 6755399441055744.0
+        k = shifted[j] - 6755399441055744.0
+        r = x - k * 0.69314718036912381649 - k * 1.90821492927058770002e-10
+        e = 1.0 / 6227020800.0
+        e = e * r + 1.0 / 479001600.0
+        e = e * r + 1.0 / 39916800.0
+        e = e * r + 1.0 / 3628800.0
+        e = e * r + 1.0 / 362880.0
+        e = e * r + 1.0 / 40320.0
+        e = e * r + 1.0 / 5040.0
+        e = e * r + 1.0 / 720.0
+        e = e * r + 1.0 / 120.0
+        e = e * r + 1.0 / 24.0
+        e = e * r + 1.0 / 6.0
+        e = e * r + 0.5
+        values[j] = e * r * r + r + 1.0
+    bits, powers = values.view(np.int64), shifted.view(np.int64)
+    for j in range(bits.size):
+        bits[j] += powers[j] << 52
+
+
+@_linked(fastmath=_FAST)
+def _log_rbf_row(row, a, squares_b, gamma):
+    """Turn <x, b_j> in ``row`` into -gamma ||x - b_j||^2, in place; a = ||x||^2."""
+    for j in range(row.size):
+        distance = a + squares_b[j] - 2.0 * row[j]
+        row[j] = -gamma * (distance if distance > 0.0 else 0.0)
+
+
 @_linked(fastmath=_FAST)
 def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
-    """Turn <x, b_j> in ``row``, and <h(x), h(b_j)> in ``hidden``, into K(x, b_j), in place; a = ||x||^2."""
+    """Turn <x, b_j> in ``row``, and <h(x), h(b_j)> in ``hidden``, into K(x, b_j), in place; a = ||x||^2.
+
+    Of an exponential into the logarithm, which is for `_exponentiate`.
+    """
     if formula.code == _POLY:
         for j in range(row.size):
             row[j] = (formula.gamma * row[j] + formula.coef0) ** formula.degree
     elif formula.code == _RBF:
-        for j in range(row.size):
-            row[j] = math.exp(-formula.gamma * max(a + squares_b[j] - 2.0 * row[j], 0.0))
+        _log_rbf_row(row, a, squares_b, formula.gamma)
     elif formula.code == _NTK:
         for j in range(row.size):
             overlap = 0
@@ -1106,6 +1154,8 @@ def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
 @_linked
 def _finish_kernel_row(i, dots, hidden, A, B, formula):
     _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
+    if formula.code == _RBF:
+        _exponentiate(dots[i])
 
 
 @njit(cache=_CACHE)
@@ -1121,7 +1171,8 @@ def _laplacian_row(a, B, gamma, row):
         distance = 0.0
         for k in range(a.size):
             distance += abs(a[k] - b[k])
-        row[j] = math.exp(-gamma * distance)
+        row[j] = -gamma * distance
+    _exponentiate(row)
 
 
 @_linked
@@ -1133,6 +1184,195 @@ def _laplacian_of(i, A, B, gamma, out):
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
     _share(A.shape[0], _laplacian_of, (A, B, gamma, out))
+
+
+@_linked
+def _pack_panel(A, index, everything, runs, out):
+    """Pack the columns of A that are not zero in all rows of ``index``, or ``everything``, by fours in a row.
+
+    out[k _WIDE + r] <- A[index[r], k-th of them], zero beyond index.size; runs[t] <- [start, stop), a stretch of them.
+    Returns how many stretches there are.
+    """
+    count, k = 0, 0
+    for start in range(0, A.shape[1], 4):
+        stop, seen = min(start + 4, A.shape[1]), everything
+        for r in range(index.size):
+            row = A[index[r]]
+            for column in range(start, stop):
+                seen |= row[column] != 0.0
+        if not seen:
+            continue
+        if count == 0 or runs[count - 1, 1] != start:
+            runs[count, 0] = start
+            count += 1
+        runs[count - 1, 1] = stop
+        for column in range(start, stop):
+            packed = out[k * _WIDE:(k + 1) * _WIDE]
+            packed[:] = 0.0
+            for r in range(index.size):
+                packed[r] = A[index[r], column]
+            k += 1
+    return count
+
+
+@_linked(fastmath=_FAST)
+def _dot_tile(a, b, c, d, runs, B, tile):
+    """tile <- the inner products of four points with _WIDE, packed, over the columns of ``runs``."""
+    tile[:] = 0.0
+    k, one, four, wide = np.uint64(0), np.uint64(1), np.uint64(4), np.uint64(_WIDE)  # none counts from the end
+    for t in range(runs.shape[0]):
+        start, stop = np.uint64(runs[t, 0]), np.uint64(runs[t, 1])
+        whole = stop - (stop - start) % four
+        for p in range(start, whole, four):
+            v = B[k:k + four * wide]
+            q, r, s = p + one, p + one + one, p + one + one + one
+            a0, a1, a2, a3, b0, b1, b2, b3 = a[p], a[q], a[r], a[s], b[p], b[q], b[r], b[s]
+            c0, c1, c2, c3, d0, d1, d2, d3 = c[p], c[q], c[r], c[s], d[p], d[q], d[r], d[s]
+            for j in range(_WIDE):
+                w, x, y, z = v[j], v[_WIDE + j], v[2 * _WIDE + j], v[3 * _WIDE + j]
+                tile[j] += a0 * w + a1 * x + a2 * y + a3 * z
+                tile[_WIDE + j] += b0 * w + b1 * x + b2 * y + b3 * z
+                tile[2 * _WIDE + j] += c0 * w + c1 * x + c2 * y + c3 * z
+                tile[3 * _WIDE + j] += d0 * w + d1 * x + d2 * y + d3 * z
+            k += four * wide
+        for p in range(whole, stop):
+            v, a0, b0, c0, d0 = B[k:k + wide], a[p], b[p], c[p], d[p]
+            for j in range(_WIDE):
+                tile[j] += a0 * v[j]
+                tile[_WIDE + j] += b0 * v[j]
+                tile[2 * _WIDE + j] += c0 * v[j]
+                tile[3 * _WIDE + j] += d0 * v[j]
+            k += wide
+
+
+@_linked(fastmath=_FAST)
+def _distance_tile(a, b, c, d, B, tile):
+    """tile <- the l1 distances of four points from _WIDE, packed."""
+    tile[:] = 0.0
+    for k in range(a.size):
+        v = B[k * _WIDE:(k + 1) * _WIDE]
+        a0, b0, c0, d0 = a[k], b[k], c[k], d[k]
+        for j in range(_WIDE):
+            tile[j] += abs(a0 - v[j])
+            tile[_WIDE + j] += abs(b0 - v[j])
+            tile[2 * _WIDE + j] += abs(c0 - v[j])
+            tile[3 * _WIDE + j] += abs(d0 - v[j])
+
+
+class _Panel(NamedTuple):
+    """Up to _WIDE columns of G, packed, with room for _TALL of their entries each."""
+
+    rows: np.ndarray  # (d _WIDE,)
+    hidden: np.ndarray  # (width _WIDE,)
+    row_runs: np.ndarray  # (d / 8 + 1, 2)
+    hidden_runs: np.ndarray  # (width / 8 + 1, 2)
+    counts: np.ndarray  # (2,) how many of these runs there are
+    squares: np.ndarray  # (_WIDE,)
+    gates: np.ndarray  # (_WIDE, words)
+    weights: np.ndarray  # (separators, _WIDE)
+    sums: np.ndarray  # (separators, _WIDE)
+    tile: np.ndarray  # (_TALL _WIDE,)
+    hidden_tile: np.ndarray  # (_TALL _WIDE,)
+
+
+@_linked
+def _new_panel(points, separators):
+    d, width = points.rows.shape[1], points.hidden.shape[1]
+    return _Panel(np.empty(d * _WIDE), np.empty(width * _WIDE), np.zeros((d // 8 + 1, 2), dtype=np.int64),
+                  np.zeros((width // 8 + 1, 2), dtype=np.int64), np.zeros(2, dtype=np.int64), np.zeros(_WIDE),
+                  np.zeros((_WIDE, points.gates.shape[1]), dtype=np.uint64), np.zeros((separators, _WIDE)),
+                  np.zeros((separators, _WIDE)), np.empty(_TALL * _WIDE), np.empty(_TALL * _WIDE))
+
+
+@_linked
+def _fill_panel(points, formula, index, W, panel):
+    """Differences of coordinates need those that are zero, products do not."""
+    panel.counts[0] = _pack_panel(points.rows, index, formula.code == _LAPLACIAN, panel.row_runs, panel.rows)
+    if formula.code == _NTK:
+        panel.counts[1] = _pack_panel(points.hidden, index, False, panel.hidden_runs, panel.hidden)
+    panel.weights[:] = 0.0
+    panel.sums[:] = 0.0
+    for j in range(index.size):
+        panel.squares[j] = points.squares[index[j]]
+        _copy(points.gates[index[j]], panel.gates[j])
+        for c in range(W.shape[0]):
+            panel.weights[c, j] = W[c, index[j]]
+
+
+@_linked
+def _evaluate_tile(points, formula, i, panel):
+    """panel.tile <- K of the points i to i + _TALL - 1, beyond the end the last again, with those of the panel."""
+    tile, hidden, last = panel.tile, panel.hidden_tile, points.squares.size - 1
+    rows, wide, runs = points.rows, points.hidden, panel.row_runs[:panel.counts[0]]
+    for r in range(0, _TALL, 4):
+        start, stop = r * _WIDE, (r + 4) * _WIDE
+        a, b, c, d = min(i + r, last), min(i + r + 1, last), min(i + r + 2, last), min(i + r + 3, last)
+        if formula.code == _LAPLACIAN:
+            _distance_tile(rows[a], rows[b], rows[c], rows[d], panel.rows, tile[start:stop])
+        else:
+            _dot_tile(rows[a], rows[b], rows[c], rows[d], runs, panel.rows, tile[start:stop])
+        if formula.code == _NTK:
+            _dot_tile(wide[a], wide[b], wide[c], wide[d], panel.hidden_runs[:panel.counts[1]], panel.hidden,
+                      hidden[start:stop])
+    if formula.code == _LAPLACIAN:
+        for k in range(tile.size):
+            tile[k] *= -formula.gamma
+    elif formula.code == _RBF:
+        for r in range(_TALL):
+            row, a = tile[r * _WIDE:(r + 1) * _WIDE], points.squares[min(i + r, last)]
+            _log_rbf_row(row, a, panel.squares, formula.gamma)
+    elif formula.code != _LINEAR:
+        for r in range(_TALL):
+            start, stop, k = r * _WIDE, (r + 1) * _WIDE, min(i + r, last)
+            _finish_row(tile[start:stop], hidden[start:stop], points.squares[k], points.gates[k], panel.squares,
+                        panel.gates, formula)
+    if formula.code in (_RBF, _LAPLACIAN):
+        _exponentiate(tile)
+
+
+@_linked
+def _kernel_rows_part(part, A, formula, index, B, out):
+    panel, none, n = _new_panel(A, 0), np.empty((0, 0)), B.squares.size
+    first, stop = _part(n, part)
+    for start in range(0, index.size, _WIDE):
+        some = index[start:start + _WIDE]
+        _fill_panel(A, formula, some, none, panel)
+        for i in range(first, stop, _TALL):
+            _evaluate_tile(B, formula, i, panel)
+            for j in range(some.size):
+                for r in range(min(_TALL, stop - i)):
+                    out[start + j, i + r] = panel.tile[r * _WIDE + j]
+
+
+@njit(cache=_CACHE)
+def _kernel_rows(A, formula, index, B, out):
+    """out[k, j] <- K(a_index_k, b_j), without the intercept."""
+    _share(_PARTS, _kernel_rows_part, (A, formula, index, B, out))
+
+
+@_linked
+def _gram_part(part, points, formula, c, out):
+    """The columns of a panel at the left of G and of one at the right, as much work for every part."""
+    n, panel, none = c.size, _new_panel(points, 0), np.empty((0, 0))
+    panels = (n + _WIDE - 1) // _WIDE
+    for which in range(1 + (2 * part + 1 < panels)):
+        start = _WIDE * (panels - 1 - part if which else part)
+        index = np.arange(start, min(start + _WIDE, n))
+        _fill_panel(points, formula, index, none, panel)
+        for i in range(start, n, _TALL):
+            _evaluate_tile(points, formula, i, panel)
+            for r in range(min(_TALL, n - i)):
+                for j in range(index.size):
+                    value = c[i + r] * c[start + j] * (panel.tile[r * _WIDE + j] + formula.offset)
+                    if start + j <= i + r:
+                        out[i + r, start + j] = value
+                        out[start + j, i + r] = value
+
+
+@njit(cache=_CACHE)
+def _fill_gram(points, formula, c, out):
+    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric."""
+    _share((out.shape[0] + 2 * _WIDE - 1) // (2 * _WIDE), _gram_part, (points, formula, c, out))
 
 
 def _read_only(A):
@@ -2325,7 +2565,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     Returns
     -------
     G : array, shape (n, n)
-        Memory: the matrix and a block of 512 rows.
+        Memory: the matrix and, of a callable or precomputed kernel, a block of 512 rows.
 
     Raises
     ------
@@ -2366,12 +2606,15 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     normalizer = _normalizers(diagonal, normalize)
     n = len(diagonal)
     out = np.empty((n, n), dtype)
-    for start in range(0, n, _BLOCK):
-        stop = min(start + _BLOCK, n)
-        block = _kernel_block(kernel, _take(X, slice(start, stop)), _take(columns, slice(stop)))
-        if kernel.formula.code == _CALLABLE:
-            _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
-        _enter(_place_block, block, start, sign * normalizer, out)
+    if kernel.formula.code not in (_PRECOMPUTED, _CALLABLE):
+        _enter(_fill_gram, _without_zeros(X), kernel.formula, sign * normalizer, out)
+    else:
+        for start in range(0, n, _BLOCK):
+            stop = min(start + _BLOCK, n)
+            block = _kernel_block(kernel, _take(X, slice(start, stop)), _take(columns, slice(stop)))
+            if kernel.formula.code == _CALLABLE:
+                _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
+            _enter(_place_block, block, start, sign * normalizer, out)
     np.fill_diagonal(out, (1.0 if normalize == "unit" else diagonal * normalizer**2) + ridge)
     return out
 
@@ -3194,7 +3437,6 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 # 5.7 lazy
 # ------------------------------------------------------------------------------------------------------
 
-_WIDE = 32  # columns of G that are evaluated at a time
 _KEPT = 1 << 26  # entries of columns that `max_margin` keeps: 0.5 GB
 
 
@@ -3242,8 +3484,8 @@ class LazyGram(NamedTuple):
         return LazyGram(_take(self.points, index), self.c[index], self.entries[index], self.formula)
 
     def dense(self):
-        every, G = np.arange(self.c.size), np.empty((self.c.size, self.c.size))
-        _enter(_place_block, self.block(every, every), 0, np.ones(self.c.size), G)
+        G = np.empty((self.c.size, self.c.size))
+        _enter(_fill_gram, self.points, self.formula, self.c, G)
         np.fill_diagonal(G, self.entries)
         return G
 
@@ -3353,15 +3595,14 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     for first, block in _blocks(X):
         rows, _, hidden, gates = _prepared(kernel, block)
         with np.errstate(over="ignore"):
-            rows, hidden = rows.astype(dtype), hidden.astype(dtype)
+            rows, hidden = rows.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
         squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
         if not np.isfinite(squares).all():
             raise ValueError(f"row {first + np.argmin(np.isfinite(squares))} of X is too large for {dtype}; rescale "
                              "the points")
         points.append(_Prepared(rows[:0] if mapped else rows, squares, hidden, gates))
     points = _Prepared(*map(np.concatenate, zip(*points, strict=True)))
-    if mapped:
-        points = points._replace(rows=np.asarray(X))
+    points = points._replace(rows=np.asarray(X)) if mapped else _without_zeros(points)
     diagonal = _kernel_diagonal(kernel, points)
     normalizer = _normalizers(diagonal, normalize)
     return _with_ridge(LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula), ridge)
@@ -3382,6 +3623,8 @@ def _kernel_column_part(part, points, formula, i, column):
                               stop - start)
     _finish_row(entries, hidden, points.squares[i], points.gates[i], points.squares[start:stop],
                 points.gates[start:stop], formula)
+    if formula.code == _RBF:
+        _exponentiate(entries)
 
 
 @njit(cache=_CACHE)
@@ -3392,187 +3635,33 @@ def _lazy_add_column(G, i, c, m):
         m[k] += c * G.c[i] * G.c[k] * (column[k] + G.formula.offset)
 
 
-@_linked
-def _pack_panel(A, index, everything, used, out):
-    """out[k _WIDE + r] <- A[index[r], used[k]], zero beyond index.size; ``used`` are the columns not zero in all of
-    these rows, or ``everything``.  Returns their number, rounded up to a multiple of four, with zeros there."""
-    dimension, seen = A.shape[1], np.full(A.shape[1], everything)
-    for r in range(index.size):
-        row = A[index[r]]
-        for k in range(dimension):
-            seen[k] |= row[k] != 0.0
-    out[:] = 0.0
-    count = 0
-    for k in range(dimension):
-        if seen[k]:
-            used[count] = k
-            for r in range(index.size):
-                out[count * _WIDE + r] = A[index[r], k]
-            count += 1
-    rounded = (count + 3) // 4 * 4
-    used[count:rounded] = 0
-    return rounded
-
-
-@_linked
-def _pack_four(A, i, used, out):
-    """out[4 k + r] <- A[i + r, used[k]]; beyond the end the last row again."""
-    last = A.shape[0] - 1
-    a, b, c, d = A[i], A[min(i + 1, last)], A[min(i + 2, last)], A[min(i + 3, last)]
-    for k in range(used.size):
-        column = used[k]
-        out[4 * k] = a[column]
-        out[4 * k + 1] = b[column]
-        out[4 * k + 2] = c[column]
-        out[4 * k + 3] = d[column]
-
-
-@_linked(fastmath=_FAST)
-def _dot_tile(A, B, depth, tile):
-    """tile <- the inner products of four packed points with _WIDE, over ``depth`` coordinates."""
-    tile[:] = 0.0
-    for k in range(0, depth, 4):
-        a, b = A[4 * k:4 * k + 16], B[k * _WIDE:(k + 4) * _WIDE]
-        a0, a1, a2, a3, a4, a5, a6, a7 = a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]
-        a8, a9, a10, a11, a12, a13, a14, a15 = a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]
-        for j in range(_WIDE):
-            w, x, y, z = b[j], b[_WIDE + j], b[2 * _WIDE + j], b[3 * _WIDE + j]
-            tile[j] += a0 * w + a4 * x + a8 * y + a12 * z
-            tile[_WIDE + j] += a1 * w + a5 * x + a9 * y + a13 * z
-            tile[2 * _WIDE + j] += a2 * w + a6 * x + a10 * y + a14 * z
-            tile[3 * _WIDE + j] += a3 * w + a7 * x + a11 * y + a15 * z
-
-
-@_linked(fastmath=_FAST)
-def _distance_tile(A, B, dimension, tile):
-    """tile <- the l1 distances of four packed points from _WIDE."""
-    tile[:] = 0.0
-    for k in range(dimension):
-        a0, a1, a2, a3 = A[4 * k], A[4 * k + 1], A[4 * k + 2], A[4 * k + 3]
-        b = B[k * _WIDE:(k + 1) * _WIDE]
-        for j in range(_WIDE):
-            tile[j] += abs(a0 - b[j])
-            tile[_WIDE + j] += abs(a1 - b[j])
-            tile[2 * _WIDE + j] += abs(a2 - b[j])
-            tile[3 * _WIDE + j] += abs(a3 - b[j])
-
-
-class _Panel(NamedTuple):
-    """Up to _WIDE columns of G, packed, with room for four of their entries each."""
-
-    rows: np.ndarray  # (d _WIDE,), d rounded up to a multiple of four, likewise the width
-    hidden: np.ndarray  # (width _WIDE,)
-    used_rows: np.ndarray  # (d,)
-    used_hidden: np.ndarray  # (width,)
-    depths: np.ndarray  # (2,) how many of these are used
-    squares: np.ndarray  # (_WIDE,)
-    gates: np.ndarray  # (_WIDE, words)
-    weights: np.ndarray  # (separators, _WIDE)
-    sums: np.ndarray  # (separators, _WIDE)
-    four_rows: np.ndarray  # (4 d,)
-    four_hidden: np.ndarray  # (4 width,)
-    tile: np.ndarray  # (4 _WIDE,)
-    hidden_tile: np.ndarray  # (4 _WIDE,)
-
-
-@_linked
-def _new_panel(points, separators):
-    d, width = (points.rows.shape[1] + 3) // 4 * 4, (points.hidden.shape[1] + 3) // 4 * 4
-    return _Panel(np.empty(d * _WIDE), np.empty(width * _WIDE), np.zeros(d, dtype=np.int64),
-                  np.zeros(width, dtype=np.int64), np.zeros(2, dtype=np.int64), np.zeros(_WIDE),
-                  np.zeros((_WIDE, points.gates.shape[1]), dtype=np.uint64), np.zeros((separators, _WIDE)),
-                  np.zeros((separators, _WIDE)), np.empty(4 * d), np.empty(4 * width), np.empty(4 * _WIDE),
-                  np.empty(4 * _WIDE))
-
-
-@_linked
-def _fill_panel(points, formula, index, W, panel):
-    """Differences of coordinates need those that are zero, products do not."""
-    panel.depths[0] = _pack_panel(points.rows, index, formula.code == _LAPLACIAN, panel.used_rows, panel.rows)
-    panel.depths[1] = _pack_panel(points.hidden, index, False, panel.used_hidden, panel.hidden)
-    panel.weights[:] = 0.0
-    panel.sums[:] = 0.0
-    for j in range(index.size):
-        panel.squares[j] = points.squares[index[j]]
-        _copy(points.gates[index[j]], panel.gates[j])
-        for c in range(W.shape[0]):
-            panel.weights[c, j] = W[c, index[j]]
-
-
-@_linked
-def _evaluate_tile(points, formula, i, panel):
-    """panel.tile <- K of the points i to i + 3, beyond the end the last again, with those of the panel."""
-    tile, hidden, depth, width = panel.tile, panel.hidden_tile, panel.depths[0], panel.depths[1]
-    _pack_four(points.rows, i, panel.used_rows[:depth], panel.four_rows)
-    if formula.code == _LAPLACIAN:
-        _distance_tile(panel.four_rows, panel.rows, points.rows.shape[1], tile)
-        for j in range(tile.size):
-            tile[j] = math.exp(-formula.gamma * tile[j])
-        return
-    _dot_tile(panel.four_rows, panel.rows, depth, tile)
-    if formula.code == _NTK:
-        _pack_four(points.hidden, i, panel.used_hidden[:width], panel.four_hidden)
-        _dot_tile(panel.four_hidden, panel.hidden, width, hidden)
-    for r in range(4):
-        start, stop, k = r * _WIDE, (r + 1) * _WIDE, min(i + r, points.squares.size - 1)
-        _finish_row(tile[start:stop], hidden[start:stop], points.squares[k], points.gates[k], panel.squares,
-                    panel.gates, formula)
-
-
 @_linked(fastmath=_FAST)
 def _add_tile(panel, i, mirrored, W, M):
-    """What the tile contributes to the margins of the points i to i + 3 and, if ``mirrored``, of those of the panel."""
+    """What the tile contributes to the margins of the points from i on and, if ``mirrored``, of those of the panel."""
     once, tile = 1.0 if mirrored else 0.0, panel.tile
     for c in range(W.shape[0]):
         weights, sums = panel.weights[c], panel.sums[c]
-        va, vb, vc, vd = once * W[c, i], once * W[c, i + 1], once * W[c, i + 2], once * W[c, i + 3]
-        sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
-        for j in range(_WIDE):
-            v = weights[j]
-            sa += tile[j] * v
-            sb += tile[_WIDE + j] * v
-            sc += tile[2 * _WIDE + j] * v
-            sd += tile[3 * _WIDE + j] * v
-            sums[j] += (tile[j] * va + tile[_WIDE + j] * vb) + (tile[2 * _WIDE + j] * vc + tile[3 * _WIDE + j] * vd)
-        M[c, i] += sa
-        M[c, i + 1] += sb
-        M[c, i + 2] += sc
-        M[c, i + 3] += sd
+        for r in range(_TALL):
+            row, weight, total = tile[r * _WIDE:(r + 1) * _WIDE], once * W[c, i + r], 0.0
+            for j in range(_WIDE):
+                total += row[j] * weights[j]
+                sums[j] += row[j] * weight
+            M[c, i + r] += total
 
 
 @_linked
 def _kernel_part(part, points, formula, columns, symmetric, W, parts):
-    """What every _PARTS-th panel of ``columns`` of K contributes; W and the parts have room for four points."""
+    """What every _PARTS-th panel of ``columns`` of K contributes; W and the parts have room for _TALL points."""
     n, panel, M = points.squares.size, _new_panel(points, W.shape[0]), parts[part]
     for start in range(part * _WIDE, columns.size, _PARTS * _WIDE):
         index = columns[start:start + _WIDE]
         _fill_panel(points, formula, index, W, panel)
-        for i in range(start if symmetric else 0, n, 4):
+        for i in range(start if symmetric else 0, n, _TALL):
             _evaluate_tile(points, formula, i, panel)
             _add_tile(panel, i, symmetric and i >= start + _WIDE, W, M)
         for c in range(W.shape[0]):
             for j in range(index.size):
                 M[c, index[j]] += panel.sums[c, j]
-
-
-@_linked
-def _kernel_rows_part(part, A, formula, index, B, out):
-    panel, none, n = _new_panel(A, 0), np.empty((0, 0)), B.squares.size
-    first, stop = _part(n, part)
-    for start in range(0, index.size, _WIDE):
-        some = index[start:start + _WIDE]
-        _fill_panel(A, formula, some, none, panel)
-        for i in range(first, stop, 4):
-            _evaluate_tile(B, formula, i, panel)
-            for j in range(some.size):
-                for r in range(min(4, stop - i)):
-                    out[start + j, i + r] = panel.tile[r * _WIDE + j]
-
-
-@njit(cache=_CACHE)
-def _kernel_rows(A, formula, index, B, out):
-    """out[k, j] <- K(a_index_k, b_j), without the intercept."""
-    _share(_PARTS, _kernel_rows_part, (A, formula, index, B, out))
 
 
 @_linked
@@ -3617,12 +3706,12 @@ def _lazy_products(G, W, M):
     """Through the features of _NTK where that takes fewer operations; else by panels of the columns with a weight, or,
     where these are more than half, of all columns, and of G the lower triangle."""
     n, formula = G.c.size, G.formula
-    weighted, scaled = np.zeros(n, dtype=np.bool_), np.zeros((W.shape[0], n + 3))
+    weighted, scaled = np.zeros(n, dtype=np.bool_), np.zeros((W.shape[0], n + _TALL - 1))
     for c in range(W.shape[0]):
         for i in range(n):
             weighted[i] |= W[c, i] != 0.0
             scaled[c, i] = W[c, i] * G.c[i]
-    columns, parts = np.flatnonzero(weighted), np.zeros((_PARTS, W.shape[0], n + 3))
+    columns, parts = np.flatnonzero(weighted), np.zeros((_PARTS, W.shape[0], n + _TALL - 1))
     through_features = 0.5 * formula.width * formula.dimension * W.shape[0] * (n + columns.size)
     by_entries = (formula.dimension + formula.width) * min(columns.size, 0.5 * n) * n
     if formula.code == _NTK and through_features < by_entries:

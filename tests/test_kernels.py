@@ -1,6 +1,7 @@
 """Kernels: Gram matrices, cross matrices, scores and features by their formulas; what points and parameters may be."""
 
 import naive
+import numba
 import numpy as np
 import pytest
 from instances import EPS, check_raises, layouts, rows_of, two_classes
@@ -33,6 +34,37 @@ def test_gram_is_its_formula(kernel, params, formula, normalize, signed, n):
     half = fm.gram(X, y if signed else None, kernel=kernel, normalize=normalize, dtype=np.float32, **params)
     assert half.dtype == np.float32 and G.dtype == np.float64
     assert np.array_equal(half, G.astype(np.float32))
+
+
+@all_kernels
+@pytest.mark.parametrize("n", [2, 16, 17, 33, 97])  # 16 rows and 32 columns are evaluated at a time,
+@pytest.mark.parametrize("d", [1, 4, 7, 30])  # over stretches of four coordinates that are not zero in all of 32 points
+def test_gram_over_stretches_of_coordinates(kernel, params, formula, n, d):
+    rng = np.random.default_rng(n + 100 * d)
+    used = rng.random((-(-n // 32), d)).repeat(32, axis=0)[:n] < 0.5
+    used[:, 0] = True
+    X = np.where(used, rng.normal(size=(n, d)), 0.0)
+    K, slack = formula(X, X, X), 1e-7 if kernel == "ntk" else 1e-14  # its limit loses digits near an angle of pi
+    G = fm.gram(X, kernel=kernel, normalize=None, **params)
+    np.testing.assert_allclose(G, K, rtol=3e-14, atol=slack * K.diagonal().max())
+    lazy = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
+    assert np.array_equal(lazy.dense(), G) and np.array_equal(G, G.T)
+    some, v, m = rng.permutation(n)[:max(1, n // 2)], rng.normal(size=n), np.empty(n)
+    fm.margins(lazy, v, m)
+    np.testing.assert_allclose(lazy.block(some, np.arange(n)), G[some], rtol=3e-14, atol=slack * K.diagonal().max())
+    np.testing.assert_allclose(m, G @ v, rtol=0, atol=slack * K.diagonal().max() * np.abs(v).sum())
+
+
+def test_exponentials_are_right_to_the_last_digit():
+    exponentiate = numba.njit(lambda values: fm._exponentiate(values))
+    x = -np.r_[np.random.default_rng(0).random(100_000) * 3.0, np.logspace(-320, 2.849, 10_000), 0.0, 708.0]
+    values = x.copy()
+    exponentiate(values)
+    exact = np.exp(x.astype(np.longdouble))
+    assert (np.abs(values - exact) <= np.spacing(exact.astype(np.float64))).all() and values[-2] == 1.0
+    beyond = np.array([-709.0, -1e4, -1e308, -np.inf])
+    exponentiate(beyond)
+    assert (beyond > 0.0).all() and (beyond < 1e-307).all()
 
 
 @all_kernels
