@@ -182,6 +182,7 @@ def _linked(function=None, **options):
 
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
+_layer = None  # of threads, once they are there
 _alone = False  # whether this process was forked from one that had started the threads, which the child is without
 
 
@@ -203,11 +204,14 @@ def _enter(code, *args):
     of them and must not ask for them: OpenMP would end it.  The layer "workqueue" ends a process that comes from two
     threads of Python at once, so there they take turns.
     """
+    global _layer
     if _alone:
         set_num_threads(1)
         return code(*args)
-    get_num_threads()
-    if threading_layer() != "workqueue" or not is_jitted(code):
+    if _layer is None:
+        get_num_threads()
+        _layer = threading_layer()
+    if _layer != "workqueue" or not is_jitted(code):
         return code(*args)
     with _LOCK:
         return code(*args)
@@ -272,13 +276,23 @@ def _lower_share(context, builder, signature, values):
     count = cgutils.alloca_once_value(builder, context.cast(builder, values[0], signature.args[0], types.int64))
     single = cgutils.alloca_once_value(builder, word(1))
     arguments = [data, count, single, start]
-    threads = builder.call(cgutils.get_or_insert_function(module, ir.FunctionType(word, []), "get_num_threads"), [])
+
+    def outside(name, result, *kinds):
+        return cgutils.get_or_insert_function(module, ir.FunctionType(result, kinds), name)
+
+    threads = builder.call(outside("get_num_threads", word), [])
     with builder.if_else(builder.icmp_signed(">", threads, word(1))) as (several, one):
         with several:
-            kind = ir.FunctionType(ir.VoidType(), [byte] * 5 + [word] * 3)
-            run = cgutils.get_or_insert_function(module, kind, "numba_parallel_for")
-            builder.call(run, [builder.bitcast(value, byte) for value in (some, *arguments)]
-                         + [word(0), word(1), threads])
+            # Memory that a part allocates takes the interpreter's lock where `tracemalloc` watches.
+            is_locked = builder.call(outside("PyGILState_Check", ir.IntType(32)), [])
+            is_locked = builder.icmp_signed("!=", is_locked, ir.IntType(32)(0))
+            state = cgutils.alloca_once(builder, byte)
+            with builder.if_then(is_locked):
+                builder.store(builder.call(outside("PyEval_SaveThread", byte), []), state)
+            builder.call(outside("numba_parallel_for", ir.VoidType(), *[byte] * 5, *[word] * 3),
+                         [builder.bitcast(value, byte) for value in (some, *arguments)] + [word(0), word(1), threads])
+            with builder.if_then(is_locked):
+                builder.call(outside("PyEval_RestoreThread", ir.VoidType(), byte), [builder.load(state)])
         with one:
             builder.call(some, arguments)
     failed = builder.icmp_signed("!=", builder.load(builder.gep(room, places[-1])), ir.IntType(32)(0))
@@ -577,11 +591,20 @@ def _add(a, b, c):
 @_linked
 def _least(v):
     """v.min(), which Numba compiles as a loop over arrays of any shape, for half a second; NaN if there is one."""
-    low = v[0]
-    for i in range(1, v.size):
-        if v[i] < low or v[i] != v[i]:
-            low = v[i]
-    return low
+    low, missing = math.inf, False
+    for i in range(v.size):
+        low = v[i] if v[i] < low else low
+        missing |= v[i] != v[i]
+    return math.nan if missing else low
+
+
+@_linked
+def _exceeds(v, floor):
+    """Whether all of v are above ``floor``."""
+    for i in range(v.size):
+        if not v[i] > floor:
+            return False
+    return True
 
 
 @_linked(fastmath=_FAST)
@@ -1841,9 +1864,10 @@ def _with_bound_parts(G):
 
 def _is_ours(G):
     """Whether a representation, or a numba type of one, and whatever it is made of, is of this module."""
-    kind, parts = (G.instance_class, G.types) if isinstance(G, types.Type) else (type(G), G)
-    return kind.__module__ == __name__ and all(
-        _is_ours(part) for part in parts if isinstance(part, (tuple, types.BaseNamedTuple)))
+    if isinstance(G, tuple):
+        return type(G).__module__ == __name__ and all(_is_ours(part) for part in G if isinstance(part, tuple))
+    return G.instance_class.__module__ == __name__ and all(
+        _is_ours(part) for part in G.types if isinstance(part, types.BaseNamedTuple))
 
 
 @functools.cache
@@ -3141,8 +3165,9 @@ class SparseGram(NamedTuple):
         return self.starts.size - 1, self.dimension
 
     def diagonal(self):
-        return np.bincount(np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts)), self.values**2,
-                           self.starts.size - 1)
+        squares = np.add.reduceat(np.append(self.values**2, 0.0), self.starts[:-1])
+        squares[np.diff(self.starts) == 0] = 0.0  # where reduceat takes what follows
+        return squares
 
     def rounding(self):
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
@@ -3163,7 +3188,7 @@ class SparseGram(NamedTuple):
 
     def block(self, rows, columns):
         out = np.zeros((rows.size, columns.size))
-        _sparse_block(self, rows, columns, out)
+        _enter(_sparse_block, self, rows, columns, out)
         return out
 
     def moments(self, index):
@@ -3241,11 +3266,11 @@ def _sparse_dimension(G):
 _register_rows(SparseGram, _sparse_add_dots, _sparse_add_rows, _sparse_dimension)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _sparse_block(G, rows, columns, out):
-    """out <- G at some rows and columns, where out is zero."""
+@_linked
+def _sparse_block_part(part, G, rows, columns, out):
     dense = np.zeros(G.dimension)
-    for a in range(rows.size):
+    start, stop = _part(rows.size, part)
+    for a in range(start, stop):
         values, places = _sparse_row(G, rows[a])
         for k in range(values.size):
             dense[places[k]] = values[k]
@@ -3253,6 +3278,12 @@ def _sparse_block(G, rows, columns, out):
             _sparse_add_dots(G, dense, out[a, b:b + 1], columns[b])
         for k in range(values.size):
             dense[places[k]] = 0.0
+
+
+@njit(cache=_CACHE)
+def _sparse_block(G, rows, columns, out):
+    """out <- G at some rows and columns, where out is zero."""
+    _share(_PARTS, _sparse_block_part, (G, rows, columns, out))
 
 
 @njit(cache=_CACHE)
@@ -3446,7 +3477,8 @@ class LazyGram(NamedTuple):
     Attributes
     ----------
     points : tuple of arrays with n rows
-        The x_i, centred where K depends on distances alone, and what K needs of each.
+        The x_i, centred where K depends on distances alone, without coordinates that are then zero in all of them,
+        and what K needs of each.
     c : array, shape (n,)
         Signs times normalisers.
     entries : array, shape (n,)
@@ -3572,8 +3604,9 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Notes
     -----
     G is that of the points as they are stored; certificates allow for the rounding of every evaluation.  float32 halves
-    the memory, and the time of a column on data beyond the caches.  Coordinates that are zero in 32 points at a time
-    cost a product nothing.  No columns are kept, but for up to 0.5 GB of them during a call of `max_margin`.
+    the memory, and the time of a column on data beyond the caches.  What costs a product nothing: coordinates that are
+    the same in all points, where K depends on distances; elsewhere, fours of coordinates that are zero in 32 points at
+    a time.  No columns are kept, but for up to 0.5 GB of them during a call of `max_margin`.
 
     Examples
     --------
@@ -4798,11 +4831,11 @@ def _separating_margin(run, stop):
 @register_jitable(**_LINKED)
 def _is_separated(G, alpha, w, m, floor):
     """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
-    if floor == math.inf or _least(m) <= floor:
+    if not _exceeds(m, floor):
         return False
     lift(G, alpha, w)
     margins(G, w, m)
-    return _least(m) > floor
+    return _exceeds(m, floor)
 
 
 class _Threshold(NamedTuple):
@@ -5229,7 +5262,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
     """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
-        if _least(m) > least:
+        if _exceeds(m, least):
             return k, SEPARATED
         if k >= until:
             return k, RUNNING

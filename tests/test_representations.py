@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import math
 import pickle
+import tracemalloc
 from typing import NamedTuple
 
 import naive
@@ -17,6 +18,7 @@ from instances import (
     ENDURING,
     EPS,
     PLANTED,
+    REPRESENTATIONS,
     UNTIED,
     Symmetric,
     check_raises,
@@ -711,3 +713,18 @@ def test_a_foreign_loop_on_every_representation(kind, case):
     np.testing.assert_allclose(plain.alpha, compiled.alpha, rtol=1e-10)
     if case == "separable":
         assert call_heavy_ball(G, max_iter=3000, tol=0.02).status == "certified"
+
+
+@pytest.mark.parametrize("kind", ["dense", "features", "sparse", "pairs", "lazy"])
+def test_memory_can_be_traced(kind):
+    """tracemalloc has Numba's threads, too, wait for the interpreter when they allocate: nobody may hold it then."""
+    X, y = two_classes(600, 30, gap=3.0, seed=1)
+    G = {**REPRESENTATIONS, **BY_ROWS, "lazy": lambda Z: fm.lazy_gram(Z, y)}[kind](fm.features(X, y).rows)
+    calls = (lambda: fm.momentum(G, max_iter=3).alpha, lambda: fm.max_margin(G, max_iter=3).alpha,
+             lambda: fm.gram(X, y))
+    before = [call() for call in calls]
+    tracemalloc.start()
+    try:
+        assert all(np.array_equal(call(), answer) for call, answer in zip(calls, before, strict=True))
+    finally:
+        tracemalloc.stop()
