@@ -1111,15 +1111,15 @@ def _popcount(x):
 
 @_linked(fastmath={"contract"})
 def _exponentiate(values):
-    """e^x for contiguous values x <= 0, in place, to one unit in the last place; 3e-308 where that is less.
+    """e^x for contiguous values x <= 0, in place, to one unit in the last place; 0 where it is below 3e-308.
 
     e^x = 2^k e^r with |r| <= log(2) / 2: the last bits of x / log(2) + 1.5 2^52 are k, and are added to the exponent
     of e^r, which is its Taylor polynomial of degree 13.  So written, that is vector code, which `math.exp` is not.
     """
     shifted = np.empty_like(values)
     for j in range(values.size):
-        x = max(values[j], -708.0)
-        shifted[j] = x * 1.4426950408889634 + 6755399441055744.0
+        x = values[j]
+        shifted[j] = 6755399441055744.0 if x < -708.0 else x * 1.4426950408889634 + 6755399441055744.0
         k = shifted[j] - 6755399441055744.0
         r = x - k * 0.69314718036912381649 - k * 1.90821492927058770002e-10
         e = 1.0 / 6227020800.0
@@ -1134,7 +1134,7 @@ def _exponentiate(values):
         e = e * r + 1.0 / 24.0
         e = e * r + 1.0 / 6.0
         e = e * r + 0.5
-        values[j] = e * r * r + r + 1.0
+        values[j] = 0.0 if x < -708.0 else e * r * r + r + 1.0
     bits, powers = values.view(np.int64), shifted.view(np.int64)
     for j in range(bits.size):
         bits[j] += powers[j] << 52

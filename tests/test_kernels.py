@@ -62,9 +62,9 @@ def test_exponentials_are_right_to_the_last_digit():
     exponentiate(values)
     exact = np.exp(x.astype(np.longdouble))
     assert (np.abs(values - exact) <= np.spacing(exact.astype(np.float64))).all() and values[-2] == 1.0
-    beyond = np.array([-709.0, -1e4, -1e308, -np.inf])
+    beyond = np.array([-708.5, -1e4, -1e308, -np.inf])
     exponentiate(beyond)
-    assert (beyond > 0.0).all() and (beyond < 1e-307).all()
+    assert not beyond.any()  # else scores far from all points would have a sign
 
 
 @all_kernels
