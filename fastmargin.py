@@ -1150,15 +1150,13 @@ def _log_rbf_row(row, a, squares_b, gamma):
 
 @_linked(fastmath=_FAST)
 def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
-    """Turn <x, b_j> in ``row``, and <h(x), h(b_j)> in ``hidden``, into K(x, b_j), in place; a = ||x||^2.
-
-    Of an exponential into the logarithm, which is for `_exponentiate`.
-    """
+    """Turn <x, b_j> in ``row``, and <h(x), h(b_j)> in ``hidden``, into K(x, b_j), in place; a = ||x||^2."""
     if formula.code == _POLY:
         for j in range(row.size):
             row[j] = (formula.gamma * row[j] + formula.coef0) ** formula.degree
     elif formula.code == _RBF:
         _log_rbf_row(row, a, squares_b, formula.gamma)
+        _exponentiate(row)
     elif formula.code == _NTK:
         for j in range(row.size):
             overlap = 0
@@ -1177,8 +1175,6 @@ def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
 @_linked
 def _finish_kernel_row(i, dots, hidden, A, B, formula):
     _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
-    if formula.code == _RBF:
-        _exponentiate(dots[i])
 
 
 @njit(cache=_CACHE)
@@ -1242,13 +1238,14 @@ def _pack_panel(A, index, everything, runs, out):
 def _dot_tile(a, b, c, d, runs, B, tile):
     """tile <- the inner products of four points with _WIDE, packed, over the columns of ``runs``."""
     tile[:] = 0.0
-    k, one, four, wide = np.uint64(0), np.uint64(1), np.uint64(4), np.uint64(_WIDE)  # none counts from the end
+    k, wide = np.uint64(0), np.uint64(_WIDE)  # unsigned, as all indices here: none counts from the end
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     for t in range(runs.shape[0]):
         start, stop = np.uint64(runs[t, 0]), np.uint64(runs[t, 1])
         whole = stop - (stop - start) % four
         for p in range(start, whole, four):
             v = B[k:k + four * wide]
-            q, r, s = p + one, p + one + one, p + one + one + one
+            q, r, s = p + one, p + two, p + three
             a0, a1, a2, a3, b0, b1, b2, b3 = a[p], a[q], a[r], a[s], b[p], b[q], b[r], b[s]
             c0, c1, c2, c3, d0, d1, d2, d3 = c[p], c[q], c[r], c[s], d[p], d[q], d[r], d[s]
             for j in range(_WIDE):
@@ -1340,7 +1337,7 @@ def _evaluate_tile(points, formula, i, panel):
     if formula.code == _LAPLACIAN:
         for k in range(tile.size):
             tile[k] *= -formula.gamma
-    elif formula.code == _RBF:
+    elif formula.code == _RBF:  # not by rows, which are short: exponentials of all at once
         for r in range(_TALL):
             row, a = tile[r * _WIDE:(r + 1) * _WIDE], points.squares[min(i + r, last)]
             _log_rbf_row(row, a, panel.squares, formula.gamma)
@@ -1385,11 +1382,10 @@ def _gram_part(part, points, formula, c, out):
         for i in range(start, n, _TALL):
             _evaluate_tile(points, formula, i, panel)
             for r in range(min(_TALL, n - i)):
-                for j in range(index.size):
+                for j in range(min(index.size, i + r - start + 1)):
                     value = c[i + r] * c[start + j] * (panel.tile[r * _WIDE + j] + formula.offset)
-                    if start + j <= i + r:
-                        out[i + r, start + j] = value
-                        out[start + j, i + r] = value
+                    out[i + r, start + j] = value
+                    out[start + j, i + r] = value
 
 
 @njit(cache=_CACHE)
@@ -3656,8 +3652,6 @@ def _kernel_column_part(part, points, formula, i, column):
                               stop - start)
     _finish_row(entries, hidden, points.squares[i], points.gates[i], points.squares[start:stop],
                 points.gates[start:stop], formula)
-    if formula.code == _RBF:
-        _exponentiate(entries)
 
 
 @njit(cache=_CACHE)
