@@ -41,7 +41,7 @@ def test_gram_is_its_formula(kernel, params, formula, normalize, signed, n):
 @pytest.mark.parametrize("d", [1, 4, 7, 30])  # over stretches of four coordinates that are not zero in all of 32 points
 def test_gram_over_stretches_of_coordinates(kernel, params, formula, n, d):
     rng = np.random.default_rng(n + 100 * d)
-    used = rng.random((-(-n // 32), d)).repeat(32, axis=0)[:n] < 0.5
+    used = rng.random((-(-n // 32), -(-d // 4))).repeat(32, axis=0)[:n].repeat(4, axis=1)[:, :d] < 0.5
     used[:, 0] = True
     X = np.where(used, rng.integers(-8, 9, (n, d)) / 4, 0.0)
     X, n = np.concatenate((X, -X)), 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
