@@ -2643,13 +2643,13 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
-    Four rows are read at once: each entry serves out_i and, mirrored, out_j, and the four sums hide the
-    latency of the additions.
+    Eight rows are read at once: each entry serves out_i and, mirrored, out_j, and that many streams keep the memory
+    busy and hide the latency of the additions.
     """
     n = v.size
     i = start
     while i < stop:
-        j = min(i + 4, n)
+        j = min(i + 8, n)
         for r in range(i, j):
             total = 0.0
             for k in range(i, j):
@@ -2657,20 +2657,31 @@ def _symmetric_rows(matrix, v, start, stop, out):
             out[r] += total
         if j < n:
             a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
+            e, f, g, h = matrix[i + 4, j:], matrix[i + 5, j:], matrix[i + 6, j:], matrix[i + 7, j:]
             va, vb, vc, vd = v[i], v[i + 1], v[i + 2], v[i + 3]
+            ve, vf, vg, vh = v[i + 4], v[i + 5], v[i + 6], v[i + 7]
             right, tail = v[j:], out[j:]
-            sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
+            sa, sb, sc, sd, se, sf, sg, sh = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for k in range(right.size):
                 x = right[k]
                 sa += a[k] * x
                 sb += b[k] * x
                 sc += c[k] * x
                 sd += d[k] * x
-                tail[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
+                se += e[k] * x
+                sf += f[k] * x
+                sg += g[k] * x
+                sh += h[k] * x
+                tail[k] += (a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
+                            + e[k] * ve + f[k] * vf + g[k] * vg + h[k] * vh)
             out[i] += sa
             out[i + 1] += sb
             out[i + 2] += sc
             out[i + 3] += sd
+            out[i + 4] += se
+            out[i + 5] += sf
+            out[i + 6] += sg
+            out[i + 7] += sh
         i = j
 
 
@@ -2686,8 +2697,8 @@ def _symmetric_table_rows(matrix, W, start, stop, M):
 @_linked
 def _symmetric_part(part, matrix, W, parts):
     n = W.shape[1]
-    start = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
-    stop = 4 * int(round(0.25 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
+    start = 8 * int(round(0.125 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
+    stop = 8 * int(round(0.125 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
     _symmetric_table_rows(matrix, W, start, stop, parts[part])
 
 

@@ -579,17 +579,13 @@ def solve(algorithm, G, context, *, max_iter, label="", **options):
 
 
 def stopwatch(call, least=0.0):
-    """Seconds of one call and its answer; a call that takes less than `least` seconds is repeated for as long."""
-    begin = time.perf_counter()
-    answer = call()
-    seconds = time.perf_counter() - begin
-    if seconds < least:
-        repeats = math.ceil(least / max(seconds, 1e-9))
+    """Seconds of a call, the median over those made within `least` seconds, one in any case, and the last answer."""
+    taken, end = [], time.perf_counter() + least
+    while not taken or time.perf_counter() < end:
         begin = time.perf_counter()
-        for _ in range(repeats):
-            answer = call()
-        seconds = (time.perf_counter() - begin) / repeats
-    return seconds, answer
+        answer = call()
+        taken.append(time.perf_counter() - begin)
+    return np.median(taken), answer
 
 
 def product(G, fused=False):
@@ -1686,7 +1682,8 @@ def has_peers():
     return all(importlib.util.find_spec(name) for name in ("sklearn", "scipy"))
 
 
-# Threads of the other side's library may wait for work for a while after a call: a turn is long enough to outlast them.
+# Threads of the other side's library may wait for work for a while after a call: a turn is long enough that the median
+# outlasts them.
 TURN, PATIENCE = 0.3, 5.0  # seconds: a turn at least; what takes more than the latter is run once
 
 
