@@ -2639,6 +2639,9 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     return out
 
 
+_STREAMS = 8  # rows of a triangle that are read at once
+
+
 @_linked(fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
@@ -2649,7 +2652,7 @@ def _symmetric_rows(matrix, v, start, stop, out):
     n = v.size
     i = start
     while i < stop:
-        j = min(i + 8, n)
+        j = min(i + _STREAMS, n)
         for r in range(i, j):
             total = 0.0
             for k in range(i, j):
@@ -2688,7 +2691,7 @@ def _symmetric_rows(matrix, v, start, stop, out):
 @_linked
 def _symmetric_table_rows(matrix, W, start, stop, M):
     """The same for every row of W and M, a few rows of the matrix at a time, which the caches keep."""
-    few = 16 if W.shape[0] > 1 else matrix.shape[0]
+    few = 2 * _STREAMS if W.shape[0] > 1 else matrix.shape[0]
     for i in range(start, stop, few):
         for c in range(W.shape[0]):
             _symmetric_rows(matrix, W[c], i, min(i + few, stop), M[c])
@@ -2697,8 +2700,9 @@ def _symmetric_table_rows(matrix, W, start, stop, M):
 @_linked
 def _symmetric_part(part, matrix, W, parts):
     n = W.shape[1]
-    start = 8 * int(round(0.125 * n * (1.0 - math.sqrt(1.0 - part / _PARTS))))
-    stop = 8 * int(round(0.125 * n * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
+    blocks = n / _STREAMS  # whole ones, or rows would be read twice
+    start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / _PARTS))))
+    stop = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
     _symmetric_table_rows(matrix, W, start, stop, parts[part])
 
 
