@@ -26,11 +26,14 @@ import gc
 import gzip
 import hashlib
 import importlib.util
+import inspect
 import io
 import itertools
 import lzma
 import math
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -234,7 +237,8 @@ def load(name, context):
         return contents | download(name, missing, context), "full"
     except DataError as failure:
         if not (contents := bundle(name)):
-            raise
+            source = " or ".join(url.format("*") for url in DATA[name].mirrors)
+            raise DataError(f"{failure}; put {' and '.join(missing)} there, from {source}") from None
         if not known_offline:
             print(f"{failure}; using the {bundled_source(name)} data in tests/data", file=sys.stderr)
         return contents, bundled_source(name)
@@ -339,11 +343,14 @@ def download(name, missing, context):
 
 
 def keep(path, raw):
+    """Write a file of the cache; whether that succeeded."""
     try:
         with atomic(path) as part:
             part.write_bytes(raw)
+        return True
     except OSError as error:  # a cache that cannot be written is no reason not to go on
         print(f"not kept in the cache: {error}", file=sys.stderr)
+        return False
 
 
 def fetch(url, wanted, context):
@@ -1101,6 +1108,464 @@ def draw_ji21_fig3(table):
 
 figure("ji21:fig3", "all of MNIST by sampled columns, and by products: margins, intervals, test errors",
        compute_ji21_fig3, draw_ji21_fig3, data="mnist")
+
+
+# --- ji21:fig4: a convolutional network, its training, its tangent kernel ---
+#
+# Images, and what the layers make of them, are arrays (n, height, width, channels). Every layer is a convolution,
+# y = P W + b with the patches P of its inputs; a dense layer has one patch, the whole image. All but the last are
+# followed by ReLU. W and b are one array, (fan_in + 1, channels), its last row b. What goes back has one axis more,
+# (n, height, width, r, channels): the slopes of r functions at once, in training of the loss, for the kernel of all
+# outputs.
+
+
+class Layer(NamedTuple):
+    """Patches of side x side pixels at every stride-th place, with zeros around the image; perhaps a 2 x 2 pool."""
+
+    side: int
+    padding: int
+    stride: int
+    channels: int
+    pooled: bool
+
+
+@dataclass(frozen=True)
+class AlexNet:
+    """AlexNet for small images and its training: with a seed and the images, all that its weights depend on."""
+
+    convolutions: tuple = ((64, 2, True), (192, 1, True), (384, 1, False), (256, 1, False), (256, 1, True))
+    width: float = 0.25  # the share of these channels that is there; their other numbers are strides and pools
+    dense: tuple = (512, 512)
+    classes: int = 10
+    step: float = 0.1
+    batch: int = 16
+
+    def layers(self, size):
+        """The layers for images of size x size pixels, size a multiple of 16."""
+        layers = []
+        for channels, stride, pooled in self.convolutions:
+            layers.append(Layer(3, 1, stride, round(self.width * channels), pooled))
+            size //= 2 * stride if pooled else stride
+        for channels in (*self.dense, self.classes):
+            layers.append(Layer(size, 0, 1, channels, False))
+            size = 1
+        return layers
+
+
+class Pass(NamedTuple):
+    """What a layer saw of n images: its inputs, their patches (n, height, width, fan_in), the pixels its pool chose."""
+
+    inputs: np.ndarray
+    patches: np.ndarray
+    chosen: np.ndarray | None
+
+
+def initial_weights(layers, channels, rng):
+    """W and b of each layer, uniform in +-1/sqrt(fan_in), for images of so many channels; float32."""
+    weights = []
+    for layer in layers:
+        fan_in = layer.side**2 * channels
+        bound, channels = 1 / math.sqrt(fan_in), layer.channels
+        weights.append(rng.uniform(-bound, bound, (fan_in + 1, channels)).astype(np.float32))
+    return weights
+
+
+def taps(layer, size):
+    """How many patches there are in a row of `size` pixels and, for each place in a patch, where the image has it.
+
+    That is slices (rows, columns) of the patches and (rows, columns) of the image, without the zeros around it.
+    """
+    count, ends = (size + 2 * layer.padding - layer.side) // layer.stride + 1, []
+    for offset in range(-layer.padding, layer.side - layer.padding):
+        inside = [i for i in range(count) if 0 <= i * layer.stride + offset < size]
+        first, last = inside[0], inside[-1]
+        pixels = slice(first * layer.stride + offset, last * layer.stride + offset + 1, layer.stride)
+        ends.append((slice(first, last + 1), pixels))
+    return count, [(rows, columns, image_rows, image_columns)
+                   for rows, image_rows in ends for columns, image_columns in ends]
+
+
+def patches_of(layer, x):
+    """(n, count, count, taps x channels), from images (n, size, size, channels)."""
+    n, size, _, channels = x.shape
+    count, places = taps(layer, size)
+    patches = np.zeros((n, count, count, len(places), channels), x.dtype)
+    for k, (rows, columns, image_rows, image_columns) in enumerate(places):
+        patches[:, rows, columns, k] = x[:, image_rows, image_columns]
+    return patches.reshape(n, count, count, -1)
+
+
+def images_of(layer, patches, size):
+    """The adjoint of patches_of: (n, size, size, r, channels), from (n, count, count, r, taps x channels)."""
+    count, places = taps(layer, size)
+    n, _, _, r, _ = patches.shape
+    patches = patches.reshape(n, count, count, r, len(places), -1)
+    x = np.zeros((n, size, size, r, patches.shape[-1]), patches.dtype)
+    for k, (rows, columns, image_rows, image_columns) in enumerate(places):
+        x[:, image_rows, image_columns] += patches[:, rows, columns, :, k]
+    return x
+
+
+def pool(y):
+    """The largest of every 2 x 2 pixels, and which of the four it is, the first of equals."""
+    corners = np.stack([y[:, i::2, j::2] for i, j in np.ndindex(2, 2)])
+    return corners.max(axis=0), corners.argmax(axis=0)
+
+
+def unpool(delta, chosen):
+    """The adjoint of the pool that chose so: (n, 2 height, 2 width, r, channels), from (n, height, width, ...)."""
+    n, height, width, r, channels = delta.shape
+    out = np.empty((n, 2 * height, 2 * width, r, channels), delta.dtype)
+    for k, (i, j) in enumerate(np.ndindex(2, 2)):
+        out[:, i::2, j::2] = delta * (chosen == k)[:, :, :, None]
+    return out
+
+
+def forward(layers, weights, x):
+    """The outputs (n, classes) for images x, and the Pass of each layer."""
+    passes = []
+    for layer, W in zip(layers, weights, strict=True):
+        patches = patches_of(layer, x)
+        y, chosen = np.tensordot(patches, W[:-1], 1) + W[-1], None
+        if layer.pooled:  # before ReLU, with which it commutes: a quarter of the pixels is left
+            y, chosen = pool(y)
+        passes.append(Pass(x, patches, chosen))
+        x = np.maximum(y, 0)
+    return y.reshape(len(y), -1), passes
+
+
+def backward(layers, weights, passes, slopes):
+    """Of each layer the slopes of r functions by its P W + b, given those by the outputs, (n, r, classes)."""
+    delta, deltas = slopes[:, None, None], []
+    for layer, W, seen in zip(reversed(layers), reversed(weights), reversed(passes), strict=True):
+        if seen.chosen is not None:
+            delta = unpool(delta, seen.chosen)
+        deltas.append(delta)
+        if seen is not passes[0]:
+            delta = images_of(layer, np.tensordot(delta, W[:-1].T, 1), seen.inputs.shape[1])
+            delta *= (seen.inputs > 0)[:, :, :, None]  # ReLU of the layer before
+    return deltas[::-1]
+
+
+def gradient(seen, delta):
+    """The gradient of one function, summed over the images, by W and b of a layer, given its slopes with r = 1."""
+    patches, delta = (array.reshape(-1, array.shape[-1]) for array in (seen.patches, delta))
+    return np.vstack((patches.T @ delta, delta.sum(axis=0)))
+
+
+def loss_slopes(outputs, y):
+    """The slopes of the mean cross-entropy by the outputs: (softmax - the class y, one-hot) / n."""
+    slopes = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    slopes /= slopes.sum(axis=1, keepdims=True)
+    slopes[np.arange(len(y)), y] -= 1
+    return slopes / len(y)
+
+
+def descend(config, layers, weights, X, y):
+    """One pass of SGD over the images in their order, a step for each minibatch, on `weights` in place."""
+    for start in range(0, len(X), config.batch):
+        batch = slice(start, start + config.batch)
+        outputs, passes = forward(layers, weights, X[batch])
+        deltas = backward(layers, weights, passes, loss_slopes(outputs, y[batch])[:, None])
+        for W, seen, delta in zip(weights, passes, deltas, strict=True):
+            W -= config.step * gradient(seen, delta)
+
+
+def train(config, X, y, epochs, seed):
+    """{epoch: weights} at each of the given epochs; 0 is the start."""
+    rng, layers, reached = np.random.default_rng(seed), config.layers(X.shape[1]), {}
+    weights = initial_weights(layers, X.shape[3], rng)
+    for epoch in range(max(epochs) + 1):
+        if epoch > 0:
+            order = rng.permutation(len(X))
+            descend(config, layers, weights, X[order], y[order])
+        if epoch in epochs:
+            reached[epoch] = [W.copy() for W in weights]
+    return reached
+
+
+def linearise(layers, weights, x):
+    """The outputs for images x and, of each layer, its Pass and the slopes of all outputs."""
+    outputs, passes = forward(layers, weights, x)
+    slopes = np.broadcast_to(np.eye(outputs.shape[1], dtype=outputs.dtype), (len(x), *2 * outputs.shape[1:]))
+    return outputs, list(zip(passes, backward(layers, weights, passes, slopes), strict=True))
+
+
+# The kernel is the sum of the layers' parts, and there are two formulas for a part. Both are given what a layer says of
+# m images and return a function that, given what it says of n others, returns the part of K, (n, m).
+
+
+def kernel_by_weights(layer, theirs):
+    """Products of the slopes by W and b, which are P' delta and the sum of delta over the positions."""
+    def slopes(seen, delta):
+        n, fan_in = len(delta), seen.patches.shape[-1]
+        delta = delta.reshape(n, -1, delta.shape[3] * delta.shape[4])
+        by_W = seen.patches.reshape(n, -1, fan_in).swapaxes(1, 2) @ delta
+        return np.concatenate((by_W, delta.sum(axis=1, keepdims=True)), axis=1).reshape(n, -1)
+
+    their_slopes = slopes(*theirs).T
+    return lambda ours: slopes(*ours) @ their_slopes
+
+
+def kernel_by_positions(layer, theirs):
+    """The sum over pairs of positions of <delta, delta'> (1 + <patch, patch'>).
+
+    The product of two patches is a sum over the taps of products of pixels, each of which stands in several patches.
+    """
+    def columns(array):  # the images last: loops are long
+        m, size = array.shape[:2]
+        return array.reshape(m, size**2, -1).transpose(2, 1, 0).reshape(-1, size**2 * m)
+
+    their_pixels, their_delta = columns(theirs[0].inputs), columns(theirs[1])
+    m, size, (count, places) = len(theirs[1]), theirs[0].inputs.shape[1], taps(layer, theirs[0].inputs.shape[1])
+
+    def part(ours):
+        seen, delta = ours
+        n = len(delta)
+        pixels = (seen.inputs.reshape(n * size**2, -1) @ their_pixels).reshape(n, size, size, size, size, m)
+        deltas = (delta.reshape(n * count**2, -1) @ their_delta).reshape(n, count**4, m)
+        patches = np.ones((n, count, count, count, count, m), pixels.dtype)
+        for rows, columns, image_rows, image_columns in places:
+            patches[:, rows, columns, rows, columns] += pixels[:, image_rows, image_columns, image_rows, image_columns]
+        return np.einsum("npm,npm->nm", deltas, patches.reshape(deltas.shape))
+
+    return part
+
+
+def operations(layer, theirs):
+    """{formula: the multiplications it takes for each of our images}."""
+    seen, delta = theirs
+    m, count, _, r, channels = delta.shape
+    _, size, _, inputs = seen.inputs.shape
+    return {
+        kernel_by_weights: (count**2 + m) * (seen.patches.shape[-1] + 1) * r * channels,
+        kernel_by_positions: m * (count**4 * (r * channels + layer.side**2 + 1) + size**4 * inputs),
+    }
+
+
+def layer_kernel(layer, theirs):
+    costs = operations(layer, theirs)
+    return min(costs, key=costs.get)(layer, theirs)
+
+
+BLOCK = 32  # images at a time, so that what is made of them stays in the caches
+
+
+def tangent_kernel(layers, weights, X, X_train):
+    """K(x, x') = sum_c <df_c(x)/dw, df_c(x')/dw>, (n, m), for images X and X_train, and the outputs for X.
+
+    Exact, and no Jacobian is formed: the sum runs over the outputs f_c and over all weights and biases w.
+    """
+    parts = [layer_kernel(*each) for each in zip(layers, linearise(layers, weights, X_train)[1], strict=True)]
+    K, outputs = np.zeros((len(X), len(X_train)), X.dtype), np.empty((len(X), layers[-1].channels), X.dtype)
+    for start in range(0, len(X), BLOCK):
+        rows = slice(start, start + BLOCK)
+        outputs[rows], each = linearise(layers, weights, X[rows])
+        for part, ours in zip(parts, each, strict=True):
+            K[rows] += part(ours)
+    return K, outputs
+
+
+# Kernels are kept in the cache, beside the images that a download puts there.
+
+
+class Kernel(NamedTuple):
+    """A network's kernel for its m training images, and for n test images with these, and its outputs for both."""
+
+    K: np.ndarray  # (m, m)
+    K_test: np.ndarray  # (n, m)
+    outputs: np.ndarray  # (m, classes)
+    test_outputs: np.ndarray  # (n, classes)
+
+
+def kernel_of(config, X, X_test, weights):
+    layers = config.layers(X.shape[1])
+    K, outputs = tangent_kernel(layers, weights, X, X)
+    K_test, test_outputs = tangent_kernel(layers, weights, X_test, X)
+    return Kernel(K, K_test, outputs, test_outputs)
+
+
+NETWORK = (Layer, AlexNet, Pass, initial_weights, taps, patches_of, images_of, pool, unpool, forward, backward,
+           gradient, loss_slopes, descend, train, linearise, kernel_by_weights, kernel_by_positions, operations,
+           layer_kernel, tangent_kernel, Kernel, kernel_of)
+
+
+def origin(config, *arrays):
+    """A digest of all that the kernels of a network are made of but seed and epoch: the code of NETWORK, too."""
+    digest = hashlib.sha256("".join((repr(config), *map(inspect.getsource, NETWORK))).encode())
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def kernel_path(source, seed, epoch):
+    return cache_folder() / "cifar10" / f"kernel-{source[:16]}-seed-{seed}-epoch-{epoch}.npz"
+
+
+def kept_kernel(source, seed, epoch):
+    """The Kernel that the cache has of this origin, seed and epoch; None if it has none, or one that is not whole."""
+    try:
+        with np.load(kernel_path(source, seed, epoch)) as file:
+            if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
+                return Kernel(*(file[name] for name in Kernel._fields))
+    except Exception:  # noqa: BLE001 - whatever a damaged file leads to, its kernel is made anew
+        pass
+    return None
+
+
+def keep_kernel(kernel, source, seed, epoch):
+    content = io.BytesIO()
+    np.savez(content, of=[source, str(seed), str(epoch)], **kernel._asdict())
+    return keep(kernel_path(source, seed, epoch), content.getvalue())
+
+
+BLAS_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
+
+
+@contextlib.contextmanager
+def workers(count):
+    """A pool of at most `count` processes, and no more than there are cores, with one BLAS thread each.
+
+    They end with the block, whatever ends it: Ctrl-C is left to this process.
+    """
+    before, ctrl_c = {name: os.environ.get(name) for name in BLAS_THREADS}, signal.getsignal(signal.SIGINT)
+    try:  # what the processes are born with, before they load anything
+        os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        processes = multiprocessing.get_context("spawn").Pool(min(count, os.cpu_count() or 1))
+    finally:
+        signal.signal(signal.SIGINT, ctrl_c)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    with processes:
+        yield processes
+
+
+def network_kernels(config, seeds, epochs, X, y, X_test, context):
+    """{(seed, epoch): Kernel}, from the cache; what is not there is made, a process a seed, and put there."""
+    source = origin(config, X, y, X_test)
+    kernels = {at: kept_kernel(source, *at) for at in itertools.product(seeds, epochs)}
+    missing = [at for at, kernel in kernels.items() if kernel is None]
+    if not missing:
+        return kernels
+    to_train, weights, kept = list(dict(missing)), {}, True
+    with (progress(len(to_train) + len(missing), context, "ji21:fig4, kernels") as bar,
+          workers(len(to_train)) as processes):
+        jobs = processes.imap(functools.partial(train, config, X, y, epochs), to_train)
+        for seed, reached in zip(to_train, jobs, strict=True):
+            weights |= {(seed, epoch): reached[epoch] for epoch in epochs}
+            bar.update()
+        jobs = processes.imap(functools.partial(kernel_of, config, X, X_test), [weights[at] for at in missing])
+        for at, kernel in zip(missing, jobs, strict=True):
+            kernels[at] = kernel
+            kept = kept and keep_kernel(kernel, source, *at)  # where one cannot be kept the others cannot
+            bar.update()
+    return kernels
+
+
+ALEXNET = AlexNet()
+
+
+def standardised_colours(X, X_test):
+    """Images in float32, every colour with mean 0 and standard deviation 1 over all pixels of X."""
+    colours = X.shape[-1]
+    scaled = standardised(X.reshape(-1, colours), X_test.reshape(-1, colours))
+    return [pixels.reshape(images.shape).astype(np.float32)
+            for pixels, images in zip(scaled, (X, X_test), strict=True)]
+
+
+def paired_difference(wrong, other):
+    """The difference of two error rates on the same points, and its standard error."""
+    d = wrong.astype(float) - other
+    return d.mean(), d.std(ddof=1) / math.sqrt(d.size)
+
+
+def compute_ji21_fig4(context):
+    data, config = load_cifar10(context), ALEXNET
+    images, test_images, seeds, steps = context.pick((128, 10_000, 6, 2**15), (128, 500, 2, 2**13))
+    epochs = context.pick((0, 5, 15, 30, 60, 90, 120, 150), (0, 5, 15))
+    seeds = range(context.seed, context.seed + seeds)
+    X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
+    y, y_test = data.y_train[:images], data.y_test[:test_images]
+    kernels = network_kernels(config, seeds, epochs, X, y, X_test, context)
+    blocks, first = [], {}
+    for (seed, epoch), kernel in progress(kernels.items(), context, "ji21:fig4, margins"):
+        lengths = np.sqrt(kernel.K.diagonal().astype(float))  # of the features, which become unit vectors
+        K = (kernel.K + kernel.K.T) / 2 / np.outer(lengths, lengths)
+        G = fm.pair_gram(K, y, config.classes)
+        best = fm.max_margin(G, tol=1e-6)
+        walk = fm.adaptive_sampling(G, seed=seed, max_iter=steps, trace_at=spaced(steps, 6), keep_iterates=True)
+        # The length of a test image's features multiplies all its scores and changes no class.
+        scores = fm.decision_function(np.vstack((walk.iterates[1:], best.alpha)), K, y, kernel.K_test / lengths,
+                                      kernel="precomputed", normalize=None, n_classes=config.classes)
+        *on_the_way, wrong = scores.argmax(axis=2) != y_test
+        network_wrong = kernel.test_outputs.argmax(axis=1) != y_test
+        change, its_error = paired_difference(wrong, first.setdefault(seed, wrong))
+        excess, excess_error = paired_difference(wrong, network_wrong)
+        row = {"seed": str(seed), "epoch": epoch, "step": math.nan, "test_error": wrong.mean(),
+               "gap": 1 - best.lower / best.upper, "margin": best.upper, "change": change, "change_error": its_error,
+               "network_error": network_wrong.mean(), "excess": excess, "excess_error": excess_error,
+               "train_error": np.mean(kernel.outputs.argmax(axis=1) != y)}
+        blocks.append({"solver": "max_margin"} | row)
+        blocks.append({"solver": "adaptive sampling"} | dict.fromkeys(row, math.nan) | {
+            "seed": str(seed), "epoch": epoch, "step": walk.trace["iteration"][1:],
+            "test_error": np.mean(on_the_way, axis=1), "gap": 1 - walk.trace["lower"][1:] / best.upper})
+    table = stack(blocks)
+    exact = split(table, "solver")["max_margin"]
+    at_end = 100 * exact["train_error"][exact["epoch"] == epochs[-1]]
+    return table, (
+        f"CIFAR-10, the first {images} training images and {len(y_test):,} test images, colours standardised; AlexNet "
+        f"with {config.width:g} of its channels and dense layers of {config.dense[0]} units, at first uniform in "
+        f"+-1/sqrt(fan-in); SGD, step {config.step:g}, batches of {config.batch}; weights, batches and samples by "
+        f"seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on {at_end.min():.3g} to "
+        f"{at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} outputs, "
+        f"features of length 1, {len(y) * (config.classes - 1):,} pairs. Above left: the seeds whose kernels gain most "
+        "and least; adaptive sampling, in brackets the certified relative gap that it leaves; diamonds: the maximum "
+        f"margin, as in all other panels, known to within {exact['gap'].max():.0e} of itself. Bars: standard errors, "
+        "paired by test image"
+    )
+
+
+def draw_ji21_fig4(table):
+    fig, [[most, least, changes], [errors, excesses, margins]] = panels(2, 3, height=3.6)
+    solvers = split(table, "solver")
+    seeds, walks = (split(solvers[name], "seed") for name in ("max_margin", "adaptive sampling"))
+    gains = {seed: run["change"][-1] for seed, run in seeds.items()}
+    for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
+        run, entries = seeds[seed], []
+        for i, (epoch, walk) in enumerate(split(walks[seed], "epoch").items()):
+            look = style(i) | {"color": matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"]))}
+            entries += ax.semilogx(walk["step"], 100 * walk["test_error"], **look)
+            ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D", "markevery": None})
+            entries[-1] = entries[-1], f"{epoch:g} ({walk['gap'][-1]:.0e})"
+        ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
+                   label="the network itself, at the last epoch")
+        ax.legend(*zip(*entries, strict=True), title="epoch (gap)", fontsize=7, title_fontsize=7, loc="upper right")
+        ax.set(xlabel="margin-maximisation step", ylabel="test error (%)",
+               title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
+    for i, (seed, run) in enumerate(seeds.items()):
+        look, x = style(i) | {"markevery": 1}, run["epoch"]
+        thin = look | {"linewidth": 0.8, "markersize": 3}
+        for ax, name in ((changes, "change"), (excesses, "excess")):
+            ax.errorbar(x + i, 100 * run[name], 100 * run[f"{name}_error"], elinewidth=1, label=f"seed {seed}", **look)
+        errors.plot(x, 100 * run["test_error"], **look)
+        errors.plot(x, 100 * run["network_error"], **thin)
+        margins.semilogy(x, run["margin"], **look)
+        margins.semilogy(x, [walk["gap"][-1] for walk in split(walks[seed], "epoch").values()], **thin)
+    for ax in (changes, excesses):
+        ax.axhline(0, color="0.5", linewidth=1)
+    changes.set(title="change of the kernel's test error since epoch 0", ylabel="points")
+    errors.set(title="test error: kernel, and network (thin)", ylabel="%")
+    excesses.set(title="test error of the kernel less the network's", ylabel="points")
+    margins.set(title="maximum margin, and relative gap of sampling (thin)")
+    for ax in (changes, errors, excesses, margins):
+        ax.set_xlabel("epoch")
+    legend(fig)
+    return fig
+
+
+figure("ji21:fig4", "CIFAR-10: the tangent kernel of an AlexNet while it trains, its margin and test error",
+       compute_ji21_fig4, draw_ji21_fig4, data="cifar10")
 
 
 # --- apidopoulos22 ---

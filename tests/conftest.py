@@ -1,0 +1,38 @@
+"""What the tests of reproduce.py share: a cache of their own, and stand-ins for what takes minutes."""
+
+import hashlib
+
+import matplotlib
+import numpy as np
+import pytest
+
+import reproduce as rp
+
+FONTS = matplotlib.get_cachedir()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache, no data folder, no mirror: nothing here can see the machine's own data or the network."""
+    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("FASTMARGIN_DATA", raising=False)
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("MPLCONFIGDIR", FONTS)  # or each program started here would build Matplotlib's font list anew
+    for name in rp.DATA:
+        monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(mirrors=()))
+    return rp.cache_folder()
+
+
+@pytest.fixture
+def small_cifar(cache, monkeypatch):
+    """In the place of CIFAR-10 140 + 520 random images in the cache, and of AlexNet a network of few channels."""
+    rng, digests = np.random.default_rng(11), {}
+    (cache / "cifar10").mkdir(parents=True)
+    for name, n in (("data_batch_1.bin", 140), ("test_batch.bin", 520)):
+        records = rng.integers(0, 256, (n, 1 + 3 * 32 * 32), dtype=np.uint8)
+        records[:, 0] %= 10
+        (cache / "cifar10" / name).write_bytes(records.tobytes())
+        digests[name] = hashlib.sha256(records.tobytes()).hexdigest()
+    monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=digests))
+    monkeypatch.setattr(rp, "ALEXNET", rp.AlexNet(width=1 / 16, dense=(12, 12)))
