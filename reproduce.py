@@ -7,7 +7,8 @@
     python reproduce.py all --format pdf --out pdf  everything, as PDF, into the folder pdf
 
 Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
-the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2.
+the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2. The kernels
+of ji21:fig4, a quarter of an hour's work, are kept in the cache as well.
 
 A CSV file begins with the caption, after "# "; then come the names of the columns and the rows, text in quotes, numbers
 without and to the last bit. The picture is drawn from these numbers and nothing else.
