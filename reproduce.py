@@ -1518,7 +1518,7 @@ def compute_ji21_fig4(context):
         f"CIFAR-10, the first {images} training images and {len(y_test):,} test images, colours standardised; AlexNet "
         f"with {config.width:g} of its channels and dense layers of {config.dense[0]} units, at first uniform in "
         f"+-1/sqrt(fan-in); SGD, step {config.step:g}, batches of {config.batch}; weights, batches and samples by "
-        f"seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on {at_end.min():.3g} to "
+        f"seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at most "
         f"{at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} outputs, "
         f"features of length 1, {len(y) * (config.classes - 1):,} pairs. Above left: the seeds whose kernels gain most "
         "and least; adaptive sampling, in brackets the certified relative gap that it leaves; diamonds: the maximum "
