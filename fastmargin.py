@@ -2639,7 +2639,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     return out
 
 
-_STREAMS = 8  # rows of a triangle that are read at once
+_STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
 
 
 @_linked(fastmath=_FAST)

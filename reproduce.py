@@ -1449,7 +1449,7 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
     missing = [at for at, kernel in kernels.items() if kernel is None]
     if not missing:
         return kernels
-    to_train, weights, kept = list(dict(missing)), {}, True
+    to_train, weights, kept = list(dict.fromkeys(seed for seed, _ in missing)), {}, True
     with (progress(len(to_train) + len(missing), context, "ji21:fig4, kernels") as bar,
           workers(len(to_train)) as processes):
         jobs = processes.imap(functools.partial(train, config, X, y, epochs), to_train)
