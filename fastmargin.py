@@ -999,6 +999,7 @@ _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma",
             "ntk": ("W",), "precomputed": ()}
 _NORMALIZE = ("unit", "max", None)
 _BLOCK = 512  # rows of a kernel matrix that are computed at a time
+_AT_ONCE = 1 << 23  # entries of one that are computed at a time: 64 MB
 _WIDE, _TALL = 32, 16  # columns and rows of one that compiled code evaluates at a time
 
 
@@ -3479,7 +3480,7 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 # 5.7 lazy
 # ------------------------------------------------------------------------------------------------------
 
-_KEPT = 1 << 26  # entries of columns that `max_margin` keeps: 0.5 GB
+_KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
 
 
 class LazyGram(NamedTuple):
@@ -3617,7 +3618,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     G is that of the points as they are stored; certificates allow for the rounding of every evaluation.  float32 halves
     the memory, and the time of a column on data beyond the caches.  What costs a product nothing: coordinates that are
     the same in all points, where K depends on distances; elsewhere, fours of coordinates that are zero in 32 points at
-    a time.  No columns are kept, but for up to 0.5 GB of them during a call of `max_margin`.
+    a time.  No columns are kept, but for up to 0.25 GB of them during a call of `max_margin`.
 
     Examples
     --------
@@ -3839,13 +3840,13 @@ class PairGram(NamedTuple):
         return self.block(every, every)
 
     def block(self, rows, columns):
-        sides = (np.unique(self.point[index], return_inverse=True) for index in (rows, columns))
+        sides = [np.unique(self.point[index], return_inverse=True) for index in (rows, columns)]
         (points, place), (others, other_place) = sides
-        K = np.asarray(_block(self.K, points, others), dtype=np.float64)[np.ix_(place, other_place)]
-        K *= sum(sign * (one[rows][:, None] == other[columns]) for one, other, sign in (
-            (self.right, self.right, 0.5), (self.right, self.wrong, -0.5), (self.wrong, self.right, -0.5),
-            (self.wrong, self.wrong, 0.5)))
-        return K
+        K = np.ascontiguousarray(_block(self.K, points, others), dtype=np.float64)
+        out = np.empty((len(place), len(other_place)))
+        _pair_block(K, place, self.right[rows], self.wrong[rows], other_place, self.right[columns],
+                    self.wrong[columns], out)
+        return out
 
     @property
     def precise(self):
@@ -3949,14 +3950,27 @@ def _pair_margins(G, w, m):
         m[k] = 0.5 * (scores[G.right[k], G.point[k]] - scores[G.wrong[k], G.point[k]])
 
 
+@_linked
+def _agreement(right, wrong, other_right, other_wrong):
+    """<e_y - e_j, e_y' - e_j'>."""
+    return int(right == other_right) + int(wrong == other_wrong) - int(right == other_wrong) - int(wrong == other_right)
+
+
 @njit(cache=_CACHE)
 def _pair_add_column(G, i, c, m):
     column = np.zeros(G.n_points)
     add_column(G.K, G.point[i], 0.5 * c, column)
-    right, wrong = G.right[i], G.wrong[i]
     for k in range(m.size):
-        a, b = G.right[k], G.wrong[k]
-        m[k] += (int(a == right) + int(b == wrong) - int(a == wrong) - int(b == right)) * column[G.point[k]]
+        m[k] += _agreement(G.right[i], G.wrong[i], G.right[k], G.wrong[k]) * column[G.point[k]]
+
+
+@njit(cache=_CACHE)
+def _pair_block(K, point, right, wrong, other, other_right, other_wrong, out):
+    """out <- the entries of pairs, whose points are given by their places in K."""
+    for i in range(point.size):
+        row = K[point[i]]
+        for k in range(other.size):
+            out[i, k] = 0.5 * _agreement(right[i], wrong[i], other_right[k], other_wrong[k]) * row[other[k]]
 
 
 @njit(cache=_CACHE)
@@ -6587,8 +6601,9 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 # long as the support is small, and blocks last, where it is too large for anything else.  With a ridge over rows of few
 # coordinates, points may support the margin in any number, and steps on the coordinates take the place of working sets.
 
-_GREEDY = 128  # points in a block
-_FACE = 3000  # largest support that is given a working set; twice as large where blocks get nowhere
+_GREEDY = 128  # points in a block where rows are at hand
+_BROAD = 12_000  # and elsewhere: 0.6 GB in single precision
+_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
 _SAMPLE = 128  # points of a working set of which nothing is known yet
@@ -6925,7 +6940,10 @@ class _WorkingSet:
         """H for the points added since."""
         m = self.points.size
         if m > len(self.H):
-            self.H = _widened(self.H, m + m // 2 + 64)
+            size, room = m + m // 2 + 64, self.solver.room
+            if 2 * size > room >= m:  # at once, as what is not used takes no memory, and a copy takes that of both
+                size = room
+            self.H = _widened(self.H[:self.placed, :self.placed], size)
         if m > self.placed:
             self.solver.place(self.points, self.placed, self.H)
         self.placed = m
@@ -6944,12 +6962,19 @@ class _Exact:
         self.adder, self.last, self.reads = _adder(G), None, np.zeros(1)
         rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge >= 1e-8 * scale
         self.few_coordinates = rows and G.base.shape()[1] <= min(self.roots.size, _FACE)
+        n, at_hand = self.roots.size, hasattr(G, "mirrored")
+        self.block, self.turns = (_GREEDY, 4 * n // min(_GREEDY, n) + 1) if at_hand else (_BROAD, 4)
+        # Of working sets: steps for a point, the largest support, and the most points.
+        self.patience, self.largest, self.room = (4, _FACE, math.inf) if at_hand else (32, 2 * _FACE, _BROAD)
 
     def place(self, points, start, H):
         """Rows and columns of H from ``start`` on."""
-        block = _block(self.G, points[start:], points)
-        self.reads[0] += block.size
-        _enter(_place_block, block, start, 1.0 / (math.sqrt(self.scale) * self.roots[points]), H)
+        factors, step = 1.0 / (math.sqrt(self.scale) * self.roots[points]), max(1, _AT_ONCE // points.size)
+        for first in range(start, points.size, step):
+            rows = points[first:first + step]
+            block = _block(self.G, rows, points[:first + rows.size])
+            self.reads[0] += block.size
+            _enter(_place_block, block, first, factors, H)
 
     def count(self, index):
         """Entries of G that it takes to combine some columns."""
@@ -7006,27 +7031,27 @@ class _Exact:
         weights[x == 0.0] = 0.0
         return weights, enough
 
-    def is_small(self, c):
-        """Whether the support is worth a working set."""
-        return np.count_nonzero(c) <= min(_FACE, max(c.size // 2, 4 * _GREEDY))
+    def is_small(self, c, most):
+        """Whether a support of at most so many points is worth more than blocks."""
+        return np.count_nonzero(c) <= min(most, max(c.size // 2, 4 * _GREEDY))
 
     def over_blocks(self, c, u):
-        """For up to four products' worth of rows."""
-        n = c.size
-        block, H = np.empty(min(_GREEDY, n), dtype=np.int64), np.empty((min(_GREEDY, n),) * 2, dtype=np.float32)
+        """For up to four products' worth of rows, or four blocks."""
+        n, size = c.size, min(self.block, c.size)
+        block, H = np.empty(size, dtype=np.int64), np.empty((size, size), dtype=np.float32)
         seen, target = np.zeros(n, dtype=bool), self.tol
-        for turn in range(4 * n // block.size + 1):
+        for turn in range(self.turns):
             gap, norm = _rescale(c, u)
             if turn == 0 and gap <= self.tol:
                 target = 0.1 * gap
             if gap <= target or norm <= self.eps:
-                return _FACES if self.is_small(c) else _BLOCKS
+                return _FACES if self.is_small(c, _FACE) else _BLOCKS
             _worst_violators(c, u, self.roots, block)
-            if turn and 5 * np.count_nonzero(~seen[block]) < block.size and self.is_small(c):
+            if turn and 5 * np.count_nonzero(~seen[block]) < size and self.is_small(c, self.largest):
                 return _WORKING_SET
             seen[block] = True
             self.place(block, 0, H)
-            moves = self.steps(c, u, block, H, 0.0, block.size // 2)[0] - c[block]
+            moves = self.steps(c, u, block, H, 0.1 * gap, self.patience * size // 8)[0] - c[block]
             moved = np.flatnonzero(moves)
             self.combine(block[moved], moves[moved], u)
             c[block] += moves
@@ -7036,16 +7061,18 @@ class _Exact:
         """Until the pair steps crawl."""
         W, gap = _WorkingSet(self, np.float32, c, u), _rescale(c, u)[0]
         closed = False
-        while np.count_nonzero(c) <= _FACE:
+        while np.count_nonzero(c) <= self.largest:
             W.place()
             m = W.points.size
             target = max(0.5 * self.tol, (0.03 if closed else 0.1) * gap)
-            weights, enough = self.steps(c, u, W.points, W.H, target, 4 * m)
+            weights, enough = self.steps(c, u, W.points, W.H, target, self.patience * m)
             self.change(c, u, W.points, weights)
             before, (gap, norm) = gap, _rescale(c, u)
             if gap <= self.tol or norm <= self.eps or (gap > 0.3 * before and (closed or not enough)):
-                return _FACES
-            closed = not W.add_least(u, max(96, m // 4), 1.0 - 0.25 * self.tol)
+                return _FACES if np.count_nonzero(c) <= _FACE else _BLOCKS
+            if m >= self.room:
+                break
+            closed = not W.add_least(u, min(max(96, m // 4), self.room - m), 1.0 - 0.25 * self.tol)
         return _BLOCKS
 
     def on_faces(self, c, u, most=np.inf):
@@ -7185,8 +7212,10 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with features.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
-    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the support, and of a G that
-    is evaluated on demand 0.5 GB of its columns; without them, each stage takes a product for every working set.
+    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the
+    support, and of a G that is evaluated on demand 0.25 GB of its columns; without them, each stage takes a product for
+    every working set.  A support of more than 3,000 points, or 6,000 where G is not dense, is left to (1), with blocks
+    of 128 points where G is dense and of up to 12,000 elsewhere, 0.6 GB.
 
     References
     ----------

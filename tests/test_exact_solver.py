@@ -322,10 +322,12 @@ def test_random_labels_and_contradictions(seed):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_more_support_than_a_working_set_holds(dtype, monkeypatch):
-    """Blocks to the end."""
+@pytest.mark.parametrize("broad", [150, 12_000])
+def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
+    """Blocks to the end, of a G on demand also where no block holds the support."""
     monkeypatch.setattr(fm, "_FACE", 100)
     monkeypatch.setattr(fm, "_FEW", 50)
+    monkeypatch.setattr(fm, "_BROAD", broad)
     X, y = two_classes(900, 4, seed=3)
     dense = fm.gram(X, y, gamma=2.0, dtype=dtype)
     for G, tol in ((dense, 1e-6 if dtype == np.float64 else 1e-2), (fm.lazy_gram(X, y, gamma=2.0), 1e-6)):
@@ -336,11 +338,24 @@ def test_more_support_than_a_working_set_holds(dtype, monkeypatch):
 def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
     monkeypatch.setattr(fm, "_FACE", 20)
     monkeypatch.setattr(fm, "_FEW", 10)
+    monkeypatch.setattr(fm, "_BROAD", 60)
     X, y = two_classes(300, 400, gap=3.0, seed=5)
     Z = fm.features(X, y).rows
     for G in (fm.FeatureGram(Z), sparse(Z)):
         result = fm.max_margin(G, tol=1e-6)
         assert result.status == "certified" and (result.p > 0).sum() > 100
+
+
+def test_more_pairs_than_a_working_set_holds(monkeypatch):
+    """The same interval as by one working set, from blocks that are not placed in one piece."""
+    X, labels = rows_of(200, 5, 1), np.arange(200) % 4
+    G = fm.pair_gram(fm.lazy_gram(X, kernel="rbf", gamma=0.5), labels, 4)
+    whole = fm.max_margin(G, tol=1e-6)
+    for name, value in (("_FACE", 20), ("_FEW", 10), ("_BROAD", 300), ("_AT_ONCE", 5000)):
+        monkeypatch.setattr(fm, name, value)
+    result = fm.max_margin(G, tol=1e-6)
+    assert whole.status == result.status == "certified" and (result.p > 0).sum() > 300
+    assert result.lower <= whole.upper and whole.lower <= result.upper and result.n_iter > whole.n_iter
 
 
 @every_representation
