@@ -51,6 +51,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.7  lazy               LazyGram, lazy_gram
     5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
+    5.10 models             Model, model
     6    certificate        certificate
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
@@ -59,9 +60,11 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     8.3  apidopoulos22      diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
     8.4  own methods        subspace_perceptron
     9    exact solver       max_margin
+    10   classifier         MaxMarginClassifier
 """
 
 import contextlib
+import decimal
 import functools
 import inspect
 import itertools
@@ -69,6 +72,7 @@ import math
 import mmap
 import operator
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -90,13 +94,13 @@ from numba.extending import intrinsic, is_jitted, lower_builtin, overload, regis
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "MappedGram",
-    "OperatorGram", "PairGram", "RUNNING", "Representation", "Result", "RidgeGram", "Rounding", "Run", "SEPARATED",
-    "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron", "certificate", "decision_function",
-    "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent", "gram", "homotopic_subgradient",
-    "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin",
-    "momentum", "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
-    "project_simplex", "register", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron", "table_margins",
-    "von_neumann", "winnow",
+    "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result", "RidgeGram",
+    "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
+    "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent",
+    "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox",
+    "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
+    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
+    "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
 ]
 
 
@@ -418,7 +422,8 @@ def _real_array(a, name, ndim, first=0):
         where = [int(k) for k in np.argwhere(~np.isfinite(a))[0]]
         value, where[0] = a[tuple(where)], where[0] + first
         column = "" if labels is None else f", in column {labels[where[1]]!r}"
-        raise ValueError(f"{name} must be finite; row {where[0]} has {value} at {name}{where}{column}")
+        raise ValueError(f"{name} must be finite, without NaN or inf; row {where[0]} has {value} at "
+                         f"{name}{where}{column}")
     return a
 
 
@@ -1520,6 +1525,26 @@ def _pairs(labels, n_classes):
     return np.repeat(np.arange(len(labels)), n_classes - 1), right, wrong + (wrong >= right)
 
 
+def _class_weights(alpha, labels, n_classes):
+    """(k, n_classes, n): T of `pair_gram` for each of k weights of the pairs."""
+    T, (point, _, wrong) = np.zeros((len(alpha), n_classes, len(labels))), _pairs(labels, n_classes)
+    T[:, wrong, point] = -alpha
+    T[:, labels, np.arange(len(labels))] = alpha.reshape(len(alpha), len(labels), -1).sum(axis=2)
+    return T
+
+
+def _kernel_sums(kernel, weights, X, Xnew):
+    """sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and `_prepared` points; not normalised."""
+    support, sums = weights.any(axis=0), np.zeros((len(weights), len(Xnew.rows)))
+    if support.any():
+        columns, weights = _take(_columns(kernel, X), support), weights[:, support]
+        step = min(_BLOCK, max(1, _AT_ONCE // weights.shape[1]))
+        for start in range(0, len(Xnew.rows), step):
+            rows = slice(start, start + step)
+            sums[:, rows] = weights @ _kernel_block(kernel, _take(Xnew, rows), columns).T
+    return sums
+
+
 def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_classes=None, **params):
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
@@ -1586,24 +1611,14 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     if n_classes is None:
         weights = alpha * y
     else:
-        weights, (point, _, wrong) = np.zeros((len(alpha), n_classes, len(y))), _pairs(y, n_classes)
-        weights[:, wrong, point] = -alpha
-        weights[:, y, np.arange(len(y))] = alpha.reshape(len(alpha), len(y), -1).sum(axis=2)
-        weights = weights.reshape(-1, len(y))
+        weights = _class_weights(alpha, y, n_classes).reshape(-1, len(y))
     weights *= _normalizers(diagonal, normalize)
     if precomputed and normalize == "unit":
         raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not tell; '
                          'give G and the scores normalize="max" or None')
     new = np.ones(len(Xnew.rows)) if precomputed else _kernel_diagonal(kernel, Xnew)
     normalizer = _normalizers(new, normalize, "Xnew", diagonal)
-    support = weights.any(axis=0)
-    scores = np.zeros((len(weights), len(new)))
-    if support.any():
-        columns, weights = _take(_columns(kernel, X), support), weights[:, support]
-        step = min(_BLOCK, max(1, (1 << 23) // weights.shape[1]))  # rows of K at a time: 64 MB at most
-        for start in range(0, len(new), step):
-            rows = slice(start, start + step)
-            scores[:, rows] = weights @ _kernel_block(kernel, _take(Xnew, rows), columns).T
+    scores = _kernel_sums(kernel, weights, X, Xnew)
     scores *= normalizer
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, len(new)).swapaxes(1, 2)
@@ -3218,8 +3233,8 @@ class SparseGram(NamedTuple):
         return _sparse_precise(self, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
 
-def _sparse_features(X, y, normalize, intercept):
-    """Of a SciPy sparse matrix or array, by its own methods."""
+def _sparse_points(X):
+    """A copy of a SciPy sparse matrix or array in compressed rows, finite, by its own methods."""
     X = X.tocsr(copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
@@ -3227,11 +3242,17 @@ def _sparse_features(X, y, normalize, intercept):
         raise ValueError(f"X must have 2 dimensions and be not empty, got shape {X.shape}")
     if X.data.dtype.kind not in "fiub":
         raise TypeError(f"X must hold real numbers, got dtype {X.data.dtype}")
-    values, starts = X.data.astype(np.float64), X.indptr.astype(np.int64)
-    wrong = np.flatnonzero(~np.isfinite(values))
+    wrong = np.flatnonzero(~np.isfinite(X.data))
     if wrong.size:
-        row = np.searchsorted(starts, wrong[0], side="right") - 1
-        raise ValueError(f"X must be finite; row {row} has {values[wrong[0]]} at X[{row}, {X.indices[wrong[0]]}]")
+        row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
+        raise ValueError(f"X must be finite, without NaN or inf; row {row} has {X.data[wrong[0]]} at "
+                         f"X[{row}, {X.indices[wrong[0]]}]")
+    return X
+
+
+def _sparse_features(X, y, normalize, intercept):
+    X = _sparse_points(X)
+    values, starts = X.data.astype(np.float64), X.indptr.astype(np.int64)
     y = _labels(y, X.shape[0])
     G = SparseGram(values, X.indices, starts, int(X.shape[1]))
     if intercept:
@@ -4188,6 +4209,88 @@ def _operator_square(G, v, w, m):
 
 register(OperatorGram, lift=_operator_lift, margins=_operator_margins, add_column=_operator_add_column,
          square=_operator_square)
+
+
+# ------------------------------------------------------------------------------------------------------
+# 5.10 models
+# ------------------------------------------------------------------------------------------------------
+
+class Model(NamedTuple):
+    """Labelled points and the kernel that compares them, made by `model`: what G and the scores of new points share.
+
+    Attributes
+    ----------
+    X, y : arrays, shapes (n, d), (n,)
+    kernel : str or callable
+    normalize : {"unit", "max", None}
+    n_classes : int or None
+    params : dict
+        Of the kernel.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> points = fm.model([[2.0, 0.0], [-1.0, 1.0]], [1, -1], kernel="linear")
+    >>> alpha = fm.max_margin(points.gram()).alpha
+    >>> points.decision_function(alpha, [[5.0, 0.0], [0.0, 3.0]]) > 0
+    array([ True, False])
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    kernel: str | Callable
+    normalize: str | None
+    n_classes: int | None
+    params: dict
+
+    def gram(self, *, dtype=np.float64, ridge=0.0):
+        """G, dense, by `gram`."""
+        return self._represented(functools.partial(gram, kernel=self.kernel, dtype=dtype), ridge)
+
+    def lazy_gram(self, *, dtype=None, ridge=0.0):
+        """G, evaluated on demand, by `lazy_gram`."""
+        return self._represented(functools.partial(lazy_gram, kernel=self.kernel, dtype=dtype), ridge)
+
+    def features(self, *, ridge=0.0):
+        """G by its rows, by `features`, for the linear kernel."""
+        if self.kernel != "linear":
+            raise ValueError(f'features are those of the kernel "linear", got {self.kernel!r}')
+        return self._represented(features, ridge)
+
+    def decision_function(self, alpha, Xnew):
+        """Scores of new points, by `decision_function`."""
+        return decision_function(alpha, self.X, self.y, Xnew, kernel=self.kernel, normalize=self.normalize,
+                                 n_classes=self.n_classes, **self.params)
+
+    def _represented(self, make, ridge):
+        """With ``n_classes`` that of the pairs."""
+        if self.n_classes is None:
+            return make(self.X, self.y, normalize=self.normalize, ridge=ridge, **self.params)
+        K = make(self.X, np.ones(len(self.y)), normalize=self.normalize, **self.params)
+        return pair_gram(K, self.y, self.n_classes, ridge=ridge)
+
+
+def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
+    """Points, labels and kernel in one, so that G and the scores of new points cannot be of different ones.
+
+    Parameters
+    ----------
+    X, y, kernel, normalize, n_classes, **params
+        As in `gram` and `decision_function`; with ``n_classes`` G is that of `pair_gram`.
+
+    Returns
+    -------
+    model : Model
+        With the methods gram, lazy_gram, features and decision_function.  Nothing is checked or computed before these
+        are called.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> fm.model([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0, 1, 2], kernel="linear", n_classes=3).gram().shape()
+    (6, 9)
+    """
+    return Model(X, y, kernel, normalize, n_classes, params)
 
 
 # ======================================================================================================
@@ -7244,3 +7347,409 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     stage = np.array([_BLOCKS if hasattr(run.G, "mirrored") else _SMALL_FACES])
     return drive(run, solver.rounds, (c, u, stage, reads), _dual_only, products=lambda k: reads[0] / n**2,
                  interval=solver.interval, eps=eps * math.sqrt(run.scale))
+
+
+# ======================================================================================================
+# 10 classifier
+# ======================================================================================================
+#
+# What scikit-learn expects of an estimator, without its base classes: parameters by name, attributes, and errors and
+# warnings in the words that its users and its own checks look for.
+
+_FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
+_SOFT = 1e4  # C max_i K(x_i, x_i) of the margin that stands in where there is no hard one
+
+
+def _known_as(name, otherwise):
+    """An exception or warning of scikit-learn, where that is loaded."""
+    return getattr(sys.modules.get("sklearn.exceptions"), name, otherwise)
+
+
+class _NotFittedError(ValueError, AttributeError):
+    """Where scikit-learn is not loaded."""
+
+
+def _rounded_up(number):
+    """A number of one digit that is not less."""
+    return f"{decimal.Context(prec=1, rounding=decimal.ROUND_CEILING).create_decimal(number):e}"
+
+
+def _column_names(X):
+    """Names of the columns of a data frame, where all are strings."""
+    names = np.asarray(getattr(X, "columns", ()), dtype=object)
+    return names if names.size and all(isinstance(name, str) for name in names) else None
+
+
+def _listed(names, kind):
+    few = sorted(names)[:5] + ["..."] * (len(names) > 5)
+    return f"Feature names {kind}:\n" + "".join(f"- {name}\n" for name in few) if names else ""
+
+
+def _table(X, owner):
+    """Points for a kernel: rows of float64, a matrix in compressed rows, or what is mapped from a file."""
+    if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
+        X = np.asarray(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind == "O":
+        X = X.astype(np.float64)
+    if kind == "c":
+        raise ValueError(f"Complex data not supported by {owner}")
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your "
+                         "data: a row for each point, a column for each feature")
+    for size, kind in zip(X.shape, ("sample", "feature"), strict=True):
+        if not size:
+            raise ValueError(f"Found array with 0 {kind}(s) (shape={X.shape}) while a minimum of 1 is required by "
+                             f"{owner}.")
+    if _is_sparse(X):
+        return _sparse_points(X)
+    return X if _is_mapped(X) else _points(X)
+
+
+def _targets(y, n):
+    """(classes, the number of each point's class)."""
+    if y is None:
+        raise ValueError("MaxMarginClassifier requires y to be passed, but the target y is None")
+    y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        warnings.warn("A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+                      "(n_samples, ), for example using ravel().",
+                      _known_as("DataConversionWarning", UserWarning), stacklevel=3)
+        y = y.ravel()
+    if y.ndim != 1:
+        raise ValueError(f"y should be a 1d array, got an array of shape {y.shape} instead.")
+    if y.size != n:
+        raise ValueError(f"X has {n} rows and y has {y.size} labels; they must agree")
+    if y.dtype.kind == "f":
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
+        if (y != np.round(y)).any():
+            raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
+    classes, labels = np.unique(y, return_inverse=True)
+    if classes.size < 2:
+        raise ValueError("y must hold at least two classes; got 1 class")
+    return classes, labels
+
+
+def _self_products(kernel, X):
+    """K(x, x) of points, sparse ones with the linear kernel."""
+    if _is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
+    kernel = kernel._replace(center=None)
+    return np.concatenate([_kernel_diagonal(kernel, _prepared(kernel, block)) for _, block in _blocks(X)])
+
+
+def _contradiction(X, labels):
+    """(i, j) of two equal points of different classes, or None."""
+    seen = {}
+    for i in range(X.shape[0]):
+        row = (X[[i]].toarray() if _is_sparse(X) else X[i]) + 0.0  # of the two zeros, one
+        j = seen.setdefault(hash(row.tobytes()), i)
+        if labels[i] != labels[j] and not (X[[i]] != X[[j]]).sum():
+            return j, i
+    return None
+
+
+class MaxMarginClassifier:
+    """Certified maximum margins behind the interface of scikit-learn, which it works with and does without.
+
+    The margin of two classes is the largest rho for which some f of norm 1 has y_i f(x_i) >= rho for all i, and that of
+    more, all at once, the largest for which (f_{y_i}(x_i) - f_j(x_i)) / 2 >= rho for j != y_i and class functions with
+    sum_c ||f_c||^2 = 2, the margin of `pair_gram`.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        As in `gram`.  For "precomputed", `fit` takes the kernel matrix of the training points and `predict` the values
+        K(x, x_i), (m, n).  Sparse X stay so with "linear"; other kernels take them as dense arrays.
+    gamma, coef0, degree, sigma2, W
+        Parameters of the kernel, as in `gram`; those that it does not have are not looked at.
+    C : float
+        Weight of the squared slacks in ||f||^2 / 2 + C sum_i max(0, 1 - y_i f(x_i))^2, or, of several classes, a slack
+        for each pair (i, j).  inf: none, the hard margin.
+    fit_intercept : bool
+        Whether K is K + c^2, as if all points had a constant feature c = intercept_scaling.
+    intercept_scaling : float
+        c.  LinearSVC has the same convention; the bias of SVC is not penalised, which is the limit of large c.
+    normalize : {"unit", "max", None}
+        As in `gram`.
+    algorithm : str
+        "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
+        eps and delta, where one has to be given, are tol sqrt(s).
+    tol : float
+        Relative width of the certified interval at which to stop.
+    max_iter : int, optional
+        By default that of the algorithm.
+    random_state : int or numpy.random.RandomState, optional
+        Of `adaptive_sampling`; None is 0.
+    dtype : {float64, float32}
+        In which a dense G, or the points of one evaluated on demand, are kept.
+    verbose : bool
+        Print the interval at every checkpoint.
+
+    Attributes
+    ----------
+    classes_ : array, shape (n_classes,)
+    interval_ : (float, float)
+        lower <= rho <= upper, certified as in `certificate`; with C finite for the margin of G + I / (2 C).
+    margin_ : float
+        lower, the margin that the predictor has at least; negative where it errs.
+    status_ : str
+        As in `Result`.
+    result_ : Result
+        Of the algorithm, with its trace.
+    n_iter_ : int
+    support_ : array of int, shape (k,)
+        Points with a part in the predictor.
+    support_vectors_ : array or sparse matrix, shape (k, d)
+        (0, 0) of a precomputed kernel.
+    dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
+        f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
+    coef_ : array, shape (1, d) or (n_classes, d)
+        Of the linear kernel: f(x) = <coef_, x> + intercept_, over the same.
+    n_features_in_ : int
+    feature_names_in_ : array of str, shape (d,)
+        Where X was a data frame with names.
+
+    Notes
+    -----
+    f has the scale of a support vector machine: the least (G alpha)_i is 1, where a margin was found.
+
+    Where points cannot be separated, and C = inf, no f is better than f = 0.  A warning then states what was proved,
+    `interval_` and `result_` hold it, and the predictor is that of C = 1e4 / max_i K(x_i, x_i).
+
+    There is no sample_weight: how often a point occurs does not change a margin.
+
+    Memory: "exact" keeps no G, but for kernels that are matrices or functions; other algorithms have a dense G up to
+    10,000 points and from there on evaluate theirs on demand.
+
+    References
+    ----------
+    Attributes and their shapes follow scikit-learn's SVC and LinearSVC.
+
+    Examples
+    --------
+    >>> import fastmargin as fm
+    >>> X, y = [[0.0, 1.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]], ["low", "low", "high", "high"]
+    >>> model = fm.MaxMarginClassifier("linear").fit(X, y)
+    >>> model.predict([[0.0, 0.0], [9.0, 0.0]])
+    array(['low', 'high'], dtype='<U4')
+    >>> model.status_, round(model.margin_, 6)  # 1 / sqrt(3)
+    ('certified', 0.57735)
+    """
+
+    _estimator_type = "classifier"
+
+    def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
+                 fit_intercept=True, intercept_scaling=1.0, normalize=None, algorithm="exact", tol=1e-6, max_iter=None,
+                 random_state=None, dtype=np.float64, verbose=False):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.degree = degree
+        self.sigma2 = sigma2
+        self.W = W
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.normalize = normalize
+        self.algorithm = algorithm
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def __repr__(self):
+        defaults = inspect.signature(type(self)).parameters
+        changed = (f"{name}={value!r}" for name, value in self.get_params().items()
+                   if value is not defaults[name].default and repr(value) != repr(defaults[name].default))
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def get_params(self, deep=True):
+        """The parameters by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params):
+        """Change parameters by name; returns self."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
+                                 f"{list(known)}.")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self):
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # whoever asks has it
+        return Tags(estimator_type="classifier", target_tags=TargetTags(required=True), transformer_tags=None,
+                    classifier_tags=ClassifierTags(), regressor_tags=None,
+                    input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
+
+    def _more_tags(self):
+        """The same, before scikit-learn 1.6."""
+        return {"requires_y": True, "pairwise": self._takes("precomputed")}
+
+    def _takes(self, kernel):
+        return isinstance(self.kernel, str) and self.kernel == kernel
+
+    def _parameters(self):
+        """What the kernel's functions are called with."""
+        accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
+        params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
+        if "sigma2" in params and isinstance(self.gamma, str):
+            del params["gamma"]
+        params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
+        return params
+
+    def fit(self, X, y):
+        """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `gram` of X and of the parameters; y holds fewer than two classes, or numbers that are none.
+        """
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        names, X = _column_names(X), _table(X, type(self).__name__)
+        self.classes_, labels = _targets(y, X.shape[0])
+        self.n_features_in_ = X.shape[1]
+        if names is not None:
+            self.feature_names_in_ = names
+        linear = self._takes("linear")
+        if _is_sparse(X) and not linear:
+            X = X.toarray()
+        ridge = 0.0 if self.C == math.inf else 0.5 / _number(self.C, "C")
+        if self.normalize == "unit" and self._takes("precomputed"):
+            raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
+        params = self._parameters()
+        kernel = _kernel(self.kernel, X, params)
+        if "gamma" in params:
+            params["gamma"] = kernel.formula.gamma
+        count = None if self.classes_.size == 2 else self.classes_.size
+        problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
+                        normalize=self.normalize, **params)
+        if linear:
+            G = problem.features(ridge=ridge)
+        elif callable(self.kernel) or self._takes("precomputed") or (
+                self.algorithm != "exact" and X.shape[0] <= _FEW_POINTS):
+            G = problem.gram(ridge=ridge, dtype=self.dtype)
+        else:
+            G = problem.lazy_gram(ridge=ridge, dtype=self.dtype)
+        alpha = self._solve(G, X, labels, hard=not ridge)
+        T = (alpha * problem.y)[None] if count is None else _class_weights(alpha[None], labels, count)[0]
+        normalizers = _normalizers(_self_products(kernel, X), self.normalize)
+        T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
+        self.support_ = np.flatnonzero(T.any(axis=0))
+        self.dual_coef_ = T[:, self.support_]
+        if _is_sparse(X):
+            self.support_vectors_ = X[self.support_]
+        else:
+            own = slice(0, 0) if self._takes("precomputed") else slice(None)
+            self.support_vectors_ = np.asarray(X[self.support_][own, own], dtype=np.float64)
+        self.intercept_ = kernel.formula.offset * self.dual_coef_.sum(axis=1)
+        if linear:
+            self.coef_ = np.asarray((self.support_vectors_.T @ self.dual_coef_.T).T)
+        self._kernel = kernel
+        return self
+
+    def _solve(self, G, X, labels, hard):
+        """Weights of the predictor, least margin 1 where there is one; sets the attributes of the certificate."""
+        name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
+        algorithm = max_margin if name == "exact" else ALGORITHMS[name]
+        G, scale = _representation(G)
+        smallest = self.tol * math.sqrt(scale)
+        given = {"max_iter": self.max_iter, "seed": self._seed(), "callback": _report if self.verbose else None,
+                 "eps": smallest, "delta": smallest}
+        accepted = inspect.signature(algorithm).parameters
+        options = {key: value for key, value in given.items() if key in accepted and value is not None
+                   and (key not in ("eps", "delta") or accepted[key].default is inspect.Parameter.empty)}
+        result = algorithm(G, tol=self.tol, **options)
+        self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
+        interval = result.lower, result.upper
+        if hard and result.lower <= 0.0 and result.status in ("infeasible", "rounding"):
+            soft = float(f"{_SOFT / scale:.0e}")
+            warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {self._witness(X, labels, result.p)}; "
+                          f"try C={soft:g}, with which the predictor was fitted, or less", UserWarning, stacklevel=3)
+            G = _with_ridge(G, 0.5 / soft)
+            result = max_margin(G, tol=self.tol)
+            interval = certificate(G.base, result.alpha, self.result_.p)[0], interval[1]
+        elif result.status == "max_iter":
+            warnings.warn(f"the margin is known to be between {interval[0]:.3g} and {interval[1]:.3g} after "
+                          f"{result.n_iter} iterations: give max_iter={max(10, 2 * result.n_iter)}, say, "
+                          "or a larger tol",
+                          _known_as("ConvergenceWarning", UserWarning), stacklevel=3)
+        self.interval_, self.margin_ = interval, interval[0]
+        alpha = result.alpha
+        if np.array_equal(alpha, result.p) and result.lower > 0.0:
+            least = result.lower * result.upper  # min_i (G p)_i / ||p||_G times ||p||_G
+        else:
+            alpha = _unit_range(alpha)
+            (size, m), = _squares_and_margins(G, scale, alpha)
+            least = m.min() if m.min() > 0.0 else math.sqrt(size)
+        return alpha / least if least > 0.0 else alpha
+
+    def _seed(self):
+        if hasattr(self.random_state, "randint"):
+            return int(self.random_state.randint(2**31 - 1))
+        return 0 if self.random_state is None else self.random_state
+
+    def _witness(self, X, labels, p):
+        """The points that leave no margin, in words."""
+        pair = _contradiction(X, labels)
+        points = np.flatnonzero(p) if pair is None else np.array(pair)
+        if pair is None and self.classes_.size > 2:
+            points = np.unique(points // (self.classes_.size - 1))
+        if points.size > 6:
+            return f"a mixture of {points.size} points has the same mean in every class"
+        return f"the points {', '.join(map(str, points[:-1]))} and {points[-1]} contradict each other"
+
+    def _checked(self, X):
+        """New points, as those of `fit`."""
+        name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
+        if not hasattr(self, "dual_coef_"):
+            raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
+        names, X = _column_names(X), _table(X, name)
+        if (names is None) != (known is None):
+            have, was = ("does not have valid", "with") if names is None else ("has", "without")
+            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=4)
+        elif names is not None and not np.array_equal(names, known):
+            other = _listed(set(names) - set(known), "unseen at fit time") + _listed(
+                set(known) - set(names), "seen at fit time, yet now missing")
+            raise ValueError("The feature names should match those that were passed during fit.\n"
+                             + (other or "Feature names must be in the same order as they were in fit.\n"))
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
+                             "input")
+        return X.toarray() if _is_sparse(X) and not self._takes("linear") else X
+
+    def decision_function(self, X):
+        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
+        X, kernel = self._checked(X), self._kernel
+        if self._takes("linear"):
+            scores = X @ self.coef_.T
+        elif self._takes("precomputed"):
+            scores = X[:, self.support_] @ self.dual_coef_.T
+        else:
+            plain = kernel._replace(formula=kernel.formula._replace(offset=0.0))
+            points = _prepared(plain, self.support_vectors_)
+            scores = np.concatenate([_kernel_sums(plain, self.dual_coef_, points, _prepared(plain, block)).T
+                                     for _, block in _blocks(X)])
+        scores = scores + self.intercept_
+        if self.normalize == "unit":
+            scores *= _normalizers(_self_products(kernel, X), "unit")[:, None]
+        return scores[:, 0] if self.classes_.size == 2 else scores
+
+    def predict(self, X):
+        """The classes of the rows of X, (m, d): (m,)."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def score(self, X, y, sample_weight=None):
+        """The share of the rows of X, (m, d), that are predicted to be of the classes y, (m,); weighted, if asked."""
+        return float(np.average(self.predict(X) == np.ravel(y), weights=sample_weight))
+
+
+def _report(partial):
+    print(f"{partial.n_iter:>8} iterations: {partial.lower:.6g} <= rho <= {partial.upper:.6g}")

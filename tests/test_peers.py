@@ -2,9 +2,14 @@
 matrices and arrays and pandas' frames as points."""
 
 import math
+import os
+import pickle
 import re
+import subprocess
+import sys
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import exact
 import numpy as np
@@ -624,3 +629,162 @@ def test_series_as_labels_and_weights(pd):
     check_raises(lambda: fm.features(X.iloc[:0], []), ValueError, ["X is empty"])
     G = pd.DataFrame(fm.gram(X, y), index=X.index, columns=X.index)
     assert fm.max_margin(G).lower == fm.max_margin(fm.gram(X, y)).lower
+
+
+# ======================================================================================================
+# CLASSIFIER
+# ======================================================================================================
+
+@pytest.fixture
+def sklearn():
+    return pytest.importorskip("sklearn")
+
+
+def iris(datasets):
+    X, label = datasets.load_iris(return_X_y=True)
+    return standardised(X[label != 1]), label[label != 1] - 1
+
+
+def linnerud(datasets):
+    """Exercises against physiology: whether a person is heavier than the median, from chin-ups, sit-ups and jumps."""
+    X, weight = datasets.load_linnerud(return_X_y=True)
+    return standardised(X), np.where(weight[:, 0] > np.median(weight[:, 0]), 1, -1)
+
+
+five_sets = pytest.mark.parametrize("load", [breast_cancer, digits, wine, iris, linnerud])
+HARD = {"C": 1e10, "tol": 1e-10}
+
+
+CHECKS = """
+import warnings
+import fastmargin as fm
+from sklearn.exceptions import SkipTestWarning
+from sklearn.utils.estimator_checks import check_estimator
+
+warnings.simplefilter("ignore")
+warnings.simplefilter("error", SkipTestWarning)
+for options in ({}, {"kernel": "linear"}, {"kernel": "poly"}, {"kernel": "laplacian"}, {"kernel": "ntk"}, {"C": 1.0},
+                {"algorithm": "momentum"}, {"normalize": "max"}):
+    print(options, flush=True)
+    check_estimator(fm.MaxMarginClassifier(**options))
+"""
+
+
+def test_every_check_of_scikit_learn_passes(sklearn):
+    """Its `check_estimator`, where one that skips itself fails; one does, unless SciPy was started so."""
+    done = subprocess.run([sys.executable, "-c", CHECKS], cwd=Path(__file__).parent.parent, capture_output=True,
+                          text=True, env={**os.environ, "SCIPY_ARRAY_API": "1"})
+    assert done.returncode == 0, f"{done.stdout[-200:]} {done.stderr[-2000:]}"
+
+
+@five_sets
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("c", [0.0, 1.0, 8.0])
+def test_soft_margins_are_those_of_linear_svc(load, C, c, datasets, linear_svc):
+    """The same problem, with and without intercept: coefficients, scores, predictions."""
+    X, y = load(datasets)
+    ours = fm.MaxMarginClassifier("linear", C=C, fit_intercept=c > 0, intercept_scaling=c or 1.0, tol=1e-12).fit(X, y)
+    theirs = peer(linear_svc, X, y, 0.5 / C, fit_intercept=c > 0, intercept_scaling=c or 1.0)
+    size = np.abs(theirs.coef_).max()
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6 * size)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6 * size)
+    assert np.array_equal(ours.predict(X), theirs.predict(X)) and ours.coef_.shape == theirs.coef_.shape
+
+
+@five_sets
+@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"kernel": "rbf", "gamma": 0.5},
+                                     {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0}])
+def test_hard_margins_are_those_of_svc_as_the_intercept_grows(load, options, datasets):
+    """SVC does not penalise its bias: the limit of a large constant feature.  Scores are of the same scale."""
+    svm = pytest.importorskip("sklearn.svm")
+    X, y = load(datasets)
+    theirs = svm.SVC(**options, **HARD).fit(X, y)
+    ours = fm.MaxMarginClassifier(**options, intercept_scaling=300.0).fit(X, y)
+    new = np.vstack([X, X[::-1] + 0.25 * X.std()])
+    scores = theirs.decision_function(new)
+    np.testing.assert_allclose(ours.decision_function(new), scores, rtol=0, atol=2e-3 * np.abs(scores).max())
+    sure = np.abs(scores) > 4e-3 * np.abs(scores).max()
+    assert np.array_equal(ours.predict(new)[sure], theirs.predict(new)[sure])
+    lower, upper = ours.interval_  # as narrow as float64 allows, beside a constant of 90,000
+    assert ours.status_ in ("certified", "rounding") and upper - lower < 1e-3 * upper
+
+
+@pytest.mark.parametrize("name, least", [("load_digits", 0.98), ("load_breast_cancer", 0.95), ("load_wine", 0.95)])
+def test_in_the_place_of_svc_in_a_pipeline(name, least, datasets, sklearn):
+    """All classes; string labels, frames, the tools around an estimator."""
+    from sklearn.base import clone, is_classifier
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    data = getattr(datasets, name)()
+    y = np.array([f"class {label}" for label in data.target])
+    X, Xnew, y, ynew = train_test_split(data.data, y, test_size=0.3, random_state=0, stratify=y)
+    chosen = make_pipeline(StandardScaler(), fm.MaxMarginClassifier(C=10.0)).set_output(transform="default")
+    assert is_classifier(chosen[-1]) and chosen.fit(X, y).score(Xnew, ynew) >= least
+    assert np.array_equal(pickle.loads(pickle.dumps(chosen)).predict(Xnew), chosen.predict(Xnew))
+    assert clone(chosen).get_params()["maxmarginclassifier__C"] == 10.0
+    grid = {"maxmarginclassifier__C": [0.01, 10.0], "maxmarginclassifier__gamma": ["scale", 10.0]}
+    search = GridSearchCV(chosen, grid, cv=3, error_score="raise").fit(X[:300], y[:300])
+    assert search.best_params_["maxmarginclassifier__gamma"] == "scale"
+    assert cross_val_score(chosen, X, y, cv=3, error_score="raise").min() >= least - 0.05
+    sure = CalibratedClassifierCV(chosen, cv=3).fit(X, y).predict_proba(Xnew)
+    np.testing.assert_allclose(sure.sum(axis=1), 1.0)
+    assert "MaxMarginClassifier" in repr(chosen) and chosen._repr_html_()
+
+
+def test_frames_and_their_names_in_a_pipeline(pd, datasets, sklearn):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    data = datasets.load_wine(as_frame=True)
+    chosen = make_pipeline(StandardScaler(), fm.MaxMarginClassifier()).set_output(transform="pandas")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert chosen.fit(data.data, data.target).score(data.data, data.target) == 1.0
+    assert list(chosen[-1].feature_names_in_) == list(data.data.columns)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_sparse_points_are_classified_as_dense_ones(kernel, sp, datasets):
+    data = datasets.load_digits()
+    X, y = data.data / 16.0, data.target
+    dense_one = fm.MaxMarginClassifier(kernel).fit(X[:300], y[:300])
+    for make in (sp.csr_matrix, sp.csc_array):
+        chosen = fm.MaxMarginClassifier(kernel).fit(make(X[:300]), y[:300])
+        np.testing.assert_allclose(chosen.decision_function(make(X[300:])), dense_one.decision_function(X[300:]),
+                                   rtol=0, atol=1e-4)
+        assert sp.issparse(chosen.support_vectors_) == (kernel == "linear")
+        for normalize in ("unit", "max"):
+            few = fm.MaxMarginClassifier(kernel, normalize=normalize).fit(make(X[:99]), y[:99])
+            assert few.score(X[:99], y[:99]) == 1.0
+
+
+def test_sparse_contradictions_are_named(sp):
+    X = sp.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0], [2.0, 0.0]]))
+    with pytest.warns(UserWarning, match="the points 1 and 2 contradict each other"):
+        fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1])
+
+
+def test_a_kernel_matrix_is_cut_by_rows_and_columns(sklearn, datasets):
+    """In cross-validation, which the tag `pairwise` asks for."""
+    from sklearn.model_selection import cross_val_score
+
+    X, y = wine(datasets)
+    by_name = cross_val_score(fm.MaxMarginClassifier(gamma=0.1, C=1.0), X, y, cv=4)
+    K = fm.kernel_matrix(X, X, gamma=0.1)
+    by_matrix = cross_val_score(fm.MaxMarginClassifier("precomputed", C=1.0), K, y, cv=4)
+    assert np.array_equal(by_name, by_matrix)
+
+
+def test_errors_and_warnings_are_those_of_scikit_learn_where_it_is_loaded(sklearn):
+    from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
+
+    X, y = two_classes(30, 2, gap=4.0)
+    with pytest.raises(NotFittedError):
+        fm.MaxMarginClassifier().predict(X)
+    with pytest.warns(DataConversionWarning):
+        fm.MaxMarginClassifier().fit(X, y[:, None])
+    with pytest.warns(ConvergenceWarning):
+        fm.MaxMarginClassifier(algorithm="momentum", max_iter=3).fit(X, y)

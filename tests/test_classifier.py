@@ -1,0 +1,388 @@
+"""The classifier and the model tuple: what they find is what the functions find, without scikit-learn."""
+
+import copy
+import functools
+import inspect
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from instances import check_raises, two_classes
+
+import fastmargin as fm
+
+RNG = np.random.default_rng(3)
+X3, Y3 = np.vstack([RNG.normal(size=(25, 3)) + 6.0 * centre for centre in np.eye(3)]), np.repeat(["a", "b", "c"], 25)
+X2, Y2 = two_classes(60, 4, gap=4.0)
+NEW = {4: RNG.normal(size=(40, 4)), 3: 3.0 * RNG.normal(size=(40, 3))}
+KERNELS = {
+    "linear": {}, "poly": {"gamma": 0.5, "coef0": 0.5, "degree": 2}, "rbf": {"gamma": 0.3},
+    "rbf, sigma2": {"sigma2": 2.0}, "rbf, scale": {}, "laplacian": {"gamma": 0.2}, "ntk": {},
+    "ntk, W": {"W": RNG.normal(size=(70, 4))},
+}
+every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_kernel_of_any_points = pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel != "ntk, W"])
+every_normalize = pytest.mark.parametrize("normalize", ["unit", "max", None])
+every_intercept = pytest.mark.parametrize("c", [0.0, 1.0, 2.5])
+
+
+def of_kernel(kernel):
+    return {"kernel": kernel.split(",")[0], **KERNELS[kernel]}
+
+
+def classifier(c, **options):
+    return fm.MaxMarginClassifier(fit_intercept=c > 0.0, intercept_scaling=c or 1.0, **options)
+
+
+# ======================================================================================================
+# WHAT IS FOUND
+# ======================================================================================================
+
+@every_kernel
+@every_normalize
+@every_intercept
+def test_two_classes_are_those_of_max_margin_and_decision_function(kernel, normalize, c):
+    """The same interval as `max_margin`, scores in the proportion of `decision_function`, at least 1 in the right
+    direction on the training points and 1 at the least."""
+    options = of_kernel(kernel)
+    chosen = classifier(c, normalize=normalize, **options).fit(X2, Y2)
+    known = fm.model(X2, Y2, normalize=normalize, intercept=c, **options)
+    result = fm.max_margin(known.gram(), tol=1e-6)
+    reached = ("certified", "rounding") if kernel == "ntk" else ("certified",)  # of which evaluations err by 1e-7
+    assert chosen.status_ in reached and result.status == "certified" and chosen.margin_ == chosen.interval_[0]
+    assert chosen.interval_[0] <= result.upper and result.lower <= chosen.interval_[1]
+    scores, theirs = chosen.decision_function(NEW[4]), known.decision_function(result.alpha, NEW[4])
+    np.testing.assert_allclose(scores, theirs / (result.lower * result.upper), rtol=0, atol=1e-2 * np.abs(scores).max())
+    exact = chosen.result_.alpha / (chosen.result_.lower * chosen.result_.upper)
+    np.testing.assert_allclose(scores, known.decision_function(exact, NEW[4]), rtol=0, atol=1e-9 * np.abs(scores).max())
+    assert (Y2 * chosen.decision_function(X2)).min() == pytest.approx(1.0, rel=1e-5)
+    assert np.array_equal(chosen.predict(NEW[4]), np.where(scores > 0, 1, -1)) and chosen.score(X2, Y2) == 1.0
+
+
+@every_kernel_of_any_points
+@every_normalize
+@every_intercept
+def test_scores_are_what_the_attributes_say(kernel, normalize, c):
+    """f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit"."""
+    for X, y in ((X2, Y2), (X3, Y3)):
+        options = of_kernel(kernel)
+        chosen, new = classifier(c, normalize=normalize, **options).fit(X, y), NEW[X.shape[1]]
+        if kernel == "rbf, scale":
+            options["gamma"] = 1.0 / (X.shape[1] * X.var())
+        sums = chosen.dual_coef_ @ fm.kernel_matrix(chosen.support_vectors_, new, **options)
+        scores = (sums + chosen.intercept_[:, None]).T
+        if normalize == "unit":
+            scores /= np.sqrt(c * c + fm.kernel_matrix(new, new, **options).diagonal())[:, None]
+        scores = scores[:, 0] if y is Y2 else scores
+        np.testing.assert_allclose(chosen.decision_function(new), scores, rtol=0, atol=1e-10 * np.abs(scores).max())
+        assert np.array_equal(chosen.support_vectors_, X[chosen.support_]) and chosen.dual_coef_.any(axis=0).all()
+        if kernel == "linear" and normalize != "unit":
+            np.testing.assert_allclose(scores.T, (new @ chosen.coef_.T + chosen.intercept_).T.reshape(scores.T.shape),
+                                       rtol=0, atol=1e-10 * np.abs(scores).max())
+
+
+@every_kernel_of_any_points
+@every_normalize
+def test_classes_all_at_once_are_those_of_pair_gram(kernel, normalize):
+    options, labels = of_kernel(kernel), np.unique(Y3, return_inverse=True)[1]
+    chosen = fm.MaxMarginClassifier(normalize=normalize, **options).fit(X3, Y3)
+    known = fm.model(X3, labels, n_classes=3, normalize=normalize, intercept=1.0, **options)
+    result = fm.max_margin(known.gram(), tol=1e-6)
+    assert chosen.status_ == "certified" or kernel == "ntk" and chosen.status_ == "rounding"
+    assert chosen.score(X3, Y3) == 1.0
+    assert chosen.interval_[0] <= result.upper and result.lower <= chosen.interval_[1]
+    alpha = chosen.result_.alpha / (chosen.result_.lower * chosen.result_.upper)
+    scores = chosen.decision_function(NEW[3])
+    np.testing.assert_allclose(scores, known.decision_function(alpha, NEW[3]), rtol=0, atol=1e-9 * np.abs(scores).max())
+    assert np.array_equal(chosen.predict(NEW[3]), np.array(["a", "b", "c"])[scores.argmax(axis=1)])
+    own = chosen.decision_function(X3)
+    others = np.where(labels[:, None] == np.arange(3), -np.inf, own).max(axis=1)
+    assert ((own[np.arange(75), labels] - others) / 2).min() == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
+    """xi_i = max(0, 1 - y_i f(x_i)) = beta_i / (2 C) for f = sum_i beta_i y_i K(x_i, .), on data that overlap."""
+    X = RNG.normal(size=(80, 2))
+    y = np.where(X[:, 0] + RNG.normal(size=80) > 0, "yes", "no")
+    chosen = fm.MaxMarginClassifier(kernel, gamma=2.0, C=C, tol=1e-8).fit(X, y)
+    sign, beta = np.where(y == "yes", 1.0, -1.0), np.zeros(80)
+    beta[chosen.support_] = chosen.dual_coef_[0] * sign[chosen.support_]
+    slack = np.maximum(0.0, 1.0 - sign * chosen.decision_function(X))
+    np.testing.assert_allclose(slack, beta / (2 * C), rtol=0, atol=1e-6 * slack.max())
+    assert (beta >= 0).all() and slack.max() > 0.1 and chosen.status_ == "certified"
+
+
+@pytest.mark.parametrize("C", [np.inf, 1.0])
+@pytest.mark.parametrize("name", ["exact", *(set(fm.ALGORITHMS) - {"winnow"})])
+def test_every_algorithm_by_its_name(name, C):
+    """A certified interval that holds the margin, and few errors; its own options, where they have a default."""
+    exact = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5).fit(X3, Y3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where the iterations do not suffice
+        chosen = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5, algorithm=name, tol=1e-2, max_iter=2000).fit(X3, Y3)
+    assert chosen.interval_[0] <= exact.interval_[1] and exact.interval_[0] <= chosen.interval_[1]
+    assert chosen.score(X3, Y3) >= 0.98 and chosen.n_iter_ == chosen.result_.n_iter <= 2000
+    assert isinstance(chosen.result_, fm.Result) and chosen.status_ == chosen.result_.status
+    if C == np.inf and chosen.margin_ > 0.0:
+        own, labels = chosen.decision_function(X3), np.unique(Y3, return_inverse=True)[1]
+        others = np.where(labels[:, None] == np.arange(3), -np.inf, own).max(axis=1)
+        assert ((own[np.arange(75), labels] - others) / 2).min() == pytest.approx(1.0, rel=2e-2)
+
+
+def test_winnow_is_another_problem():
+    check_raises(lambda: fm.MaxMarginClassifier(algorithm="winnow").fit(X2, Y2), ValueError, ["algorithm", "'exact'"])
+
+
+@every_normalize
+def test_a_kernel_as_a_matrix_and_as_a_function(normalize):
+    by_name = fm.MaxMarginClassifier("rbf", gamma=0.3, normalize=normalize).fit(X2, Y2)
+    function = functools.partial(fm.kernel_matrix, gamma=0.3)
+    by_function = fm.MaxMarginClassifier(function, normalize=normalize).fit(X2, Y2)
+    scores = by_name.decision_function(NEW[4])
+    np.testing.assert_allclose(by_function.decision_function(NEW[4]), scores, rtol=0, atol=1e-3)
+    by_matrix = fm.MaxMarginClassifier("precomputed", normalize=normalize)
+    K, new = fm.kernel_matrix(X2, X2, gamma=0.3), fm.kernel_matrix(X2, NEW[4], gamma=0.3).T
+    if normalize == "unit":
+        check_raises(lambda: by_matrix.fit(K, Y2), ValueError, ["normalize", "precomputed"])
+    else:
+        np.testing.assert_allclose(by_matrix.fit(K, Y2).decision_function(new), scores, rtol=0, atol=1e-3)
+        assert by_matrix.support_vectors_.shape == (0, 0)
+
+
+def test_random_state_is_the_seed_of_the_samples():
+    def fit(state):
+        model = fm.MaxMarginClassifier(algorithm="adaptive_sampling", random_state=state, tol=0.5, max_iter=300)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(X2, Y2).dual_coef_
+
+    assert np.array_equal(fit(None), fit(0)) and np.array_equal(fit(5), fit(5)) and not np.array_equal(fit(5), fit(0))
+    assert np.array_equal(fit(np.random.RandomState(1)), fit(np.random.RandomState(1)))
+
+
+@pytest.mark.parametrize("options, maker", [({}, "lazy_gram"), ({"algorithm": "momentum", "tol": 0.1}, "gram")])
+def test_dtype_is_that_of_what_is_kept(options, maker, monkeypatch):
+    make, seen = getattr(fm, maker), []
+
+    def kept(*args, dtype, **params):
+        seen.append(dtype)
+        return make(*args, dtype=dtype, **params)
+
+    monkeypatch.setattr(fm, maker, kept)
+    for dtype in (np.float32, np.float64):
+        assert fm.MaxMarginClassifier(dtype=dtype, **options).fit(X2, Y2).score(X2, Y2) == 1.0
+    assert seen == [np.float32, np.float64]
+
+
+@pytest.mark.parametrize("name", [name for name, algorithm in fm.ALGORITHMS.items() if name != "winnow" and any(
+    inspect.signature(algorithm).parameters[option].default is inspect.Parameter.empty
+    for option in ("eps", "delta") if option in inspect.signature(algorithm).parameters)])
+def test_the_smallest_margin_of_interest_follows_tol(name):
+    """Of margin 2e-4 sqrt(s): told apart with tol = 1e-5, not with 1e-2."""
+    X = np.array([[1.0, 2e-4], [1.0, -2e-4]])
+    chosen = fm.MaxMarginClassifier("linear", fit_intercept=False, algorithm=name, tol=1e-5, max_iter=10**5)
+    chosen.fit(X, [1, 0])
+    assert chosen.margin_ > 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        chosen.set_params(tol=1e-2).fit(X, [1, 0])
+    assert chosen.status_ in ("infeasible", "separated") and chosen.interval_[1] <= 1e-2
+
+
+def test_verbose_prints_the_interval(capsys):
+    fm.MaxMarginClassifier(verbose=True).fit(X2, Y2)
+    assert "<= rho <=" in capsys.readouterr().out
+
+
+def test_many_points_need_no_matrix(monkeypatch):
+    monkeypatch.setattr(fm, "_FEW_POINTS", 50)
+    monkeypatch.setattr(fm, "gram", None)
+    assert fm.MaxMarginClassifier(algorithm="momentum", tol=0.1, max_iter=10_000).fit(X2, Y2).score(X2, Y2) == 1.0
+
+
+# ======================================================================================================
+# NO MARGIN
+# ======================================================================================================
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("labels", [["u", "v"], ["u", "v", "w"]])
+def test_contradictions_are_named(kernel, labels):
+    """Two equal points of two classes: they are named, and the others told apart all the same."""
+    rng = np.random.default_rng(0)
+    y = np.array(labels)[rng.integers(0, len(labels), 40)]
+    X = rng.normal(size=(40, 60)) + 3.0 * (y[:, None] == "u")
+    one, other = np.flatnonzero(y == "u")[3], np.flatnonzero(y == "v")[2]
+    X[other] = X[one]
+    with pytest.warns(UserWarning, match="no margin above .*e-.* exists") as caught:
+        chosen = fm.MaxMarginClassifier(kernel).fit(X, y)
+    first, last = sorted((one, other))
+    assert f"the points {first} and {last} contradict each other; try C=" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    above = float(str(caught[0].message).split()[3])
+    assert chosen.interval_[0] <= 0.0 < chosen.interval_[1] <= above <= 1e-6 and chosen.status_ == "infeasible"
+    assert chosen.margin_ == chosen.interval_[0] and chosen.score(X, y) >= 38 / 40
+    C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
+    soft = fm.MaxMarginClassifier(kernel, C=C).fit(X, y)
+    np.testing.assert_allclose(chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5)
+    if kernel == "linear" and len(labels) == 2:
+        sign, length = np.where(y == "u", -1.0, 1.0), np.hypot(np.linalg.norm(chosen.coef_), chosen.intercept_[0])
+        assert chosen.margin_ == pytest.approx((sign * chosen.decision_function(X)).min() / length, rel=1e-3, abs=1e-7)
+
+
+def test_contradictions_that_rounding_hides():
+    """A matrix in single precision proves no data infeasible."""
+    X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0], [3.0, 3.0]])
+    with pytest.warns(UserWarning, match="the points 3 and 4 contradict each other"):
+        chosen = fm.MaxMarginClassifier("precomputed", dtype=np.float32).fit(fm.kernel_matrix(X, X), [0, 0, 1, 1, 0])
+    assert chosen.status_ == "rounding" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] <= 1e-3
+
+
+def test_a_few_pairs_of_classes_are_the_points_they_are_of():
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [40.0, 40.0]])
+    with pytest.warns(UserWarning, match="the points 0, 1, 2 and 3 contradict each other"):
+        fm.MaxMarginClassifier("linear").fit(X, ["a", "a", "b", "b", "c"])
+
+
+def test_equal_points_are_found_whatever_the_sign_of_their_zeros_and_their_hashes(monkeypatch):
+    X, labels = np.array([[0.0, 1.0], [5.0, 5.0], [-0.0, 1.0]]), np.array([0, 1, 1])
+    assert fm._contradiction(X, labels) == (0, 2) and fm._contradiction(X[:2], labels[:2]) is None
+    monkeypatch.setattr(fm, "hash", lambda row: 0, raising=False)
+    assert fm._contradiction(X, labels) == (0, 2) and fm._contradiction(X[:2], labels[:2]) is None
+
+
+def test_a_few_points_that_contradict_each_other_are_named():
+    X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]]), [1, 1, 2, 2]
+    with pytest.warns(UserWarning, match="the points 0, 1, 2 and 3 contradict each other"):
+        chosen = fm.MaxMarginClassifier("linear").fit(X, y)
+    assert chosen.status_ == "infeasible" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] < 1e-7
+
+
+def test_many_points_are_counted():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 10)), rng.integers(0, 2, 200)
+    with pytest.warns(UserWarning, match="a mixture of 1[0-9] points"):
+        fm.MaxMarginClassifier("linear").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fm.MaxMarginClassifier("linear", C=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("number", [3e-9, np.nextafter(3e-9, 1.0), 9.99e-4, 0.1, 1.0])
+def test_a_bound_is_rounded_up(number):
+    above = fm._rounded_up(number)
+    assert number <= float(above) <= 2.0 * number and len(above) <= 6
+
+
+def test_too_few_iterations_are_a_warning():
+    with pytest.warns(UserWarning, match="between .* and .* after 5 iterations"):
+        chosen = fm.MaxMarginClassifier(algorithm="momentum", max_iter=5).fit(X2, Y2)
+    assert chosen.status_ == "max_iter" and np.isfinite(chosen.decision_function(X2)).all()
+
+
+# ======================================================================================================
+# INTERFACE
+# ======================================================================================================
+
+def test_parameters_by_name():
+    W = np.eye(4)
+    chosen = fm.MaxMarginClassifier("ntk", W=W, C=2.0)
+    assert chosen.get_params()["W"] is W and chosen.set_params(C=3.0, kernel="rbf") is chosen
+    assert repr(chosen.set_params(W=None, gamma=0.5)) == "MaxMarginClassifier(gamma=0.5, C=3.0)"
+    check_raises(lambda: chosen.set_params(c=1.0), ValueError, ["Invalid parameter 'c'", "'C'"])
+    assert repr(fm.MaxMarginClassifier(C=float("inf"))) == "MaxMarginClassifier()"
+
+
+def test_copies_predict_the_same():
+    for options in ({}, {"kernel": "linear"}, {"kernel": "ntk", "W": np.eye(4)}, {"algorithm": "subspace_perceptron"}):
+        chosen = fm.MaxMarginClassifier(**options).fit(X2, Y2)
+        for twin in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
+            assert np.array_equal(twin.decision_function(NEW[4]), chosen.decision_function(NEW[4]))
+
+
+def test_fitting_again_forgets_what_was():
+    chosen = fm.MaxMarginClassifier("linear").fit(X2, Y2)
+    again = chosen.set_params(kernel="rbf").fit(X3, Y3)
+    fresh = fm.MaxMarginClassifier("rbf").fit(X3, Y3)
+    assert again is chosen and set(vars(again)) == set(vars(fresh)) and again.n_features_in_ == 3
+
+
+@pytest.mark.parametrize("label", [(0, 7), (True, False), (-1.0, 2.0), ("x", "yy"), (b"x", b"y")])
+def test_labels_of_any_type(label):
+    y = np.array(label)[(Y2 > 0).astype(int)]
+    chosen = fm.MaxMarginClassifier().fit(X2, y)
+    assert np.array_equal(chosen.predict(X2), y) and chosen.classes_.dtype == y.dtype
+    assert chosen.score(X2, list(y)) == 1.0
+    assert chosen.score(X2, y[::-1], sample_weight=y == y[::-1]) == 1.0
+
+
+def test_lists_and_numbers_of_other_types():
+    X = np.round(4.0 * X2)
+    scores = fm.MaxMarginClassifier().fit(X, Y2).decision_function(X[:5])
+    for form in (X.tolist(), X.astype(np.int32), X.astype(np.float32), np.asfortranarray(X), X.astype(object)):
+        chosen = fm.MaxMarginClassifier().fit(form, Y2.tolist())
+        assert np.array_equal(chosen.decision_function(form[:5]), scores)
+
+
+def test_bad_input_is_named():
+    def fit(X=X2, y=Y2, **options):
+        return fm.MaxMarginClassifier(**options).fit(X, y)
+
+    nan, fitted = X2.copy(), fit()
+    nan[7, 2] = np.nan
+    for call, kind, words in (
+            (lambda: fit(nan), ValueError, ["row 7", "NaN"]), (lambda: fit(X2[0]), ValueError, ["Reshape"]),
+            (lambda: fit(X2[:, :0]), ValueError, ["0 feature(s)"]),
+            (lambda: fit(X2[:0], Y2[:0]), ValueError, ["0 sample"]),
+            (lambda: fit(1j * X2), ValueError, ["Complex"]), (lambda: fit(y=Y2[1:]), ValueError, ["60", "59"]),
+            (lambda: fit(y=None), ValueError, ["requires y"]), (lambda: fit(y=np.ones(60)), ValueError, ["1 class"]),
+            (lambda: fit(y=np.linspace(0, 1, 60)), ValueError, ["continuous"]),
+            (lambda: fit(y=np.full(60, np.inf)), ValueError, ["infinity"]),
+            (lambda: fit(y=np.ones((60, 2))), ValueError, ["1d array", "(60, 2)"]),
+            (lambda: fit(C=0.0), ValueError, ["C must"]), (lambda: fit(C=-np.inf), ValueError, ["C must"]),
+            (lambda: fit(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
+            (lambda: fit(gamma=-1.0), ValueError, ["gamma"]),
+            (lambda: fit(gamma=0.1, sigma2=1.0), ValueError, ["sigma2"]),
+            (lambda: fit(intercept_scaling=0.0), ValueError, ["intercept_scaling"]),
+            (lambda: fit(tol=0.0), ValueError, ["tol"]), (lambda: fit(max_iter=-1), ValueError, ["max_iter"]),
+            (lambda: fit(algorithm="newton"), ValueError, ["algorithm"]),
+            (lambda: fit(dtype=int), ValueError, ["dtype"]),
+            (lambda: fit(normalize="l1"), ValueError, ["normalize"]),
+            (lambda: fitted.predict(X2[:, 1:]), ValueError, ["3 features", "4 features"]),
+            (lambda: fitted.predict(nan), ValueError, ["row 7"])):
+        check_raises(call, kind, words)
+    for method in ("predict", "decision_function"):
+        check_raises(lambda method=method: getattr(fm.MaxMarginClassifier(), method)(X2), ValueError, ["not fitted"])
+    with pytest.raises(AttributeError):
+        fm.MaxMarginClassifier().score(X2, Y2)
+    with pytest.raises(TypeError, match="sample_weight"):
+        fm.MaxMarginClassifier().fit(X2, Y2, sample_weight=np.ones(60))
+
+
+def test_a_column_of_labels_is_taken_with_a_warning():
+    with pytest.warns(UserWarning, match="column-vector"):
+        assert fm.MaxMarginClassifier().fit(X2, Y2[:, None]).score(X2, Y2) == 1.0
+
+
+# ======================================================================================================
+# MODEL
+# ======================================================================================================
+
+def test_a_model_remembers_what_made_G():
+    """The same G by all three ways, and the scores of `decision_function`, two classes and more."""
+    for X, y, count in ((X2, Y2, None), (X3, np.unique(Y3, return_inverse=True)[1], 3)):
+        for kernel, params in (("linear", {}), ("poly", {"degree": 2, "intercept": 0.5})):
+            known = fm.model(X, y, kernel=kernel, normalize="max", n_classes=count, **params)
+            forms = [known.gram(ridge=0.25), known.lazy_gram(ridge=0.25)]
+            forms += [known.features(ridge=0.25)] if kernel == "linear" else []
+            G = [form if isinstance(form, np.ndarray) else form.dense() for form in forms]
+            for other in G[1:]:
+                np.testing.assert_allclose(other, G[0], rtol=0, atol=1e-14)
+            result = fm.max_margin(forms[0])
+            scores = fm.decision_function(result.alpha, X, y, NEW[X.shape[1]], kernel=kernel, normalize="max",
+                                          n_classes=count, **params)
+            assert np.array_equal(known.decision_function(result.alpha, NEW[X.shape[1]]), scores)
+    check_raises(lambda: fm.model(X2, Y2).features(), ValueError, ["linear", "'rbf'"])
+    assert fm.model(X2, Y2).gram(dtype=np.float32).dtype == np.float32
