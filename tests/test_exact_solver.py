@@ -335,6 +335,17 @@ def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
         assert result.status == "certified" and (result.p > 0).sum() > 300
 
 
+def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(monkeypatch):
+    for name, value in (("_FACE", 100), ("_FEW", 50), ("_BROAD", 400)):
+        monkeypatch.setattr(fm, name, value)
+    place, largest = fm._Exact.place, []
+    monkeypatch.setattr(fm._Exact, "place", lambda self, points, start, H: (
+        largest.append((points.size, len(H))), place(self, points, start, H)))
+    X, y = two_classes(2000, 4, seed=3)
+    assert fm.max_margin(fm.lazy_gram(X, y, gamma=2.0), tol=1e-4).status == "certified"
+    assert max(largest)[0] == max(size for _, size in largest) == 400
+
+
 def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
     monkeypatch.setattr(fm, "_FACE", 20)
     monkeypatch.setattr(fm, "_FEW", 10)
