@@ -542,7 +542,9 @@ def _number(value, name, low=0.0, *, closed=False):
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
+        number = None
+    if number is None or isinstance(value, str | bytes):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     if not math.isfinite(number) or number < low or (number == low and not closed):
         raise ValueError(f"{name} must be finite and {'at least' if closed else 'above'} {low:g}; got {value!r}")
     return number
@@ -7425,7 +7427,10 @@ def _targets(y, n):
             raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
         if (y != np.round(y)).any():
             raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
-    classes, labels = np.unique(y, return_inverse=True)
+    try:
+        classes, labels = np.unique(y, return_inverse=True)
+    except TypeError:
+        raise TypeError("y must hold labels of one type, which can be sorted") from None
     if classes.size < 2:
         raise ValueError("y must hold at least two classes; got 1 class")
     return classes, labels
@@ -7480,7 +7485,7 @@ class MaxMarginClassifier:
         Relative width of the certified interval at which to stop.
     max_iter : int, optional
         By default that of the algorithm.
-    random_state : int or numpy.random.RandomState, optional
+    random_state : int, numpy.random.Generator or RandomState, optional
         Of `adaptive_sampling`; None is 0.
     dtype : {float64, float32}
         In which a dense G, or the points of one evaluated on demand, are kept.
@@ -7659,7 +7664,7 @@ class MaxMarginClassifier:
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
         G, scale = _representation(G)
-        smallest = self.tol * math.sqrt(scale)
+        smallest = _number(self.tol, "tol") * math.sqrt(scale)
         given = {"max_iter": self.max_iter, "seed": self._seed(), "callback": _report if self.verbose else None,
                  "eps": smallest, "delta": smallest}
         accepted = inspect.signature(algorithm).parameters
@@ -7691,9 +7696,9 @@ class MaxMarginClassifier:
         return alpha / least if least > 0.0 else alpha
 
     def _seed(self):
-        if hasattr(self.random_state, "randint"):
-            return int(self.random_state.randint(2**31 - 1))
-        return 0 if self.random_state is None else self.random_state
+        state = 0 if self.random_state is None else self.random_state
+        draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
+        return _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
 
     def _witness(self, X, labels, p):
         """The points that leave no margin, in words."""

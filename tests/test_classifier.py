@@ -159,7 +159,8 @@ def test_random_state_is_the_seed_of_the_samples():
             return model.fit(X2, Y2).dual_coef_
 
     assert np.array_equal(fit(None), fit(0)) and np.array_equal(fit(5), fit(5)) and not np.array_equal(fit(5), fit(0))
-    assert np.array_equal(fit(np.random.RandomState(1)), fit(np.random.RandomState(1)))
+    for kind in (np.random.RandomState, np.random.default_rng):
+        assert np.array_equal(fit(kind(1)), fit(kind(1))) and not np.array_equal(fit(kind(1)), fit(kind(2)))
 
 
 @pytest.mark.parametrize("options, maker", [({}, "lazy_gram"), ({"algorithm": "momentum", "tol": 0.1}, "gram")])
@@ -340,6 +341,9 @@ def test_bad_input_is_named():
             (lambda: fit(y=np.linspace(0, 1, 60)), ValueError, ["continuous"]),
             (lambda: fit(y=np.full(60, np.inf)), ValueError, ["infinity"]),
             (lambda: fit(y=np.ones((60, 2))), ValueError, ["1d array", "(60, 2)"]),
+            (lambda: fit(y=[None, 1] * 30), TypeError, ["y must", "sorted"]),
+            (lambda: fit(random_state="1"), TypeError, ["random_state", "'1'"]),
+            (lambda: fit(C="1"), TypeError, ["C must", "'1'"]), (lambda: fit(tol="1"), TypeError, ["tol must", "'1'"]),
             (lambda: fit(C=0.0), ValueError, ["C must"]), (lambda: fit(C=-np.inf), ValueError, ["C must"]),
             (lambda: fit(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
             (lambda: fit(gamma=-1.0), ValueError, ["gamma"]),
