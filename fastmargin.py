@@ -7498,7 +7498,7 @@ class MaxMarginClassifier:
     interval_ : (float, float)
         lower <= rho <= upper, certified as in `certificate`; with C finite for the margin of G + I / (2 C).
     margin_ : float
-        lower, the margin that the predictor has at least; negative where it errs.
+        lower, which the predictor has at least, but for the rounding of its coefficients; negative where it errs.
     status_ : str
         As in `Result`.
     result_ : Result
