@@ -1647,8 +1647,8 @@ class Representation(Protocol):
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
     Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and those over pairs call
-    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `moments`, `precise`
-    and `leveled` may be missing: `max_margin` then takes longer, or certificates are less tight.
+    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `moments`, `precise`,
+    `separator` and `leveled` may be missing: `max_margin` then takes longer, or numbers are less accurate.
 
     Examples
     --------
@@ -1688,11 +1688,15 @@ class Representation(Protocol):
     def precise(self, v):
         """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
 
+    def separator(self, v):
+        """Z'v with the rounding of its last digits alone, where rows are at hand."""
+
     def leveled(self, v):
-        """A lower bound of rho by coordinates near Z'v whose margins on the support of v are equal up to rounding."""
+        """(w, a lower bound of rho): w near Z'v, of margins that are equal on the support of v up to rounding, and what
+        they prove; -inf: nothing."""
 
 
-_OPTIONAL = ("block", "adder", "moments", "precise", "leveled")
+_OPTIONAL = ("block", "adder", "moments", "precise", "separator", "leveled")
 _METHODS = [name for name, method in vars(Representation).items()
             if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
 
@@ -2861,10 +2865,13 @@ class FeatureGram(NamedTuple):
         m, error = np.empty(v.size), _gamma(2 * sum(self.rows.shape) + 16)**2
         return _feature_precise(self.rows, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
+    def separator(self, v):
+        return _feature_separator(self.rows, v).sum(axis=0)
+
     def leveled(self, v):
         w, m, support = v @ self.rows, np.empty(v.size), np.flatnonzero(v)
         if support.size > 4 * w.size + 16 or not v.sum() > 0.0:
-            return -math.inf  # more equations than coordinates can meet, unless the points are special
+            return w, -math.inf  # more equations than coordinates can meet, unless the points are special
         nothing, level = np.zeros(w.size), None
         for _ in range(3):
             _precise_margins(self.rows, w, nothing, m)
@@ -2875,7 +2882,7 @@ class FeatureGram(NamedTuple):
         length = math.sqrt(sum(_precise_dot(w, w))) * (1.0 + _LAST)
         reach = math.sqrt(self.diagonal().max())
         least = float(m.min()) * (1.0 - _LAST) - 1.01 * _gamma(2 * w.size + 8)**2 * reach * length
-        return least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
+        return w, least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
 
 
 @_linked
@@ -3126,13 +3133,21 @@ def _precise_margins(Z, w, rest, m):
 
 
 @njit(cache=_CACHE)
-def _feature_precise(Z, v, m):
-    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
-    w, rest = np.zeros((2, Z.shape[1]))
+def _feature_separator(Z, v):
+    """Z' v in two parts, (2, d)."""
+    parts = np.zeros((2, Z.shape[1]))
+    w, rest = parts
     for i in range(v.size):
         if v[i] != 0.0:
             for k in range(w.size):
                 w[k], rest[k] = _add_exactly(w[k], rest[k], Z[i, k], v[i])
+    return parts
+
+
+@njit(cache=_CACHE)
+def _feature_precise(Z, v, m):
+    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
+    w, rest = _feature_separator(Z, v)
     _precise_margins(Z, w, rest, m)
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest))
@@ -3234,6 +3249,9 @@ class SparseGram(NamedTuple):
         m, error = np.empty(v.size), _gamma(2 * (n + d) + 16)**2
         return _sparse_precise(self, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
+    def separator(self, v):
+        return _sparse_separator(self, v).sum(axis=0)
+
 
 def _sparse_points(X):
     """A copy of a SciPy sparse matrix or array in compressed rows, finite, by its own methods."""
@@ -3322,15 +3340,23 @@ def _sparse_block(G, rows, columns, out):
 
 
 @njit(cache=_CACHE)
-def _sparse_precise(G, v, m):
-    """As `_feature_precise`."""
-    w, rest = np.zeros((2, G.dimension))
+def _sparse_separator(G, v):
+    """As `_feature_separator`."""
+    parts = np.zeros((2, G.dimension))
+    w, rest = parts
     for i in range(v.size):
         if v[i] != 0.0:
             values, columns = _sparse_row(G, i)
             for k in range(values.size):
                 j = columns[k]
                 w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], v[i])
+    return parts
+
+
+@njit(cache=_CACHE)
+def _sparse_precise(G, v, m):
+    """As `_feature_precise`."""
+    w, rest = _sparse_separator(G, v)
     for i in range(m.size):
         values, columns = _sparse_row(G, i)
         high, low, small = 0.0, 0.0, 0.0
@@ -3877,9 +3903,7 @@ class PairGram(NamedTuple):
         products = self.K.precise
 
         def precise(v):
-            T, rest, w = *np.zeros((2, self.n_classes, self.n_points)), np.empty(self.K.shape()[1])
-            for sign, of in ((1.0, self.right), (-1.0, self.wrong)):
-                _add_weights(of, self.point, sign * v, T, rest)
+            (T, rest), w = _parted_class_weights(self, v), np.empty(self.K.shape()[1])
             squares, scores = [], np.empty_like(T)
             for c in range(self.n_classes):
                 size, scores[c], rounding = products(T[c])
@@ -4002,6 +4026,14 @@ def _add_weights(row, column, v, T, rest):
     for k in range(v.size):
         i, j = row[k], column[k]
         T[i, j], rest[i, j] = _add_exactly(T[i, j], rest[i, j], 1.0, v[k])
+
+
+def _parted_class_weights(G, v):
+    """T of `pair_gram` in two parts, (2, n_classes, n)."""
+    parts = np.zeros((2, G.n_classes, G.n_points))
+    for sign, of in ((1.0, G.right), (-1.0, G.wrong)):
+        _add_weights(of, G.point, sign * v, *parts)
+    return parts
 
 
 register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_column)
@@ -4383,7 +4415,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     gap, bounds = bounds[0].length / total, bounds[-1]
     lower = _lower(bounds, trivial)
     if precise and lower > 0.0 and hasattr(G, "leveled"):
-        lower = max(lower, G.leveled(points[-1]))
+        lower = max(lower, G.leveled(points[-1])[1])
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     gap -= bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
@@ -7134,6 +7166,8 @@ class _Exact:
         enough = _step_to(H, x, g, moves, roots, target, most)
         weights = np.maximum(c[points] + moves / roots, 0.0)
         weights[x == 0.0] = 0.0
+        if not np.isfinite(weights).all():  # rows too much alike for single precision, where steps run away
+            return c[points], False
         return weights, enough
 
     def is_small(self, c, most):
@@ -7196,6 +7230,8 @@ class _Exact:
             face = face._replace(roots=roots)
             x, g = c[points] * roots, np.empty(points.size)
             k, steps, witness = _on_face(face, np.argsort(-x), x, g, k, 5 * points.size + 500, 0.5 * self.tol, self.eps)
+            if not x.any():  # by rounding
+                return True
             self.change(c, u, points, x / roots)
             if witness:
                 return False
@@ -7315,12 +7351,12 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
     sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
-    rho^2, and no data are infeasible) and 1e-15 sqrt(s) / rho with features.
+    rho^2, and no data are infeasible) and, at best, 1e-15 sqrt(s) / rho with features.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
-    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the
-    support, and of a G that is evaluated on demand 0.25 GB of its columns; without them, each stage takes a product for
-    every working set.  A support of more than 3,000 points, or 6,000 where G is not dense, is left to (1), with blocks
-    of 128 points where G is dense and of up to 12,000 elsewhere, 0.6 GB.
+    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the support, and of a G that
+    is evaluated on demand 0.25 GB of its columns; without them, each stage takes a product for every working set.  A
+    support of more than 3,000 points, or 6,000 where G is not dense, is left to (1), with blocks of 128 points where G
+    is dense and of up to 12,000 elsewhere, 0.6 GB.
 
     References
     ----------
@@ -7412,6 +7448,8 @@ def _targets(y, n):
     """(classes, the number of each point's class)."""
     if y is None:
         raise ValueError("MaxMarginClassifier requires y to be passed, but the target y is None")
+    if np.ma.is_masked(y):
+        raise ValueError("y must not be masked; leave out what has no label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
@@ -7422,12 +7460,13 @@ def _targets(y, n):
         raise ValueError(f"y should be a 1d array, got an array of shape {y.shape} instead.")
     if y.size != n:
         raise ValueError(f"X has {n} rows and y has {y.size} labels; they must agree")
-    if y.dtype.kind == "f":
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
-        if (y != np.round(y)).any():
-            raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
     try:
+        if (y != y).any():
+            raise ValueError("Input y contains NaN")
+        if y.dtype.kind == "f" and (y != np.round(y)).any():
+            raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
@@ -7439,9 +7478,34 @@ def _targets(y, n):
 def _self_products(kernel, X):
     """K(x, x) of points, sparse ones with the linear kernel."""
     if _is_sparse(X):
+        X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
     kernel = kernel._replace(center=None)
     return np.concatenate([_kernel_diagonal(kernel, _prepared(kernel, block)) for _, block in _blocks(X)])
+
+
+def _separators(G, alpha, least, lower):
+    """Z' v / least for the rows under G and the weights v of every class, (k, d), to the last digits if at hand.
+
+    Of two classes, where that falls short of the margin ``lower``, the coordinates by which it was proved.
+    """
+    rows, parts = G.base if isinstance(G, RidgeGram) else G, alpha[None, None]
+    if isinstance(rows, PairGram):
+        rows, parts = rows.K, _parted_class_weights(rows, alpha)
+    if hasattr(rows, "separator"):
+        W = sum(np.array([rows.separator(v) for v in part]) for part in parts) / least
+    else:
+        W = np.empty((parts.shape[1], rows.shape()[1]))
+        for v, w in zip(parts[0] / least, W, strict=True):
+            lift(rows, v, w)
+    if lower > 0.0 and hasattr(G, "leveled"):
+        m = np.empty(alpha.size)
+        margins(G, W[0], m)
+        if m.min() < (1.0 - 1e-9) * lower * np.linalg.norm(W):
+            w, reached = G.leveled(_unit_range(alpha))
+            if reached >= (1.0 - 1e-9) * lower:
+                W = w[None] / (reached * np.linalg.norm(w))
+    return W
 
 
 def _contradiction(X, labels):
@@ -7470,17 +7534,18 @@ class MaxMarginClassifier:
     gamma, coef0, degree, sigma2, W
         Parameters of the kernel, as in `gram`; those that it does not have are not looked at.
     C : float
-        Weight of the squared slacks in ||f||^2 / 2 + C sum_i max(0, 1 - y_i f(x_i))^2, or, of several classes, a slack
-        for each pair (i, j).  inf: none, the hard margin.
+        Weight of the squared slacks in ||f||^2 / 2 + C sum_i max(0, 1 - y_i f(x_i))^2; of several classes in
+        sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: the hard margin.
     fit_intercept : bool
         Whether K is K + c^2, as if all points had a constant feature c = intercept_scaling.
     intercept_scaling : float
-        c.  LinearSVC has the same convention; the bias of SVC is not penalised, which is the limit of large c.
+        c.  LinearSVC has the same convention; the bias of SVC is not penalised, which is the limit of large c, but
+        for the digits that are lost where c^2 is many times K(x, x).
     normalize : {"unit", "max", None}
         As in `gram`.
     algorithm : str
         "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
-        eps and delta, where one has to be given, are tol sqrt(s).
+        eps and delta, where one has to be given, are tol sqrt(s), below which margins count as none.
     tol : float
         Relative width of the certified interval at which to stop.
     max_iter : int, optional
@@ -7498,7 +7563,7 @@ class MaxMarginClassifier:
     interval_ : (float, float)
         lower <= rho <= upper, certified as in `certificate`; with C finite for the margin of G + I / (2 C).
     margin_ : float
-        lower, which the predictor has at least, but for the rounding of its coefficients; negative where it errs.
+        lower; with C = inf the predictor has it at least, but for the rounding of its coefficients.
     status_ : str
         As in `Result`.
     result_ : Result
@@ -7521,12 +7586,13 @@ class MaxMarginClassifier:
     f has the scale of a support vector machine: the least (G alpha)_i is 1, where a margin was found.
 
     Where points cannot be separated, and C = inf, no f is better than f = 0.  A warning then states what was proved,
-    `interval_` and `result_` hold it, and the predictor is that of C = 1e4 / max_i K(x_i, x_i).
+    `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii.  So too for
+    a larger C, where rounding hides what it adds to G.
 
     There is no sample_weight: how often a point occurs does not change a margin.
 
-    Memory: "exact" keeps no G, but for kernels that are matrices or functions; other algorithms have a dense G up to
-    10,000 points and from there on evaluate theirs on demand.
+    Memory: the kernel "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it
+    on demand, and so do other algorithms above 10,000 points.
 
     References
     ----------
@@ -7595,6 +7661,22 @@ class MaxMarginClassifier:
         """The same, before scikit-learn 1.6."""
         return {"requires_y": True, "pairwise": self._takes("precomputed")}
 
+    def get_metadata_routing(self):
+        """What scikit-learn's routing of metadata asks of an estimator: that `score` takes a sample_weight."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+        if hasattr(self, "_metadata_request"):  # the name that `clone` copies
+            return self._metadata_request
+        request = MetadataRequest(owner=type(self).__name__)
+        request.score.add_request(param="sample_weight", alias=None)
+        return request
+
+    def set_score_request(self, *, sample_weight):
+        """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
+        request = self.get_metadata_routing()
+        request.score.add_request(param="sample_weight", alias=sample_weight)
+        self._metadata_request = request
+        return self
+
     def _takes(self, kernel):
         return isinstance(self.kernel, str) and self.kernel == kernel
 
@@ -7628,6 +7710,8 @@ class MaxMarginClassifier:
         ridge = 0.0 if self.C == math.inf else 0.5 / _number(self.C, "C")
         if self.normalize == "unit" and self._takes("precomputed"):
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
+        name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
+        algorithm = max_margin if name == "exact" else ALGORITHMS[name]
         params = self._parameters()
         kernel = _kernel(self.kernel, X, params)
         if "gamma" in params:
@@ -7638,12 +7722,13 @@ class MaxMarginClassifier:
         if linear:
             G = problem.features(ridge=ridge)
         elif callable(self.kernel) or self._takes("precomputed") or (
-                self.algorithm != "exact" and X.shape[0] <= _FEW_POINTS):
+                algorithm is not max_margin and X.shape[0] <= _FEW_POINTS):
             G = problem.gram(ridge=ridge, dtype=self.dtype)
         else:
             G = problem.lazy_gram(ridge=ridge, dtype=self.dtype)
-        alpha = self._solve(G, X, labels, hard=not ridge)
-        T = (alpha * problem.y)[None] if count is None else _class_weights(alpha[None], labels, count)[0]
+        alpha, least = self._solve(algorithm, G, X, labels)
+        weights = alpha / least
+        T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         self.support_ = np.flatnonzero(T.any(axis=0))
@@ -7654,15 +7739,20 @@ class MaxMarginClassifier:
             own = slice(0, 0) if self._takes("precomputed") else slice(None)
             self.support_vectors_ = np.asarray(X[self.support_][own, own], dtype=np.float64)
         self.intercept_ = kernel.formula.offset * self.dual_coef_.sum(axis=1)
-        if linear:
-            self.coef_ = np.asarray((self.support_vectors_.T @ self.dual_coef_.T).T)
+        if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
+            W = _separators(G, alpha, least, self.margin_)
+            if self.normalize != "unit":
+                W *= normalizers[0]
+            self.coef_ = W[:, :X.shape[1]].copy()
+            self.intercept_ = params["intercept"] * W[:, X.shape[1]:].sum(axis=1)
         self._kernel = kernel
         return self
 
-    def _solve(self, G, X, labels, hard):
-        """Weights of the predictor, least margin 1 where there is one; sets the attributes of the certificate."""
-        name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
-        algorithm = max_margin if name == "exact" else ALGORITHMS[name]
+    def _solve(self, algorithm, G, X, labels):
+        """(weights of the predictor, by what to divide them); sets the attributes of the certificate.
+
+        So divided, the least margin is 1, where there is one.
+        """
         G, scale = _representation(G)
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
         given = {"max_iter": self.max_iter, "seed": self._seed(), "callback": _report if self.verbose else None,
@@ -7672,14 +7762,13 @@ class MaxMarginClassifier:
                    and (key not in ("eps", "delta") or accepted[key].default is inspect.Parameter.empty)}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
-        interval = result.lower, result.upper
-        if hard and result.lower <= 0.0 and result.status in ("infeasible", "rounding"):
-            soft = float(f"{_SOFT / scale:.0e}")
+        interval, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
+        if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {self._witness(X, labels, result.p)}; "
                           f"try C={soft:g}, with which the predictor was fitted, or less", UserWarning, stacklevel=3)
-            G = _with_ridge(G, 0.5 / soft)
+            hard, G = G, _with_ridge(G.base if isinstance(G, RidgeGram) else G, 0.5 / soft)
             result = max_margin(G, tol=self.tol)
-            interval = certificate(G.base, result.alpha, self.result_.p)[0], interval[1]
+            interval = certificate(hard, result.alpha, self.result_.p)[0], interval[1]
         elif result.status == "max_iter":
             warnings.warn(f"the margin is known to be between {interval[0]:.3g} and {interval[1]:.3g} after "
                           f"{result.n_iter} iterations: give max_iter={max(10, 2 * result.n_iter)}, say, "
@@ -7693,7 +7782,7 @@ class MaxMarginClassifier:
             alpha = _unit_range(alpha)
             (size, m), = _squares_and_margins(G, scale, alpha)
             least = m.min() if m.min() > 0.0 else math.sqrt(size)
-        return alpha / least if least > 0.0 else alpha
+        return alpha, least if least > 0.0 else 1.0
 
     def _seed(self):
         state = 0 if self.random_state is None else self.random_state
@@ -7707,8 +7796,12 @@ class MaxMarginClassifier:
         if pair is None and self.classes_.size > 2:
             points = np.unique(points // (self.classes_.size - 1))
         if points.size > 6:
-            return f"a mixture of {points.size} points has the same mean in every class"
-        return f"the points {', '.join(map(str, points[:-1]))} and {points[-1]} contradict each other"
+            return f"a mixture of {points.size} points allows no larger one"
+        *others, last = map(str, points)
+        if not others:
+            return f"the point {last} allows no larger one"
+        claim = "allow no larger one" if pair is None else "contradict each other"
+        return f"the points {', '.join(others)} and {last} {claim}"
 
     def _checked(self, X):
         """New points, as those of `fit`."""
@@ -7718,7 +7811,7 @@ class MaxMarginClassifier:
         names, X = _column_names(X), _table(X, name)
         if (names is None) != (known is None):
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
-            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=4)
+            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3)
         elif names is not None and not np.array_equal(names, known):
             other = _listed(set(names) - set(known), "unseen at fit time") + _listed(
                 set(known) - set(names), "seen at fit time, yet now missing")
@@ -7731,7 +7824,10 @@ class MaxMarginClassifier:
 
     def decision_function(self, X):
         """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        X, kernel = self._checked(X), self._kernel
+        return self._scores(self._checked(X))
+
+    def _scores(self, X):
+        kernel = self._kernel
         if self._takes("linear"):
             scores = X @ self.coef_.T
         elif self._takes("precomputed"):
@@ -7748,12 +7844,16 @@ class MaxMarginClassifier:
 
     def predict(self, X):
         """The classes of the rows of X, (m, d): (m,)."""
-        scores = self.decision_function(X)
+        scores = self._scores(self._checked(X))
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X, y, sample_weight=None):
         """The share of the rows of X, (m, d), that are predicted to be of the classes y, (m,); weighted, if asked."""
-        return float(np.average(self.predict(X) == np.ravel(y), weights=sample_weight))
+        guesses = self.predict(X)
+        for name, given in (("y", y), ("sample_weight", sample_weight)):
+            if np.size(given) != guesses.size and not (name == "sample_weight" and given is None):
+                raise ValueError(f"X has {guesses.size} rows and {name} {np.size(given)} entries; they must agree")
+        return float(np.average(guesses == np.ravel(y), weights=sample_weight))
 
 
 def _report(partial):

@@ -2,8 +2,10 @@
 
 import copy
 import functools
+import math
 import pickle
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -81,6 +83,36 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
                                        rtol=0, atol=1e-10 * np.abs(scores).max())
 
 
+@pytest.mark.parametrize("normalize", ["max", None])
+@pytest.mark.parametrize("form", ["dense", "mapped"])
+@pytest.mark.parametrize("offset", [300, 1999, 4321, 7000])
+def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, tmp_path):
+    """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it."""
+    X, sign = offset + np.array([[0.0], [1.0], [2.0], [3.0]]), (-1, -1, 1, 1)
+    if form == "mapped":
+        offset = 30
+        np.save(tmp_path / "X.npy", X - X[0] + offset)
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    chosen = fm.MaxMarginClassifier("linear", normalize=normalize).fit(X, sign)
+    w, b = Fraction(float(chosen.coef_[0, 0])), Fraction(float(chosen.intercept_[0]))
+    least = min(s * (w * (offset + k) + b) for k, s in enumerate(sign))
+    scale = 1.0 if normalize is None else math.hypot(offset + 3, 1)
+    assert chosen.status_ == "certified" and float(least) == pytest.approx(1.0, rel=2e-6)
+    assert float(least) / math.hypot(w, b) / scale >= chosen.margin_ * (1 - 1e-10)
+    assert chosen.interval_[1] >= 0.5 / math.hypot(offset + 1.5, 1.0) / scale * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("offset", [100, 2000])
+def test_small_margins_of_several_classes_are_those_of_the_coefficients(offset):
+    X, y = offset + np.arange(6.0)[:, None], [0, 0, 1, 1, 2, 2]
+    chosen = fm.MaxMarginClassifier("linear").fit(X, y)
+    W, b = ([Fraction(float(v)) for v in part] for part in (chosen.coef_[:, 0], chosen.intercept_))
+    scores = [[w * (offset + k) + c for w, c in zip(W, b, strict=True)] for k in range(6)]
+    least = min((row[i] - row[j]) / 2 for row, i in zip(scores, y, strict=True) for j in range(3) if j != i)
+    length = math.sqrt(sum(v * v for v in W + b) / 2)
+    assert float(least) == pytest.approx(1.0, rel=1e-9) and float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
+
+
 @every_kernel_of_any_points
 @every_normalize
 def test_classes_all_at_once_are_those_of_pair_gram(kernel, normalize):
@@ -115,7 +147,7 @@ def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
 
 
 @pytest.mark.parametrize("C", [np.inf, 1.0])
-@pytest.mark.parametrize("name", ["exact", *(set(fm.ALGORITHMS) - {"winnow"})])
+@pytest.mark.parametrize("name", ["exact", *sorted(set(fm.ALGORITHMS) - {"winnow"})])
 def test_every_algorithm_by_its_name(name, C):
     """A certified interval that holds the margin, and few errors; its own options, where they have a default."""
     exact = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5).fit(X3, Y3)
@@ -242,7 +274,7 @@ def test_contradictions_that_rounding_hides():
 
 def test_a_few_pairs_of_classes_are_the_points_they_are_of():
     X = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [40.0, 40.0]])
-    with pytest.warns(UserWarning, match="the points 0, 1, 2 and 3 contradict each other"):
+    with pytest.warns(UserWarning, match="the points 0, 1, 2 and 3 allow no larger one"):
         fm.MaxMarginClassifier("linear").fit(X, ["a", "a", "b", "b", "c"])
 
 
@@ -253,17 +285,46 @@ def test_equal_points_are_found_whatever_the_sign_of_their_zeros_and_their_hashe
     assert fm._contradiction(X, labels) == (0, 2) and fm._contradiction(X[:2], labels[:2]) is None
 
 
-def test_a_few_points_that_contradict_each_other_are_named():
+def test_a_few_points_without_a_margin_are_named():
     X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]]), [1, 1, 2, 2]
-    with pytest.warns(UserWarning, match="the points 0, 1, 2 and 3 contradict each other"):
+    with pytest.warns(UserWarning, match="the points 0, 1, 2 and 3 allow no larger one"):
         chosen = fm.MaxMarginClassifier("linear").fit(X, y)
     assert chosen.status_ == "infeasible" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] < 1e-7
+
+
+@pytest.mark.parametrize("kernel, count", [("linear", 2), ("linear", 3), ("poly", 2)])
+def test_one_point_without_a_margin_is_named(kernel, count):
+    X, y = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]), [0, 1, count - 1]
+    with pytest.warns(UserWarning, match="the point 0 allows no larger one"):
+        fm.MaxMarginClassifier(kernel, coef0=0.0, degree=1, fit_intercept=False).fit(X, y)
+
+
+@pytest.mark.parametrize("offset", [10_000, 20_000])
+def test_only_equal_points_contradict_each_other(offset):
+    """These are separated, by a margin of 0.5 / offset, which rounding hides."""
+    X = offset + np.array([[0.0], [1.0], [2.0], [3.0]])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        chosen = fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1, 1])
+    assert chosen.interval_[1] >= 0.5 / math.hypot(offset + 1.5, 1.0) * (1 - 1e-12)
+    assert len(caught) <= 1 and not any("contradict" in str(warning.message) for warning in caught)
+    assert chosen.margin_ < 0.0 or chosen.score(X, [0, 0, 1, 1]) == 1.0
+
+
+@pytest.mark.parametrize("C", [1e10, 1e15])
+def test_a_weight_too_large_for_rounding_is_said_to_be_so(C):
+    X, y = np.arange(1000.0)[:, None] % 6, RNG.integers(0, 2, 1000)
+    with pytest.warns(UserWarning, match="no margin above .* exists; the points .* contradict each other") as all_:
+        chosen = fm.MaxMarginClassifier(C=C).fit(X, y)
+    smaller = fm.MaxMarginClassifier(C=float(str(all_[0].message).split("try C=")[1].split(",")[0])).fit(X, y)
+    assert len(all_) == 1 and np.array_equal(chosen.predict(X), smaller.predict(X))
+    assert chosen.interval_[0] <= 0.0 < chosen.interval_[1]
 
 
 def test_many_points_are_counted():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 10)), rng.integers(0, 2, 200)
-    with pytest.warns(UserWarning, match="a mixture of 1[0-9] points"):
+    with pytest.warns(UserWarning, match="a mixture of 1[0-9] points allows no larger one"):
         fm.MaxMarginClassifier("linear").fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -342,6 +403,12 @@ def test_bad_input_is_named():
             (lambda: fit(y=np.full(60, np.inf)), ValueError, ["infinity"]),
             (lambda: fit(y=np.ones((60, 2))), ValueError, ["1d array", "(60, 2)"]),
             (lambda: fit(y=[None, 1] * 30), TypeError, ["y must", "sorted"]),
+            (lambda: fit(y=np.array([np.nan, 1] * 30, dtype=object)), ValueError, ["NaN"]),
+            (lambda: fit(y=np.array(["NaT", "2020-01-01"] * 30, dtype="M8[D]")), ValueError, ["NaN"]),
+            (lambda: fit(y=np.ma.array(Y2, mask=Y2 > 0)), ValueError, ["masked"]),
+            (lambda: fitted.score(X2, None), ValueError, ["60 rows", "y"]),
+            (lambda: fitted.score(X2, [1]), ValueError, ["60 rows", "y 1"]),
+            (lambda: fitted.score(X2, Y2, [1.0]), ValueError, ["60 rows", "sample_weight 1"]),
             (lambda: fit(random_state="1"), TypeError, ["random_state", "'1'"]),
             (lambda: fit(C="1"), TypeError, ["C must", "'1'"]), (lambda: fit(tol="1"), TypeError, ["tol must", "'1'"]),
             (lambda: fit(C=0.0), ValueError, ["C must"]), (lambda: fit(C=-np.inf), ValueError, ["C must"]),

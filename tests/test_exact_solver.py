@@ -168,6 +168,27 @@ def test_witnesses_of_infeasibility(case, kind):
 
 
 @every_representation
+@pytest.mark.parametrize("offset", [3000.0, 4000.0, 6000.0, 1e5])
+def test_points_too_much_alike_for_single_precision(kind, offset):
+    """Far from 0: intervals hold the margin, which is at least that of the first coordinate, and nothing overflows."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        X = rng.normal(size=(60, 4))
+        y = np.where(X[:, 0] > 0, 1.0, -1.0)
+        X[:, 0] += 0.3 * y
+        result = fm.max_margin(form(kind, y[:, None] * np.column_stack((X + offset, np.ones(60)))), tol=1e-6)
+        assert result.lower <= result.upper and result.upper >= 0.299 / math.hypot(offset, 1.0)
+
+
+@pytest.mark.parametrize("start", [8947, 8993])
+def test_points_that_rounding_does_not_tell_apart(start):
+    """Faces that lose all their points by rounding: what was known before is given."""
+    rows = np.array([[s * (start + k), s] for k, s in enumerate((-1.0, -1.0, 1.0, 1.0))])
+    result = fm.max_margin(fm.FeatureGram(rows))
+    assert result.lower <= 0.5 / math.hypot(start + 1.5, 1.0) <= result.upper * (1 + 1e-12)
+
+
+@every_representation
 def test_duplicates(kind):
     Z, rho = feasible(30, 5, 0.3, seed=6)
     twice = np.vstack((Z, Z, Z[:7]))

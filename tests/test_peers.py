@@ -761,6 +761,18 @@ def test_sparse_points_are_classified_as_dense_ones(kernel, sp, datasets):
             assert few.score(X[:99], y[:99]) == 1.0
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
+def test_sparse_points_of_narrow_numbers_do_not_overflow(dtype, normalize, sp, datasets):
+    X, y = datasets.load_digits(return_X_y=True)
+    X = 7.0 * X[:200]  # up to 112, of which the squares do not fit into a byte
+    chosen = fm.MaxMarginClassifier("linear", normalize=normalize).fit(sp.csr_matrix(X.astype(dtype)), y[:200])
+    dense_one = fm.MaxMarginClassifier("linear", normalize=normalize).fit(X, y[:200])
+    np.testing.assert_allclose(chosen.decision_function(sp.csr_array(X.astype(dtype))), dense_one.decision_function(X),
+                               rtol=0, atol=1e-4)
+    assert chosen.score(X, y[:200]) == 1.0
+
+
 def test_sparse_contradictions_are_named(sp):
     X = sp.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0], [2.0, 0.0]]))
     with pytest.warns(UserWarning, match="the points 1 and 2 contradict each other"):
@@ -776,6 +788,33 @@ def test_a_kernel_matrix_is_cut_by_rows_and_columns(sklearn, datasets):
     K = fm.kernel_matrix(X, X, gamma=0.1)
     by_matrix = cross_val_score(fm.MaxMarginClassifier("precomputed", C=1.0), K, y, cv=4)
     assert np.array_equal(by_name, by_matrix)
+
+
+@pytest.fixture
+def routing(sklearn):
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def test_weights_of_points_are_routed_to_score_where_asked(routing, datasets):
+    """With scikit-learn's routing of metadata on; a pipeline then works as without."""
+    from sklearn.base import clone
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = datasets.load_iris(return_X_y=True)
+    plain = make_pipeline(StandardScaler(), fm.MaxMarginClassifier(C=1.0)).fit(X, y)
+    assert plain.score(X, y) > 0.9 and cross_val_score(plain, X, y, cv=3).min() > 0.9
+    weights = np.where(plain.predict(X) == y, 1.0, 1e3)
+    asked = fm.MaxMarginClassifier(C=1.0).set_score_request(sample_weight=True)
+    for model in (asked, clone(asked)):
+        weighted = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model).fit(X, y)
+        assert weighted.score(X, y, sample_weight=weights) == np.average(plain.predict(X) == y, weights=weights) < 0.5
+    search = GridSearchCV(clone(asked), {"C": [0.1, 1.0]}, cv=3, error_score="raise").fit(X, y, sample_weight=weights)
+    assert search.best_score_ < 0.8
+    with pytest.raises(ValueError, match="explicitly set"):
+        plain.score(X, y, sample_weight=weights)
 
 
 def test_errors_and_warnings_are_those_of_scikit_learn_where_it_is_loaded(sklearn):
