@@ -1005,6 +1005,7 @@ _LINEAR, _POLY, _RBF, _LAPLACIAN, _NTK, _PRECOMPUTED, _NTK_LIMIT, _CALLABLE = ra
 _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
             "ntk": ("W",), "precomputed": ()}
 _NORMALIZE = ("unit", "max", None)
+_NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _BLOCK = 512  # rows of a kernel matrix that are computed at a time
 _AT_ONCE = 1 << 23  # entries of one that are computed at a time: 64 MB
 _WIDE, _TALL = 32, 16  # columns and rows of one that compiled code evaluates at a time
@@ -1173,8 +1174,9 @@ def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
             row[j] = hidden[j] + row[j] * (overlap / formula.width)
     elif formula.code == _NTK_LIMIT:
         level = 1.0 - 2.0 * (formula.dimension + 8.0) * _EPS  # a cosine that may be 1, as for copies of a point
+        root = math.sqrt(a)
         for j in range(row.size):
-            length = math.sqrt(a * squares_b[j])
+            length = root * math.sqrt(squares_b[j])  # of which the square would leave the range of numbers
             cosine = row[j] / length if length > 0.0 else 0.0
             theta = math.acos(max(cosine, -1.0)) if cosine < level else 0.0
             row[j] = length * (math.sin(theta) + 2.0 * (math.pi - theta) * math.cos(theta)) / (2.0 * math.pi)
@@ -1465,14 +1467,16 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     if not np.isfinite(diagonal).all():
         row = np.flatnonzero(~np.isfinite(diagonal))[0]
         raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
+    top = (diagonal if reference is None else reference).max()
+    if 0.0 < top < _NORMAL:
+        raise ValueError(f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points")
     if normalize == "unit":
-        flat = np.flatnonzero(diagonal <= 0)
+        flat = np.flatnonzero(diagonal < _NORMAL)
         if flat.size:
             raise ValueError(f"row {flat[0]} of {name} has K(x, x) = {diagonal[flat[0]]:g}; "
-                             'normalize="unit" needs K(x, x) > 0')
+                             f'normalize="unit" needs K(x, x) > 0, {_NORMAL:.1g} at least')
         return 1.0 / np.sqrt(diagonal)
     if normalize == "max":
-        top = (diagonal if reference is None else reference).max()
         if top <= 0:
             raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
         return np.full(diagonal.size, 1.0 / math.sqrt(top))
@@ -6757,7 +6761,7 @@ def _rescale(c, u):
         total += c[i]
         square += c[i] * u[i]
         low = min(low, u[i])
-    if not square > 0.0:
+    if not square > 1e-300 * total:
         return np.inf, 0.0
     factor = total / square
     for i in range(c.size):
@@ -7230,7 +7234,7 @@ class _Exact:
             face = face._replace(roots=roots)
             x, g = c[points] * roots, np.empty(points.size)
             k, steps, witness = _on_face(face, np.argsort(-x), x, g, k, 5 * points.size + 500, 0.5 * self.tol, self.eps)
-            if not x.any():  # by rounding
+            if not 0.0 < x.sum() < np.inf:  # by rounding
                 return True
             self.change(c, u, points, x / roots)
             if witness:

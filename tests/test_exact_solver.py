@@ -180,6 +180,12 @@ def test_points_too_much_alike_for_single_precision(kind, offset):
         assert result.lower <= result.upper and result.upper >= 0.299 / math.hypot(offset, 1.0)
 
 
+def test_weights_beyond_the_range_of_numbers():
+    rows = np.array([[2e-155, 1.0], [1e-155, -1.0], [-3e-155, 1.0]])
+    result = fm.max_margin(fm.FeatureGram(rows))
+    assert result.status == "infeasible" and result.lower <= 0.0
+
+
 @pytest.mark.parametrize("start", [8947, 8993])
 def test_points_that_rounding_does_not_tell_apart(start):
     """Faces that lose all their points by rounding: what was known before is given."""

@@ -68,6 +68,25 @@ def test_exponentials_are_right_to_the_last_digit():
     assert not beyond.any()  # else scores far from all points would have a sign
 
 
+@pytest.mark.parametrize("power", [-450, -250, 250, 450])
+@pytest.mark.parametrize("kernel, params", [("linear", {}), ("ntk", {}), ("ntk", {"W": np.eye(3)})])
+def test_kernels_of_degree_two_at_any_scale(kernel, params, power):
+    X, _ = two_classes(40, 3, seed=0)
+    for make in (fm.gram, lambda X, **options: fm.lazy_gram(X, **options).dense()):
+        K = make(X, kernel=kernel, normalize=None, **params)
+        assert np.array_equal(make(np.ldexp(X, power), kernel=kernel, normalize=None, **params), np.ldexp(K, 2 * power))
+
+
+@all_normalize
+def test_points_so_small_that_their_squares_lose_digits_are_refused(normalize):
+    X, y = np.ldexp(two_classes(10, 3, seed=0)[0], -530), np.ones(10)
+    for make in (fm.features, lambda X, y, **options: fm.gram(X, y, kernel="linear", **options)):
+        check_raises(lambda make=make: make(X, y, normalize=normalize), ValueError, ["K(x, x)", "rescale"])
+    if normalize == "unit":
+        one = np.vstack((np.ones(3), X[:1]))
+        check_raises(lambda: fm.features(one, y[:2], normalize="unit"), ValueError, ["row 1", "2e-308"])
+
+
 @all_kernels
 @all_normalize
 def test_decision_function_is_y_times_the_margins(kernel, params, formula, normalize):
