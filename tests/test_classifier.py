@@ -103,14 +103,17 @@ def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, tmp
 
 
 @pytest.mark.parametrize("offset", [100, 2000])
-def test_small_margins_of_several_classes_are_those_of_the_coefficients(offset):
-    X, y = offset + np.arange(6.0)[:, None], [0, 0, 1, 1, 2, 2]
+@pytest.mark.parametrize("points, y", [([[0], [1], [2], [3], [4], [5]], [0, 0, 1, 1, 2, 2]),
+                                       ([[0, 0], [1, 0], [0, 3]], [0, 1, 2])])
+def test_small_margins_of_several_classes_are_those_of_the_coefficients(points, y, offset):
+    X = offset + np.array(points)
     chosen = fm.MaxMarginClassifier("linear").fit(X, y)
-    W, b = ([Fraction(float(v)) for v in part] for part in (chosen.coef_[:, 0], chosen.intercept_))
-    scores = [[w * (offset + k) + c for w, c in zip(W, b, strict=True)] for k in range(6)]
+    rows = [[Fraction(int(v)) for v in x] + [Fraction(1)] for x in X]
+    W = [[Fraction(float(v)) for v in row] for row in np.column_stack((chosen.coef_, chosen.intercept_))]
+    scores = [[sum(a * b for a, b in zip(w, x, strict=True)) for w in W] for x in rows]
     least = min((row[i] - row[j]) / 2 for row, i in zip(scores, y, strict=True) for j in range(3) if j != i)
-    length = math.sqrt(sum(v * v for v in W + b) / 2)
-    assert float(least) == pytest.approx(1.0, rel=1e-9) and float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
+    length = math.sqrt(sum(v * v for w in W for v in w) / 2)
+    assert float(least) == pytest.approx(1.0, rel=1e-6) and float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
 
 
 @every_kernel_of_any_points
