@@ -20,6 +20,10 @@ assumes ||x_i|| <= 1, steps are in units of 1/s here and smoothing parameters in
 nothing changes when s = 1 and every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of
 compiled code.
 
+Threads.  Large arrays are shared among Numba's threads, NUMBA_NUM_THREADS or numba.set_num_threads(k) of them;
+results do not depend on their number.  Threads that wait sleep, so that other work may have the core; with
+OMP_WAIT_POLICY=ACTIVE in the environment, before the first call, they spin.
+
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
     ji21           Z. Ji, N. Srebro, M. Telgarsky, Fast Margin Maximization via Dual Acceleration, ICML 2021
@@ -117,7 +121,8 @@ _FAST = {"reassoc", "contract", "nsz"}
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
-_SERIAL = 1 << 18  # entries of an array below which starting threads costs more than reading it
+_SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
+_EXPENSIVE = 8  # entries that are read in the time of an exponential, or of one from a random place
 
 
 def _can_cache():
@@ -201,6 +206,26 @@ if hasattr(os, "register_at_fork"):  # where there is fork
     os.register_at_fork(after_in_child=_after_fork)
 
 
+_WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
+
+
+def _start_threads():
+    """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise.
+
+    OpenMP's own choice is that they spin, which holds up whoever needs the core: OpenBLAS after it, another process.
+    It reads the choice once, when it is loaded; other libraries and child processes are not to inherit ours.
+    """
+    chosen = any(name in os.environ for name in _WAITING)
+    if not chosen:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    try:
+        get_num_threads()
+    finally:
+        if not chosen:
+            del os.environ["OMP_WAIT_POLICY"]
+    return threading_layer()
+
+
 def _enter(code, *args):
     """Call compiled code whose routines may share their work among Numba's threads.
 
@@ -213,36 +238,36 @@ def _enter(code, *args):
         set_num_threads(1)
         return code(*args)
     if _layer is None:
-        get_num_threads()
-        _layer = threading_layer()
+        _layer = _start_threads()
     if _layer != "workqueue" or not is_jitted(code):
         return code(*args)
     with _LOCK:
         return code(*args)
 
 
-def _share(count, part, arguments):
-    """part(index, *arguments) for every index below count, in compiled code shared among Numba's threads."""
+def _share(count, part, arguments, work):
+    """part(index, *arguments) for every index below count, in compiled code shared among Numba's threads, unless the
+    work, in entries that are read or operations of their cost, is too little for that."""
     for index in range(count):
         part(index, *arguments)
 
 
 @type_callable(_share)
 def _type_share(context):
-    def typer(count, part, arguments):
+    def typer(count, part, arguments, work):
         context.resolve_function_type(part, (types.int64, *arguments), {})
         return types.none
 
     return typer
 
 
-@lower_builtin(_share, types.Integer, types.Callable, types.BaseTuple)
+@lower_builtin(_share, types.Integer, types.Callable, types.BaseTuple, types.Integer)
 def _lower_share(context, builder, signature, values):
     """By the function that shares the work of Numba's own parallel loops, which take seconds to compile: they compile
     their body several times, and another loop would be needed for a single thread.
     """
     get_num_threads()  # the names of what is called here are known once the threads are there
-    ir, (_, part, kinds) = cgutils.ir, signature.args
+    ir, (_, part, kinds, _) = cgutils.ir, signature.args
     module, convention, steps = builder.module, context.call_conv, (types.int64, types.voidptr)
     word, byte = ir.IntType(64), ir.IntType(8).as_pointer()
     packed = ir.LiteralStructType([context.get_value_type(kind) for kind in kinds] + [ir.IntType(32)])
@@ -285,7 +310,9 @@ def _lower_share(context, builder, signature, values):
         return cgutils.get_or_insert_function(module, ir.FunctionType(result, kinds), name)
 
     threads = builder.call(outside("get_num_threads", word), [])
-    with builder.if_else(builder.icmp_signed(">", threads, word(1))) as (several, one):
+    work = context.cast(builder, values[3], signature.args[3], types.int64)
+    enough = builder.icmp_signed(">=", work, word(_SERIAL))
+    with builder.if_else(builder.and_(enough, builder.icmp_signed(">", threads, word(1)))) as (several, one):
         with several:
             # Memory that a part allocates takes the interpreter's lock where `tracemalloc` watches.
             is_locked = builder.call(outside("PyGILState_Check", ir.IntType(32)), [])
@@ -319,8 +346,8 @@ class Result(NamedTuple):
     p : array, shape (n,)
         Point of the simplex, the dual certificate.
     lower, upper : float
-        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`, also
-        for a precise lower, which may be nearer to rho).  -sqrt(s) where ||alpha||_G cannot be told from 0.
+        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see
+        `certificate`).  -sqrt(s) where ||alpha||_G cannot be told from 0.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
@@ -710,10 +737,7 @@ def _combine_rows_part(part, matrix, index, weights, out):
 @njit(cache=_CACHE)
 def _combine_rows(matrix, index, weights, out):
     """out <- out + sum_k weights_k matrix[index_k]."""
-    if index.size * out.size >= _SERIAL // 4:
-        _share(_PARTS, _combine_rows_part, (matrix, index, weights, out))
-    else:
-        _combine_rows_between(matrix, index, weights, 0, out.size, out)
+    _share(_PARTS, _combine_rows_part, (matrix, index, weights, out), index.size * out.size)
 
 
 # ======================================================================================================
@@ -1190,7 +1214,7 @@ def _finish_kernel_row(i, dots, hidden, A, B, formula):
 @njit(cache=_CACHE)
 def _finish_kernel(dots, hidden, A, B, formula):
     """Turn inner products <a_i, b_j>, and <h(a_i), h(b_j)>, into kernel values, in place."""
-    _share(dots.shape[0], _finish_kernel_row, (dots, hidden, A, B, formula))
+    _share(dots.shape[0], _finish_kernel_row, (dots, hidden, A, B, formula), _EXPENSIVE * dots.size)
 
 
 @_linked(fastmath=_FAST)
@@ -1212,7 +1236,7 @@ def _laplacian_of(i, A, B, gamma, out):
 @njit(cache=_CACHE)
 def _laplacian(A, B, gamma, out):
     """out_ij = exp(-gamma ||a_i - b_j||_1)."""
-    _share(A.shape[0], _laplacian_of, (A, B, gamma, out))
+    _share(A.shape[0], _laplacian_of, (A, B, gamma, out), A.shape[0] * B.size)
 
 
 @_linked
@@ -1377,7 +1401,7 @@ def _kernel_rows_part(part, A, formula, index, B, out):
 @njit(cache=_CACHE)
 def _kernel_rows(A, formula, index, B, out):
     """out[k, j] <- K(a_index_k, b_j), without the intercept."""
-    _share(_PARTS, _kernel_rows_part, (A, formula, index, B, out))
+    _share(_PARTS, _kernel_rows_part, (A, formula, index, B, out), out.size * (formula.dimension + formula.width))
 
 
 @_linked
@@ -1401,7 +1425,8 @@ def _gram_part(part, points, formula, c, out):
 @njit(cache=_CACHE)
 def _fill_gram(points, formula, c, out):
     """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric."""
-    _share((out.shape[0] + 2 * _WIDE - 1) // (2 * _WIDE), _gram_part, (points, formula, c, out))
+    _share((out.shape[0] + 2 * _WIDE - 1) // (2 * _WIDE), _gram_part, (points, formula, c, out),
+           out.size * (formula.dimension + formula.width))
 
 
 def _read_only(A):
@@ -1651,8 +1676,8 @@ class Representation(Protocol):
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
     Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and those over pairs call
-    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `moments`, `precise`,
-    `separator` and `leveled` may be missing: `max_margin` then takes longer, or numbers are less accurate.
+    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `moments`, `precise`
+    and `separator` may be missing: `max_margin` then takes longer, or numbers are less accurate.
 
     Examples
     --------
@@ -1695,12 +1720,8 @@ class Representation(Protocol):
     def separator(self, v):
         """Z'v with the rounding of its last digits alone, where rows are at hand."""
 
-    def leveled(self, v):
-        """(w, a lower bound of rho): w near Z'v, of margins that are equal on the support of v up to rounding, and what
-        they prove; -inf: nothing."""
 
-
-_OPTIONAL = ("block", "adder", "moments", "precise", "separator", "leveled")
+_OPTIONAL = ("block", "adder", "moments", "precise", "separator")
 _METHODS = [name for name, method in vars(Representation).items()
             if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
 
@@ -2287,7 +2308,7 @@ class RidgeGram(NamedTuple):
         def precise(v):
             size, m, rounding = products(v)
             terms, s = self.ridge * v, float(self.diagonal().max())
-            lost = 4.0 * _UNIT * max(np.abs(m).max(), np.abs(terms).max()) / s  # where the terms cancel
+            lost = _LAST * float(max(np.abs(m).max(), np.abs(terms).max())) / s  # where the terms cancel
             return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
                     rounding._replace(margins=rounding.margins + lost))
 
@@ -2502,7 +2523,7 @@ def _inspect_part(part, matrix, bits, roots, slack, keys, found):
 
 @njit(cache=_CACHE)
 def _inspect_parts(matrix, bits, roots, slack, keys, found):
-    _share(_PARTS, _inspect_part, (matrix, bits, roots, slack, keys, found))
+    _share(_PARTS, _inspect_part, (matrix, bits, roots, slack, keys, found), matrix.size)
 
 
 @njit(cache=_CACHE)
@@ -2539,11 +2560,7 @@ def _gather_part(part, matrix, rows, columns, out):
 
 @njit(cache=_CACHE)
 def _gather(matrix, rows, columns, out):
-    if out.size > _SERIAL // 8:
-        _share(_PARTS, _gather_part, (matrix, rows, columns, out))
-    else:
-        for part in range(_PARTS):
-            _gather_part(part, matrix, rows, columns, out)
+    _share(_PARTS, _gather_part, (matrix, rows, columns, out), _EXPENSIVE * out.size)
 
 
 def _check_callable(block, diagonal, start):
@@ -2572,7 +2589,7 @@ def _place_tile(tile, block, start, c, out):
 @njit(cache=_CACHE)
 def _place_block(block, start, c, out):
     """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    _share((start + block.shape[0] + 63) // 64, _place_tile, (block, start, c, out))
+    _share((start + block.shape[0] + 63) // 64, _place_tile, (block, start, c, out), 2 * block.size)
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
@@ -2755,7 +2772,7 @@ def _dense_products(G, W, M):
         _symmetric_table_rows(G.matrix, W, 0, W.shape[1], M)
     else:
         parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
-        _share(_PARTS, _symmetric_part, (G.matrix, W, parts))
+        _share(_PARTS, _symmetric_part, (G.matrix, W, parts), G.matrix.size)
         _add_parts(parts, M)
 
 
@@ -2872,22 +2889,6 @@ class FeatureGram(NamedTuple):
     def separator(self, v):
         return _feature_separator(self.rows, v).sum(axis=0)
 
-    def leveled(self, v):
-        w, m, support = v @ self.rows, np.empty(v.size), np.flatnonzero(v)
-        if support.size > 4 * w.size + 16 or not v.sum() > 0.0:
-            return w, -math.inf  # more equations than coordinates can meet, unless the points are special
-        nothing, level = np.zeros(w.size), None
-        for _ in range(3):
-            _precise_margins(self.rows, w, nothing, m)
-            level = float(v @ m) / float(v.sum()) if level is None else level
-            w += np.linalg.lstsq(self.rows[support], level - m[support], rcond=None)[0]
-        w = np.ldexp(w, -math.frexp(float(np.abs(w).max()))[1])  # so that w'w cannot underflow
-        _precise_margins(self.rows, w, nothing, m)
-        length = math.sqrt(sum(_precise_dot(w, w))) * (1.0 + _LAST)
-        reach = math.sqrt(self.diagonal().max())
-        least = float(m.min()) * (1.0 - _LAST) - 1.01 * _gamma(2 * w.size + 8)**2 * reach * length
-        return w, least / length * (1.0 - _LAST) if least > 0.0 else -math.inf
-
 
 @_linked
 def _squares_part(part, Z, squares):
@@ -2898,7 +2899,7 @@ def _squares_part(part, Z, squares):
 
 @njit(cache=_CACHE)
 def _squares_of_rows(Z, squares):
-    _share(_PARTS, _squares_part, (Z, squares))
+    _share(_PARTS, _squares_part, (Z, squares), Z.size)
 
 
 @_linked(fastmath=_FAST)
@@ -3074,7 +3075,7 @@ def _row_lift(G, v, w):
         _add_rows(G, v, 0, w)
     else:
         parts = np.zeros((_PARTS, w.size))
-        _share(_PARTS, _rows_part, (G, v, parts))
+        _share(_PARTS, _rows_part, (G, v, parts), G[0].size)
         _add_scaled_parts(parts, np.ones(_PARTS), w)
 
 
@@ -3084,7 +3085,7 @@ def _add_product(G, w, m):
     if G[0].size < _SERIAL:
         _add_dots(G, w, m, 0)
     else:
-        _share(_PARTS, _dots_part, (G, w, m))
+        _share(_PARTS, _dots_part, (G, w, m), G[0].size)
 
 
 @njit(cache=_CACHE)
@@ -3108,7 +3109,7 @@ def _row_softmax_pass(G, w, m, q, u):
     if count == 1:
         levels[0] = _fused(G, w, m, q, 0, few, parts[0])
     else:
-        _share(_PARTS, _fused_part, (G, w, m, q, few, parts, levels))
+        _share(_PARTS, _fused_part, (G, w, m, q, few, parts, levels), size)
     level = _least(levels)
     for part in range(count):
         start, stop = _part(n, part) if count > 1 else (0, n)
@@ -3340,7 +3341,7 @@ def _sparse_block_part(part, G, rows, columns, out):
 @njit(cache=_CACHE)
 def _sparse_block(G, rows, columns, out):
     """out <- G at some rows and columns, where out is zero."""
-    _share(_PARTS, _sparse_block_part, (G, rows, columns, out))
+    _share(_PARTS, _sparse_block_part, (G, rows, columns, out), out.size * (G.values.size // (G.starts.size - 1) + 1))
 
 
 @njit(cache=_CACHE)
@@ -3726,7 +3727,8 @@ def _kernel_column_part(part, points, formula, i, column):
 @njit(cache=_CACHE)
 def _lazy_add_column(G, i, c, m):
     column = np.empty(m.size)
-    _share(_PARTS, _kernel_column_part, (G.points, G.formula, i, column))
+    _share(_PARTS, _kernel_column_part, (G.points, G.formula, i, column),
+           m.size * (G.formula.dimension + G.formula.width))
     for k in range(m.size):
         m[k] += c * G.c[i] * G.c[k] * (column[k] + G.formula.offset)
 
@@ -3811,11 +3813,11 @@ def _lazy_products(G, W, M):
     through_features = 0.5 * formula.width * formula.dimension * W.shape[0] * (n + columns.size)
     by_entries = (formula.dimension + formula.width) * min(columns.size, 0.5 * n) * n
     if formula.code == _NTK and through_features < by_entries:
-        _share(_PARTS, _tangent_part, (G.points, formula.width, weighted, scaled, parts))
+        _share(_PARTS, _tangent_part, (G.points, formula.width, weighted, scaled, parts), int(through_features))
     else:
         symmetric = 2 * columns.size > n
         columns = np.arange(n) if symmetric else columns
-        _share(_PARTS, _kernel_part, (G.points, formula, columns, symmetric, scaled, parts))
+        _share(_PARTS, _kernel_part, (G.points, formula, columns, symmetric, scaled, parts), int(by_entries))
     _add_parts(parts, M)
     for c in range(W.shape[0]):
         same = formula.offset * scaled[c].sum()
@@ -3880,8 +3882,9 @@ class PairGram(NamedTuple):
         return self.K.diagonal()[self.point]
 
     def rounding(self):
-        margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))  # T adds n_classes - 1 weights up
-        return Rounding(margins, 2.0 * margins, 0.0)
+        """T adds n_classes - 1 weights up, v'm has a term for every pair."""
+        margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))
+        return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
 
     def restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
@@ -3903,7 +3906,12 @@ class PairGram(NamedTuple):
 
     @property
     def precise(self):
-        """As of K, where K has it; the sums of weights are kept in two parts, the second of which is all but 0."""
+        """As of K, where K has it; the sums of weights are kept in two parts, the second of which is all but 0.
+
+        A margin is half the difference of two scores, each of which was rounded twice, to a relative u.  Where they
+        cancel, that is not a matter of the margin's own last digits: it errs by up to 2 u max_ci |f_c(x_i)|, which is
+        added to the errors of K's products with room for ||v||_1 >= 1/2.
+        """
         products = self.K.precise
 
         def precise(v):
@@ -3919,8 +3927,8 @@ class PairGram(NamedTuple):
                     squares.append(2.0 * float(T[c] @ m))
                     scores[c] += m
             m = 0.5 * (scores[self.right, self.point] - scores[self.wrong, self.point])
-            blur = _gamma(2 * v.size + 16)**2
-            return 0.5 * math.fsum(squares), m, Rounding(rounding.margins + blur, rounding.square + 2.0 * blur,
+            blur, lost = _gamma(2 * v.size + 16)**2, float(_LAST * np.abs(scores).max() / self.diagonal().max())
+            return 0.5 * math.fsum(squares), m, Rounding(rounding.margins + blur + lost, rounding.square + 2.0 * blur,
                                                          rounding.length * math.sqrt(2.0))
 
         return precise
@@ -4418,8 +4426,6 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         return trivial, upper, 0.0
     gap, bounds = bounds[0].length / total, bounds[-1]
     lower = _lower(bounds, trivial)
-    if precise and lower > 0.0 and hasattr(G, "leveled"):
-        lower = max(lower, G.leveled(points[-1])[1])
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     gap -= bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
@@ -4441,7 +4447,8 @@ def _goal(run, *, dots=True, columns=False):
     """
     rounding = run.G.rounding()
     if dots:
-        rounding = rounding._replace(square=max(rounding.square, 2.0 * rounding.margins))
+        of_sum = 1.01 * _gamma(run.G.shape()[0] + 8)
+        rounding = rounding._replace(square=max(rounding.square, rounding.margins + of_sum))
     if columns and not _is_mirrored(run.G):
         rounding = rounding._replace(margins=math.inf)
     return _Goal(run.tol or 0.0, run.scale, rounding)
@@ -4509,8 +4516,7 @@ def certificate(G, alpha, p, *, precise=False):
         A point of the simplex; it is divided by its sum.
     precise : bool
         Use products in twice the working precision, which cost several times as much, where the representation has
-        them; over features lower is then that of coordinates w near Z'alpha, which need not be those of weights in
-        double precision.
+        them.
 
     Returns
     -------
@@ -4540,9 +4546,8 @@ def certificate(G, alpha, p, *, precise=False):
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        40 u + u sqrt(s) / rho + (4 (n + d) u sqrt(s) / rho)^2
-                                                with features and ``precise``, where at most 4 d + 16 points support
-                                                the margin.
+        40 u                                    with features and ``precise``, plus what the rounding of alpha to double
+                                                precision takes from its margins: up to u s / rho^2.
 
     With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): for margins as small as that use
     features, and float64 rather than float32.
@@ -5160,8 +5165,8 @@ def _von_neumann_loop(G, k, until, p, w, m, held, diagonal, threshold, goal):
         if k >= until:
             return k, RUNNING
         j = np.argmin(m)
-        gain = size - m[j]
-        move = min(gain / (gain - m[j] + diagonal[j]), 1.0) if gain > 0.0 else 0.0
+        gain, rest = size - m[j], diagonal[j] - m[j]  # <p - z_j, p> and <z_j - p, z_j>: their sum is ||p - z_j||^2
+        move = 0.0 if gain <= 0.0 else 1.0 if rest <= 0.0 else gain / (gain + rest)
         for i in range(p.size):
             p[i] *= 1.0 - move
             m[i] *= 1.0 - move
@@ -5810,7 +5815,7 @@ def _exponentials(part, m, low, sums):
 def _draw(m, uniform):
     """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
     low, sums = _least(m), np.empty(_PARTS)
-    _share(_PARTS, _exponentials, (m, low, sums))
+    _share(_PARTS, _exponentials, (m, low, sums), _EXPENSIVE * m.size)
     level, chosen = uniform * sums.sum(), 0
     for part in range(_PARTS):
         if sums[part] > 0.0:
@@ -7306,7 +7311,8 @@ class _Exact:
             if math.sqrt(max(float((c * u).sum()), 0.0)) <= 0.63 * self.eps * c.sum():  # the rest is for rounding
                 return k, INFEASIBLE
             self.adder, self.last = _adder(self.G), None
-            gap, before, ended = _rescale(c, u)[0], stage[0], False
+            begin, before, ended = c.copy(), stage[0], False
+            gap = _rescale(c, u)[0]
             if before == _BLOCKS:
                 stage[0], ended = self.over_blocks(c, u), gap <= self.tol
             elif before == _SMALL_FACES:
@@ -7318,13 +7324,13 @@ class _Exact:
                 stage[0] = self.on_working_set(c, u)
             else:
                 ended = self.on_faces(c, u)
-            halved = _rescale(c, u)[0] < 0.5 * gap
             c /= c.sum()
             self.refresh(c, u)
             if math.sqrt(self.last[1] / self.scale) <= 0.63 * self.eps * self.last[0].sum():
                 return k, INFEASIBLE
-            if ended and not halved:
-                return k, EXHAUSTED
+            halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
+            if (ended and not halved) or (stage[0] == before and np.array_equal(c, begin)):
+                return k, EXHAUSTED  # the next round would do the same
             if stage[0] == before == _BLOCKS and not halved and np.count_nonzero(c) <= 2 * _FACE:
                 stage[0] = _FACES
         return k, RUNNING
@@ -7355,7 +7361,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
     sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
-    rho^2, and no data are infeasible) and, at best, 1e-15 sqrt(s) / rho with features.
+    rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
     entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the support, and of a G that
     is evaluated on demand 0.25 GB of its columns; without them, each stage takes a product for every working set.  A
@@ -7488,27 +7494,16 @@ def _self_products(kernel, X):
     return np.concatenate([_kernel_diagonal(kernel, _prepared(kernel, block)) for _, block in _blocks(X)])
 
 
-def _separators(G, alpha, least, lower):
-    """Z' v / least for the rows under G and the weights v of every class, (k, d), to the last digits if at hand.
-
-    Of two classes, where that falls short of the margin ``lower``, the coordinates by which it was proved.
-    """
+def _separators(G, alpha, least):
+    """Z' v / least for the rows under G and the weights v of every class, (k, d), to the last digits if at hand."""
     rows, parts = G.base if isinstance(G, RidgeGram) else G, alpha[None, None]
     if isinstance(rows, PairGram):
         rows, parts = rows.K, _parted_class_weights(rows, alpha)
     if hasattr(rows, "separator"):
-        W = sum(np.array([rows.separator(v) for v in part]) for part in parts) / least
-    else:
-        W = np.empty((parts.shape[1], rows.shape()[1]))
-        for v, w in zip(parts[0] / least, W, strict=True):
-            lift(rows, v, w)
-    if lower > 0.0 and hasattr(G, "leveled"):
-        m = np.empty(alpha.size)
-        margins(G, W[0], m)
-        if m.min() < (1.0 - 1e-9) * lower * np.linalg.norm(W):
-            w, reached = G.leveled(_unit_range(alpha))
-            if reached >= (1.0 - 1e-9) * lower:
-                W = w[None] / (reached * np.linalg.norm(w))
+        return sum(np.array([rows.separator(v) for v in part]) for part in parts) / least
+    W = np.empty((parts.shape[1], rows.shape()[1]))
+    for v, w in zip(parts[0] / least, W, strict=True):
+        lift(rows, v, w)
     return W
 
 
@@ -7744,7 +7739,7 @@ class MaxMarginClassifier:
             self.support_vectors_ = np.asarray(X[self.support_][own, own], dtype=np.float64)
         self.intercept_ = kernel.formula.offset * self.dual_coef_.sum(axis=1)
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
-            W = _separators(G, alpha, least, self.margin_)
+            W = _separators(G, alpha, least)
             if self.normalize != "unit":
                 W *= normalizers[0]
             self.coef_ = W[:, :X.shape[1]].copy()

@@ -33,8 +33,9 @@ tolerances = pytest.mark.parametrize("tol", [1e-3, 1e-9, 1e-12])
 
 
 def reachable(kind, tol, s, rho):
-    """The tolerance, unless G does not allow as little: 6 u s / rho^2 over a dense G, with room for those of Z Z'."""
-    return max(tol, 2e-15 * s / rho**2 if kind != "features" else 2e-15 * math.sqrt(s) / rho)
+    """The tolerance, unless G does not allow as little: 6 u s / rho^2 over a dense G, with room for those of Z Z', and
+    up to u s / rho^2 over features, where the weights are rounded."""
+    return max(tol, (2e-16 if kind == "features" else 2e-15) * s / rho**2)
 
 
 def check_answer(Z, result, tol, kind):

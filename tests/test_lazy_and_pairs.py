@@ -117,8 +117,8 @@ def test_margins_of_a_table_are_those_of_its_rows(name):
 
 def test_both_ways_of_a_product_with_the_tangent_kernel_are_taken(monkeypatch):
     seen, share = [], fm._share
-    monkeypatch.setattr(fm, "_share", lambda count, part, given: (seen.append(part.__name__),
-                                                                  share(count, part, given)))
+    monkeypatch.setattr(fm, "_share", lambda count, part, *given: (seen.append(part.__name__),
+                                                                   share(count, part, *given)))
     for width, n, k in ((2, 60, 1), (60, 10, 4)):
         G = fm.lazy_gram(rows_of(n, 4), kernel="ntk", W=units(4, width), normalize=None)
         with np.errstate(over="ignore"):  # of the integers of a population count, interpreted

@@ -286,6 +286,20 @@ def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
     assert [path for path in (tmp_path / "cache").rglob("*.nbc")]
 
 
+@pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "100"}])
+def test_threads_sleep_while_they_wait_unless_the_user_has_chosen(alone, chosen):
+    """By what OpenMP says of itself as it is loaded.  The choice is ours alone: nothing of it stays in the environment."""
+    code = ("import os, numpy as np\nbefore = dict(os.environ)\nimport fastmargin as fm\nfm.gram(np.eye(2))\n"
+            "assert os.environ == before\nimport numba\nprint(numba.threading_layer())")
+    environment = {name: value for name, value in os.environ.items() if name not in fm._WAITING}
+    done = subprocess.run([sys.executable, "-c", code], cwd=alone, capture_output=True, text=True,
+                          env={**environment, "OMP_DISPLAY_ENV": "VERBOSE", **chosen})
+    assert done.returncode == 0, done.stderr
+    if "GOMP_SPINCOUNT" not in done.stderr:
+        pytest.skip(f"the threads of the layer {done.stdout.strip()} are not those of GNU's OpenMP")
+    assert ("GOMP_SPINCOUNT = '0'" in done.stderr) == (not chosen)
+
+
 PROCESSES = textwrap.dedent('''
     import hashlib, os, sys, threading
     import numba, numpy as np
