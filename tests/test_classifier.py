@@ -89,7 +89,7 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
 def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, tmp_path):
     """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it.
 
-    It also takes part of what they prove: the interval widens with s / rho^2, and where that matters the status says so.
+    It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status.
     """
     X, sign = offset + np.array([[0.0], [1.0], [2.0], [3.0]]), (-1, -1, 1, 1)
     if form == "mapped":
