@@ -790,7 +790,7 @@ def _simplex_tau(v, top, tau):
     count, before = 0, tau
     for _ in range(100):
         total, left = _sum_excess(v, top, tau)
-        if total == 0.0:
+        if left == 0:  # as of NaN
             break
         if total > 1.0 and left < v.size // 4:  # tau is not too large: what it excludes is out for good
             kept, k = np.empty(left + 1, v.dtype), 0
@@ -4428,7 +4428,8 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     lower = _lower(bounds, trivial)
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
-    gap -= bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
+    # So written that margins of NaN, which leave lower as it is, show in what is returned.
+    gap -= lower if bounds.margin <= 0.0 or bounds.length == 0.0 else bounds.margin / bounds.length
     return lower, upper, upper - lower - max(gap, 0.0)
 
 
@@ -4748,7 +4749,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         G-vector products that k iterations cost, by default k.
     interval : callable, optional
         ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, with what rounding adds to
-        upper - lower; by default as `certificate`.
+        upper - lower, all of them finite; by default as `certificate`.
     held : array, shape (3,), optional
         One of the state, in which the loop leaves (lower, upper, blur) of the iteration that it reaches: a proven
         interval from what it holds, for a checkpoint without products.  Only where rounding makes a hundredth of it,
@@ -4822,7 +4823,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
             bounds = _on_the_way(run, held, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
                 alpha, p = _primal_and_dual(solution or _first_weights, state, k)
-            lower, upper, status = bounds or certified(k == last, flag, alpha, p)
+            lower, upper, status = bounds or certified(k, flag, alpha, p)
             flag = RUNNING if flag == CERTIFIED else flag  # believed, or not
             if k == checkpoint:
                 break
@@ -4834,7 +4835,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
             answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None,
                                          _State(*origin, [a.copy() for a in arrays])))
             if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
-                lower, upper, status = certified(False, flag, alpha, p)  # what is returned comes from fresh products
+                lower, upper, status = certified(k, flag, alpha, p)  # what is returned comes from fresh products
                 rows[-1] = (*rows[-1][:3], lower, upper)
                 status = "stopped" if status == "running" else status
         if status != "running":
@@ -4890,13 +4891,18 @@ def _advance(loop, G, k, until, arguments):
 def _primal_and_dual(solution, state, k):
     """(alpha, p) of a state, if they can be certified."""
     alpha, p = solution(*state)
-    if not (np.isfinite(alpha).all() and np.isfinite(p).all()):
-        raise FloatingPointError(f"the iterates are not finite at iteration {k}: they overflowed, or G was written to "
-                                 "during the run; rescale G, or give a smaller step to an algorithm that takes one")
+    _refuse_overflow(k, alpha, p)
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
                          "with such a p, for alpha / sum alpha is one only where alpha >= 0")
     return alpha, p
+
+
+def _refuse_overflow(k, *numbers):
+    if not all(np.isfinite(part).all() for part in numbers):
+        raise FloatingPointError(f"the iterates or their margins are not finite at iteration {k}: they overflowed, or "
+                                 "G was written to during the run; rescale G, or give a smaller step to an algorithm "
+                                 "that takes one")
 
 
 def _on_the_way(run, held, flag, eps):
@@ -4908,14 +4914,16 @@ def _on_the_way(run, held, flag, eps):
     return None
 
 
-def _certified(run, interval, eps, last, flag, alpha, p):
-    """(lower, upper, status) at a checkpoint: what the loop says counts where the interval proves it.
+def _certified(run, interval, eps, k, flag, alpha, p):
+    """(lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
 
     Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
     rounding again, more iterations are of no use.
     """
+    last = k == run.checkpoints[-1]
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
+        _refuse_overflow(k, lower, upper, blur)
         gap = 0.0 if run.tol is None else run.tol * upper
         if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
             return lower, upper, "infeasible"

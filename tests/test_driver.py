@@ -24,6 +24,7 @@ from instances import (
     every_loop,
     everywhere,
     form,
+    forms,
     run,
     same_result,
     same_rows,
@@ -621,14 +622,35 @@ def test_iterates_that_overflow_raise():
         fm.drive(fm.prepare(np.eye(2), 10), loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)))
 
 
-def test_nan_written_into_the_matrix_during_a_run_is_told():
-    G = np.eye(3)
+@pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in forms(name) if kind != "rows"])
+@pytest.mark.parametrize("options", [{}, {"tol": 1e-9}, {"trace_at": []}], ids=str)
+def test_nan_written_into_g_during_a_run_is_told(name, kind, options):
+    """By the callback of the first or of a later checkpoint, of one point or of all."""
+    for at, points in itertools.product((0, 1), (3, slice(None))):
+        G = form(kind, ENDURING.copy())
+        ended = run(name, form(kind, ENDURING), max_iter=30, **options).n_iter
 
-    def spoil(result):
-        G[0, 1] = G[1, 0] = np.nan
+        def spoil(partial, G=G, at=at, points=points):
+            if partial.n_iter >= at and kind == "features":
+                G.rows[points] = np.nan
+            elif partial.n_iter >= at:
+                matrix = G if kind == "dense" else G.K.matrix
+                matrix[points] = matrix[:, points] = np.nan
 
-    with pytest.raises(FloatingPointError, match="G was written to during the run"):
-        fm.momentum(G, max_iter=10, callback=spoil)
+        if at < ended and (at == 0 or options.get("trace_at") != []):
+            with pytest.raises(FloatingPointError, match=r"not finite at iteration \d+: .* G was written to"):
+                run(name, G, max_iter=30, callback=spoil, **options)
+
+
+def test_nan_among_the_margins_alone_is_told():
+    """In a row of weight 0, which `max_margin` does not read for ||p||_G: lower stayed at -sqrt(s)."""
+    rows = EASY.copy()
+
+    def spoil(partial):
+        rows[3, 1] = np.nan
+
+    with pytest.raises(FloatingPointError, match="G was written to"):
+        fm.max_margin(fm.FeatureGram(rows), callback=spoil)
 
 
 # ======================================================================================================
