@@ -4809,7 +4809,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     except TypingError:  # of a loop that reads fields of G
         G = run.G
         k, flag = _advance(loop, G, first, first, state + parameters)
-    rows, iterates, shown, steps = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1
+    rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
     certified = functools.partial(_certified, run, interval or _interval, eps)
     for checkpoint in run.checkpoints:
         status = "running"
@@ -4820,11 +4820,15 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 elapsed = time.perf_counter() - begin
                 seconds += elapsed
                 steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
+                if flag == CERTIFIED and k == refuted:
+                    raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again, where fresh "
+                                     "products do not confirm it; it must advance")
             bounds = _on_the_way(run, held, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
                 alpha, p = _primal_and_dual(solution or _first_weights, state, k)
             lower, upper, status = bounds or certified(k, flag, alpha, p)
-            flag = RUNNING if flag == CERTIFIED else flag  # believed, or not
+            if flag == CERTIFIED:  # believed, or not
+                flag, refuted = RUNNING, k
             if k == checkpoint:
                 break
         rows.append((k, products(k), seconds, lower, upper))

@@ -593,6 +593,16 @@ def test_a_loop_goes_where_it_is_sent(step):
                                   (np.ones(2),)), ValueError, ["a loop sent from iteration 0"])
 
 
+@pytest.mark.parametrize("stuck", [0, 3])
+def test_a_loop_that_only_says_certified_is_refused(stuck):
+    """It used to be sent on for ever."""
+    def certain(G, k, until, alpha):
+        return min(until, max(k, stuck)), fm.CERTIFIED if until >= stuck else fm.RUNNING
+
+    check_raises(lambda: fm.drive(fm.prepare(np.diag([1.0, 9.0]), 9, tol=1e-9, trace_at=[]), certain, (np.ones(2),)),
+                 ValueError, ["the loop ", "certain says CERTIFIED at iteration", str(stuck), "must advance"])
+
+
 def test_what_a_solution_must_return():
     """Weights of mixed sign are no mixture: alpha / sum alpha would prove a false interval."""
     def drive(*solution, alpha=(2.0, -1.0)):
