@@ -1080,9 +1080,11 @@ def _kernel(kernel, X, params):
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
         gamma = 0.5 / _number(params["sigma2"], "sigma2")
+        if gamma == math.inf:
+            raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
     elif isinstance(params.get("gamma", "scale"), str):
         _choice(params.get("gamma", "scale"), "gamma", ("scale",))
-        gamma = 1.0 / (X.shape[1] * (_variance(X) or 1.0)) if "gamma" in accepted else 1.0
+        gamma = _gamma_of_scale(X) if "gamma" in accepted else 1.0
     else:
         gamma = _number(params["gamma"], "gamma")
     code, W = list(_KERNELS).index(kernel) if named else _CALLABLE, None
@@ -1100,6 +1102,18 @@ def _kernel(kernel, X, params):
     centred = kernel in ("rbf", "laplacian") and not _is_mapped(X)
     return _Kernel(formula, X.mean(axis=0) if centred else None, W,
                    None if named else kernel)
+
+
+def _gamma_of_scale(X):
+    """1 / (d Var X); where Var X = 0, 1 / d."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = X.shape[1] * float(_variance(X))
+    if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
+        spread = float(X.shape[1])
+    if not _NORMAL <= spread < math.inf:
+        raise ValueError(f'gamma="scale" is 1 / (d Var X), and d Var X {"under" if spread < 1.0 else "over"}flows; '
+                         "rescale the points, or give gamma")
+    return 1.0 / spread
 
 
 def _prepared(kernel, X):
@@ -2633,8 +2647,9 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     Raises
     ------
     ValueError
-        Values are not finite, labels are not -1 or +1, lengths differ, K(x, x) <= 0 under "unit", a parameter is out
-        of range, or a precomputed or callable kernel is not symmetric or has the wrong shape.
+        Values are not finite, labels are not -1 or +1, lengths differ, K(x, x) <= 0 under "unit", a parameter, or
+        what "scale" stands for, is out of range, or a precomputed or callable kernel is not symmetric or has the wrong
+        shape.
     TypeError
         The kernel does not take one of the parameters.
 

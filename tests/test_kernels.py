@@ -134,8 +134,23 @@ def test_rbf_far_from_the_origin():
     np.testing.assert_allclose(f, exact.sum(axis=1), rtol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
+def test_points_whose_variance_leaves_the_range_of_numbers_are_refused(kernel):
+    """Squares that sum to 0 or to infinity once made a matrix of ones, or of NaN."""
+    X, y = two_classes(1000, 3)
+    for scale, flow in ((1e-170, "underflows"), (1e-160, "underflows"), (6e152, "overflows")):
+        points = scale * np.clip(X, -5.0, 5.0)
+        for call in (lambda points=points: fm.gram(points, y, kernel=kernel),
+                     lambda points=points: fm.lazy_gram(points, y, kernel=kernel),
+                     lambda points=points: fm.kernel_matrix(points, points, kernel=kernel),
+                     lambda points=points: fm.MaxMarginClassifier(kernel).fit(points, y)):
+            check_raises(call, ValueError, ['gamma="scale"', flow, "rescale the points, or give gamma"])
+        assert np.isfinite(fm.gram(points[:9], kernel=kernel, gamma=1e-307)).all()
+
+
 def test_constant_points_have_a_kernel():
-    assert np.array_equal(fm.gram(np.full((4, 3), 2.0), kernel="rbf"), np.ones((4, 4)))
+    for value in (2.0, 0.0, 1e-200):
+        assert np.array_equal(fm.gram(np.full((4, 3), value), kernel="rbf"), np.ones((4, 4)))
 
 
 # ======================================================================================================
@@ -329,6 +344,7 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(X3, Y3, gamma=[1.0, 2.0]), TypeError, ["gamma", "number"]),
     (lambda: fm.gram(X3, Y3, sigma2=0.0), ValueError, ["sigma2", "0.0"]),
     (lambda: fm.gram(X3, Y3, sigma2=np.inf), ValueError, ["sigma2", "inf"]),
+    (lambda: fm.gram(X3, Y3, sigma2=1e-320), ValueError, ["sigma2 is too small", "1e-320"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", coef0=-1.0), ValueError, ["coef0", "-1"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=0), ValueError, ["degree", "0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=2.0), TypeError, ["degree", "integer", "2.0"]),
