@@ -4754,7 +4754,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         with njit, without cache=True, or plain Python.
     state : tuple
         Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
-        overwritten by what it ended with.
+        overwritten by what it ended with.  To tell its G from another, `table_margins` is called once per run, of G
+        restricted to 16 points; of an operator, which is not restricted at less cost, of G itself.
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
         array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
@@ -4815,8 +4816,9 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                         f"single one; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
     arrays = _arrays(state)
     first, last = run.checkpoints[[0, -1]].tolist()
-    origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale
-    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays)
+    origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale, _sample(run.G)
+    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays,
+                                                                                 run.G.rounding().margins)
     loop = _never_stale(_kept_off_disk(run.G, loop), "loop")
     G = _bound(run.G, loop) if is_jitted(loop) else run.G
     try:
@@ -4869,7 +4871,26 @@ class _State(NamedTuple):
     loop: str
     shape: tuple
     scale: float
+    sample: np.ndarray
     arrays: list
+
+
+_SAMPLED = 16  # points by which one G is told from another
+
+
+def _sample(G):
+    """Margins of a random separator at some of the points: of G among these alone, as far as that costs no product."""
+    n, rng = G.shape()[0], np.random.default_rng(0)
+    index = np.unique(rng.integers(n, size=_SAMPLED))
+    G, index = (G, index) if _has_operator(G) else (G.restrict(index), slice(None))
+    n, dimension = G.shape()
+    W, M = rng.uniform(-1.0, 1.0, (1, dimension)) / dimension, np.empty((1, n))
+    table_margins(G, W, M)
+    return M[0, index]
+
+
+def _has_operator(G):
+    return isinstance(G, OperatorGram) or any(_has_operator(part) for part in G if type(part) in lift.routines)
 
 
 def _arrays(state):
@@ -4882,14 +4903,17 @@ def _arrays(state):
     return found
 
 
-def _resume(start, origin, arrays):
+def _resume(start, origin, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
-    *before, scale, held = start.state
-    *now, wanted = origin
-    if (before != now or abs(scale - wanted) > 1e-12 * wanted
+    *before, scale, sample, held = start.state
+    *now, wanted, seen = origin
+    slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
+    differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
+    if (before != now or abs(scale - wanted) > 1e-12 * wanted or differs
             or [(a.shape, a.dtype) for a in held] != [(a.shape, a.dtype) for a in arrays]):
         raise ValueError("start must be a Result of the same algorithm on the same G, with the same memory if it has "
-                         f"one; its loop, shape of G and largest G_ii are {start.state[:3]}, this call's {origin}")
+                         f"one; its loop, shape of G and largest G_ii are {start.state[:3]}, this call's {origin[:3]}"
+                         f"{', and entries of G differ' if differs and before == now else ''}")
     for array, source in zip(arrays, held, strict=True):
         array[...] = source
     return float(start.trace["seconds"][-1])
@@ -4981,7 +5005,8 @@ _RUN_OPTIONS = """\
         Returning True ends the run as "stopped".
     start : Result, optional
         Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
-        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.
+        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
+        margins of a random separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
 
     Raises
     ------

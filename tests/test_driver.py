@@ -17,6 +17,8 @@ from instances import (
     EPS,
     LOOPS,
     PLANTED,
+    Rows,
+    Symmetric,
     algorithm_of,
     check_raises,
     dense,
@@ -25,9 +27,15 @@ from instances import (
     everywhere,
     form,
     forms,
+    mapped,
+    operator,
+    pairs,
+    rows_of,
     run,
     same_result,
     same_rows,
+    sparse,
+    threads,
 )
 
 import fastmargin as fm
@@ -387,6 +395,54 @@ def test_a_start_of_another_run_is_refused():
              lambda: fm.momentum(fm.FeatureGram(Z[:, 1:]), start=fm.momentum(fm.FeatureGram(Z), max_iter=3))]
     for call in other:
         check_raises(call, ValueError, ["start must be a Result of the same algorithm on the same G", "momentum_loop"])
+
+
+def turned(Z):
+    """Other rows of the same G, in other coordinates."""
+    return Z @ np.linalg.qr(np.random.default_rng(5).normal(size=(Z.shape[1], Z.shape[1])))[0]
+
+
+@pytest.mark.parametrize("make", [dense, fm.FeatureGram, sparse, mapped, pairs, operator, fm.lazy_gram,
+                                  lambda Z: fm.operator_gram(Symmetric(dense(Z))),
+                                  lambda Z: fm.RidgeGram(operator(Z), 1),
+                                  lambda Z: fm.pair_gram(operator(Z), np.zeros(len(Z)), 2)])
+def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
+    """Such as that of another kernel.  Rows count by themselves, as the state may hold their combinations."""
+    Z = rows_of(60, 4)
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    start = fm.momentum(make(Z), max_iter=3)
+    others = [Z[::-1].copy(), np.vstack((Z[:59], -Z[59:]))[np.argsort(np.random.default_rng(0).random(60))]]
+    if isinstance(make(Z), fm.FeatureGram):
+        others.append(turned(Z))
+    for other in others:
+        check_raises(lambda other=other: fm.momentum(make(other), start=start), ValueError,
+                     ["start must be a Result of the same algorithm on the same G", "and entries of G differ"])
+    with threads(1):
+        assert fm.momentum(make(Z), max_iter=2, start=start).n_iter == 5
+
+
+def test_two_kernels_of_unit_diagonal_are_told_apart():
+    X, y = rows_of(40, 3), np.repeat([1, -1], 20)
+    start = fm.snkp(fm.gram(X, y), stop=None, max_iter=5)
+    for kernel in ({"kernel": "laplacian"}, {"gamma": 0.5}, {"gamma": 1.0001 / (3.0 * X.var())}):
+        check_raises(lambda kernel=kernel: fm.snkp(fm.gram(X, y, **kernel), start=start), ValueError, ["entries of G"])
+
+
+def test_a_run_tells_an_operator_from_another_by_one_call():
+    class Counting(Rows):
+        def matvec(self, w):
+            calls.append("matvec")
+            return super().matvec(w)
+
+        def rmatvec(self, v):
+            calls.append("rmatvec")
+            return super().rmatvec(v)
+
+    calls, Z = [], rows_of(60, 4)
+    G = fm.prepare(fm.operator_gram(Counting(Z), ridge=1.0), 1).G
+    calls.clear()
+    fm._sample(G)
+    assert calls == ["matvec"]
 
 
 def test_the_state_of_a_loop_consists_of_arrays():
