@@ -1,20 +1,26 @@
 """Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers beside it.
 
-    python reproduce.py list                        every figure, one line each, and whether its data are at hand
-    python reproduce.py ji21:fig2                   one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
-    python reproduce.py fig3 --quick                Figure 3 of every paper that has one, on reduced work
-    python reproduce.py fig3 --redraw               the same pictures anew from their CSV files: nothing is computed
-    python reproduce.py all --format pdf --out pdf  everything, as PDF, into the folder pdf
+    python reproduce.py list                every figure, one line each: are its data at hand, how long does it take
+    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
+    python reproduce.py ji21                all figures of a paper
+    python reproduce.py fig3                Figure 3 of every paper that has one
+    python reproduce.py all --quick         everything, on reduced work, into figures/quick
+    python reproduce.py all --redraw --format pdf --out pdf
+                                            everything as PDF into the folder pdf: nothing is computed
+
+Figures of reduced work or of a sample of the data go to figures/quick, so that they replace no full one, unless --out
+names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
+figures/quick). Off a terminal a line a minute says how far a long computation is.
 
 Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
 the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2. The kernels
 of ji21:fig4, a quarter of an hour's work, are kept in the cache as well.
 
-A CSV file begins with the caption, after "# "; then come the names of the columns and the rows, text in quotes, numbers
-without and to the last bit. The picture is drawn from these numbers and nothing else.
+A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
+"# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.
 
-Exit codes: 0 drawn or listed; 1 some figure lacks its data or its CSV file or could not be saved, or a package is not
-installed; 2 bad command line; 130 interrupted.
+Exit codes: 0 drawn or listed; 1 some figure lacks its data or its CSV file or could not be saved, the folder cannot be
+written, or a package is not installed; 2 bad command line; 130 interrupted.
 """
 
 import argparse
@@ -46,7 +52,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,17 +73,36 @@ except (ImportError, KeyboardInterrupt) as stop:
     sys.exit(130)
 
 ROOT = Path(__file__).resolve().parent
+FOLDER = ROOT / "figures"
+
+
+class Minutes:
+    """A stream for bars off a terminal: of all that they write, whichever bar it is, a line a minute goes to stderr."""
+
+    def __init__(self):
+        self.last = time.monotonic()
+
+    def write(self, text):
+        if text.startswith("\r") and text.strip() and time.monotonic() - self.last >= 60.0:  # the state of a bar
+            print(text.strip(), file=sys.stderr, flush=True)
+            self.last = time.monotonic()
+
+    def flush(self):
+        pass
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the computation of a figure is given: the options of this run."""
+    """What the computation of a figure is given: the options of this run, and what is noted on the way."""
 
     quick: bool = False
     seed: int = 0
     progress: bool = True
     data: Path | None = None
     offline: dict = field(default_factory=dict, repr=False, compare=False)  # data set -> why its download failed
+    minutes: Minutes = field(default_factory=Minutes, repr=False, compare=False)
+    title: str = field(default="", compare=False)  # of the figure, as its bars name it
+    sampled: set = field(default_factory=set, compare=False)  # the data sets of which the figure has seen a sample only
 
     def pick(self, full, quick):
         """The amount of work: `full`, or `quick` under --quick."""
@@ -88,10 +113,10 @@ class Context:
 
 
 def progress(items, context, desc="", **options):
-    """A tqdm bar over an iterable, or, for an int, a bar of that total with `.update(k)`; silent off a terminal."""
-    disable = None if context.progress else True  # None: tqdm itself looks whether stderr is a terminal
+    """A tqdm bar over an iterable, or, for an int, one of that total with `.update(k)`; off a terminal see Minutes."""
     total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
-    return tqdm(**total, desc=desc, disable=disable, leave=False, **options)
+    return tqdm(**total, desc=": ".join(filter(None, (context.title, desc))), disable=not context.progress, leave=False,
+                file=sys.stderr if sys.stderr.isatty() else context.minutes, **options)
 
 
 @contextlib.contextmanager
@@ -242,6 +267,8 @@ def load(name, context):
             raise DataError(f"{failure}; put {' and '.join(missing)} there, from {source}") from None
         if not known_offline:
             print(f"{failure}; using the {bundled_source(name)} data in tests/data", file=sys.stderr)
+        if bundled_source(name) != "full":
+            context.sampled.add(name)
         return contents, bundled_source(name)
 
 
@@ -422,8 +449,6 @@ def write_table(path, table, caption):
 
 def read_table(path):
     """The table and the caption that write_table put into a file; a DataError if it does not hold them."""
-    if not path.is_file():
-        raise DataError(f"{path} is not there: draw the figure without --redraw first")
     try:
         first, _, rest = path.read_bytes().decode().partition("\n")
         if not (first.startswith("# ") and rest.endswith("\n")):
@@ -513,30 +538,63 @@ def finish(fig, caption):
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
 
+def usual_folder(context):
+    """Where a figure goes without --out: one of reduced work or of a sample must not replace a full one."""
+    return FOLDER / "quick" if context.quick or context.sampled else FOLDER
+
+
+def try_folder(folder):
+    """Make a folder if it is not there and write into it; a DataError if that cannot be done."""
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            trial.write(b"trial")
+    except OSError as error:
+        raise DataError(f"nothing can be written into {folder} ({error.strerror}): name a folder with --out") from None
+
+
+def find_table(name, folders):
+    """The path of a CSV file in the first of some folders that has it; a DataError if none has."""
+    paths = [folder / name for folder in dict.fromkeys(folders)]
+    if not (found := [path for path in paths if path.is_file()]):
+        raise DataError(f"there is no {' and no '.join(map(str, paths))}: draw the figure without --redraw first")
+    return found[0]
+
+
 def render(key, context, out, suffix, redraw=False):
-    """Draw one figure and save picture and table, both or neither; redraw: the picture of a saved table. The paths."""
+    """Compute a figure, save its table, then draw it; redraw: draw a saved table. The paths of picture and table.
+
+    They are in `out`, or, if that is None, in the usual folder, which is known when the data have been seen.
+    """
     stem = key.replace(":", "-")
-    picture, numbers = out / f"{stem}.{suffix}", out / f"{stem}.csv"
     if redraw:
+        numbers = find_table(f"{stem}.csv", (out or usual_folder(context), usual_folder(context)))
         table, caption = read_table(numbers)
     else:
         table, caption = FIGURES[key].compute(context)
         caption = QUICK + caption if context.quick else caption
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a user's own matplotlibrc must not change the pictures
-        matplotlib.rcParams.update(STYLE)
-        try:
-            fig = FIGURES[key].draw(table)
-        except Exception as error:
-            if not redraw:
-                raise
-            raise DataError(f"{numbers} does not hold the table of this figure ({error!r})") from error
-        finish(fig, caption)
-        with atomic(picture) as part:
-            fig.savefig(part, format=suffix, metadata=METADATA[suffix])
-            if not redraw:
-                with atomic(numbers) as other_part:
-                    write_table(other_part, table, caption)
+        numbers = (out or usual_folder(context)) / f"{stem}.csv"
+        with atomic(numbers) as part:
+            write_table(part, table, caption)
+    picture = (out or usual_folder(context)) / f"{stem}.{suffix}"
+    try:
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()  # a user's own matplotlibrc must not change the pictures
+            matplotlib.rcParams.update(STYLE)
+            try:
+                fig = FIGURES[key].draw(table)
+            except Exception as error:
+                if not redraw:
+                    raise
+                raise DataError(f"{numbers} does not hold the table of this figure ({error!r})") from error
+            finish(fig, caption)
+            with atomic(picture) as part:
+                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
+    except BaseException:  # Ctrl-C as well
+        if not redraw:
+            print(f"{key}: its numbers are in {numbers}; --redraw --out {numbers.parent} draws them", file=sys.stderr)
+        raise
     return picture, numbers
 
 
@@ -553,6 +611,7 @@ class Entry(NamedTuple):
     compute: Callable
     draw: Callable
     summary: str
+    minutes: float  # that the full figure takes on two cores, roughly
     data: tuple  # names in DATA
     report: Callable | None = None
 
@@ -560,12 +619,13 @@ class Entry(NamedTuple):
 FIGURES = {}
 
 
-def figure(key, summary, compute, draw, data="", report=None):
+def figure(key, summary, compute, draw, minutes, data="", report=None):
     """Register a figure under `key`; `data` names the data sets its computation loads, separated by spaces.
 
-    report(table), if there is one, is the text that is printed beside the picture.
+    `minutes` is roughly what it takes, in full, on two cores; report(table, caption), if there is one, the text that is
+    printed beside the picture.
     """
-    FIGURES[key] = Entry(compute, draw, summary, tuple(data.split()), report)
+    FIGURES[key] = Entry(compute, draw, summary, minutes, tuple(data.split()), report)
 
 
 # --- what several figures share ---
@@ -689,7 +749,7 @@ def compute_ramdas14_example(context):
     spread = np.geomspace(1, 10, context.pick(13, 5))
     directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
     counts = {"raw, norms mixed": [], "raw, + long and - short": [], "normalised": []}
-    for r in progress(spread, context, "ramdas14:example"):
+    for r in progress(spread, context):
         samples = []
         for _ in range(trials):
             mixed = np.exp(rng.uniform(-math.log(r), math.log(r), 2 * pairs))
@@ -722,8 +782,8 @@ def draw_ramdas14_example(table):
     return fig
 
 
-figure("ramdas14:example", "section 2.2's example: normalising the points saves a factor r^4",
-       compute_ramdas14_example, draw_ramdas14_example)
+figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4",
+       compute_ramdas14_example, draw_ramdas14_example, minutes=0.1)
 
 
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
@@ -739,7 +799,7 @@ def compute_ramdas14_theorem1(context):
     for against, grid in grids.items():
         n, rho = np.array(grid).T
         found = {name: np.empty((len(grid), trials)) for name in PERCEPTRONS}
-        for k, (size, margin) in enumerate(progress(grid, context, f"ramdas14:theorem1, {against}")):
+        for k, (size, margin) in enumerate(progress(grid, context, against)):
             for trial in range(trials):
                 Z = planted_margin(size, 10, margin, rng)
                 for name, algorithm in PERCEPTRONS.items():
@@ -774,8 +834,8 @@ def draw_ramdas14_theorem1(table):
     return fig
 
 
-figure("ramdas14:theorem1", "iterations to separate against 1/rho and n: perceptron, NKP, SNKP, and their bounds",
-       compute_ramdas14_theorem1, draw_ramdas14_theorem1)
+figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds",
+       compute_ramdas14_theorem1, draw_ramdas14_theorem1, minutes=0.1)
 
 
 def compute_ramdas14_lemma5(context):
@@ -812,8 +872,8 @@ def draw_ramdas14_lemma5(table):
     return fig
 
 
-figure("ramdas14:lemma5", "Lemmas 4 and 5 along a run of SNKP: the two sides close on -rho^2/2",
-       compute_ramdas14_lemma5, draw_ramdas14_lemma5)
+figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2",
+       compute_ramdas14_lemma5, draw_ramdas14_lemma5, minutes=0.1)
 
 
 PRIMAL_DUAL = {
@@ -841,7 +901,7 @@ def compute_ramdas14_theorem4(context):
         blocks.append({"case": case, "method": method, "accuracy": accuracy, "iterations": np.median(counts, axis=0),
                        "bound": bounds.get((case, method), math.nan)})
 
-    for name, (algorithm, accuracy, options) in progress(PRIMAL_DUAL.items(), context, "ramdas14:theorem4"):
+    for name, (algorithm, accuracy, options) in progress(PRIMAL_DUAL.items(), context):
         add("infeasible", name, eps,
             [[iterations(algorithm, Z, **{accuracy: e}, **options) for e in eps] for Z, _ in infeasible])
         if algorithm is not fm.von_neumann:  # it does not look for a separator
@@ -876,8 +936,8 @@ def draw_ramdas14_theorem4(table):
     return fig
 
 
-figure("ramdas14:theorem4", "iterations to an eps-certificate against 1/eps, and to separate against 1/rho",
-       compute_ramdas14_theorem4, draw_ramdas14_theorem4)
+figure("ramdas14:theorem4", "iterations to an eps-certificate, and to separate",
+       compute_ramdas14_theorem4, draw_ramdas14_theorem4, minutes=0.1)
 
 
 def compute_ramdas14_mnist(context):
@@ -914,8 +974,8 @@ def draw_ramdas14_mnist(table):
     return fig
 
 
-figure("ramdas14:mnist", "SNKP and ISNKPVN on MNIST 3 vs 5: Gaussian kernel, separable; linear, not",
-       compute_ramdas14_mnist, draw_ramdas14_mnist, data="mnist")
+figure("ramdas14:mnist", "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without",
+       compute_ramdas14_mnist, draw_ramdas14_mnist, minutes=0.1, data="mnist")
 
 
 # --- ji21 ---
@@ -976,8 +1036,8 @@ def draw_ji21_fig1(table):
     return fig
 
 
-figure("ji21:fig1", "margins on MNIST 0 vs 1, separable: momentum against its predecessors",
-       compute_ji21_fig1, draw_ji21_fig1, data="mnist")
+figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors",
+       compute_ji21_fig1, draw_ji21_fig1, minutes=0.1, data="mnist")
 
 
 def compute_ji21_fig2(context):
@@ -1012,7 +1072,7 @@ def draw_ji21_fig2(table):
 
 
 figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable",
-       compute_ji21_fig2, draw_ji21_fig2, data="mnist")
+       compute_ji21_fig2, draw_ji21_fig2, minutes=0.1, data="mnist")
 
 
 JI21_SAMPLERS = {  # by the seed
@@ -1056,7 +1116,7 @@ def compute_ji21_fig3(context):
                        "seconds": trace["seconds"], "lower": trace["lower"], "upper": trace["upper"],
                        "test_error": np.mean(scores.argmax(axis=2) != y_test, axis=1)})
 
-    with progress(1, context, "ji21:fig3", bar_format="{l_bar}{bar}| {elapsed} gone, {remaining} to go") as bar:
+    with progress(1, context, bar_format="{l_bar}{bar}| {elapsed} gone, {remaining} to go") as bar:
         for seed in range(context.seed, context.seed + seeds):
             G, kernel = problem(seed)
             if seed == context.seed:  # parts of the whole by what they take on this machine
@@ -1107,8 +1167,8 @@ def draw_ji21_fig3(table):
     return fig
 
 
-figure("ji21:fig3", "all of MNIST by sampled columns, and by products: margins, intervals, test errors",
-       compute_ji21_fig3, draw_ji21_fig3, data="mnist")
+figure("ji21:fig3", "all of MNIST by sampled columns, and by products",
+       compute_ji21_fig3, draw_ji21_fig3, minutes=15, data="mnist")
 
 
 # --- ji21:fig4: a convolutional network, its training, its tangent kernel ---
@@ -1450,7 +1510,7 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
     if not missing:
         return kernels
     to_train, weights, kept = list(dict.fromkeys(seed for seed, _ in missing)), {}, True
-    with (progress(len(to_train) + len(missing), context, "ji21:fig4, kernels") as bar,
+    with (progress(len(to_train) + len(missing), context, "kernels") as bar,
           workers(len(to_train)) as processes):
         jobs = processes.imap(functools.partial(train, config, X, y, epochs), to_train)
         for seed, reached in zip(to_train, jobs, strict=True):
@@ -1490,7 +1550,7 @@ def compute_ji21_fig4(context):
     y, y_test = data.y_train[:images], data.y_test[:test_images]
     kernels = network_kernels(config, seeds, epochs, X, y, X_test, context)
     blocks, first = [], {}
-    for (seed, epoch), kernel in progress(kernels.items(), context, "ji21:fig4, margins"):
+    for (seed, epoch), kernel in progress(kernels.items(), context, "margins"):
         lengths = np.sqrt(kernel.K.diagonal().astype(float))  # of the features, which become unit vectors
         K = (kernel.K + kernel.K.T) / 2 / np.outer(lengths, lengths)
         G = fm.pair_gram(K, y, config.classes)
@@ -1565,8 +1625,8 @@ def draw_ji21_fig4(table):
     return fig
 
 
-figure("ji21:fig4", "CIFAR-10: the tangent kernel of an AlexNet while it trains, its margin and test error",
-       compute_ji21_fig4, draw_ji21_fig4, data="cifar10")
+figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10",
+       compute_ji21_fig4, draw_ji21_fig4, minutes=20, data="cifar10")
 
 
 # --- apidopoulos22 ---
@@ -1588,7 +1648,7 @@ def draw_apidopoulos22_fig1(table):
 
 
 figure("apidopoulos22:fig1", "exponential, logistic and hinge loss",
-       compute_apidopoulos22_fig1, draw_apidopoulos22_fig1)
+       compute_apidopoulos22_fig1, draw_apidopoulos22_fig1, minutes=0.1)
 
 
 def toy_set(rng):
@@ -1638,8 +1698,8 @@ def draw_apidopoulos22_fig2(table):
     return fig
 
 
-figure("apidopoulos22:fig2", "the 80-point toy set and the separating lines after 1000 steps",
-       compute_apidopoulos22_fig2, draw_apidopoulos22_fig2)
+figure("apidopoulos22:fig2", "the 80-point toy set, and the lines after 1000 steps",
+       compute_apidopoulos22_fig2, draw_apidopoulos22_fig2, minutes=0.1)
 
 
 def compute_apidopoulos22_fig3(context):
@@ -1670,8 +1730,8 @@ def draw_apidopoulos22_fig3(table):
     return fig
 
 
-figure("apidopoulos22:fig3", "direction, margin and angle gap on the toy set: Algorithm 1 against a = 10, 30, 50",
-       compute_apidopoulos22_fig3, draw_apidopoulos22_fig3)
+figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50",
+       compute_apidopoulos22_fig3, draw_apidopoulos22_fig3, minutes=0.1)
 
 
 def known_margin(best):
@@ -1696,12 +1756,12 @@ def noisy_problem(context, flipped):
     return noisy, G, fm.kernel_matrix(X[:600], X[600:], sigma2=0.15), y[600:], fm.max_margin(G)
 
 
-def compute_noisy(context, key, runs):
+def compute_noisy(context, runs):
     """Figures 4 and 5: the margin gap and the test error of Algorithms 1 and 2 for each run {label: options}."""
     steps = context.pick(2000, 100)
     methods = {"Algorithm 1": fm.diagonal_descent, "Algorithm 2": fm.inertial_diagonal_descent}
     blocks, known, reached = [], [], -math.inf
-    with progress(3 * len(methods) * len(runs), context, key) as bar:
+    with progress(3 * len(methods) * len(runs), context) as bar:
         for flipped in (0.0, 0.1, 0.2):
             y, G, cross, y_test, best = noisy_problem(context, flipped)
             known.append(f"{known_margin(best)} at {100 * flipped:.0f} %")
@@ -1744,24 +1804,24 @@ def draw_noisy(table):
 
 
 def compute_apidopoulos22_fig4(context):
-    return compute_noisy(context, "apidopoulos22:fig4", {
+    return compute_noisy(context, {
         f"lambda_0 = {start:g}": {"lam": "1/t", "lam0": start} for start in (100, 10, 1, 0.01)
     })
 
 
-figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: margin gap and test error for four lambda_0",
-       compute_apidopoulos22_fig4, draw_noisy)
+figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: four lambda_0",
+       compute_apidopoulos22_fig4, draw_noisy, minutes=0.1)
 
 
 def compute_apidopoulos22_fig5(context):
     decays = {"1/log(1+t)": "8/log(1+t)", "1/sqrt(t)": "8/sqrt{t}", "1/t": "8/t", "1/t^2": "8/t^2", "2^-t": "8/2^t"}
-    return compute_noisy(context, "apidopoulos22:fig5", {
+    return compute_noisy(context, {
         f"lambda_t = {label}": {"lam": decay, "lam0": 8.0} for decay, label in decays.items()
     })
 
 
-figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: margin gap and test error for five rates of decay",
-       compute_apidopoulos22_fig5, draw_noisy)
+figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: five rates of decay",
+       compute_apidopoulos22_fig5, draw_noisy, minutes=0.1)
 
 
 def standardised(train, test):
@@ -1791,7 +1851,7 @@ def compute_apidopoulos22_fig6(context):
     train, test = np.split(order, [int(0.7 * len(order))])
     sets["HTRU2"] = (points.X[train], points.y[train], points.X[test], points.y[test], 4.0)
     blocks, sizes = [], []
-    with progress(2 * len(sets) * len(REAL_METHODS), context, "apidopoulos22:fig6") as bar:
+    with progress(2 * len(sets) * len(REAL_METHODS), context) as bar:
         for name, (*arrays, sigma2) in sets.items():
             X, y, X_test, y_test = (array[:most] for array in arrays)
             even, known = standardised(X, X_test), []
@@ -1832,8 +1892,8 @@ def draw_apidopoulos22_fig6(table):
     return fig
 
 
-figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: margin gap and test error of four methods",
-       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, data="mnist htru2")
+figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: gap and test error of four methods",
+       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, minutes=0.1, data="mnist htru2")
 
 
 def compute_apidopoulos22_width(context):
@@ -1841,7 +1901,7 @@ def compute_apidopoulos22_width(context):
     most, steps = context.pick(2000, 200), context.pick((100, 1000), (10, 100))
     X, y, blocks, doubt = data.X_train[:most], data.y_train[:most], [], 0.0
     widths = 3.4 * np.logspace(-0.5, 2.5, context.pick(13, 4))
-    with progress(len(widths) * len(REAL_METHODS), context, "apidopoulos22:width") as bar:
+    with progress(len(widths) * len(REAL_METHODS), context) as bar:
         for sigma2 in widths:
             def add(panel, curve, value, sigma2=sigma2):
                 blocks.append({"panel": panel, "curve": curve, "sigma2": sigma2, "value": value})
@@ -1889,8 +1949,8 @@ def draw_apidopoulos22_width(table):
     return fig
 
 
-figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel, and Algorithm 1's rate",
-       compute_apidopoulos22_width, draw_apidopoulos22_width, data="mnist")
+figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel",
+       compute_apidopoulos22_width, draw_apidopoulos22_width, minutes=0.1, data="mnist")
 
 
 # --- own methods ---
@@ -1999,11 +2059,11 @@ def compute_subspace(context):
         "chain": lambda: map(chain, np.unique(np.geomspace(2, longest, len(planted)).astype(int))),
     }
     for family, sets in families.items():
-        for _ in progress(range(1 if family == "chain" else trials), context, f"subspace, {family}"):
+        for _ in progress(range(1 if family == "chain" else trials), context, family):
             for Z in sets():
                 race(family, fm.FeatureGram(Z))
     images = context.pick(2000, 200)
-    for digits in progress(SUBSPACE_PAIRS, context, "subspace, MNIST"):
+    for digits in progress(SUBSPACE_PAIRS, context, "MNIST"):
         data = load_mnist(context, digits)
         race("MNIST pairs", fm.gram(data.X_train[:images], data.y_train[:images]))
 
@@ -2017,7 +2077,7 @@ def compute_subspace(context):
     }
     methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
     patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
-    with progress(len(problems) * (len(methods) + 1), context, "subspace, seconds") as bar:
+    with progress(len(problems) * (len(methods) + 1), context, "seconds") as bar:
         for problem, G in problems.items():
             for method, algorithm in methods.items():
                 seconds = seconds_to_gaps(algorithm, G, gaps, **patience.get(method, {}))
@@ -2085,8 +2145,8 @@ def draw_subspace(table):
     return fig
 
 
-figure("subspace", "products against 1/rho and seconds to a gap: subspace perceptron, momentum, SNKP",
-       compute_subspace, draw_subspace, data="mnist")
+figure("subspace", "subspace perceptron, momentum, SNKP: products and seconds",
+       compute_subspace, draw_subspace, minutes=15, data="mnist")
 
 
 # --- speed ---
@@ -2129,6 +2189,7 @@ class Row:
     their_reading: Callable = wall
     peers: bool = False  # whether scikit-learn or what it brings takes part
     alike: bool = False  # whether the first call is like all others: then it counts, and needs no warm-up
+    threads: bool = True  # whether our side runs here and shares its work: then it is timed beside a busy core as well
     note: str = ""
 
 
@@ -2153,11 +2214,41 @@ def has_peers():
 TURN, PATIENCE = 0.3, 5.0  # seconds: a turn at least; what takes more than the latter is run once
 
 
+BUSY = """
+import os
+parent = os.getppid()
+print(flush=True)
+while os.getppid() == parent:  # it ends with who started it, even if that is killed
+    for _ in range(100_000):
+        pass
+"""
+
+
+@contextlib.contextmanager
+def busy_cores():
+    """All cores but one, and one in any case, are kept busy by a process each, which ends with the block."""
+    with contextlib.ExitStack() as processes:
+        for _ in range(max(1, (os.cpu_count() or 1) - 1)):
+            process = processes.enter_context(subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE,
+                                                               stderr=subprocess.DEVNULL))  # where Ctrl-C would show
+            processes.callback(process.kill)
+            process.stdout.readline()  # it runs
+        yield
+
+
+def in_turns(readings, fewest, most, seconds, taken=()):
+    """`taken`, and a list of what each of the readings gives, for turns up to the fewest; up to most within seconds."""
+    taken, begin = list(taken), time.perf_counter()
+    while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
+        taken.append([read() for read in readings])
+    return taken
+
+
 def measure(row, context):
     """The row of the table: both sides checked, then in turns; medians, and least and largest of the turns."""
     block = {"panel": "bars", "what": row.what, "against": row.against, "unit": row.unit, "note": row.note,
              "n": row.n, "required": row.required}
-    block |= dict.fromkeys(("achieved", "least", "most", "ours", "theirs", "gap", "their_gap"), math.nan)
+    block |= dict.fromkeys(("achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap"), math.nan)
     if row.peers and not has_peers():
         return block | {"note": NEEDS_PEERS}
     sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
@@ -2165,19 +2256,19 @@ def measure(row, context):
     gaps = row.check(*(answer for _, answer in firsts))
     if gaps is not None:
         block["gap"], block["their_gap"] = gaps
-    fixed = [None, None]
+    quiet, busy, turn = context.pick(((3, 15, 4.0), (3, 15, 1.5), TURN), ((2, 2, 0.0), (1, 1, 0.0), 0.0))
+    readings = [lambda call=call, reading=reading: reading(*stopwatch(call, turn)) for call, reading in sides]
     if row.theirs is not None and firsts[1][0] > PATIENCE:
-        fixed[1] = row.their_reading(*firsts[1])
+        once = row.their_reading(*firsts[1])
+        readings[1] = lambda: once
         block["note"] = "; ".join(filter(None, (row.note, "run once")))
     taken = [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]] if row.alike else []
     del firsts
-    fewest, most, budget, turn = context.pick((3, 15, 4.0, TURN), (2, 2, 0.0, 0.0))
-    begin = time.perf_counter()
-    while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < budget):
-        taken.append([reading(*stopwatch(call, turn)) if known is None else known
-                      for (call, reading), known in zip(sides, fixed, strict=False)])
-    ours, theirs = np.array([[*pair, math.nan][:2] for pair in taken]).T
+    ours, theirs = np.array([[*pair, math.nan][:2] for pair in in_turns(readings, *quiet, taken)]).T
     achieved = SENSES[row.unit][0](ours, theirs)
+    if row.threads:
+        with busy_cores():
+            block["busy"] = np.median(in_turns(readings[:1], *busy)) / np.median(ours)
     return block | {"achieved": np.median(achieved), "least": achieved.min(), "most": achieved.max(),
                     "ours": np.median(ours), "theirs": np.median(theirs)}
 
@@ -2188,12 +2279,12 @@ def score(unit, achieved, required):
 
 
 def worst(blocks):
-    """Of several measured rows the one that is furthest below its bar; its note says which one that is."""
+    """Of several measured rows the one that is furthest below its bar, named in its note; `busy` is the largest."""
     scores = [score(block["unit"], block["achieved"], block["required"]) for block in blocks]
     if np.isnan(scores).any():
         return blocks[int(np.isnan(scores).argmax())]
     least = blocks[int(np.argmin(scores))]
-    return least | {"note": f"worst of {len(blocks)}: {least['note']}"}
+    return least | {"note": f"worst of {len(blocks)}: {least['note']}", "busy": max(block["busy"] for block in blocks)}
 
 
 # Problems
@@ -2328,7 +2419,7 @@ def speed_kernels(context):
     for kind, v in (("typical: Gaussian", rng.normal(size=n)), ("most stay", (1 + 0.3 * rng.normal(size=n)) / n)):
         yield Row(f"project_simplex, {kind}", "NumPy by sorting", n, 5.0, "times faster",
                   functools.partial(fm.project_simplex, v), functools.partial(project_by_sorting, v),
-                  lambda p, q: agree("projection", p, q, 1e-9))
+                  lambda p, q: agree("projection", p, q, 1e-9), threads=False)
 
 
 # The exact solver against LIBSVM and LIBLINEAR
@@ -2426,11 +2517,12 @@ def speed_exact_dense(context):
     for name, (digits, kernel) in EXACT.items():
         X, y = shuffled_pair(context, digits, context.pick(6000, 300))
         G, K = fm.gram(X, y, **kernel), fm.gram(X, **kernel)
-        for threads, required in (("", 2.0), (", one thread", 1.4)):
+        for threads, required in ((True, 2.0), (False, 1.4)):
             ours = functools.partial(exact, G)
-            yield Row(f"max_margin, {name}{threads}", libsvm, len(y), required, "times faster",
-                      serially(ours) if threads else ours, functools.partial(svc, K, y, kernel="precomputed"),
-                      against_svc(name, G, y), peers=True)
+            yield Row(f"max_margin, {name}{'' if threads else ', one thread'}", libsvm, len(y), required,
+                      "times faster", ours if threads else serially(ours),
+                      functools.partial(svc, K, y, kernel="precomputed"), against_svc(name, G, y), peers=True,
+                      threads=threads)
     X, y = shuffled_htru2(context, 6000)
     Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
     signs = np.where(np.arange(len(Z)) % 2, 1, -1)
@@ -2550,13 +2642,13 @@ def speed_columns(context):
 
     yield Row("an update of the perceptron, dense", "NumPy: add a column", n, 2.0, "times the cost",
               functools.partial(fm.perceptron, G, max_iter=steps, trace_at=[]), read, check, reading=per_iteration,
-              their_reading=lambda seconds, _: seconds / steps)
+              their_reading=lambda seconds, _: seconds / steps, threads=False)
     for n, steps in ((20, 1), (200, 1), (200, 100)):
         G = fm.FeatureGram(planted_margin(n, 10, 0.1, rng)).dense()
         yield Row(f"a call of momentum, {steps} iteration{'s' * (steps > 1)}", "without its loop", n, 100, "us",
                   functools.partial(fm.momentum, G, max_iter=steps),
                   check=lambda result, G=G, steps=steps: ran_to_the_end(G, steps)(result, None),
-                  reading=lambda seconds, result: seconds - result.trace["seconds"][-1])
+                  reading=lambda seconds, result: seconds - result.trace["seconds"][-1], threads=False)
 
 
 def child(code, *arguments, cache=None):
@@ -2596,7 +2688,8 @@ def speed_start(context):
         if not answer[1] <= answer[2]:
             raise MismatchError(f"first call: the interval is {answer[1:]}")
 
-    yield Row("import fastmargin", "", 0, 0.3, "s", lambda: child(IMPORT), reading=first_number)
+    yield Row("import fastmargin", "", 0, 0.3, "s", lambda: child(IMPORT), reading=first_number,
+              threads=False)
     if context.quick:  # compiling takes seconds
         return
     for algorithm, on in (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"),
@@ -2609,9 +2702,10 @@ def speed_start(context):
 
             yield Row(f"first call of {algorithm}, {on}, cold", "", 200, 6.0, "s",
                       lambda call=call, folder=folder, fresh=fresh: call(f"{folder}/{next(fresh)}"), check=certified,
-                      reading=first_number, alike=True)
+                      reading=first_number, alike=True, threads=False)
             yield Row(f"first call of {algorithm}, {on}, warm", "", 200, 0.15, "s",
-                      lambda call=call, folder=folder: call(f"{folder}/0"), check=certified, reading=first_number)
+                      lambda call=call, folder=folder: call(f"{folder}/0"), check=certified, reading=first_number,
+                      threads=False)
 
 
 # Adaptive sampling on all pairs. The peak is that of a process of its own.
@@ -2680,7 +2774,7 @@ def speed_sampling(context):
             np.save(f"{folder}/X", X)
             np.save(f"{folder}/y", y)
             yield Row("adaptive_sampling, MNIST pairs, peak memory", "", pairs, 2.0, "GB",
-                      lambda: child(SAMPLING, folder, steps), reading=first_number, alike=True)
+                      lambda: child(SAMPLING, folder, steps), reading=first_number, alike=True, threads=False)
 
 
 FITTING = """
@@ -2729,7 +2823,7 @@ def speed_classifier(context):
             np.save(f"{folder}/y", data.y_train)
             peak, seconds = child(FITTING, folder)
         yield Row("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", len(data.y_train), 2.0, "GB",
-                  lambda: [peak], reading=first_number, alike=True, note=f"run once, {seconds:.0f} s")
+                  lambda: [peak], reading=first_number, alike=True, threads=False, note=f"run once, {seconds:.0f} s")
 
 
 SPEED = (speed_products, speed_features, speed_kernels, speed_exact_dense, speed_exact_raw, speed_exact_linear,
@@ -2742,9 +2836,9 @@ def speed_scaling(context):
     X, y = shuffled_pair(context, digits, 12_000)
     sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
     steps, turns, blocks = context.pick(20, 5), context.pick(3, 1), []
-    nothing = dict.fromkeys(("least", "most", "required", "theirs", "gap", "their_gap", "ours"), math.nan)
+    nothing = dict.fromkeys(("least", "most", "required", "theirs", "gap", "their_gap", "ours", "busy"), math.nan)
     nothing |= {"against": "", "unit": "", "note": ""}
-    for n in progress(sizes, context, "speed, n"):
+    for n in progress(sizes, context, "sizes"):
         A, b = X[:n], y[:n]
         G, K = fm.gram(A, b, **kernel), fm.gram(A, **kernel)
         calls = {"gram": (functools.partial(fm.gram, A, b, **kernel), wall),
@@ -2763,7 +2857,7 @@ def speed_scaling(context):
 
 def compute_speed(context):
     blocks = []
-    with progress(None, context, "speed", unit=" rows") as bar:
+    with progress(None, context, unit=" rows") as bar:
         for build in SPEED:
             for rows in build(context):
                 found = [measure(row, context) for row in (rows if isinstance(rows, list) else [rows])]
@@ -2776,7 +2870,7 @@ def compute_speed(context):
         "median, least and largest of the turns' ratios, median times. Bars: how far above the bar, on a log scale; "
         "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the "
         "margin; LIBSVM's in its own problem, which has a bias (tolerances are matched, margins differ), LIBLINEAR's "
-        "below our upper end. "
+        "below our upper end. Busy/quiet: our time while other processes keep all cores but one busy, over ours else. "
         "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, +- two standard errors"
     )
 
@@ -2793,19 +2887,20 @@ def duration(seconds):
     return "" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
 
 
-SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "theirs", "gap", "their gap", "note")
-RIGHT = {"n", "got", "ours", "theirs", "gap", "their gap"}  # aligned
+SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs", "gap",
+                 "their gap", "note")
+RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # aligned
 
 
 def speed_cells(bars):
     """The rows of the printed table and of the picture, as text: one tuple in the order of SPEED_COLUMNS each."""
-    for what, n, against, got, least, most, required, unit, ours, theirs, gap, their_gap, note in zip(*(
+    for what, n, against, got, least, most, required, unit, ours, busy, theirs, gap, their_gap, note in zip(*(
             bars[name].tolist() for name in ("what", "n", "against", "achieved", "least", "most", "required", "unit",
-                                             "ours", "theirs", "gap", "their_gap", "note")), strict=True):
+                                             "ours", "busy", "theirs", "gap", "their_gap", "note")), strict=True):
         known, sign = not math.isnan(got), ">=" if SENSES[unit][1] else "<="
         yield (what, f"{n:,.0f}" if n else "", against, quantity(got, unit) if known else "",
                f"{quantity(least)} .. {quantity(most)}" if known else "", f"{sign} {quantity(required, unit)}",
-               duration(ours) if unit != "GB" else "", duration(theirs),
+               duration(ours) if unit != "GB" else "", "" if math.isnan(busy) else f"{busy:.2f}", duration(theirs),
                *("" if math.isnan(value) else f"{value:.0e}" for value in (gap, their_gap)), note)
 
 
@@ -2813,11 +2908,15 @@ def speed_scores(bars):
     return np.array([score(*row) for row in zip(bars["unit"], bars["achieved"], bars["required"], strict=True)])
 
 
-def report_speed(table):
-    """The table as text; rows short of their bar begin with a mark, and are named again at the end."""
+BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
+
+
+def report_speed(table, caption):
+    """The table as text; rows short of their bar begin with a mark, and are named again at the end, if not quick."""
     bars = split(table, "panel")["bars"]
     scores, cells = speed_scores(bars), list(speed_cells(bars))
     widths = [max(map(len, column)) for column in zip(SPEED_COLUMNS, *cells, strict=True)]
+    judged = not caption.startswith(QUICK)
 
     def line(mark, row):
         padded = (f"{cell:>{width}}" if name in RIGHT else f"{cell:{width}}"
@@ -2825,12 +2924,17 @@ def report_speed(table):
         return f"{mark} {'  '.join(padded)}".rstrip()
 
     lines = [line(" ", SPEED_COLUMNS)]
-    lines += [line("!" if value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
+    lines += [line("!" if judged and value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
+    unknown = f"{int(np.isnan(scores).sum())} were not measured"
+    if not judged:
+        return "\n".join([*lines, f"quick: the work was reduced, so that no row is held against its bar; {unknown}"])
     short = [f"{row[0]} ({row[3]}, bar {row[5]})" for value, row in zip(scores, cells, strict=True) if value < 1]
-    reached, unknown = int((scores >= 1).sum()), int(np.isnan(scores).sum())
-    lines.append(f"{reached} rows reach their bar, {len(short)} do not, {unknown} were not measured")
+    slowed = [f"{row[0]} ({row[7]})" for value, row in zip(bars["busy"], cells, strict=True) if value > BUSY_BAR]
+    lines.append(f"{int((scores >= 1).sum())} rows reach their bar, {len(short)} do not, {unknown}")
     if short:
         lines.append("short of the bar: " + "; ".join(short))
+    if slowed:
+        lines.append("more than twice as long beside a busy core: " + "; ".join(slowed))
     return "\n".join(lines)
 
 
@@ -2859,7 +2963,7 @@ def draw_speed(table):
     ax.grid(axis="y", visible=False)
     text.set(xlim=(0, 1), ylim=ax.get_ylim())
     text.set_axis_off()
-    places = (0.005, 0.285, 0.297, 0.425, 0.56, 0.625, 0.675, 0.76, 0.775)  # of columns
+    places = (0.005, 0.255, 0.265, 0.375, 0.51, 0.58, 0.64, 0.69, 0.765, 0.78)  # of columns
     for y, row in [(len(rows), SPEED_COLUMNS), *zip(rows, cells, strict=True)]:
         for name, cell, place in zip(SPEED_COLUMNS[2:], row[2:], places, strict=True):
             text.text(place if row[3] or name != "note" else 0.52, y, cell, va="center", fontsize=6.5,
@@ -2882,8 +2986,8 @@ def draw_speed(table):
     return fig
 
 
-figure("speed", "bars to reach against NumPy, scikit-learn and the memory; time and memory against n",
-       compute_speed, draw_speed, data="mnist htru2", report=report_speed)
+figure("speed", "bars to reach against NumPy, scikit-learn and the memory",
+       compute_speed, draw_speed, minutes=30, data="mnist htru2", report=report_speed)
 
 
 # ======================================================================================================================
@@ -2892,13 +2996,12 @@ figure("speed", "bars to reach against NumPy, scikit-learn and the memory; time 
 
 
 def select(names):
-    """The keys meant by names: a key, the part of keys after the colon, or all. A ValueError says what is unknown."""
+    """The keys meant by names: a key, its part before or after the colon, or all. A ValueError says what is unknown."""
     chosen = {}  # a dict keeps the order and drops repetitions
-    bare = {key: key.rpartition(":")[2] for key in FIGURES}
     for name in names:
-        keys = [key for key in FIGURES if name in ("all", key, bare[key])]
+        keys = [key for key in FIGURES if name in ("all", key, *key.split(":"))]
         if not keys:
-            words = list(dict.fromkeys([*FIGURES, *bare.values(), "all", "list"]))
+            words = list(dict.fromkeys([*FIGURES, *":".join(FIGURES).split(":"), "all", "list"]))
             close = difflib.get_close_matches(name, words) or [word for word in words if name in word]
             hint = f"did you mean {' or '.join(close[:3])}?" if close else "see: python reproduce.py list"
             raise ValueError(f"unknown figure {name!r}: {hint}")
@@ -2910,9 +3013,11 @@ def listing(keys, context):
     width = max(map(len, keys))
     state = {name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}}
     for key in keys:
-        states = {state[name] for name in FIGURES[key].data} or {"-"}
+        entry = FIGURES[key]
+        states = {state[name] for name in entry.data} or {"-"}
         worst = next(state for state in ("damaged", "missing", "bundled sample", "full", "-") if state in states)
-        yield f"{key:{width}}  {worst:14}  {FIGURES[key].summary}"
+        takes = f"{entry.minutes:.0f} min" if entry.minutes >= 1 else f"{60 * entry.minutes:.0f} s"
+        yield f"{key:{width}}  {worst:14}  {takes:>6}  {entry.summary}"
 
 
 def parse(argv):
@@ -2931,15 +3036,15 @@ def parse(argv):
         description=usage[0], epilog="\n\n".join(usage[1:]), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="+", metavar="name",
-                        help="figures such as fig3 or ji21:fig2, or all; list with or without names says what there is")
-    work = parser.add_mutually_exclusive_group()
-    work.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
-    work.add_argument("--redraw", action="store_true", help="draw from the CSV files in --out, without computing")
+                        help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is")
+    parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
+    parser.add_argument("--redraw", action="store_true", help="draw saved CSV files, without computing")
     parser.add_argument("--data", type=folder, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
-    parser.add_argument("--out", type=Path, default=ROOT / "figures", metavar="DIR", help="default: figures/")
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        help="default: figures/, and figures/quick/ for reduced work or a sample of the data")
     parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
     parser.add_argument("--seed", type=seed, default=0, metavar="INT", help="default: 0")
-    parser.add_argument("--no-progress", action="store_true", help="no progress bars")
+    parser.add_argument("--no-progress", action="store_true", help="no progress bars, nor lines")
     return parser.parse_intermixed_args(argv)  # options may stand between names
 
 
@@ -2954,19 +3059,22 @@ def run(argv):
     if "list" in options.names:
         print(*listing(keys, context), sep="\n")
         return 0
+    try_folder(options.out or usual_folder(context))
     failed = []
-    for key in keys:
+    for place, key in enumerate(keys, 1):
         start = time.perf_counter()
+        title = f"{key} ({place} of {len(keys)})" if len(keys) > 1 else key
+        own = replace(context, title=title, sampled=set())
         try:
-            picture, numbers = render(key, context, options.out, options.format, options.redraw)
+            picture, numbers = render(key, own, options.out, options.format, options.redraw)
         except (DataError, OSError) as error:
             failed.append(key)
             print(f"{key} not drawn: {error}", file=sys.stderr)
             continue
         if FIGURES[key].report:
-            print(FIGURES[key].report(read_table(numbers)[0]))
-        print(f"{picture} {'from' if options.redraw else 'and'} {numbers.name}: {time.perf_counter() - start:.1f} s",
-              flush=True)
+            print(FIGURES[key].report(*read_table(numbers)))
+        source = f"from {numbers}" if options.redraw else f"and {numbers.name}"
+        print(f"{picture} {source}: {time.perf_counter() - start:.1f} s", flush=True)
     if failed and len(keys) > 1:
         print(f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -2975,7 +3083,7 @@ def run(argv):
 def main(argv=None):
     try:
         return run(argv)
-    except DataError as error:  # from `list`: a data folder that does not exist
+    except DataError as error:  # a folder that does not exist, for `list`, or cannot be written
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
