@@ -1,6 +1,7 @@
 """reproduce.py: data sets from every place they may be, and files that are whole or not there, whatever happens."""
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -118,9 +119,10 @@ def mirror(server, tiny, monkeypatch):
 
 
 @pytest.fixture
-def registry(monkeypatch):
-    """A registry of its own, so that the tests of the command line do not depend on which figures there are."""
+def registry(tmp_path, monkeypatch):
+    """A registry and a folder of their own, so that the tests of the command line do not depend on what there is."""
     monkeypatch.setattr(rp, "FIGURES", {})
+    monkeypatch.setattr(rp, "FOLDER", tmp_path / "figures")
 
     def numbers(context):
         table = rp.stack([{"curve": "1", "x": np.arange(5), "y": context.rng().random(5)}])
@@ -132,8 +134,8 @@ def registry(monkeypatch):
         rp.legend(fig)
         return fig
 
-    def add(key, data="", compute=numbers):
-        rp.figure(key, f"the figure {key}", compute, draw, data)
+    def add(key, data="", compute=numbers, draw=draw, minutes=0.5):
+        rp.figure(key, f"the figure {key}", compute, draw, minutes, data)
 
     add("a14:fig1")
     add("b21:fig1")
@@ -335,7 +337,7 @@ def test_data_folder_that_is_not_there_is_an_error(tmp_path, monkeypatch, capsys
     monkeypatch.setenv("FASTMARGIN_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(rp.DataError, match="nowhere"):
         rp.load_mnist(rp.Context())
-    monkeypatch.setitem(rp.FIGURES, "x:fig1", rp.Entry(None, None, "needs data", ("mnist",)))
+    monkeypatch.setitem(rp.FIGURES, "x:fig1", rp.Entry(None, None, "needs data", 1, ("mnist",)))
     assert rp.main(["list"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -382,6 +384,15 @@ def test_download_fills_the_cache_and_is_not_repeated(cache, tiny, mirror):
     assert len(server.requests) == 4
     again = rp.load_mnist(rp.Context())
     assert len(server.requests) == 4 and np.array_equal(again.X_train, first.X_train)
+
+
+def test_only_a_sample_is_noted_as_one(cache, tiny, mirror):
+    for where, load, noted in (("garbage", rp.load_mnist, {"mnist"}), ("good", rp.load_mnist, set()),
+                               ("garbage", rp.load_htru2, set())):  # HTRU2 is bundled whole
+        mirror(where)
+        context = rp.Context()
+        assert load(context).source == ("bundled sample" if noted else "full") and context.sampled == noted
+    assert rp.load_mnist(rp.Context(data=put(cache.parent / "given", tiny))).source == "full"
 
 
 def test_only_what_is_missing_is_downloaded(cache, tiny, mirror):
@@ -517,11 +528,13 @@ def test_atomic_leaves_the_old_file_when_anything_is_raised(tmp_path, error):
 
 @pytest.mark.parametrize("victim", ["picture", "table", "replace"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_interrupted_saving_leaves_the_old_figure(tmp_path, registry, monkeypatch, victim, error):
-    out = tmp_path / "out"
-    assert rp.main(["race", "--out", str(out)]) == 0
-    old = {name: (out / name).read_bytes() for name in files_under(out)}
-    assert set(old) == {"race.png", "race.csv"}
+def test_interrupted_saving_leaves_whole_files_and_all_numbers(tmp_path, registry, monkeypatch, victim, error, capsys):
+    out, other = tmp_path / "out", tmp_path / "other"
+    arguments = ["race", "--seed", "1", "--out"]
+    assert rp.main(["race", "--out", str(out)]) == rp.main([*arguments, str(other)]) == 0
+    old, new = ({name: (folder / name).read_bytes() for name in files_under(folder)} for folder in (out, other))
+    assert set(old) == {"race.png", "race.csv"} and all(old[name] != new[name] for name in old)
+    capsys.readouterr()
 
     def spoil(*arguments, **options):
         next(Path(argument) for argument in arguments if isinstance(argument, Path)).write_text("half")
@@ -537,9 +550,17 @@ def test_interrupted_saving_leaves_the_old_figure(tmp_path, registry, monkeypatc
             patch.setattr(rp, "write_table", spoil)
         else:
             patch.setattr(os, "replace", refuse)
-        code = rp.main(["race", "--out", str(out), "--seed", "1"])
+        code = rp.main([*arguments, str(out)])
     assert code == (130 if error is KeyboardInterrupt else 1)
-    assert {name: (out / name).read_bytes() for name in files_under(out)} == old
+    left = {name: (out / name).read_bytes() for name in files_under(out)}
+    if victim == "picture":  # the numbers were there before it
+        assert left == {"race.csv": new["race.csv"], "race.png": old["race.png"]}
+        told = f"race: its numbers are in {out / 'race.csv'}; --redraw --out {out} draws them"
+        assert capsys.readouterr().err.splitlines()[0] == told
+        assert rp.main(["race", "--redraw", "--out", str(out)]) == 0
+        assert {name: (out / name).read_bytes() for name in files_under(out)} == new
+    else:
+        assert left == old and "its numbers are in" not in capsys.readouterr().err
 
 
 def identical(one, other):
@@ -609,15 +630,17 @@ def test_redraw_refuses_what_is_no_table_of_its_figure(tmp_path, registry, text,
 def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
     out = tmp_path / "out"
     assert rp.main(["race", "b21:fig1", "--quick", "--seed", "4", "--out", str(out)]) == 0
+    assert not rp.FOLDER.exists()
     old = {name: (out / name).read_bytes() for name in files_under(out)}
     (out / "b21-fig1.csv").unlink()
     (out / "race.png").unlink()
     capsys.readouterr()
     assert rp.main(["race", "b21:fig1", "--redraw", "--out", str(out)]) == 1
     printed, err = capsys.readouterr()
-    assert err.splitlines()[0] == f"b21:fig1 not drawn: {out / 'b21-fig1.csv'} is not there: draw the figure without " \
-                                  "--redraw first"
-    assert re.fullmatch(rf"{re.escape(str(out / 'race.png'))} from race.csv: \d+\.\d s\n", printed)
+    assert err.splitlines()[0] == (f"b21:fig1 not drawn: there is no {out / 'b21-fig1.csv'} and no "
+                                   f"{rp.FOLDER / 'b21-fig1.csv'}: draw the figure without --redraw first")
+    assert re.fullmatch(rf"{re.escape(str(out / 'race.png'))} from {re.escape(str(out / 'race.csv'))}: \d+\.\d s\n",
+                        printed)
     assert {name: (out / name).read_bytes() for name in files_under(out)} == {
         name: content for name, content in old.items() if name != "b21-fig1.csv"
     }
@@ -630,12 +653,67 @@ def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
         assert (out / "race.png").read_bytes() != old["race.png"]
 
 
-def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry):
+def test_redraw_takes_the_numbers_where_they_are(tmp_path, registry):
+    full, quick, other = rp.FOLDER, rp.FOLDER / "quick", tmp_path / "other"
+    assert rp.main(["race"]) == rp.main(["race", "--quick"]) == 0
+    assert files_under(full) == ["quick/race.csv", "quick/race.png", "race.csv", "race.png"]
+    kept = {folder: (folder / "race.png").read_bytes() for folder in (full, quick)}
+    assert kept[full] != kept[quick]
+    for options, source, folder in (([], full, full), (["--quick"], quick, quick),
+                                    (["--out", str(quick)], quick, quick), (["--out", str(other)], full, other),
+                                    (["--quick", "--out", str(other)], quick, other)):
+        (folder / "race.png").unlink(missing_ok=True)
+        assert rp.main(["race", "--redraw", *options]) == 0
+        assert (folder / "race.png").read_bytes() == kept[source]
+    assert files_under(other) == ["race.png"]
+    (other / "race.csv").write_bytes((full / "race.csv").read_bytes())
+    assert rp.main(["race", "--redraw", "--quick", "--out", str(other)]) == 0  # what is in --out comes first
+    assert (other / "race.png").read_bytes() == kept[full]
+    assert rp.main(["race", "--redraw", "--format", "svg", "--out", str(tmp_path / "third")]) == 0
+    assert files_under(tmp_path / "third") == ["race.svg"]
+
+
+def test_reduced_work_and_samples_replace_no_full_figure(tmp_path, registry, tiny, mirror, capsys):
+    def counts(load):
+        def compute(context):
+            y = load(context)[1]
+            return rp.stack([{"curve": "a", "x": np.arange(len(y)), "y": y}]), f"n = {len(y)}"
+
+        return compute
+
+    registry("d:images", "mnist", compute=counts(rp.load_mnist))
+    registry("d:pulsars", "htru2", compute=counts(rp.load_htru2))
+    names = ["d:images", "d:pulsars", "race"]
+    assert rp.main([*names, "--data", str(put(tmp_path / "data", tiny))]) == 0
+    full = {name: (rp.FOLDER / name).read_bytes() for name in files_under(rp.FOLDER)}
+    assert set(full) == {f"{stem}.{end}" for stem in ("d-images", "d-pulsars", "race") for end in ("csv", "png")}
+    mirror("garbage")  # now there is but the sample of MNIST; the other two are as they were
+    capsys.readouterr()
+    assert rp.main(names) == 0
+    quick = rp.FOLDER / "quick"
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        str(quick / "d-images.png"), str(rp.FOLDER / "d-pulsars.png"), str(rp.FOLDER / "race.png")]
+    assert files_under(quick) == ["d-images.csv", "d-images.png"]
+    assert rp.main([*names, "--quick"]) == 0
+    assert len(files_under(quick)) == 6
+    assert {name: (rp.FOLDER / name).read_bytes() for name in full} == full
+    assert rp.main(["race", "d:images", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
+    assert {name for name in full if (rp.FOLDER / name).read_bytes() != full[name]} == {
+        f"{stem}.{end}" for stem in ("d-images", "race") for end in ("csv", "png")}
+    assert "figures/quick/" in (ROOT / ".gitignore").read_text(encoding="ascii").splitlines()
+
+
+def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, capsys):
     """Only a file may be at fault in a redraw; in a computation it is the code, and the traceback must be seen."""
     registry("c:one", compute=lambda context: (rp.stack([{"z": 1}]), "caption"))
     with pytest.raises(KeyError):
         rp.main(["c:one", "--out", str(tmp_path)])
-    assert files_under(tmp_path) == []
+    assert files_under(tmp_path) == ["c-one.csv"] and rp.read_table(tmp_path / "c-one.csv")[1] == "caption"
+    told = f"c:one: its numbers are in {tmp_path / 'c-one.csv'}; --redraw --out {tmp_path} draws them\n"
+    assert capsys.readouterr().err == told
+    registry("c:one", draw=lambda table: rp.panels()[0])  # the code is mended
+    assert rp.main(["c:one", "--redraw", "--out", str(tmp_path)]) == 0
+    assert files_under(tmp_path) == ["c-one.csv", "c-one.png"]
 
 
 # The columns that inform the reader of the CSV file and are not drawn.
@@ -789,12 +867,46 @@ class Terminal(io.StringIO):
 )
 def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, stream, shown):
     monkeypatch.setattr(sys, "stderr", stream())
-    context = rp.Context(progress=wanted)
-    assert list(rp.progress(range(3), context, "loop", file=sys.stderr)) == [0, 1, 2]
-    with rp.progress(10, context, "bar", file=sys.stderr) as bar:
+    context = rp.Context(progress=wanted, title="ji21:fig3 (2 of 5)")
+    assert list(rp.progress(range(3), context, "loop")) == [0, 1, 2]
+    with rp.progress(10, context, "bar") as bar:
         bar.update(4)
+    with rp.progress(10, context):
+        pass
     output = sys.stderr.getvalue()
-    assert ("loop" in output) == ("bar" in output) == bool(shown) and bool(output) == bool(shown)
+    for bar in ("ji21:fig3 (2 of 5): loop: ", "ji21:fig3 (2 of 5): bar: ", "\rji21:fig3 (2 of 5):   0%"):
+        assert (bar in output) == bool(shown)
+    assert bool(output) == bool(shown)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_off_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, wanted, capsys):
+    now = [1000.0]
+    monkeypatch.setattr(rp, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    context, lines = rp.Context(progress=wanted, title="ji21:fig3"), []
+
+    def pass_on(seconds):
+        now[0] += seconds
+        for bar in bars:
+            bar.update()
+            bar.refresh()
+        lines.append(capsys.readouterr().err)
+
+    with rp.progress(50, context, "outer") as outer, rp.progress(100, context, "inner") as inner:
+        bars = (outer, inner)
+        for seconds in (59.0, 0.9, 0.2, 58.0, 1.0, 1.1, 200.0):
+            pass_on(seconds)
+    lines.append(capsys.readouterr().err)
+    assert [line.count("\n") for line in lines] == [wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)]
+    assert not any("\r" in line or "\x1b" in line or len(line.splitlines()) > 1 for line in lines)
+    if wanted:
+        assert lines[2].startswith("ji21:fig3: outer:   6%|") and " 3/50 " in lines[2] and " 7/50 " in lines[6]
+    later = dataclasses.replace(context, title="ji21:fig4")  # the minutes are those of the whole run
+    with rp.progress(50, later) as bar:
+        bars = (bar,)
+        pass_on(50.0)
+        pass_on(11.0)
+    assert [line.startswith("ji21:fig4:   4%|") for line in lines[-2:]] == [False, wanted]
 
 
 def test_a_callback_returns_none(monkeypatch):
@@ -965,10 +1077,11 @@ def a_row(seconds=2.0, their_seconds=3.0, required=1.0, unit="times faster", **o
     """A row whose sides take these seconds, whatever the clock says."""
     return rp.Row(**{"what": "ours", "against": "theirs", "n": 7, "required": required, "unit": unit,
                      "ours": lambda: "a", "theirs": lambda: "b", "reading": lambda *_: seconds,
-                     "their_reading": lambda *_: their_seconds} | options)
+                     "their_reading": lambda *_: their_seconds, "threads": False} | options)
 
 
 QUICKLY = rp.Context(quick=True, progress=False)
+FULL = "a caption that does not begin with quick"
 
 
 @pytest.mark.parametrize(
@@ -987,18 +1100,23 @@ QUICKLY = rp.Context(quick=True, progress=False)
 def test_a_row_short_of_its_bar_is_named(row, achieved, reached):
     block = rp.measure(row, QUICKLY)
     assert block["achieved"] == block["least"] == block["most"] == pytest.approx(achieved, rel=1e-14)
-    text = rp.report_speed(rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)]))
+    table = rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)])
+    text = rp.report_speed(table, FULL)
     header, first, second, count, *rest = text.splitlines()
     assert (first[0], second[0]) == (" " if reached else "!", " ") and "another row" in second
     assert count == f"{1 + reached} rows reach their bar, {1 - reached} do not, 0 were not measured"
     assert [line.startswith("short of the bar: ours (") for line in rest] == [True] * (not reached)
     assert not any("another row" in line for line in rest)
+    *same, last = rp.report_speed(table, rp.QUICK + FULL).splitlines()
+    assert same == [header, first.replace("!", " ", 1), second]
+    assert last == "quick: the work was reduced, so that no row is held against its bar; 0 were not measured"
 
 
 def test_the_worst_of_several_rows_counts():
     for unit in ("times faster", "times the cost"):
         blocks = [rp.measure(a_row(ours, unit=unit, note=str(ours)), QUICKLY) for ours in (2.0, 5.0, 4.0)]
         assert rp.worst(blocks) == blocks[1] | {"note": "worst of 3: 5.0"}
+        assert rp.worst([block | {"busy": 1.0 + k} for k, block in enumerate(blocks)])["busy"] == 3.0
     missing = blocks[1] | {"achieved": np.nan, "note": rp.NEEDS_PEERS}
     assert rp.worst([blocks[0], missing])["note"] == rp.NEEDS_PEERS
 
@@ -1020,11 +1138,82 @@ def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
 
 
 def test_the_middle_and_the_ends_of_the_turns_are_reported():
-    turns = types.SimpleNamespace(pick=lambda full, quick: (3, 3, 0.0, 0.0))
+    turns = types.SimpleNamespace(pick=lambda full, quick: ((3, 3, 0.0), (3, 3, 0.0), 0.0))
     for alike in (False, True):
         seconds = iter([3.0, 1.0, 8.0])
         block = rp.measure(a_row(their_seconds=24.0, reading=lambda *_, left=seconds: next(left), alike=alike), turns)
         assert [block[name] for name in ("least", "achieved", "most", "ours")] == [3.0, 8.0, 24.0, 3.0]
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_our_side_is_timed_again_beside_busy_cores(monkeypatch, threads):
+    calls, seconds = [], itertools.chain([9.0, 2.0, 4.0], [5.0, 7.0, 60.0])  # quiet, then beside busy cores
+
+    @contextlib.contextmanager
+    def busy_cores():
+        calls.append("busy")
+        yield
+        calls.append("quiet")
+
+    monkeypatch.setattr(rp, "busy_cores", busy_cores)
+    turns = types.SimpleNamespace(pick=lambda full, quick: ((3, 3, 0.0), (3, 3, 0.0), 0.0))
+    row = a_row(ours=lambda: calls.append("A"), theirs=lambda: calls.append("B"), reading=lambda *_: next(seconds),
+                threads=threads, their_seconds=8.0)
+    block = rp.measure(row, turns)
+    assert calls == ["A", "B"] * 4 + ["busy", "A", "A", "A", "quiet"] * threads
+    assert (block["ours"], block["theirs"], block["achieved"]) == (4.0, 8.0, 2.0)
+    assert block["busy"] == 7.0 / 4.0 if threads else np.isnan(block["busy"])
+    [cells] = rp.speed_cells(rp.stack([block]))
+    assert dict(zip(rp.SPEED_COLUMNS, cells, strict=True))["busy/quiet"] == "1.75" * threads
+    for busy, named in ((block["busy"], False), (2.0, False), (2.004, True)):
+        text = rp.report_speed(rp.stack([block | {"busy": busy}]), FULL)
+        assert ("\nmore than twice as long beside a busy core: ours (2.00)" in text) == named
+    assert "busy core" not in rp.report_speed(rp.stack([block | {"busy": 3.0}]), rp.QUICK + FULL)
+
+
+def processor_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+@pytest.mark.parametrize("cores", [1, 2, 4, None])
+def test_as_many_processes_are_busy_as_there_are_other_cores_and_all_end(monkeypatch, cores):
+    started, popen = [], subprocess.Popen
+
+    def noted(*args, **options):
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with pytest.raises(KeyboardInterrupt), rp.busy_cores():
+        assert len(started) == max(1, (cores or 1) - 1) and all(process.poll() is None for process in started)
+        before = [processor_seconds(process.pid) for process in started]
+        while not all(processor_seconds(process.pid) > spent + 0.05
+                      for process, spent in zip(started, before, strict=True)):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert all(process.returncode is not None for process in started)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_a_busy_process_does_not_outlive_who_started_it():
+    code = ("import os, reproduce as rp, subprocess, sys\n"
+            "null = subprocess.DEVNULL\n"
+            "process = subprocess.Popen([sys.executable, '-c', rp.BUSY], stdout=subprocess.PIPE, stderr=null)\n"
+            "process.stdout.readline()\n"
+            "print(process.pid, flush=True)\n"
+            "os._exit(0)\n")
+    program = [sys.executable, "-c", code]
+    pid = int(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout)
+    stat = Path(f"/proc/{pid}/stat")
+    for _ in range(1000):
+        if not stat.exists() or stat.read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("it is still there")
 
 
 def test_a_short_call_is_repeated_for_as_long_as_a_turn():
@@ -1046,7 +1235,7 @@ def test_without_scikit_learn_its_rows_say_so_and_the_rest_runs(monkeypatch):
     missing = bars["note"] == rp.NEEDS_PEERS
     assert missing.sum() == sum(peers.values()) and np.array_equal(np.isnan(bars["achieved"]), missing)
     assert [what.split(",")[0] for what in bars["what"][~missing]] == ["project_simplex"] * 2
-    text = rp.report_speed(table)
+    text = rp.report_speed(table, FULL)
     assert f"{missing.sum()} were not measured" in text and text.count(rp.NEEDS_PEERS) == missing.sum()
     assert rp.NEEDS_PEERS in [text.get_text() for ax in rp.draw_speed(table).axes for text in ax.texts]
     assert "LIBSVM, tol = 1e-6" not in table["what"]
@@ -1164,11 +1353,11 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
     def compute(context):
         return rp.stack([{"x": np.arange(3)}]), "caption"
 
-    rp.figure("c:told", "with a report", compute, lambda table: rp.panels()[0],
-              report=lambda table: f"the sum is {table['x'].sum():g}")
-    for redraw in ([], ["--redraw"]):
-        assert rp.main(["c:told", "--out", str(tmp_path), *redraw]) == 0
-        assert capsys.readouterr().out.startswith("the sum is 3\n")
+    rp.figure("c:told", "with a report", compute, lambda table: rp.panels()[0], 1,
+              report=lambda table, caption: f"the sum is {table['x'].sum():g} ({caption})")
+    for options in ([], ["--redraw"]):
+        assert rp.main(["c:told", "--out", str(tmp_path), *options]) == 0
+        assert capsys.readouterr().out.startswith("the sum is 3 (caption)\n")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -1179,10 +1368,11 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
 def test_registry_is_sound():
     for key, entry in rp.FIGURES.items():
         assert re.fullmatch(r"(\w+:)?\w+", key), key
-        assert entry.summary.isascii() and "\n" not in entry.summary and len(entry.summary) <= 90, key
+        assert entry.summary.isascii() and "\n" not in entry.summary and entry.minutes > 0, key
         assert set(entry.data) <= set(rp.DATA), key
     stems = [key.replace(":", "-") for key in rp.FIGURES]
     assert len(set(stems)) == len(stems)
+    assert max(map(len, rp.listing(list(rp.FIGURES), rp.Context()))) <= 104
 
 
 @pytest.mark.parametrize(
@@ -1190,6 +1380,7 @@ def test_registry_is_sound():
     [
         (["fig1"], ["a14:fig1", "b21:fig1"]),
         (["b21:fig1"], ["b21:fig1"]),
+        (["b21"], ["b21:fig1", "b21:fig2"]),
         (["race", "fig1", "a14:fig1"], ["race", "a14:fig1", "b21:fig1"]),
         (["all"], ["a14:fig1", "b21:fig1", "b21:fig2", "race"]),
     ],
@@ -1223,12 +1414,12 @@ def test_unknown_name_draws_nothing_and_names_close_matches(tmp_path, registry, 
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and "'b21:fgi2'" in err and "b21:fig2" in err
     assert files_under(tmp_path) == []
+    assert rp.main(["b22"]) == 2 and "did you mean b21" in capsys.readouterr().err
     assert rp.main(["zzzzzz"]) == 2 and "list" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["race", "--format", "jpg"], ["race", "--seed", "-1"], ["race", "--data", "no/such/folder"],
-                  ["race", "--quick", "--redraw"]]
+    "arguments", [[], ["race", "--format", "jpg"], ["race", "--seed", "-1"], ["race", "--data", "no/such/folder"]]
 )
 def test_bad_command_lines_exit_with_2(registry, arguments, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -1256,6 +1447,14 @@ def test_list_says_what_is_at_hand(tmp_path, registry, tiny, capsys):
     assert states("--data", given) == ["-"] * 4 + ["damaged", "full", "missing", "damaged", "damaged"]
 
 
+def test_list_says_how_long_a_figure_takes(registry, capsys):
+    for minutes in (0.05, 0.99, 1, 20):
+        registry(f"t:{minutes:g}".replace(".", "_"), minutes=minutes)
+    assert rp.main(["list", "t"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.split(r"\s{2,}", line)[2] for line in lines] == ["3 s", "59 s", "1 min", "20 min"]
+
+
 def test_names_restrict_the_list(registry, capsys):
     for names, keys in ((["list", "fig1"], ["a14:fig1", "b21:fig1"]), (["race", "list"], ["race"]),
                         (["list", "all"], list(rp.FIGURES)), (["list"], list(rp.FIGURES))):
@@ -1279,11 +1478,41 @@ def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
     assert "2 of 3" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_written_is_one_sentence(tmp_path, registry, capsys):
+@pytest.mark.parametrize("options", [[], ["--quick"], ["--redraw"]])
+@pytest.mark.parametrize("given", ["file", "file/below", "/dev/null", None])
+def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_computed(
+        tmp_path, registry, monkeypatch, given, options, capsys):
+    registry("race", compute=lambda context: pytest.fail("computed"))
     (tmp_path / "file").write_text("")
-    assert rp.main(["race", "--out", str(tmp_path / "file")]) == 1
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "race not drawn" in err and "Traceback" not in err
+    monkeypatch.setattr(rp, "FOLDER", tmp_path / "file")
+    out = [] if given is None else ["--out", str(tmp_path / given)]
+    assert rp.main(["race", "b21:fig1", *options, *out]) == 1
+    printed, err = capsys.readouterr()
+    assert printed == "" and re.fullmatch(r"nothing can be written into \S+ \(.+\): name a folder with --out\n", err)
+    assert files_under(tmp_path) == ["file"]
+
+
+def test_the_folder_is_there_and_empty_when_the_computation_begins(tmp_path, registry):
+    def compute(context):
+        seen.append(sorted(path.name for path in out.iterdir()))
+        raise rp.DataError("no data")
+
+    seen, out = [], tmp_path / "not" / "yet"
+    registry("race", compute=compute)
+    assert rp.main(["race", "--out", str(out)]) == 1 and seen == [[]] and files_under(tmp_path) == []
+
+
+def test_bars_are_told_which_figure_it_is(tmp_path, registry):
+    def compute(context):
+        titles.append(context.title)
+        context.sampled.add("mnist")
+        raise rp.DataError("no data")
+
+    titles = []
+    for name in ("c:one", "c:two", "c:three"):
+        registry(name, compute=compute)
+    assert rp.main(["c", "--out", str(tmp_path)]) == rp.main(["c:two", "--out", str(tmp_path)]) == 1
+    assert titles == ["c:one (1 of 3)", "c:two (2 of 3)", "c:three (3 of 3)", "c:two"]
 
 
 def run(*arguments):
@@ -1311,7 +1540,7 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
         "def slow(context):\n"
         "    print('started', flush=True)\n"
         "    time.sleep(60)\n"
-        "reproduce.figure('slow', 'sleeps', slow, None)\n"
+        "reproduce.figure('slow', 'sleeps', slow, None, 1)\n"
         "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
     )
     child = subprocess.Popen(
@@ -1325,7 +1554,7 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
     finally:
         child.kill()
     assert child.returncode == 130 and err.endswith("interrupted\n") and "Traceback" not in err
-    assert not (tmp_path / "out").exists()
+    assert files_under(tmp_path / "out") == []
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "tqdm", "numba", "numpy"])
