@@ -783,7 +783,7 @@ def draw_ramdas14_example(table):
 
 
 figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4",
-       compute_ramdas14_example, draw_ramdas14_example, minutes=0.1)
+       compute_ramdas14_example, draw_ramdas14_example, minutes=0.05)
 
 
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
@@ -873,7 +873,7 @@ def draw_ramdas14_lemma5(table):
 
 
 figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2",
-       compute_ramdas14_lemma5, draw_ramdas14_lemma5, minutes=0.1)
+       compute_ramdas14_lemma5, draw_ramdas14_lemma5, minutes=0.05)
 
 
 PRIMAL_DUAL = {
@@ -1037,7 +1037,7 @@ def draw_ji21_fig1(table):
 
 
 figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors",
-       compute_ji21_fig1, draw_ji21_fig1, minutes=0.1, data="mnist")
+       compute_ji21_fig1, draw_ji21_fig1, minutes=2, data="mnist")
 
 
 def compute_ji21_fig2(context):
@@ -1072,7 +1072,7 @@ def draw_ji21_fig2(table):
 
 
 figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable",
-       compute_ji21_fig2, draw_ji21_fig2, minutes=0.1, data="mnist")
+       compute_ji21_fig2, draw_ji21_fig2, minutes=2, data="mnist")
 
 
 JI21_SAMPLERS = {  # by the seed
@@ -1648,7 +1648,7 @@ def draw_apidopoulos22_fig1(table):
 
 
 figure("apidopoulos22:fig1", "exponential, logistic and hinge loss",
-       compute_apidopoulos22_fig1, draw_apidopoulos22_fig1, minutes=0.1)
+       compute_apidopoulos22_fig1, draw_apidopoulos22_fig1, minutes=0.02)
 
 
 def toy_set(rng):
@@ -1699,7 +1699,7 @@ def draw_apidopoulos22_fig2(table):
 
 
 figure("apidopoulos22:fig2", "the 80-point toy set, and the lines after 1000 steps",
-       compute_apidopoulos22_fig2, draw_apidopoulos22_fig2, minutes=0.1)
+       compute_apidopoulos22_fig2, draw_apidopoulos22_fig2, minutes=0.05)
 
 
 def compute_apidopoulos22_fig3(context):
@@ -1731,7 +1731,7 @@ def draw_apidopoulos22_fig3(table):
 
 
 figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50",
-       compute_apidopoulos22_fig3, draw_apidopoulos22_fig3, minutes=0.1)
+       compute_apidopoulos22_fig3, draw_apidopoulos22_fig3, minutes=0.02)
 
 
 def known_margin(best):
@@ -2857,12 +2857,13 @@ def speed_scaling(context):
 
 def compute_speed(context):
     blocks = []
-    with progress(None, context, unit=" rows") as bar:
+    with progress(len(SPEED), context) as bar:
         for build in SPEED:
             for rows in build(context):
                 found = [measure(row, context) for row in (rows if isinstance(rows, list) else [rows])]
                 blocks.append(worst(found) if isinstance(rows, list) else found[0])
-                bar.update()
+                bar.set_postfix_str(f"{len(blocks)} rows")
+            bar.update()
     return stack(blocks + speed_scaling(context)), (
         f"MNIST ({load_mnist(context, (3, 5)).source}), pixels in [0, 1], of each pair the first n images in an order "
         "shuffled with seed 5; HTRU2 standardised; planted sets, sampling and test vectors with seed "
@@ -2943,7 +2944,7 @@ def draw_speed(table):
     bars = parts["bars"]
     scores, cells = speed_scores(bars), list(speed_cells(bars))
     rows = np.arange(len(scores))[::-1]
-    fig = Figure(figsize=(13.2, 0.19 * len(rows) + 4.2), layout="constrained")
+    fig = Figure(figsize=(13.9, 0.19 * len(rows) + 4.2), layout="constrained")
     upper, lower = fig.add_gridspec(2, 1, height_ratios=[0.19 * len(rows) + 0.6, 3.4])
     ax, text = upper.subgridspec(1, 2, width_ratios=[2.3, 7], wspace=0).subplots()
     curves = dict(zip(("seconds", "memory"), lower.subgridspec(1, 2).subplots(), strict=True))
@@ -2963,7 +2964,7 @@ def draw_speed(table):
     ax.grid(axis="y", visible=False)
     text.set(xlim=(0, 1), ylim=ax.get_ylim())
     text.set_axis_off()
-    places = (0.005, 0.255, 0.265, 0.375, 0.51, 0.58, 0.64, 0.69, 0.765, 0.78)  # of columns
+    places = (0.005, 0.249, 0.26, 0.379, 0.502, 0.588, 0.645, 0.692, 0.763, 0.776)  # of columns
     for y, row in [(len(rows), SPEED_COLUMNS), *zip(rows, cells, strict=True)]:
         for name, cell, place in zip(SPEED_COLUMNS[2:], row[2:], places, strict=True):
             text.text(place if row[3] or name != "note" else 0.52, y, cell, va="center", fontsize=6.5,
@@ -2987,7 +2988,7 @@ def draw_speed(table):
 
 
 figure("speed", "bars to reach against NumPy, scikit-learn and the memory",
-       compute_speed, draw_speed, minutes=30, data="mnist htru2", report=report_speed)
+       compute_speed, draw_speed, minutes=20, data="mnist htru2", report=report_speed)
 
 
 # ======================================================================================================================
