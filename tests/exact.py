@@ -1,18 +1,18 @@
 """Exact rationals: the margin of a small problem, and whether a Result keeps its word, without a tolerance.
 
-Floats are rationals.  Rows Z are written as Z = unit * integers, so that G = unit^2 * (a matrix of integers), and all
-that is asked of G is answered in integers.  Margins and norms are square roots of rationals: they are compared through
-their signed squares, x |x|, which keep the order.
+Floats are rationals.  G is written as unit * (a matrix of integers), a `Gram`, and all that is asked of it is answered
+in integers.  Margins and norms are square roots of rationals: they are compared through their signed squares, x |x|,
+which keep the order.
 """
 
 import inspect
 import math
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 import numpy as np
-from instances import CALLS, REPRESENTATIONS, algorithm_of, dense, form, forms
+from instances import BY_ROWS, CALLS, Symmetric, algorithm_of
 
 import fastmargin as fm
 
@@ -34,12 +34,33 @@ def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
+class Gram(NamedTuple):
+    """G = unit * entries, of integers without a common factor."""
+
+    entries: list
+    unit: Fraction
+
+
+def gram_of(G):
+    """The `Gram` of a matrix of rationals."""
+    common = math.lcm(*(x.denominator for row in G for x in row))
+    whole = [[x.numerator * (common // x.denominator) for x in row] for row in G]
+    factor = math.gcd(*(x for row in whole for x in row)) or 1
+    return Gram([[x // factor for x in row] for row in whole], Fraction(factor, common))
+
+
 def integer_gram(Z):
     """(G, unit) with Z Z' = unit^2 G, G of integers."""
     whole, unit = integers(Z)
     d = len(whole) // len(Z)
     rows = [whole[i:i + d] for i in range(0, len(whole), d)]
     return [[dot(a, b) for b in rows] for a in rows], unit
+
+
+def of_rows(Z):
+    """The `Gram` Z Z'."""
+    G, unit = integer_gram(Z)
+    return Gram(G, unit**2)
 
 
 # ======================================================================================================
@@ -128,16 +149,14 @@ def depth_squared(G):
     return least
 
 
-def margin_squared(Z):
-    """rho^2 where the rows are strictly separable, else 0: the squared distance from the origin to their hull."""
-    G, unit = integer_gram(Z)
-    return least_norm(G)[0] * unit**2
+def margin_squared(G):
+    """rho^2 of a `Gram` of strictly separable points, else 0: the squared distance from the origin to their hull."""
+    return least_norm(G.entries)[0] * G.unit
 
 
-def signed_square_of_margin(Z):
+def signed_square_of_margin(G):
     """rho |rho|, where rho < 0 is minus the distance from the origin to the boundary of the hull around it."""
-    G, unit = integer_gram(Z)
-    return (least_norm(G)[0] or -depth_squared(G)) * unit**2
+    return (least_norm(G.entries)[0] or -depth_squared(G.entries)) * G.unit
 
 
 # ======================================================================================================
@@ -163,47 +182,68 @@ def floats_around(square):
     return low, low if signed_square(Fraction(low)) == square else math.nextafter(low, math.inf)
 
 
-def exact_interval(Z, alpha, p):
+def exact_interval(G, alpha, p):
     """Signed squares of min_i (G alpha)_i / ||alpha||_G, None where ||alpha||_G = 0, and of ||p||_G / sum p."""
-    G, unit = integer_gram(Z)
-    least, size, _ = weigh(G, integers(alpha)[0])
-    _, norm, total = weigh(G, integers(p)[0])
-    return Fraction(signed_square(least), size) * unit**2 if size else None, Fraction(norm, total**2) * unit**2
+    least, size, _ = weigh(G.entries, integers(alpha)[0])
+    _, norm, total = weigh(G.entries, integers(p)[0])
+    return Fraction(signed_square(least), size) * G.unit if size else None, Fraction(norm, total**2) * G.unit
 
 
 STATUSES = {"separated", "certified", "infeasible", "max_iter", "rounding"}
 
 
-def faults(Z, result, *, tol=None, eps=0.0):
-    """All that is wrong with a Result for the rows Z, in a few words each; [] if nothing is.
-
-    ``eps`` is what the call promised of "infeasible".  The rows are those that G was made of, without rounding.
-    """
-    G, unit = integer_gram(Z)
-    scale = unit**2
-
-    def squared(x):  # in the units of G
-        return signed_square(Fraction(float(x))) / scale
-
-    if not all(np.isfinite(x).all() for x in (result.alpha, result.p, result.lower, result.upper)):
+def interval_faults(G, signed, lower, upper, alpha, p):
+    """What is wrong with an interval of alpha and p, for rho |rho|."""
+    if not all(np.isfinite(x).all() for x in (alpha, p, lower, upper)):
         return ["not finite"]
-    square = least_norm(G)[0]
-    signed = square or -depth_squared(G)
-    least, size, _ = weigh(G, integers(result.alpha)[0])
-    weights = integers(result.p)[0]
-    _, norm, total = weigh(G, weights)
-    lower, upper = squared(result.lower), squared(result.upper)
-    own = tol is None or result.status == "separated"  # or lower may be that of coordinates nearer to the optimum
+    least, size, _ = weigh(G.entries, integers(alpha)[0])
+    weights = integers(p)[0]
+    _, norm, total = weigh(G.entries, weights)
+    low, high = (signed_square(Fraction(float(x))) for x in (lower, upper))
     found = {
         "p outside the simplex": min(weights) < 0 or total <= 0,
-        "lower > rho": lower > signed,
-        "upper < rho": upper < square,
-        "lower > margin of alpha": own and lower * size > signed_square(least),
-        "upper < norm of p": upper * total**2 < norm,
-        "trace: lower > rho": squared(result.trace["lower"].max()) > signed,
-        "trace: upper < rho": squared(result.trace["upper"].min()) < square,
+        "lower > rho": low > signed,
+        "upper < rho": high < max(signed, 0),
+        "lower > margin of alpha": low * size > signed_square(least) * G.unit,
+        "upper < norm of p": high * total**2 < norm * G.unit,
     }
-    return [*(what for what, is_so in found.items() if is_so), *status_faults(result, least, square * scale, tol, eps)]
+    return [what for what, is_so in found.items() if is_so]
+
+
+def faults(G, result, *, tol=None, eps=0.0, signed=None):
+    """All that is wrong with a Result for a `Gram`, in a few words each; [] if nothing is.
+
+    ``eps`` is what the call promised of "infeasible", ``signed`` rho |rho| where it is known.
+    """
+    signed = signed_square_of_margin(G) if signed is None else signed
+    found = interval_faults(G, signed, result.lower, result.upper, result.alpha, result.p)
+    if found == ["not finite"]:
+        return found
+    lower, upper = (signed_square(Fraction(float(x)))
+                    for x in (result.trace["lower"].max(), result.trace["upper"].min()))
+    found += ["trace: lower > rho"] * (lower > signed) + ["trace: upper < rho"] * (upper < max(signed, 0))
+    least = weigh(G.entries, integers(result.alpha)[0])[0]
+    return [*found, *status_faults(result, least, max(signed, 0), tol, eps)]
+
+
+def certificate_faults(G, signed, given, result):
+    """What is wrong with `certificate` at the points of a result, at others, and at the best, which are nearly one."""
+    n = len(G.entries)
+    rng, best = np.random.default_rng(n), least_norm(G.entries)[1]
+    best = np.array([float(Fraction(x, sum(best))) for x in best])
+    points = {
+        "its result": (result.alpha, result.p), "the best": (best, best),
+        "random weights": (rng.normal(size=n), rng.dirichlet(np.ones(n))),
+        "weights that cancel": ((-1.0)**np.arange(n), np.full(n, 1.0 / n)),
+    }
+    found = []
+    for (where, (alpha, p)), precise in product(points.items(), (False, True)):
+        try:
+            words = interval_faults(G, signed, *fm.certificate(given, alpha, p, precise=precise), alpha, p)
+        except Exception as error:
+            words = [f"raised {type(error).__name__}: {error}"]
+        found += [f"{'precise ' * precise}certificate of {where}: {word}" for word in words]
+    return found
 
 
 def status_faults(result, least, square, tol, eps):
@@ -249,7 +289,10 @@ def l1_faults(Z, result, *, tol=None, eps=0.0):
 # ======================================================================================================
 
 class Problem(NamedTuple):
-    """Rows 2^power * rows in a representation, and a call: its repr can be pasted."""
+    """Rows 2^power * rows in a representation, and a call: its repr can be pasted.
+
+    The representation is a base, and what lies over it: "ridge over pairs over sparse".
+    """
 
     family: str
     rows: list
@@ -257,30 +300,99 @@ class Problem(NamedTuple):
     kind: str
     algorithm: str
     options: dict
+    labels: list = ()  # of the points under "pairs"; (): all of them are of the first of two classes
+    n_classes: int = 2
+    ridge: float = 0.0
 
     def Z(self):
         return np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
 
+    def layers(self):
+        """What lies over the base, from the inside, and the base."""
+        *layers, base = self.kind.split(" over ")
+        return layers[::-1], base
 
-def float32(Z):
-    return dense(Z).astype(np.float32)
+    def signs(self):
+        """Labels y_i of points x_i = y_i z_i, where two classes are not a matter of pairs."""
+        return (-1.0)**np.arange(len(self.rows)) if "pairs" not in self.kind else np.ones(len(self.rows))
+
+    def pairs(self):
+        """(point, its class, another class) of each pair, in the order of `pair_gram`."""
+        labels = self.labels or [0] * len(self.rows)
+        return [(i, y, j) for i, y in enumerate(labels) for j in range(self.n_classes) if j != y]
 
 
-KINDS = {**REPRESENTATIONS, "float32": float32}  # every one exact for the rows that it is given
-INFEASIBLE_AT = {"features": 1e-9}  # of max_margin, in units of sqrt(s); others: 3e-8
+POLY = {"gamma": 2.0, "coef0": 3.0, "degree": 3}
+
+
+def base_gram(problem):
+    """G of the base, rationals."""
+    G, unit = integer_gram(problem.Z())
+    G = [[x * unit**2 for x in row] for row in G]
+    if problem.layers()[1] == "poly":
+        gamma, coef0, y = int(POLY["gamma"]), int(POLY["coef0"]), [int(sign) for sign in problem.signs()]
+        G = [[y[i] * y[j] * (gamma * y[i] * y[j] * x + coef0)**POLY["degree"] for j, x in enumerate(row)]
+             for i, row in enumerate(G)]
+    return G
+
+
+def exact_gram(problem):
+    """The `Gram` that a problem is about, by its definition."""
+    G = base_gram(problem)
+    for layer in problem.layers()[0]:
+        if layer == "ridge":
+            G = [[x + (i == j) * Fraction(problem.ridge) for j, x in enumerate(row)] for i, row in enumerate(G)]
+        else:
+            G = [[G[i][k] * ((y == z) - (y == b) - (a == z) + (a == b)) / 2 for k, z, b in problem.pairs()]
+                 for i, y, a in problem.pairs()]
+    return gram_of(G)
+
+
+def rounded(G, dtype=np.float64):
+    return np.array([[float(x) for x in row] for row in G]).astype(dtype)
+
+
+MATRICES = {  # of G: the promise is about every matrix that rounds to the stored one, of an operator about that
+    "dense": rounded, "float32": lambda G: rounded(G, np.float32), "symmetric": lambda G: fm.operator_gram(
+        Symmetric(rounded(G)))}
+POINTS = {  # of points and signs
+    **{kind: lambda X, y, make=make: make(y[:, None] * X) for kind, make in BY_ROWS.items()},
+    "linear": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None),
+    "poly": lambda X, y: fm.lazy_gram(X, y, kernel="poly", normalize=None, **POLY),
+}
+BASES = [*MATRICES, *POINTS]
+USUAL = ["dense", "float32", "features", "pairs over dense"]  # on which every algorithm is tried in an ordinary run
+KINDS = [over + base for over in ("", "ridge over ", "pairs over ", "ridge over pairs over ", "pairs over ridge over ")
+         for base in BASES]
+
+
+def given(problem):
+    """What the algorithm is handed."""
+    layers, base = problem.layers()
+    if base == "rows":
+        return problem.Z()
+    y = problem.signs()
+    G = MATRICES[base](base_gram(problem)) if base in MATRICES else POINTS[base](y[:, None] * problem.Z(), y)
+    for layer in layers:
+        if layer == "ridge":
+            G = fm.RidgeGram(fm.DenseGram(G) if isinstance(G, np.ndarray) else G, problem.ridge)
+        else:
+            G = fm.pair_gram(G, problem.labels or [0] * len(problem.rows), problem.n_classes)
+    return G
 
 
 def run_problem(problem):
-    G = KINDS[problem.kind](problem.Z()) if problem.kind in KINDS else form(problem.kind, problem.Z())
-    return fm.ALGORITHMS[problem.algorithm](G, **problem.options)
+    return fm.ALGORITHMS[problem.algorithm](given(problem), **problem.options)
 
 
-def promises(problem):
-    """(tol, eps): what the call promises of "certified" and "infeasible"."""
+def promises(problem, G):
+    """(tol, eps): what a call on G promises of "certified" and "infeasible"."""
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
-        Z = problem.Z()
-        eps = INFEASIBLE_AT.get(problem.kind, 3e-8) * math.sqrt(np.einsum("ij,ij->i", Z, Z).max())
+        G = fm.prepare(G, 0).G
+        square = G.rounding().square
+        eps = 1e-9 if square == 0.0 else 3e-8 if hasattr(G, "precise") else max(3e-8, 1.5 * math.sqrt(square))
+        eps *= math.sqrt(G.diagonal().max())
     return problem.options.get("tol"), eps
 
 
@@ -288,13 +400,19 @@ def judge(problem):
     """(status, faults) of one problem.  To overflow is allowed, and said; every other exception is a fault, for the
     problems are good ones."""
     try:
-        result = run_problem(problem)
+        G = given(problem)
+        result = fm.ALGORITHMS[problem.algorithm](G, **problem.options)
     except FloatingPointError:
         return "overflowed", []
     except Exception as error:
         return "raised", [f"raised {type(error).__name__}: {error}"]
-    tol, eps = promises(problem)
-    return result.status, (l1_faults if problem.kind == "rows" else faults)(problem.Z(), result, tol=tol, eps=eps)
+    tol, eps = promises(problem, G)
+    if problem.kind == "rows":
+        return result.status, l1_faults(G, result, tol=tol, eps=eps)
+    gram = exact_gram(problem)
+    signed = signed_square_of_margin(gram)
+    return result.status, [*faults(gram, result, tol=tol, eps=eps, signed=signed),
+                           *certificate_faults(gram, signed, G, result)]
 
 
 def _entries(rng, n, d):
@@ -384,11 +502,41 @@ def _one_point(rng, n, d):
     return _entries(rng, 1, d)
 
 
+def _power_of_2(rng, low, high):
+    return int(2.0 ** rng.uniform(low, high))
+
+
+def _near_ties(rng, n, d):
+    """Two large scores that nearly agree: permutations of (a + h, a - h, b)."""
+    a, b, h = _power_of_2(rng, 10, 52), _power_of_2(rng, 0, 52), _power_of_2(rng, 0, 12)
+    rows = np.array(list(permutations((a + h, a - h, b))))
+    return rows if rng.random() < 0.5 else rows[rng.integers(0, 6, n)]
+
+
+def _near_ties_of_one_sign(rng, n, d):
+    """The same in the linear form: rows (a + h, h - a), whose sum is all of the margin."""
+    a, h = _power_of_2(rng, 10, 52), _power_of_2(rng, 0, 12)
+    rows = np.array([(a + h, h - a), (h - a, a + h), (-a, a + h), (a, h - a)])
+    return np.column_stack((rows[rng.integers(0, 4, n)], rng.integers(-h, h, (n, d), endpoint=True)))
+
+
+def _nearly_opposite(rng, n, d):
+    Z = rng.integers(-(reach := _power_of_2(rng, 10, 52)), reach, (n, d), endpoint=True)
+    Z[n // 2:2 * (n // 2)] = -Z[:n // 2]
+    return Z + rng.integers(-3, 4, (n, d))
+
+
+def _huge_common_part(rng, n, d):
+    return rng.integers(-(reach := _power_of_2(rng, 10, 52)), reach, d) + rng.integers(-9, 10, (n, d))
+
+
 FAMILIES = {
     "anything": _anything, "separable": _separable, "planted": _planted, "rank one": _rank_one,
     "duplicates": _duplicates, "opposite duplicates": _opposite_duplicates, "collinear": _collinear,
     "sum to zero": _sum_to_zero, "margin of zero": _margin_of_zero, "zero rows": _zero_rows,
     "nearly infeasible": _nearly_infeasible, "on the boundary": _on_the_boundary, "one point": _one_point,
+    "near ties": _near_ties, "near ties of one sign": _near_ties_of_one_sign, "nearly opposite": _nearly_opposite,
+    "huge common part": _huge_common_part,
 }
 OPTIONS = {  # what is tried for an option of this name, where the call leaves it open
     "rule": ["cyclic", "worst"], "stop": ["separated", None], "averaged": [True, False], "loss": ["exp", "logistic"],
@@ -398,34 +546,51 @@ OPTIONS = {  # what is tried for an option of this name, where the call leaves i
 }
 
 
-def random_problem(rng):
+def calls_on(kind, everything):
+    """Calls that are tried on a kind: all of them or, in an ordinary run, which has to compile them, a few."""
+    calls = [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
+    return calls if everything or kind in (*USUAL, "rows") else calls[KINDS.index(kind) % 9::9]
+
+
+def random_problem(rng, everything=False):
     family = str(rng.choice(list(FAMILIES)))
+    kind = "rows" if rng.random() < 0.03 else str(rng.choice(USUAL if rng.random() < 0.4 else KINDS))
+    n_classes = int(rng.choice([2, 3, 3, 4, 5, 6])) if "pairs" in kind else 2
     rows = np.zeros((1, 1), dtype=np.int64)
     while not rows.any():
-        rows = FAMILIES[family](rng, int(rng.integers(2, 9)), int(rng.integers(1, 5)))
-    power = 0 if rng.random() < 0.5 else int(rng.integers(-450, 201))
-    name = str(rng.choice(list(CALLS)))
-    kind = str(rng.choice(list(KINDS))) if forms(name) != ["rows"] else "rows"
+        rows = FAMILIES[family](rng, int(rng.integers(2, 9)), int(rng.integers(1, 5)))[:12 // (n_classes - 1)]
     if kind == "rows":  # these are divided by their largest entry: a power of two, so that nothing is rounded
         rows = rows[rows.any(axis=1)]
         for row in rows:
             j = np.abs(row).argmax()
             row[j] = math.copysign(2 ** int(abs(row[j]) - 1).bit_length(), row[j])
-    if kind == "float32":
-        power = min(max(power, -50), 20)
-        if np.abs(rows @ rows.T).max() > 2**24:
-            kind = "dense"
-    return Problem(family, rows.tolist(), power, kind, algorithm_of(name), random_options(rng, name, rows, power))
+    power = 0 if rng.random() < 0.5 else int(rng.integers(-450, 201))
+    if kind.endswith("poly"):
+        power = min(max(power, -20), 20)
+    if kind.endswith("float32"):
+        power = min(max(power, -45), 55 - int(np.abs(rows).max()).bit_length())
+    labels = []
+    if "pairs" in kind and rng.random() < 0.8:
+        labels = rng.integers(0, n_classes, len(rows)) if rng.random() < 0.5 else rows.argmax(axis=1) % n_classes
+    problem = Problem(family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes)
+    if kind.endswith("symmetric") and any(float(x) != x for row in base_gram(problem) for x in row):
+        problem = problem._replace(kind=kind.replace("symmetric", "operator"))  # the promise is about what is stored
+    if "ridge" in kind:
+        scale = max(x for row in base_gram(problem) for x in row)
+        power_of_ridge = math.frexp(scale)[1] + int(rng.integers(-50, 30))
+        problem = problem._replace(ridge=math.ldexp(float(rng.integers(1, 4)), power_of_ridge))
+    name = str(rng.choice(calls_on(problem.kind, everything)))
+    return problem._replace(algorithm=algorithm_of(name), options=random_options(rng, name, problem))
 
 
-def random_options(rng, name, rows, power):
+def random_options(rng, name, problem):
     """The call's own options, and what it leaves open by chance: numbers with a unit in that of the rows."""
-    call = CALLS[name]
-    size = math.ldexp(math.sqrt((rows**2).sum(axis=1).max()), power)
+    call, G = CALLS[name], of_rows(problem.Z()) if problem.kind == "rows" else exact_gram(problem)
+    size = math.sqrt(G.unit * max(G.entries[i][i] for i in range(len(G.entries))))
     options = {"max_iter": int(10.0 ** rng.uniform(0.0, 3.3)) if rng.random() < 0.9 else 0, **call.own}
     for option, power_of_c in call.units.items():
         options[option] = float(size**power_of_c * 10.0 ** rng.uniform(-12.0, 0.5))
-    if call.witness and rng.random() < 0.5 and (square := margin_squared(np.ldexp(rows.astype(float), power))):
+    if call.witness and rng.random() < 0.5 and (square := margin_squared(G)):
         options[call.witness] = floats_around(square)[0] * (1.0 - 0.5 ** int(rng.integers(1, 40)))  # just below rho
     for option in inspect.signature(fm.ALGORITHMS[algorithm_of(name)]).parameters:
         if option in OPTIONS and (option == "tol" or option not in call.own) and rng.random() < 0.6:
@@ -436,6 +601,6 @@ def random_options(rng, name, rows, power):
     return options
 
 
-def random_problems(seed, count):
+def random_problems(seed, count, everything=False):
     rng = np.random.default_rng(seed)
-    return [random_problem(rng) for _ in range(count)]
+    return [random_problem(rng, everything) for _ in range(count)]

@@ -20,8 +20,8 @@ import exact
 import numba
 import numpy as np
 import pytest
-from exact import Problem, faults, floats_around, judge, random_problems
-from instances import CALLS, algorithm_of, forms, run, threads
+from exact import Problem, faults, floats_around, judge, of_rows, random_problems
+from instances import CALLS, algorithm_of, form, run, threads
 
 import fastmargin as fm
 
@@ -34,7 +34,7 @@ def one_thread():
 
 
 def grams(name):
-    return exact.KINDS if forms(name) != ["rows"] else ()
+    return exact.USUAL if not CALLS[name].rows else ()
 
 
 every_call_on_grams = pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in grams(name)])
@@ -67,10 +67,10 @@ def brute_force(G):
 
 
 def test_the_least_norm_is_that_of_the_best_support():
-    problems = [problem for problem in random_problems(1, 400) if len(problem.rows) <= 5]
+    problems = [problem for problem in random_problems(1, 600) if len(problem.rows) <= 5]
     assert {problem.family for problem in problems} == set(exact.FAMILIES)
     for problem in problems:
-        G, _ = exact.integer_gram(problem.Z())
+        G = of_rows(problem.Z()).entries
         square, p = exact.least_norm(G)
         assert square == brute_force(G), problem
         assert exact.weigh(G, p)[1] == square * sum(p) ** 2 and min(p) >= 0
@@ -90,8 +90,8 @@ def test_known_margins():
     }.values():
         for power in (-450, 0, 200):
             scaled = np.ldexp(np.asarray(Z, dtype=np.float64), power)
-            assert exact.signed_square_of_margin(scaled) == square * Fraction(2) ** (2 * power)
-            assert exact.margin_squared(scaled) == max(square, 0) * Fraction(2) ** (2 * power)
+            assert exact.signed_square_of_margin(of_rows(scaled)) == square * Fraction(2) ** (2 * power)
+            assert exact.margin_squared(of_rows(scaled)) == max(square, 0) * Fraction(2) ** (2 * power)
 
 
 def test_the_depth_is_that_of_the_best_direction():
@@ -103,28 +103,32 @@ def test_the_depth_is_that_of_the_best_direction():
         Z = np.array(problem.rows, dtype=np.float64)
         if Z.shape[1] == 2 and np.linalg.matrix_rank(Z) == 2:
             best, size = (Z @ circle).min(axis=0).max(), np.abs(Z).max()
-            square = float(exact.signed_square_of_margin(Z))
+            square = float(exact.signed_square_of_margin(of_rows(Z)))
             assert -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
             deep += square < 0.0
     assert deep > 20
 
 
-def test_nothing_is_rounded_before_a_call():
-    """What a call is given is Z, or the matrix Z Z', exactly."""
-    kinds = set()
-    for problem in random_problems(4, 500):
+def test_a_call_is_given_the_gram_matrix_that_is_judged():
+    """Exactly where the numbers are small integers, else to the digits that a double has."""
+    kinds, exactly = set(), 0
+    for problem in random_problems(4, 1500):
         Z = problem.Z()
-        if problem.kind == "rows":
-            kinds.add("rows")
-            assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
-        elif isinstance(given := exact.KINDS[problem.kind](Z), np.ndarray):
-            kinds.add(problem.kind)
-            G, unit = exact.integer_gram(Z)
-            assert [[Fraction(x) for x in row] for row in given.tolist()] == [
-                [x * unit**2 for x in row] for row in G], problem
+        kinds.add(problem.kind)
         assert [Fraction(x) for x in Z.ravel().tolist()] == [
             x * Fraction(2) ** problem.power for row in problem.rows for x in row], problem
-    assert kinds >= {"rows", "dense", "float32"}
+        if problem.kind == "rows":
+            assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
+            continue
+        G = exact.exact_gram(problem)
+        held = fm.prepare(exact.given(problem), 0).G.dense()
+        wanted = np.array([[float(x * G.unit) for x in row] for row in G.entries])
+        digits = 1e-6 if "float32" in problem.kind else 1e-14
+        np.testing.assert_allclose(held, wanted, rtol=0.0, atol=digits * wanted.max(), err_msg=repr(problem))
+        if wanted.max() < 2**24 and np.array_equal(wanted, np.rint(wanted)):
+            exactly += 1
+            assert np.array_equal(held, wanted), problem
+    assert kinds == {"rows", *exact.KINDS} and exactly > 150
 
 
 def test_floats_around():
@@ -146,12 +150,12 @@ def a_result(alpha, p, lower, upper, trace):
     return fm.Result(np.asarray(alpha), np.asarray(p), lower, upper, "max_iter", 0, row, None, ())
 
 
-def honest(Z, alpha, p):
+def honest(G, alpha, p):
     """A result with the narrowest bounds that hold of alpha and p, and a trace of the narrowest that hold of rho."""
-    lower, upper = exact.exact_interval(Z, alpha, p)
-    rho = exact.signed_square_of_margin(Z)
+    lower, upper = exact.exact_interval(G, alpha, p)
+    rho = exact.signed_square_of_margin(G)
     if lower is None:
-        lower = -max(Fraction(x) for x in np.abs(Z).sum(axis=1)) ** 2
+        lower = -G.unit * max(row[i] for i, row in enumerate(G.entries))
     return a_result(alpha, p, floats_around(lower)[0], floats_around(upper)[1],
                     (floats_around(rho)[0], floats_around(max(rho, 0))[1]))
 
@@ -167,31 +171,33 @@ def down(x):
 def test_the_judge_accepts_the_narrowest_true_bounds_and_nothing_narrower():
     rng = np.random.default_rng(0)
     for problem in random_problems(3, 120):
-        Z = problem.Z()
-        best = np.array(exact.least_norm(exact.integer_gram(Z)[0])[1], dtype=np.float64)
-        alpha, p = rng.normal(size=(2, len(Z))) if rng.random() < 0.5 else (best, best)
-        result = honest(Z, alpha, np.abs(p) / np.abs(p).sum())
-        assert faults(Z, result) == [], problem
-        if exact.exact_interval(Z, result.alpha, result.p)[0] is not None:
-            assert "lower > margin of alpha" in faults(Z, result._replace(lower=up(result.lower))), problem
+        if problem.kind == "rows":
+            continue
+        G = exact.exact_gram(problem)
+        best = np.array(exact.least_norm(G.entries)[1], dtype=np.float64)
+        alpha, p = rng.normal(size=(2, len(best))) if rng.random() < 0.5 else (best, best)
+        result = honest(G, alpha, np.abs(p) / np.abs(p).sum())
+        assert faults(G, result) == [], problem
+        if exact.exact_interval(G, result.alpha, result.p)[0] is not None:
+            assert "lower > margin of alpha" in faults(G, result._replace(lower=up(result.lower))), problem
             wrong = result.lower + 1e-12 * abs(result.lower) if result.lower else 5e-324
-            assert "lower > margin of alpha" in faults(Z, result._replace(lower=wrong)), problem
-        assert "upper < norm of p" in faults(Z, result._replace(upper=down(result.upper))), problem
-        rho = exact.signed_square_of_margin(Z)
-        assert "lower > rho" in faults(Z, result._replace(lower=up(floats_around(rho)[0]))), problem
-        assert "upper < rho" in faults(Z, result._replace(upper=down(floats_around(max(rho, 0))[1]))), problem
+            assert "lower > margin of alpha" in faults(G, result._replace(lower=wrong)), problem
+        assert "upper < norm of p" in faults(G, result._replace(upper=down(result.upper))), problem
+        rho = exact.signed_square_of_margin(G)
+        assert "lower > rho" in faults(G, result._replace(lower=up(floats_around(rho)[0]))), problem
+        assert "upper < rho" in faults(G, result._replace(upper=down(floats_around(max(rho, 0))[1]))), problem
         trace = result.trace.copy()
         trace["lower"] = up(trace["lower"][0])
-        assert faults(Z, result._replace(trace=trace)) == ["trace: lower > rho"], problem
+        assert faults(G, result._replace(trace=trace)) == ["trace: lower > rho"], problem
         trace = result.trace.copy()
         trace["upper"] = down(trace["upper"][0])
-        assert faults(Z, result._replace(trace=trace)) == ["trace: upper < rho"], problem
+        assert faults(G, result._replace(trace=trace)) == ["trace: upper < rho"], problem
 
 
 def test_the_judge_of_statuses():
-    Z = np.array([[1.0, 2.0], [1.0, -2.0]])
+    G = of_rows([[1.0, 2.0], [1.0, -2.0]])
     alpha = np.array([1.0, 1.0])
-    result = honest(Z, alpha, alpha / 2)
+    result = honest(G, alpha, alpha / 2)
     assert (result.lower, result.upper) == (1.0, 1.0)
     for status, options, words in (
         ("separated", {}, []), ("rounding", {}, []), ("certified", {"tol": 1e-15}, []),
@@ -199,14 +205,14 @@ def test_the_judge_of_statuses():
         ("infeasible", {"eps": down(1.0)}, ["infeasible: rho > eps", "infeasible: upper > eps"]),
         ("certified", {}, ["certified: gap > tol"]), ("running", {}, ["not a status"]),
     ):
-        assert faults(Z, result._replace(status=status), **options) == words
+        assert faults(G, result._replace(status=status), **options) == words
     loose = result._replace(lower=0.0, status="certified")
-    assert faults(Z, loose, tol=0.5) == ["certified: gap > tol"] and faults(Z, loose, tol=1.0) == []
-    assert faults(Z, loose._replace(status="separated")) == ["separated: lower <= 0"]
+    assert faults(G, loose, tol=0.5) == ["certified: gap > tol"] and faults(G, loose, tol=1.0) == []
+    assert faults(G, loose._replace(status="separated")) == ["separated: lower <= 0"]
     still = result._replace(alpha=np.zeros(2), lower=-3.0, status="separated")
-    assert faults(Z, still) == ["separated: G alpha > 0 is false", "separated: lower <= 0"]
-    assert faults(Z, result._replace(p=np.array([1.5, -0.5]), upper=9.0)) == ["p outside the simplex"]
-    assert faults(Z, result._replace(upper=math.nan)) == ["not finite"]
+    assert faults(G, still) == ["separated: G alpha > 0 is false", "separated: lower <= 0"]
+    assert faults(G, result._replace(p=np.array([1.5, -0.5]), upper=9.0)) == ["p outside the simplex"]
+    assert faults(G, result._replace(upper=math.nan)) == ["not finite"]
 
 
 def test_the_judge_of_l1_margins():
@@ -245,7 +251,7 @@ def test_small_problems(name, kind, rows):
     for max_iter in (0, 1, 3, 10, 100, 1000):
         problem = Problem("small", rows, 0, kind, algorithm_of(name), {**CALLS[name].own, "max_iter": max_iter})
         status, found = judge(problem)
-        assert found == [] and (status != "separated" or exact.margin_squared(rows) > 0), describe(
+        assert found == [] and (status != "separated" or exact.margin_squared(of_rows(rows)) > 0), describe(
             problem, status, found)
 
 
@@ -259,21 +265,21 @@ def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
     if call.halts:
         rows.append([-13, 1, 4])  # no margin
     own = {key: call.own[key] * 2.0**(power * grows) for key, grows in call.units.items()}
+    G, unscaled = form(kind, np.array(rows) * 2.0**power), of_rows(rows)
     slack, before = [], [-1, None]
 
     def look(partial):
         k = partial.n_iter
         if partial.status == "running" and (call.held == "p" or k == before[0] + 1 > 0):
             p = partial.p if call.held == "p" else partial.alpha - before[1]
-            lower, upper = exact.exact_interval(rows, partial.alpha, p)
+            lower, upper = exact.exact_interval(unscaled, partial.alpha, p)
             square = [exact.signed_square(Fraction(bound)) / 4**power for bound in (partial.lower, partial.upper)]
             assert (lower is None or square[0] <= lower) and upper <= square[1]
             slack.append(float(square[1] - upper))
         before[:] = k, partial.alpha
 
     for max_iter in (30, 600):
-        run(name, exact.KINDS[kind](np.array(rows) * 2.0**power), max_iter=max_iter, callback=look,
-            trace_at=range(max_iter - 25, max_iter), **own)
+        run(name, G, max_iter=max_iter, callback=look, trace_at=range(max_iter - 25, max_iter), **own)
     assert len(slack) >= 25 and min(slack) > 0.0 and max(slack) < 1e-8  # of 174, the largest squared length
 
 
@@ -281,7 +287,7 @@ def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
 def test_a_margin_far_below_the_rows(kind):
     """rho = 2.475488255 among rows of length 3e5."""
     rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2], [94666, -174371, 3]]
-    assert math.sqrt(exact.margin_squared(rows)) == pytest.approx(2.475488255, rel=1e-9)
+    assert math.sqrt(exact.margin_squared(of_rows(rows))) == pytest.approx(2.475488255, rel=1e-9)
     verdict = judge(Problem("nearly infeasible", rows, 0, kind, "max_margin", {"tol": 1e-9}))
     assert verdict[0] != "infeasible" and verdict[1] == []
 
@@ -325,7 +331,7 @@ def test_points_with_both_labels_are_never_separated(seed):
 def judge_chunk(seed_and_count):
     """What is wrong in a chunk, and how many problems of each (family, kind, algorithm, status) it had."""
     numba.set_num_threads(1)
-    problems = random_problems(*seed_and_count)
+    problems = random_problems(*seed_and_count, everything=True)
     verdicts = [(problem, *judge(problem)) for problem in problems]
     return [verdict for verdict in verdicts if verdict[2]], Counter(
         (problem.family, problem.kind, problem.algorithm, status) for problem, status, _ in verdicts)
