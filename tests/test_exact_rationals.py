@@ -8,10 +8,12 @@ As a program it takes as many problems as one likes, and prints those that fail 
 import argparse
 import math
 import multiprocessing
+import os
+import subprocess
 import sys
 from collections import Counter
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program, it finds tests/ by itself and no more
@@ -242,6 +244,56 @@ def describe(problem, status, found):
     return f"{status}: {'; '.join(found)}\n    {problem}"
 
 
+WRONG_ONCE = [
+    # Scores of classes nearly agree: of (1, ..., 1), all in the first of them, they are 6h (x_c - (x_1 + x_2 + x_3)/3).
+    Problem("permutations", [list(x) for x in permutations((33444647272430, 33444647267648, 768710934))], 0, kind,
+            "subspace_perceptron", {"tol": 1e-5}, [0, 0, 1, 2, 1, 2], 3)
+    for kind in ("pairs over features", "pairs over sparse")
+] + [
+    Problem("opposite", [[232338], [-232340]], 0, "pairs over sparse", "adaptive_sampling",
+            {"max_iter": 20, "seed": 4, "tol": 1e-6}, [0, 1], 3),
+    # lower was that of other weights than alpha.
+    Problem("planted", [[4, -2, -1, 2], [3, 1, 0, -1], [3, -2, 1, -2], [3, -1, 1, 2], [3, -1, 0, 1]], 104, "features",
+            "gradient_descent", {"max_iter": 6, "step": 1e6, "tol": 1e-15}),
+    # A row is at no distance from the point, as computed, that it is to improve.
+    Problem("one dimension", [[2**28 + 3], [2**28]], 0, "features", "von_neumann", {"max_iter": 3, "eps": 1e-3}),
+    Problem("one dimension", [[-70749835145798], [-70749835145789], [-70749835145785], [-70749835145789],
+                              [-70749835145782]], -123, "features", "von_neumann", {"max_iter": 11, "eps": 2.8e-33}),
+    # Iterates overflow before the library that multiplies by them says so.
+    Problem("overflow", [[-346220, 322930], [-593056, 161538]], -423, "pairs over symmetric", "gradient_descent",
+            {"max_iter": 21, "step": 1e6, "tol": 0.5, "trace_at": []}, [2, 0], 6),
+]
+
+
+@pytest.mark.parametrize("problem", WRONG_ONCE, ids=lambda problem: f"{problem.algorithm}, {problem.kind}")
+def test_what_was_wrong_once(problem):
+    verdict = judge(problem)
+    assert not verdict[1], describe(problem, *verdict)
+
+
+@pytest.mark.parametrize("name", ["gradient_descent", "momentum"])
+def test_more_pairs_than_points_and_classes(name):
+    """n copies of x = 1 are all of the first of C = n classes: by symmetry p is uniform, rho^2 = C / (2 (C - 1)), and
+    n (C - 1) equal terms, the largest that there can be, are rounded one like the other."""
+    n = 800
+    G = fm.pair_gram(fm.FeatureGram(np.ones((n, 1))), np.zeros(n), n)
+    trace = run(name, G, max_iter=8, trace_at=range(9)).trace
+    below, above = floats_around(Fraction(n, 2 * (n - 1)))
+    assert trace["lower"].max() <= below and trace["upper"].min() >= above
+
+
+def test_bounds_hold_where_operations_are_not_fused(tmp_path):
+    """On the least of processors, sums are rounded more often and in another order than on one with wide vectors."""
+    environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    for command in (
+        [__file__, "--problems", "300", "--twins", "0", "--kinds", "dense", "features", "pairs over features",
+         "--algorithms", "momentum", "gradient_descent", "max_margin"],
+        ["-m", "pytest", "-p", "no:cacheprovider", __file__, "-k", test_more_pairs_than_points_and_classes.__name__],
+    ):
+        program = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
+        assert program.returncode == 0, program.stdout + program.stderr
+
+
 @every_call_on_grams
 @pytest.mark.parametrize("rows", [
     [[2, 1], [3, 0], [-5, -1]],  # of sum zero
@@ -328,10 +380,10 @@ def test_points_with_both_labels_are_never_separated(seed):
 # AS A PROGRAM
 # ======================================================================================================
 
-def judge_chunk(seed_and_count):
+def judge_chunk(seed_count_and_calls):
     """What is wrong in a chunk, and how many problems of each (family, kind, algorithm, status) it had."""
     numba.set_num_threads(1)
-    problems = random_problems(*seed_and_count, everything=True)
+    problems = random_problems(*seed_count_and_calls)
     verdicts = [(problem, *judge(problem)) for problem in problems]
     return [verdict for verdict in verdicts if verdict[2]], Counter(
         (problem.family, problem.kind, problem.algorithm, status) for problem, status, _ in verdicts)
@@ -342,11 +394,16 @@ def main():
     parser.add_argument("--problems", type=int, default=CHUNKS * CHUNK)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", nargs="+", default=list(exact.EVERYTHING), help="representations")
+    parser.add_argument("--algorithms", nargs="+", default=list(fm.ALGORITHMS))
     parser.add_argument("--show", type=int, default=5, help="problems printed of each fault and algorithm, at most")
     parser.add_argument("--twins", type=int, default=36, help="seeds of points given twice, 50 runs each")
     args = parser.parse_args()
     size = 500
-    chunks = [((args.seed, k), min(size, args.problems - k)) for k in range(0, args.problems, size)]
+    calls = {kind: [name for name in exact.EVERYTHING[kind] if algorithm_of(name) in args.algorithms]
+             for kind in args.kinds}
+    calls = {kind: names for kind, names in calls.items() if names}
+    chunks = [((args.seed, k), min(size, args.problems - k), calls) for k in range(0, args.problems, size)]
     done, wrong, tally, bad, kinds, shown = 0, 0, Counter(), Counter(), Counter(), Counter()
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
         for found, counts in pool.imap(judge_chunk, chunks):
@@ -372,9 +429,9 @@ def main():
         for of, into in ((tally, totals), (bad, wrongs)):
             for key, count in of.items():
                 into[key[column]] += count
-        print(f"\n{('family', 'representation', 'algorithm', 'status')[column]:30}{'problems':>10}{'wrong':>10}")
+        print(f"\n{('family', 'representation', 'algorithm', 'status')[column]:34}{'problems':>10}{'wrong':>10}")
         for key in sorted(filter(None, totals)):
-            print(f"{key:30}{totals[key]:10}{wrongs[key]:10}")
+            print(f"{key:34}{totals[key]:10}{wrongs[key]:10}")
     print(f"\n{'fault':50}{'problems':>10}")
     for word, count in kinds.most_common():
         print(f"{word:50}{count:10}")
