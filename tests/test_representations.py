@@ -342,7 +342,8 @@ class CountingGram(NamedTuple):
         return fm.Rounding.of_entries(len(self.matrix), 0.5 * EPS)
 
     def restrict(self, index):
-        return CountingGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]), self.counts)
+        part = np.ascontiguousarray(self.matrix[np.ix_(index, index)])
+        return CountingGram(part, np.zeros(4, dtype=np.int64))  # of which a product is none of G
 
     def dense(self):
         return self.matrix
