@@ -245,6 +245,24 @@ def _enter(code, *args):
         return code(*args)
 
 
+@contextlib.contextmanager
+def _others_turn():
+    """Let other threads have their turn while code that `_enter` called, and is in no parallel routine, runs Python.
+
+    That may wait for them.
+    """
+    depth = 0
+    with contextlib.suppress(RuntimeError):  # once this thread holds it no more
+        while True:
+            _LOCK.release()
+            depth += 1
+    try:
+        yield
+    finally:
+        for _ in range(depth):
+            _LOCK.acquire()
+
+
 def _share(count, part, arguments, work):
     """part(index, *arguments) for every index below count, in compiled code shared among Numba's threads, unless the
     work, in entries that are read or operations of their cost, is too little for that."""
@@ -4160,7 +4178,8 @@ def _operate(number, transposed, x):
     """A x or A'x, by the operator's own methods."""
     A = _ENGINES[number]
     name = "rmatvec" if transposed else "matvec"
-    out = _real_array(getattr(A, name)(x), f"what {name} returns", 1)
+    with _others_turn():
+        out = _real_array(getattr(A, name)(x), f"what {name} returns", 1)
     size = A.shape[1 if transposed else 0]
     if out.size != size:
         raise ValueError(f"{name} of an operator of shape {tuple(A.shape)} must return {size} numbers, not {out.size}")

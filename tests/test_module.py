@@ -227,9 +227,9 @@ def test_imports_are_numpy_numba_and_the_standard_library():
     assert names <= {"numpy", "numba"} | set(sys.stdlib_module_names)
 
 
-def python(code, folder, **environment):
-    """Run code in a new interpreter that sees only what is in ``folder``; its output."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+def python(code, folder, timeout=None, **environment):
+    """Run code in a new interpreter that sees only what is in ``folder``; its output.  A timeout is for deadlocks."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, "PYTHONPATH": str(folder), **environment})
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
     return done.stdout
@@ -365,6 +365,34 @@ def test_children_and_threads_get_the_same_bits_from_a_cold_and_a_warm_cache(alo
                             NUMBA_THREADING_LAYER=layer).splitlines()
                      for layer, threads in itertools.product(layers[:1] + layers, "21"))
     assert len(cold) == 18 and all(other == cold for other in others)
+
+
+def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
+    """Under the layer that serves one thread at a time, both once waited for each other for ever."""
+    code = textwrap.dedent('''
+        import threading, numba, numpy as np, fastmargin as fm
+        Z = np.random.default_rng(0).normal(size=(600, 5)) + [3.0, 0.0, 0.0, 0.0, 0.0]
+
+        class Busy:
+            shape = Z.shape
+            def matvec(self, w):
+                thread = threading.Thread(target=lambda: found.append(fm.momentum(Z @ Z.T, max_iter=2).lower))
+                thread.start()
+                thread.join()
+                return Z @ w
+            def rmatvec(self, v): return v @ Z
+
+        found = []
+        G = fm.operator_gram(Busy(), diagonal=np.einsum("ij,ij->i", Z, Z))
+        threads = [threading.Thread(target=fm.momentum, args=(G,), kwargs={"max_iter": 5}) for _ in range(2)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        fm.perceptron(G, max_iter=5)
+        assert fm._LOCK.acquire(blocking=False) and numba.threading_layer() == "workqueue"
+        print(len(found), len(set(found)))
+    ''')
+    calls, answers = map(int, python(code, alone, NUMBA_THREADING_LAYER="workqueue", timeout=300).split())
+    assert calls > 10 and answers == 1
 
 
 def test_interpreted_runs_agree(alone):
