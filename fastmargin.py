@@ -4178,6 +4178,7 @@ def _operate(number, transposed, x):
     """A x or A'x, by the operator's own methods."""
     A = _ENGINES[number]
     name = "rmatvec" if transposed else "matvec"
+    _refuse_overflow(x)
     with _others_turn():
         out = _real_array(getattr(A, name)(x), f"what {name} returns", 1)
     size = A.shape[1 if transposed else 0]
@@ -4953,18 +4954,18 @@ def _advance(loop, G, k, until, arguments):
 def _primal_and_dual(solution, state, k):
     """(alpha, p) of a state, if they can be certified."""
     alpha, p = solution(*state)
-    _refuse_overflow(k, alpha, p)
+    _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
                          "with such a p, for alpha / sum alpha is one only where alpha >= 0")
     return alpha, p
 
 
-def _refuse_overflow(k, *numbers):
+def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(part).all() for part in numbers):
-        raise FloatingPointError(f"the iterates or their margins are not finite at iteration {k}: they overflowed, or "
-                                 "G was written to during the run; rescale G, or give a smaller step to an algorithm "
-                                 "that takes one")
+        raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
+                                 "written to during the run; rescale G, or give a smaller step to an algorithm that "
+                                 "takes one")
 
 
 def _on_the_way(run, held, flag, eps):
@@ -4985,7 +4986,7 @@ def _certified(run, interval, eps, k, flag, alpha, p):
     last = k == run.checkpoints[-1]
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
-        _refuse_overflow(k, lower, upper, blur)
+        _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
         gap = 0.0 if run.tol is None else run.tol * upper
         if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
             return lower, upper, "infeasible"
