@@ -100,7 +100,7 @@ class Context:
     progress: bool = True
     data: Path | None = None
     offline: dict = field(default_factory=dict, repr=False, compare=False)  # data set -> why its download failed
-    minutes: Minutes = field(default_factory=Minutes, repr=False, compare=False)
+    stream: Minutes = field(default_factory=Minutes, repr=False, compare=False)  # of the bars, off a terminal
     title: str = field(default="", compare=False)  # of the figure, as its bars name it
     sampled: set = field(default_factory=set, compare=False)  # the data sets of which the figure has seen a sample only
 
@@ -116,7 +116,7 @@ def progress(items, context, desc="", **options):
     """A tqdm bar over an iterable, or, for an int, one of that total with `.update(k)`; off a terminal see Minutes."""
     total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
     return tqdm(**total, desc=": ".join(filter(None, (context.title, desc))), disable=not context.progress, leave=False,
-                file=sys.stderr if sys.stderr.isatty() else context.minutes, **options)
+                file=sys.stderr if sys.stderr.isatty() else context.stream, **options)
 
 
 @contextlib.contextmanager
@@ -835,7 +835,7 @@ def draw_ramdas14_theorem1(table):
 
 
 figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds",
-       compute_ramdas14_theorem1, draw_ramdas14_theorem1, minutes=0.1)
+       compute_ramdas14_theorem1, draw_ramdas14_theorem1, minutes=1)
 
 
 def compute_ramdas14_lemma5(context):
@@ -937,7 +937,7 @@ def draw_ramdas14_theorem4(table):
 
 
 figure("ramdas14:theorem4", "iterations to an eps-certificate, and to separate",
-       compute_ramdas14_theorem4, draw_ramdas14_theorem4, minutes=0.1)
+       compute_ramdas14_theorem4, draw_ramdas14_theorem4, minutes=0.5)
 
 
 def compute_ramdas14_mnist(context):
@@ -975,7 +975,7 @@ def draw_ramdas14_mnist(table):
 
 
 figure("ramdas14:mnist", "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without",
-       compute_ramdas14_mnist, draw_ramdas14_mnist, minutes=0.1, data="mnist")
+       compute_ramdas14_mnist, draw_ramdas14_mnist, minutes=2, data="mnist")
 
 
 # --- ji21 ---
@@ -1893,7 +1893,7 @@ def draw_apidopoulos22_fig6(table):
 
 
 figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: gap and test error of four methods",
-       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, minutes=0.1, data="mnist htru2")
+       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, minutes=3, data="mnist htru2")
 
 
 def compute_apidopoulos22_width(context):
@@ -1950,7 +1950,7 @@ def draw_apidopoulos22_width(table):
 
 
 figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel",
-       compute_apidopoulos22_width, draw_apidopoulos22_width, minutes=0.1, data="mnist")
+       compute_apidopoulos22_width, draw_apidopoulos22_width, minutes=2, data="mnist")
 
 
 # --- own methods ---
@@ -2688,8 +2688,7 @@ def speed_start(context):
         if not answer[1] <= answer[2]:
             raise MismatchError(f"first call: the interval is {answer[1:]}")
 
-    yield Row("import fastmargin", "", 0, 0.3, "s", lambda: child(IMPORT), reading=first_number,
-              threads=False)
+    yield Row("import fastmargin", "", 0, 0.3, "s", lambda: child(IMPORT), reading=first_number, threads=False)
     if context.quick:  # compiling takes seconds
         return
     for algorithm, on in (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"),
