@@ -1050,6 +1050,7 @@ _NORMALIZE = ("unit", "max", None)
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _BLOCK = 512  # rows of a kernel matrix that are computed at a time
 _AT_ONCE = 1 << 23  # entries of one that are computed at a time: 64 MB
+_MULTIPLICATIONS = 1 << 31  # for entries of a Gram matrix, in one call of compiled code
 _WIDE, _TALL = 32, 16  # columns and rows of one that compiled code evaluates at a time
 
 
@@ -1437,10 +1438,11 @@ def _kernel_rows(A, formula, index, B, out):
 
 
 @_linked
-def _gram_part(part, points, formula, c, out):
-    """The columns of a panel at the left of G and of one at the right, as much work for every part."""
+def _gram_part(part, before, points, formula, c, out):
+    """The columns of a panel at the left of G and of one at the right, as much work for every part after those before.
+    """
     n, panel, none = c.size, _new_panel(points, 0), np.empty((0, 0))
-    panels = (n + _WIDE - 1) // _WIDE
+    panels, part = (n + _WIDE - 1) // _WIDE, part + before
     for which in range(1 + (2 * part + 1 < panels)):
         start = _WIDE * (panels - 1 - part if which else part)
         index = np.arange(start, min(start + _WIDE, n))
@@ -1455,10 +1457,18 @@ def _gram_part(part, points, formula, c, out):
 
 
 @njit(cache=_CACHE)
+def _gram_parts(start, stop, points, formula, c, out):
+    cost = 2 * _WIDE * c.size * (formula.dimension + formula.width)
+    _share(stop - start, _gram_part, (start, points, formula, c, out), (stop - start) * cost)
+
+
 def _fill_gram(points, formula, c, out):
-    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric."""
-    _share((out.shape[0] + 2 * _WIDE - 1) // (2 * _WIDE), _gram_part, (points, formula, c, out),
-           out.size * (formula.dimension + formula.width))
+    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric; in calls of a fraction of a second, so that Ctrl-C is answered.
+    """
+    n, cost = c.size, formula.dimension + formula.width + 200
+    parts, step = -(-n // (2 * _WIDE)), _PARTS * max(1, _MULTIPLICATIONS // (_WIDE * n * cost * _PARTS))
+    for start in range(0, parts, step):
+        _enter(_gram_parts, start, min(start + step, parts), points, formula, c, out)
 
 
 def _read_only(A):
@@ -2703,7 +2713,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     n = len(diagonal)
     out = np.empty((n, n), dtype)
     if kernel.formula.code not in (_PRECOMPUTED, _CALLABLE):
-        _enter(_fill_gram, _without_zeros(X), kernel.formula, sign * normalizer, out)
+        _fill_gram(_without_zeros(X), kernel.formula, sign * normalizer, out)
     else:
         for start in range(0, n, _BLOCK):
             stop = min(start + _BLOCK, n)
@@ -3616,7 +3626,7 @@ class LazyGram(NamedTuple):
 
     def dense(self):
         G = np.empty((self.c.size, self.c.size))
-        _enter(_fill_gram, self.points, self.formula, self.c, G)
+        _fill_gram(self.points, self.formula, self.c, G)
         np.fill_diagonal(G, self.entries)
         return G
 

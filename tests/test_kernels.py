@@ -4,7 +4,7 @@ import naive
 import numba
 import numpy as np
 import pytest
-from instances import EPS, check_raises, layouts, rows_of, two_classes
+from instances import EPS, check_raises, layouts, rows_of, threads, two_classes
 
 import fastmargin as fm
 
@@ -54,6 +54,31 @@ def test_gram_over_stretches_of_coordinates(kernel, params, formula, n, d):
     fm.margins(lazy, v, m)
     np.testing.assert_allclose(lazy.block(some, np.arange(n)), G[some], rtol=3e-14, atol=slack * K.diagonal().max())
     np.testing.assert_allclose(m, G @ v, rtol=0, atol=slack * K.diagonal().max() * np.abs(v).sum())
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "ntk"])
+@pytest.mark.parametrize("n", [1, 64, 65, 700])
+def test_gram_in_many_calls(kernel, n, monkeypatch):
+    """The same bits, and Ctrl-C between two calls is answered."""
+    X, calls, enter = rows_of(n, 5), [], fm._enter
+    lazy = fm.lazy_gram(X, kernel=kernel)
+    whole, of_lazy = fm.gram(X, kernel=kernel), lazy.dense()
+    for parts in (1, 4):
+        monkeypatch.setattr(fm, "_MULTIPLICATIONS", 32 * n * 205 * parts)
+        with threads(2):
+            assert np.array_equal(fm.gram(X, kernel=kernel), whole) and np.array_equal(lazy.dense(), of_lazy)
+
+    def interrupted(code, *args):
+        calls.append(code)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return enter(code, *args)
+
+    monkeypatch.setattr(fm, "_enter", interrupted)
+    if n == 700:
+        with pytest.raises(KeyboardInterrupt):
+            fm.gram(X, kernel=kernel)
+        assert len(calls) == 2
 
 
 def test_exponentials_are_right_to_the_last_digit():
