@@ -835,7 +835,7 @@ def draw_ramdas14_theorem1(table):
 
 
 figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds",
-       compute_ramdas14_theorem1, draw_ramdas14_theorem1, minutes=1)
+       compute_ramdas14_theorem1, draw_ramdas14_theorem1, minutes=0.3)
 
 
 def compute_ramdas14_lemma5(context):
@@ -1072,7 +1072,7 @@ def draw_ji21_fig2(table):
 
 
 figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable",
-       compute_ji21_fig2, draw_ji21_fig2, minutes=2, data="mnist")
+       compute_ji21_fig2, draw_ji21_fig2, minutes=3, data="mnist")
 
 
 JI21_SAMPLERS = {  # by the seed
@@ -1893,7 +1893,7 @@ def draw_apidopoulos22_fig6(table):
 
 
 figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: gap and test error of four methods",
-       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, minutes=3, data="mnist htru2")
+       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, minutes=5, data="mnist htru2")
 
 
 def compute_apidopoulos22_width(context):
@@ -1950,7 +1950,7 @@ def draw_apidopoulos22_width(table):
 
 
 figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel",
-       compute_apidopoulos22_width, draw_apidopoulos22_width, minutes=2, data="mnist")
+       compute_apidopoulos22_width, draw_apidopoulos22_width, minutes=4, data="mnist")
 
 
 # --- own methods ---
