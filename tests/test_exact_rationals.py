@@ -114,7 +114,7 @@ def test_the_depth_is_that_of_the_best_direction():
 def test_a_call_is_given_the_gram_matrix_that_is_judged():
     """Exactly where the numbers are small integers, else to the digits that a double has."""
     kinds, exactly = set(), 0
-    for problem in random_problems(4, 1500, exact.EVERYTHING):
+    for problem in random_problems(4, 600, exact.EVERYTHING):
         Z = problem.Z()
         kinds.add(problem.kind)
         assert [Fraction(x) for x in Z.ravel().tolist()] == [
@@ -130,7 +130,7 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
         if wanted.max() < 2**24 and np.array_equal(wanted, np.rint(wanted)):
             exactly += 1
             assert np.array_equal(held, wanted), problem
-    assert kinds == {"rows", *exact.KINDS} and exactly > 150
+    assert kinds == {"rows", *exact.KINDS} and exactly > 60
 
 
 def test_floats_around():
