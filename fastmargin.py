@@ -582,16 +582,19 @@ def _choice(value, name, options):
     return value
 
 
-def _number(value, name, low=0.0, *, closed=False):
-    """A finite number above ``low`` (or at it, when ``closed``)."""
+def _number(value, name, low=0.0, *, closed=False, infinite=False):
+    """A finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = None
     if number is None or isinstance(value, str | bytes):
         raise TypeError(f"{name} must be a number, got {value!r}")
+    if infinite and number == math.inf:
+        return number
     if not math.isfinite(number) or number < low or (number == low and not closed):
-        raise ValueError(f"{name} must be finite and {'at least' if closed else 'above'} {low:g}; got {value!r}")
+        raise ValueError(f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
+                         f"{', or inf' if infinite else ''}; got {value!r}")
     return number
 
 
@@ -1488,7 +1491,13 @@ def _block_without_intercept(kernel, A, B):
     if code == _PRECOMPUTED:
         return A.rows[:, B.rows]
     if code == _CALLABLE:
-        out = _real_array(kernel.function(_read_only(A.rows), _read_only(B.rows)), "kernel(A, B)", 2)
+        try:
+            values = kernel.function(_read_only(A.rows), _read_only(B.rows))
+        except ValueError as error:
+            if "buffer source array is read-only" not in str(error):
+                raise
+            values = kernel.function(A.rows.copy(), B.rows.copy())  # for compiled code that asks for no less
+        out = _real_array(values, "kernel(A, B)", 2)
         if out.shape != (len(A.rows), len(B.rows)):
             raise ValueError("kernel(A, B) must have shape (len(A), len(B)) = "
                              f"{len(A.rows), len(B.rows)}, got {out.shape}")
@@ -2653,7 +2662,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         w_j ~ N(0, I), ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
-        read-only, that returns the values K(a_i, b_j), (k, m).
+        read-only, or copies where compiled code refuses such, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14); "max" divides by max_i K_ii, so that
         G_ii <= 1 (ji21); None leaves K as it is.
@@ -4760,7 +4769,8 @@ def _checkpoints(first, last, trace_at):
     else:
         points = _array(trace_at, "trace_at").ravel()
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
-            points = np.array([_count(k, "each of trace_at") for k in points.tolist()], dtype=np.int64)
+            points = np.array([_count(int(k) if isinstance(k, float) and k.is_integer() else k, "each of trace_at")
+                               for k in points.tolist()], dtype=np.int64)
     return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
 
 
@@ -7504,6 +7514,12 @@ def _rounded_up(number):
     return f"{decimal.Context(prec=1, rounding=decimal.ROUND_CEILING).create_decimal(number):e}"
 
 
+def _between(lower, upper):
+    """An interval in words, by its relative width too where its ends print alike."""
+    low, high = f"{lower:.3g}", f"{upper:.3g}"
+    return f"between {low} and {high}{f', a relative gap of {1.0 - lower / upper:.2g},' if low == high else ''}"
+
+
 def _column_names(X):
     """Names of the columns of a data frame, where all are strings."""
     names = np.asarray(getattr(X, "columns", ()), dtype=object)
@@ -7788,7 +7804,7 @@ class MaxMarginClassifier:
         linear = self._takes("linear")
         if _is_sparse(X) and not linear:
             X = X.toarray()
-        ridge = 0.0 if self.C == math.inf else 0.5 / _number(self.C, "C")
+        ridge = 0.5 / _number(self.C, "C", infinite=True)
         if self.normalize == "unit" and self._takes("precomputed"):
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
@@ -7850,10 +7866,11 @@ class MaxMarginClassifier:
             hard, G = G, _with_ridge(G.base if isinstance(G, RidgeGram) else G, 0.5 / soft)
             result = max_margin(G, tol=self.tol)
             interval = certificate(hard, result.alpha, self.result_.p)[0], interval[1]
-        elif result.status == "max_iter":
-            warnings.warn(f"the margin is known to be between {interval[0]:.3g} and {interval[1]:.3g} after "
-                          f"{result.n_iter} iterations: give max_iter={max(10, 2 * result.n_iter)}, say, "
-                          "or a larger tol",
+        elif result.status in ("max_iter", "rounding"):
+            more = 2 * max(result.n_iter, accepted["max_iter"].default)
+            remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if result.status == "max_iter"
+                      else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
+            warnings.warn(f"the margin is known to be {_between(*interval)} {remedy} a larger tol",
                           _known_as("ConvergenceWarning", UserWarning), stacklevel=3)
         self.interval_, self.margin_ = interval, interval[0]
         alpha = result.alpha

@@ -13,6 +13,9 @@ from instances import EPS, check_raises, two_classes
 
 import fastmargin as fm
 
+# Where a tolerance is out of reach, by as much as it does not matter here.
+pytestmark = pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding")
+
 RNG = np.random.default_rng(3)
 X3, Y3 = np.vstack([RNG.normal(size=(25, 3)) + 6.0 * centre for centre in np.eye(3)]), np.repeat(["a", "b", "c"], 25)
 X2, Y2 = two_classes(60, 4, gap=4.0)
@@ -348,10 +351,28 @@ def test_a_bound_is_rounded_up(number):
     assert number <= float(above) <= 2.0 * number and len(above) <= 6
 
 
-def test_too_few_iterations_are_a_warning():
-    with pytest.warns(UserWarning, match="between .* and .* after 5 iterations"):
-        chosen = fm.MaxMarginClassifier(algorithm="momentum", max_iter=5).fit(X2, Y2)
-    assert chosen.status_ == "max_iter" and np.isfinite(chosen.decision_function(X2)).all()
+@pytest.mark.parametrize("algorithm, max_iter, more", [("momentum", 5, 2000), ("momentum", 1200, 2400),
+                                                       ("von_neumann", 3, 200_000), ("exact", 0, 200)])
+def test_too_few_iterations_are_a_warning(algorithm, max_iter, more):
+    """Its advice is more than was used, and more than the default."""
+    words = f"between .* and .* after {max_iter} iterations: give max_iter={more}, say"
+    with pytest.warns(UserWarning, match=words):
+        chosen = fm.MaxMarginClassifier(algorithm=algorithm, max_iter=max_iter, tol=1e-9).fit(X3, Y3)
+    assert chosen.status_ == "max_iter" and np.isfinite(chosen.decision_function(X3)).all()
+
+
+@pytest.mark.parametrize("C", [np.inf, 1.0])
+def test_what_rounding_hides_is_a_warning(C):
+    """An interval whose ends print alike is told by its relative width."""
+    model = fm.MaxMarginClassifier("precomputed", C=C, dtype=np.float32, tol=1e-12)
+    with pytest.warns(UserWarning, match=r"is known to be between .*, a relative gap of .*, as far as rounding.*tol"):
+        model.fit(fm.kernel_matrix(X2, X2), Y2)
+    assert model.status_ == "rounding" and model.margin_ > 0.0
+
+
+def test_an_interval_in_words():
+    assert fm._between(0.1, 0.2) == "between 0.1 and 0.2"
+    assert fm._between(1.0, 1.00001) == "between 1 and 1, a relative gap of 1e-05,"
 
 
 # ======================================================================================================
@@ -422,7 +443,8 @@ def test_bad_input_is_named():
             (lambda: fitted.score(X2, Y2, [1.0]), ValueError, ["60 rows", "sample_weight 1"]),
             (lambda: fit(random_state="1"), TypeError, ["random_state", "'1'"]),
             (lambda: fit(C="1"), TypeError, ["C must", "'1'"]), (lambda: fit(tol="1"), TypeError, ["tol must", "'1'"]),
-            (lambda: fit(C=0.0), ValueError, ["C must"]), (lambda: fit(C=-np.inf), ValueError, ["C must"]),
+            (lambda: fit(C=0.0), ValueError, ["C must", "or inf"]), (lambda: fit(C=-np.inf), ValueError, ["C must"]),
+            (lambda: fit(C=np.nan), ValueError, ["C must", "nan"]),
             (lambda: fit(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
             (lambda: fit(gamma=-1.0), ValueError, ["gamma"]),
             (lambda: fit(gamma=0.1, sigma2=1.0), ValueError, ["sigma2"]),

@@ -100,7 +100,7 @@ def test_trace_at_and_iterates(name, kind):
             assert again == pytest.approx((short.lower, short.upper), rel=1e-13, abs=1e-8 * (short.lower <= 0))
     assert np.array_equal(long.iterates[-1], long.alpha) and long.iterates.base is not long.alpha
     last = long._replace(trace=long.trace[-1:], iterates=None)
-    for other in (range(61), np.array([60]), np.arange(0, 61, 7), 5, [], None):
+    for other in (range(61), np.array([60]), np.arange(0, 61, 7), 5, [], None, [1, 10, 1e2], np.array([3.0])):
         result = run(name, G, max_iter=60, trace_at=other)
         same_result(last, result._replace(trace=result.trace[-1:]))
 
@@ -461,7 +461,7 @@ OPTIONS = [  # bad run options, exception, words of the message
     ({"tol": -1.0}, ValueError, ["tol", "-1"]), ({"tol": 0.0}, ValueError, ["tol", "0"]),
     ({"tol": np.nan}, ValueError, ["tol", "nan"]), ({"tol": np.inf}, ValueError, ["tol", "inf"]),
     ({"tol": "a"}, TypeError, ["tol", "'a'"]),
-    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]), ({"trace_at": [1.5]}, TypeError, ["trace_at", "1.5"]),
+    ({"trace_at": [1, -2]}, ValueError, ["trace_at", "-2"]), ({"trace_at": [1, 1.5]}, TypeError, ["trace_at", "1.5"]),
     ({"trace_at": "ab"}, TypeError, ["trace_at"]), ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
     ({"callback": 3}, TypeError, ["callback", "callable", "3"]), ({"callback": "f"}, TypeError, ["callback", "'f'"]),
     ({"callback": False}, TypeError, ["callback", "False"]),

@@ -242,6 +242,21 @@ def test_callable_kernels_are_given_read_only_points():
     check_raises(lambda: fm.gram(X, kernel=careless), ValueError, ["read-only"])
 
 
+def test_compiled_kernels_that_take_no_read_only_points_are_given_copies():
+    def compiled(A, B):
+        if not (A.flags.writeable and B.flags.writeable):
+            raise ValueError("buffer source array is read-only")
+        A *= 1.0
+        values = A @ B.T
+        A[:] = B[:] = np.nan
+        return values
+
+    X = rows_of(700, 3)
+    before = X.copy()
+    plain = fm.gram(X, kernel=lambda A, B: A @ B.T)
+    assert np.array_equal(fm.gram(X, kernel=compiled), plain) and np.array_equal(X, before)
+
+
 def test_a_callable_kernel_may_not_depend_on_the_other_points():
     def centred(A, B):
         return (A - A.mean(axis=0)) @ (B - B.mean(axis=0)).T

@@ -18,6 +18,9 @@ from instances import CALLS, EPS, check_raises, dense, rows_of, run, same_result
 
 import fastmargin as fm
 
+# Where a tolerance is out of reach, by as much as it does not matter here.
+pytestmark = pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding")
+
 NORMALIZE = ["unit", "max", None]
 all_normalize = pytest.mark.parametrize("normalize", NORMALIZE)
 
@@ -668,6 +671,16 @@ for options in ({}, {"kernel": "linear"}, {"kernel": "poly"}, {"kernel": "laplac
     print(options, flush=True)
     check_estimator(fm.MaxMarginClassifier(**options))
 """
+
+
+def test_a_compiled_kernel_of_scikit_learn(sklearn):
+    """It takes no read-only points."""
+    from sklearn.metrics.pairwise import chi2_kernel
+    X, y = np.abs(np.random.default_rng(0).normal(size=(60, 5))), np.repeat([0, 1], 30)
+    G = fm.gram(X, 2.0 * y - 1.0, kernel=chi2_kernel)
+    np.testing.assert_allclose(G, np.outer(2.0 * y - 1.0, 2.0 * y - 1.0) * chi2_kernel(X), rtol=1e-12)
+    chosen = fm.MaxMarginClassifier(chi2_kernel).fit(X, y)
+    assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
 
 
 def test_every_check_of_scikit_learn_passes(sklearn):
