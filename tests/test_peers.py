@@ -1,6 +1,7 @@
 """What other packages say, each part skipped without its package: scikit-learn on ridge and intercept, SciPy's sparse
 matrices and arrays and pandas' frames as points."""
 
+import itertools
 import math
 import os
 import pickle
@@ -381,6 +382,17 @@ def test_sparse_shapes(n, d, sp):
     X[0, 0] = 1.0
     check_sparse(sp.csr_array(X), np.ones(n))
     check_sparse(sp.coo_matrix(X), np.ones(n), intercept=3.0)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_scores_that_nearly_agree_prove_no_more_than_there_is(is_sparse, sp):
+    """The class is the place of the largest coordinate, a + h, and a - h is another: w_c = 6h (e_c - 1/3), rho = h."""
+    a, b, h = 33444647270039, 768710934, 2391
+    X = np.array(list(itertools.permutations((a + h, a - h, b))), dtype=np.float64)
+    chosen = fm.MaxMarginClassifier("linear", fit_intercept=False, algorithm="subspace_perceptron", tol=1e-5)
+    chosen.fit(sp.csr_array(X) if is_sparse else X, X.argmax(axis=1))
+    lower, upper = chosen.interval_
+    assert chosen.status_ == "certified" and lower <= h <= upper and upper - lower <= 1e-5 * upper
 
 
 def test_sparse_products_in_parts(sp):
