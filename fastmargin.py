@@ -5834,7 +5834,7 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
         norm2[0] += eta * (2.0 * m[i] + eta * diagonal[i])
-        shrink = 1.0 / max(1.0, math.sqrt(norm2[0]))
+        shrink = 1.0 / math.sqrt(max(1.0, norm2[0]))  # by rounding it may be below 0
         norm2[0] *= shrink * shrink
         add_column(G, i, eta, m)
         alpha[i] += eta
