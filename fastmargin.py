@@ -598,6 +598,13 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
     return number
 
 
+def _refuse_overflow(*numbers, place=""):
+    if not all(np.isfinite(part).all() for part in numbers):
+        raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
+                                 "written to during the run; rescale G, or give a smaller step to an algorithm that "
+                                 "takes one")
+
+
 def _dtype(dtype):
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
@@ -4979,13 +4986,6 @@ def _primal_and_dual(solution, state, k):
         raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
                          "with such a p, for alpha / sum alpha is one only where alpha >= 0")
     return alpha, p
-
-
-def _refuse_overflow(*numbers, place=""):
-    if not all(np.isfinite(part).all() for part in numbers):
-        raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
-                                 "written to during the run; rescale G, or give a smaller step to an algorithm that "
-                                 "takes one")
 
 
 def _on_the_way(run, held, flag, eps):
