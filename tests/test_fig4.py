@@ -440,7 +440,7 @@ def test_ctrl_c_ends_the_workers_too(tmp_path, everyone):
         "        processes.map(time.sleep, [0, 0])\n"
         "        print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
         "        list(processes.imap(time.sleep, [60, 60]))\n"
-        "reproduce.figure('slow', 'sleeps', slow, None)\n"
+        "reproduce.figure('slow', 'sleeps', slow, None, minutes=1)\n"
         "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
     )
     child = subprocess.Popen(
