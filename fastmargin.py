@@ -45,8 +45,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            kernel_matrix, decision_function
     5    representations of G
-    5.1  operations         Representation, Rounding, register, lift, margins, add_column, softmax_pass, square,
-                            table_margins
+    5.1  operations         Representation, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
     5.2  ridge              RidgeGram
     5.3  dense              DenseGram, gram
     5.4  rows               FeatureGram
@@ -71,9 +70,7 @@ import contextlib
 import decimal
 import functools
 import inspect
-import itertools
 import math
-import mmap
 import operator
 import os
 import sys
@@ -81,19 +78,14 @@ import tempfile
 import threading
 import time
 import warnings
-import weakref
+from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
-from numba import config, get_num_threads, njit, objmode, set_num_threads, threading_layer, typeof, types
-from numba.core import cgutils
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.errors import TypingError
-from numba.core.registry import CPUDispatcher
-from numba.extending import intrinsic, is_jitted, lower_builtin, overload, register_jitable, type_callable
+from numba import get_num_threads, njit, prange, threading_layer, types
+from numba.extending import is_jitted, overload, register_jitable
 
 __version__ = "0.1.0"
 __all__ = [
@@ -103,30 +95,26 @@ __all__ = [
     "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent",
     "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox",
     "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
-    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "register", "snkp", "snkpvn",
-    "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
+    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "snkp", "snkpvn", "softmax_pass",
+    "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
 ]
 
 
 def __dir__():
-    """What tab completion shows: the toolkit, and not the modules that it imports."""
+    """List the toolkit for tab completion, without the modules that it imports."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
-# Flags of the hot loops.  A sum may be reordered and fused, which the error bounds allow for; NaN and
-# infinity keep their meaning.  `_dot` and `_softmax` are inlined by force besides: else the version of them that a loop
-# runs, and with it the last digit, would depend on whether the loop was just compiled or comes from the cache.
-_FAST = {"reassoc", "contract", "nsz"}
-
+_FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered and fused; NaN and infinity keep their meaning
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
-_EXPENSIVE = 8  # entries that are read in the time of an exponential, or of one from a random place
+_EXPENSIVE = 8  # entries that are read in the time of an exponential
 
 
 def _can_cache():
-    """Whether compiled code can be kept on disk; if not, say so once, since Numba refuses to go on."""
+    """Tell whether compiled code can be kept on disk; if not, warn once, since Numba refuses to go on."""
     try:
         probe = njit(_can_cache, cache=True)
         if is_jitted(probe):  # a module in a zip file is given a folder that nobody has tried to write to
@@ -140,80 +128,29 @@ def _can_cache():
 
 
 _CACHE = _can_cache()
-
-
-class _LinkedLibrary(JITCodeLibrary):
-    """Code that is linked into its callers as it is: they optimise it and make machine code of it."""
-
-    @property
-    def codegen(self):
-        return self
-
-    def set_env(self, name, environment):
-        """Of Python objects, which need machine code to hold them, and of which such functions make no use."""
-
-    def _optimize_final_module(self):
-        pass
-
-    def _finalize_final_module(self):
-        self._finalized = True
-
-
-class _LinkedDispatcher(CPUDispatcher):
-    """What compiled code calls compiled, and Python runs as it stands."""
-
-    def __call__(self, *args):
-        return self.py_func(*args)
-
-
-class _LinkedCompiler(Compiler):
-    """What makes such code."""
-
-    def __init__(self, typing_context, target_context, library, *rest):
-        super().__init__(typing_context, target_context, _LinkedLibrary(target_context.codegen(), "linked"), *rest)
-
-
-_LINKED = {"pipeline_class": _LinkedCompiler}  # options of overloads, too
-
-
-def _linked(function=None, **options):
-    """As njit, for functions that compiled code alone calls; Python runs them interpreted.
-
-    Numba optimises each function by itself and once more, with all that it calls, for every level of calls above it,
-    and makes machine code of it every time: twice the work of doing this where the calls from Python come in.
-    """
-    if function is None:
-        return functools.partial(_linked, **options)
-    if config.DISABLE_JIT:
-        return function
-    options = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
-    return _LinkedDispatcher(function, targetoptions=options, **_LINKED)
-
-
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
 _layer = None  # of threads, once they are there
-_alone = False  # whether this process was forked from one that had started the threads, which the child is without
+_forked = False  # whether this process was forked from one that had started the threads, which the child is without
 
 
 def _after_fork():
-    global _alone
+    global _forked
     with contextlib.suppress(ValueError):  # no threads had been started: the child may start its own
         threading_layer()
-        _alone = True
+        _forked = True
 
 
 if hasattr(os, "register_at_fork"):  # where there is fork
     os.register_at_fork(after_in_child=_after_fork)
 
-
 _WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
 
 
 def _start_threads():
-    """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise.
+    """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise; return their layer.
 
-    OpenMP's own choice is that they spin, which holds up whoever needs the core: OpenBLAS after it, another process.
-    It reads the choice once, when it is loaded; other libraries and child processes are not to inherit ours.
+    OpenMP's own choice is that they spin, which holds up whoever needs the core.  It reads the choice once, when it is
+    loaded; other libraries and child processes are not to inherit ours.
     """
     chosen = any(name in os.environ for name in _WAITING)
     if not chosen:
@@ -227,127 +164,25 @@ def _start_threads():
 
 
 def _enter(code, *args):
-    """Call compiled code whose routines may share their work among Numba's threads.
+    """Call compiled code that may share its work among Numba's threads.
 
-    Here the threads are started, which code from the cache does not do by itself, and crashes.  A forked child has none
-    of them and must not ask for them: OpenMP would end it.  The layer "workqueue" ends a process that comes from two
-    threads of Python at once, so there they take turns.
+    A forked child has no threads, and OpenMP would end it if it asked for them.  The layer "workqueue" ends a process
+    that comes from two threads of Python at once, so there they take turns.
     """
     global _layer
-    if _alone:
-        set_num_threads(1)
-        return code(*args)
+    if _forked:
+        return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
     if _layer is None:
         _layer = _start_threads()
-    if _layer != "workqueue" or not is_jitted(code):
+    if _layer != "workqueue":
         return code(*args)
     with _LOCK:
         return code(*args)
 
 
-@contextlib.contextmanager
-def _others_turn():
-    """Let other threads have their turn while code that `_enter` called, and is in no parallel routine, runs Python.
-
-    That may wait for them.
-    """
-    depth = 0
-    with contextlib.suppress(RuntimeError):  # once this thread holds it no more
-        while True:
-            _LOCK.release()
-            depth += 1
-    try:
-        yield
-    finally:
-        for _ in range(depth):
-            _LOCK.acquire()
-
-
-def _share(count, part, arguments, work):
-    """part(index, *arguments) for every index below count, in compiled code shared among Numba's threads, unless the
-    work, in entries that are read or operations of their cost, is too little for that."""
-    for index in range(count):
-        part(index, *arguments)
-
-
-@type_callable(_share)
-def _type_share(context):
-    def typer(count, part, arguments, work):
-        context.resolve_function_type(part, (types.int64, *arguments), {})
-        return types.none
-
-    return typer
-
-
-@lower_builtin(_share, types.Integer, types.Callable, types.BaseTuple, types.Integer)
-def _lower_share(context, builder, signature, values):
-    """By the function that shares the work of Numba's own parallel loops, which take seconds to compile: they compile
-    their body several times, and another loop would be needed for a single thread.
-    """
-    get_num_threads()  # the names of what is called here are known once the threads are there
-    ir, (_, part, kinds, _) = cgutils.ir, signature.args
-    module, convention, steps = builder.module, context.call_conv, (types.int64, types.voidptr)
-    word, byte = ir.IntType(64), ir.IntType(8).as_pointer()
-    packed = ir.LiteralStructType([context.get_value_type(kind) for kind in kinds] + [ir.IntType(32)])
-    places = [(ir.IntType(32)(0), ir.IntType(32)(k)) for k in range(len(kinds) + 1)]
-
-    step = ir.Function(module, convention.get_function_type(types.none, steps), module.get_unique_name("step"))
-    step.linkage = "internal"
-    within = ir.IRBuilder(step.append_basic_block())
-    index, pointer = convention.get_arguments(step)
-    pointer = within.bitcast(pointer, packed.as_pointer())
-    call = context.typing_context.resolve_function_type(part, (types.int64, *kinds), {})
-    given = [within.load(within.gep(pointer, place)) for place in places[:-1]]
-    context.get_function(part, call)(within, [index, *given])
-    convention.return_value(within, context.get_dummy_value())
-
-    # It is called as a gufunc is, for dimensions[0] indices from arguments[0] - data on.
-    kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word.as_pointer(), word.as_pointer(), byte])
-    some = ir.Function(module, kind, module.get_unique_name("some"))
-    some.linkage = "internal"
-    some.attributes.add("noinline")  # one copy, so that it makes no difference who calls it
-    within = ir.IRBuilder(some.append_basic_block())
-    starts, dimensions, _, data = some.args
-    first = within.sub(within.ptrtoint(within.load(starts), word), within.ptrtoint(data, word))
-    with cgutils.for_range(within, within.load(dimensions)) as loop:
-        status, _ = convention.call_function(within, step, types.none, steps, [within.add(first, loop.index), data])
-        with cgutils.if_unlikely(within, status.is_error):
-            within.store(status.code, within.gep(within.bitcast(data, packed.as_pointer()), places[-1]))
-    within.ret_void()
-
-    room, data = cgutils.alloca_once(builder, packed), cgutils.alloca_once(builder, byte)
-    for place, value in zip(places, [*cgutils.unpack_tuple(builder, values[2]), ir.IntType(32)(0)], strict=True):
-        builder.store(value, builder.gep(room, place))
-    start = builder.bitcast(room, byte)
-    builder.store(start, data)
-    count = cgutils.alloca_once_value(builder, context.cast(builder, values[0], signature.args[0], types.int64))
-    single = cgutils.alloca_once_value(builder, word(1))
-    arguments = [data, count, single, start]
-
-    def outside(name, result, *kinds):
-        return cgutils.get_or_insert_function(module, ir.FunctionType(result, kinds), name)
-
-    threads = builder.call(outside("get_num_threads", word), [])
-    work = context.cast(builder, values[3], signature.args[3], types.int64)
-    enough = builder.icmp_signed(">=", work, word(_SERIAL))
-    with builder.if_else(builder.and_(enough, builder.icmp_signed(">", threads, word(1)))) as (several, one):
-        with several:
-            # Memory that a part allocates takes the interpreter's lock where `tracemalloc` watches.
-            is_locked = builder.call(outside("PyGILState_Check", ir.IntType(32)), [])
-            is_locked = builder.icmp_signed("!=", is_locked, ir.IntType(32)(0))
-            state = cgutils.alloca_once(builder, byte)
-            with builder.if_then(is_locked):
-                builder.store(builder.call(outside("PyEval_SaveThread", byte), []), state)
-            builder.call(outside("numba_parallel_for", ir.VoidType(), *[byte] * 5, *[word] * 3),
-                         [builder.bitcast(value, byte) for value in (some, *arguments)] + [word(0), word(1), threads])
-            with builder.if_then(is_locked):
-                builder.call(outside("PyEval_RestoreThread", ir.VoidType(), byte), [builder.load(state)])
-        with one:
-            builder.call(some, arguments)
-    failed = builder.icmp_signed("!=", builder.load(builder.gep(room, places[-1])), ir.IntType(32)(0))
-    with cgutils.if_unlikely(builder, failed):
-        convention.return_user_exc(builder, MemoryError, ("a part of the work failed",))
-    return context.get_dummy_value()
+def _enter_by_size(work, parallel, serial, *args):
+    """Call the one of two compiled functions that so much work, in entries read, is worth."""
+    return _enter(serial if work < _SERIAL or _forked else parallel, *args)
 
 
 # ======================================================================================================
@@ -495,43 +330,6 @@ def _is_mapped(X, dtype=None):
             and X.ndim == 2 and X.size > 0 and X.flags.c_contiguous)
 
 
-def _shares_pages(X):
-    return isinstance(X, np.memmap) and X.mode in ("r", "r+", "w+")
-
-
-_PAGE, _WINDOW = mmap.PAGESIZE, 1 << 22  # bytes of a file that are given back at a time
-
-
-def _advise(address, size):
-    """Tell the system that these pages of a file are not needed; interpreted, nothing."""
-
-
-if hasattr(mmap, "MADV_DONTNEED"):
-    _madvise = types.ExternalFunction("madvise", types.int32(types.uintp, types.uintp, types.int32))
-    _DONTNEED = int(mmap.MADV_DONTNEED)
-
-    @overload(_advise)
-    def _advise_compiled(address, size):
-        return lambda address, size: _madvise(address, size, _DONTNEED)
-else:
-    @overload(_advise)
-    def _advise_compiled(address, size):
-        return lambda address, size: None
-
-
-@njit(cache=_CACHE)
-def _give_back(rows, i, stop):
-    """Let go of the pages of windows that end within rows i..stop-1: the system keeps them as it sees fit, and they do
-    not count as memory of this process.  Pages that the array shares with others are left alone."""
-    begin, size = np.int64(rows.ctypes.data), rows.shape[1] * rows.itemsize
-    end = begin + rows.shape[0] * size
-    first, last = (begin + i * size) // _WINDOW * _WINDOW, (begin + stop * size) // _WINDOW * _WINDOW
-    first = max(first, -(-begin // _PAGE) * _PAGE)
-    last = min(last, end // _PAGE * _PAGE)
-    if first < last:
-        _advise(first, last - first)
-
-
 def _blocks(X):
     """(first row, checked rows in float64) of points, mapped ones a few at a time; else, of checked points, all."""
     mapped = _is_mapped(X)
@@ -539,8 +337,6 @@ def _blocks(X):
     for first in range(0, len(X), few):
         block = X[first:first + few]
         yield first, _points(block, first=first) if mapped else block
-        if mapped and _shares_pages(X):
-            _give_back(np.asarray(X), first, first + len(block))
 
 
 def _variance(X):
@@ -627,8 +423,11 @@ def _count(value, name, low=0):
 # ======================================================================================================
 # 2 vectors
 # ======================================================================================================
+#
+# Steps that loops take are compiled by themselves, so that loops which run as Python source are as fast; what compiled
+# code alone calls is compiled into its callers.
 
-@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _dot(a, b):
     total = 0.0
     for i in range(a.size):
@@ -636,23 +435,37 @@ def _dot(a, b):
     return total
 
 
-@_linked
+@njit(cache=_CACHE)
 def _copy(a, b):
     """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
     for i in range(a.size):
         b[i] = a[i]
 
 
-@_linked
+@njit(cache=_CACHE)
 def _add(a, b, c):
     """c <- a + b."""
     for i in range(c.size):
         c[i] = a[i] + b[i]
 
 
-@_linked
+@njit(cache=_CACHE)
+def _add_multiple(c, a, b):
+    """b <- b + c a."""
+    for i in range(a.size):
+        b[i] += c * a[i]
+
+
+@njit(cache=_CACHE)
+def _scale(c, v):
+    """v <- c v."""
+    for i in range(v.size):
+        v[i] *= c
+
+
+@njit(cache=_CACHE)
 def _least(v):
-    """v.min(), which Numba compiles as a loop over arrays of any shape, for half a second; NaN if there is one."""
+    """Return v.min(), NaN if there is one; Numba compiles that as a loop over arrays of any shape, for long."""
     low, missing = math.inf, False
     for i in range(v.size):
         low = v[i] if v[i] < low else low
@@ -660,39 +473,37 @@ def _least(v):
     return math.nan if missing else low
 
 
-@_linked
+@njit(cache=_CACHE)
 def _exceeds(v, floor):
-    """Whether all of v are above ``floor``."""
+    """Tell whether all of v are above ``floor``."""
     for i in range(v.size):
         if not v[i] > floor:
             return False
     return True
 
 
-@_linked(fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _total(v):
-    """v.sum(), which likewise compiles for long."""
+    """Return v.sum(), which likewise compiles for long."""
     total = 0.0
     for i in range(v.size):
         total += v[i]
     return total
 
 
-@njit(cache=_CACHE, fastmath=_FAST, forceinline=True)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _softmax(m, q):
     """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
     low = _least(m)
-    total = 0.0
     for i in range(m.size):
         q[i] = math.exp(low - m[i])
-    for i in range(m.size):  # by itself: beside a store, how it is summed would depend on where the arrays lie
-        total += q[i]
+    total = _total(q)  # by itself: beside a store, how it is summed would depend on where the arrays lie
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
 
 
-@_linked(fastmath=False, forceinline=True)  # unless told, it takes on the flags of whoever calls it first
+@register_jitable(fastmath=False)  # unless told, it takes on the flags of whoever calls it first
 def _add_exactly(high, low, a, b):
     """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
 
@@ -717,23 +528,16 @@ def _precise_dot(a, b):
     return high, low
 
 
-@_linked(fastmath=_FAST, forceinline=True)
-def _add_multiple(c, a, b):
-    """b <- b + c a."""
-    for i in range(a.size):
-        b[i] += c * a[i]
-
-
-@_linked
+@register_jitable
 def _part(n, part):
-    """Start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
+    """Return start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
     groups = n // 4
     stop = n if part == _PARTS - 1 else 4 * (groups * (part + 1) // _PARTS)
     return 4 * (groups * part // _PARTS), stop
 
 
-@_linked(fastmath=_FAST)
-def _combine_rows_between(matrix, index, weights, start, stop, out):
+@njit(cache=_CACHE, fastmath=_FAST)
+def _combine_rows(matrix, index, weights, start, stop, out):
     """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], eight rows at a time."""
     n = index.size
     for first in range(start, stop, 1024):
@@ -756,16 +560,11 @@ def _combine_rows_between(matrix, index, weights, start, stop, out):
             k += 1
 
 
-@_linked
-def _combine_rows_part(part, matrix, index, weights, out):
-    start, stop = _part(out.size, part)
-    _combine_rows_between(matrix, index, weights, start, stop, out)
-
-
-@njit(cache=_CACHE)
-def _combine_rows(matrix, index, weights, out):
-    """out <- out + sum_k weights_k matrix[index_k]."""
-    _share(_PARTS, _combine_rows_part, (matrix, index, weights, out), index.size * out.size)
+@njit(cache=_CACHE, parallel=True)
+def _combine_rows_in_parts(matrix, index, weights, start, stop, out):
+    for part in prange(_PARTS):
+        first, last = _part(stop - start, int(part))
+        _combine_rows(matrix, index, weights, start + first, start + last, out)
 
 
 # ======================================================================================================
@@ -790,7 +589,7 @@ def _weights(alpha):
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
 
 
-@_linked(fastmath=False, forceinline=True)  # as for `_add_exactly`
+@register_jitable(fastmath=False)  # as for `_add_exactly`
 def _excess(x, top, tau):
     """What exceeds tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
     return max((x - top) - tau, 0.0)
@@ -896,7 +695,7 @@ def _project_simplex_compiled(v):
     return project
 
 
-@_linked
+@register_jitable
 def _fall(low, g, mu):
     """(low - g) / mu, also where the difference of two finite numbers overflows."""
     difference = low - g
@@ -1058,14 +857,11 @@ _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma",
             "ntk": ("W",), "precomputed": ()}
 _NORMALIZE = ("unit", "max", None)
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
-_BLOCK = 512  # rows of a kernel matrix that are computed at a time
-_AT_ONCE = 1 << 23  # entries of one that are computed at a time: 64 MB
-_MULTIPLICATIONS = 1 << 31  # for entries of a Gram matrix, in one call of compiled code
-_WIDE, _TALL = 32, 16  # columns and rows of one that compiled code evaluates at a time
+_AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
 
 class _Formula(NamedTuple):
-    """What compiled code needs to know of a kernel."""
+    """A kernel's parameters."""
 
     code: int
     gamma: float
@@ -1076,20 +872,159 @@ class _Formula(NamedTuple):
     offset: float  # added to every value: the square of the intercept
 
 
+
+class _Prepared(NamedTuple):
+    """Points as kernels read them."""
+
+    rows: np.ndarray  # (n, d) the points; their numbers, (n,), where columns of a precomputed matrix are meant
+    squares: np.ndarray  # (n,) ||x_i||^2
+    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width), of _NTK; without columns elsewhere
+
+    def take(self, index):
+        """Return some of the points, by numbers, mask or slice."""
+        return _Prepared(*(part[index] for part in self))
+
+
+def _product(A, B):
+    """Return A B', summed in float64."""
+    return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
+
+
+def _without_zeros(points):
+    """Return points without the coordinates that are zero in all of them, of which no kernel's values take notice."""
+    used = points.rows.any(axis=0)
+    return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
+
+
 class _Kernel(NamedTuple):
+    """A kernel with its parameters, resolved against the training points."""
+
     formula: _Formula
     center: np.ndarray | None  # subtracted from the points: distances do not change, their rounding shrinks
     W: np.ndarray | None  # of _NTK
     function: Callable | None  # of _CALLABLE
 
+    def prepare(self, X, dtype=np.float64):
+        """Prepare checked rows X for `block`, stored in this dtype."""
+        hidden = np.empty((len(X), 0), dtype)
+        if self.center is not None:
+            X = X - self.center
+        if self.W is not None:
+            hidden = X @ self.W.T
+            is_open = hidden > 0.0
+            hidden *= is_open
+            hidden /= math.sqrt(len(self.W))
+            hidden = hidden.astype(dtype, copy=False)
+            hidden[is_open & (hidden == 0.0)] = np.finfo(dtype).smallest_subnormal  # a gate shows as a positive entry
+        if self.formula.code == _PRECOMPUTED:
+            return _Prepared(X, np.zeros(len(X)), hidden)
+        with np.errstate(over="ignore"):
+            X = X.astype(dtype, copy=False)
+        return _Prepared(X, np.einsum("ij,ij->i", X, X, dtype=np.float64), hidden)
 
-class _Prepared(NamedTuple):
-    """Points as kernels read them; arrays with a row for each, without columns where a kernel needs none."""
+    def columns(self, points):
+        """Return training points as the right side of `block` takes them: themselves, or their numbers."""
+        by_number = self.formula.code == _PRECOMPUTED
+        return points._replace(rows=np.arange(len(points.rows))) if by_number else points
 
-    rows: np.ndarray  # (n, d) the points; their numbers, (n,), where columns of a precomputed matrix are meant
-    squares: np.ndarray  # (n,) ||x_i||^2
-    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width), of _NTK
-    gates: np.ndarray  # (n, words) uint64, a bit for each w_j'x_i > 0
+    def block(self, A, B, product=_product):
+        """Return K(a_i, b_j) for prepared points; the b_j are `columns` where B holds training points."""
+        formula = self.formula
+        if formula.code == _PRECOMPUTED:
+            values = A.rows[:, B.rows]
+        elif formula.code == _CALLABLE:
+            values = self._called(A.rows, B.rows)
+        elif formula.code == _LAPLACIAN:
+            values = np.empty((len(A.rows), len(B.rows)))
+            _enter_by_size(values.size * formula.dimension, _laplacian_in_parts, _laplacian, formula.gamma, A.rows,
+                           B.rows, 0, len(values), values)
+        else:
+            values = self._of_products(product(A.rows, B.rows), A, B, product)
+        if formula.offset:
+            values += formula.offset
+        return values
+
+    def _of_products(self, values, A, B, product):
+        """Turn inner products <a_i, b_j> into K(a_i, b_j), in place, by array operations."""
+        code, gamma, coef0, degree, dimension, width, _ = self.formula
+        if code == _POLY:
+            values *= gamma
+            values += coef0
+            base = values.copy()
+            for _ in range(degree - 1):
+                values *= base
+        elif code == _RBF:
+            values *= 2.0 * gamma
+            values -= gamma * A.squares[:, None]
+            values -= gamma * B.squares
+            np.minimum(values, 0.0, out=values)
+            np.exp(values, out=values)
+        elif code == _NTK:
+            values *= (A.hidden > 0.0).astype(np.float32) @ (B.hidden > 0.0).astype(np.float32).T
+            values /= width
+            values += product(A.hidden, B.hidden)
+        elif code == _NTK_LIMIT:
+            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)  # a product might leave the range of numbers
+            cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
+            cosines[cosines >= 1.0 - 2.0 * (dimension + 8.0) * _EPS] = 1.0  # it may be, as for copies of a point
+            angles = np.arccos(np.maximum(cosines, -1.0))
+            values = lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
+        return values
+
+    def _called(self, A, B):
+        """Return the checked values of a function that a user gave as the kernel."""
+        readable = [part.view() for part in (A, B)]
+        for part in readable:
+            part.flags.writeable = False
+        try:
+            values = self.function(*readable)
+        except ValueError as error:
+            if "buffer source array is read-only" not in str(error):
+                raise
+            values = self.function(A.copy(), B.copy())  # for compiled code that asks for no less
+        out = _real_array(values, "kernel(A, B)", 2)
+        if out.shape != (len(A), len(B)):
+            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {out.shape}")
+        return out
+
+    def diagonal(self, points):
+        """Return K(x_i, x_i) for prepared points, training ones or new."""
+        return self._diagonal_without_intercept(points) + self.formula.offset
+
+    def _diagonal_without_intercept(self, points):
+        formula, squares = self.formula, points.squares
+        if formula.code == _PRECOMPUTED:
+            return points.rows.diagonal()
+        if formula.code == _CALLABLE:
+            few = 32  # of the values in a block only the diagonal is used
+            blocks = (points.rows[k:k + few] for k in range(0, len(squares), few))
+            return np.concatenate([self._called(block, block).diagonal() for block in blocks])
+        if formula.code in (_RBF, _LAPLACIAN):
+            return np.ones(len(squares))
+        if formula.code == _POLY:
+            return (formula.gamma * squares + formula.coef0) ** formula.degree
+        if formula.code == _NTK:
+            hidden = points.hidden
+            return (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
+                    + squares * ((hidden > 0.0).sum(axis=1) / formula.width))
+        return squares
+
+    def sums(self, weights, X, Xnew):
+        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and prepared points; not normalised."""
+        support, sums = weights.any(axis=0), np.zeros((len(weights), len(Xnew.rows)))
+        if support.any():
+            columns, weights = self.columns(X).take(support), weights[:, support]
+            for rows in _slices(len(Xnew.rows), weights.shape[1]):
+                sums[:, rows] = weights @ self.block(Xnew.take(rows), columns).T
+        return sums
+
+
+
+def _slices(n, width):
+    """Yield slices of n rows, as many rows of this width as are computed at a time."""
+    step = max(1, _AT_ONCE // width)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
 
 
 def _kernel(kernel, X, params):
@@ -1105,17 +1040,6 @@ def _kernel(kernel, X, params):
     if unknown:
         raise TypeError(f"kernel {kernel!r} takes {', '.join((*accepted, 'intercept'))}; "
                         f"got {', '.join(sorted(unknown))}")
-    if "sigma2" in params:
-        if "gamma" in params:
-            raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
-        gamma = 0.5 / _number(params["sigma2"], "sigma2")
-        if gamma == math.inf:
-            raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
-    elif isinstance(params.get("gamma", "scale"), str):
-        _choice(params.get("gamma", "scale"), "gamma", ("scale",))
-        gamma = _gamma_of_scale(X) if "gamma" in accepted else 1.0
-    else:
-        gamma = _number(params["gamma"], "gamma")
     code, W = list(_KERNELS).index(kernel) if named else _CALLABLE, None
     if code == _NTK and params.get("W") is None:
         code = _NTK_LIMIT
@@ -1124,17 +1048,27 @@ def _kernel(kernel, X, params):
         if W.shape[1] != X.shape[1]:
             raise ValueError(f"W must have a row for each hidden unit and a column for each of the {X.shape[1]} of X; "
                              f"got shape {W.shape}")
+    gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     formula = _Formula(code, gamma, _number(params.get("coef0", 1.0), "coef0", closed=True),
                        _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W),
                        _number(intercept * intercept, "the square of the intercept", closed=True))
     centred = kernel in ("rbf", "laplacian") and not _is_mapped(X)
-    return _Kernel(formula, X.mean(axis=0) if centred else None, W,
-                   None if named else kernel)
+    return _Kernel(formula, X.mean(axis=0) if centred else None, W, None if named else kernel)
 
 
-def _gamma_of_scale(X):
-    """1 / (d Var X); where Var X = 0, 1 / d."""
+def _gamma_of(params, X):
+    """Return gamma, by itself, by sigma2, or by the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
+    if "sigma2" in params:
+        if "gamma" in params:
+            raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
+        gamma = 0.5 / _number(params["sigma2"], "sigma2")
+        if gamma == math.inf:
+            raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
+        return gamma
+    if not isinstance(params.get("gamma", "scale"), str):
+        return _number(params["gamma"], "gamma")
+    _choice(params.get("gamma", "scale"), "gamma", ("scale",))
     with np.errstate(over="ignore", invalid="ignore"):
         spread = X.shape[1] * float(_variance(X))
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
@@ -1145,406 +1079,48 @@ def _gamma_of_scale(X):
     return 1.0 / spread
 
 
-def _prepared(kernel, X):
-    hidden, gates = np.empty((len(X), 0)), np.empty((len(X), 0), dtype=np.uint64)
-    if kernel.center is not None:
-        X = X - kernel.center
-    if kernel.W is not None:
-        hidden = X @ kernel.W.T
-        bits = np.zeros((len(X), -(-len(kernel.W) // 64) * 64), dtype=np.bool_)
-        bits[:, :len(kernel.W)] = hidden > 0.0
-        gates = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
-        hidden = np.maximum(hidden, 0.0, out=hidden)
-        hidden /= math.sqrt(len(kernel.W))
-    squares = np.zeros(len(X)) if kernel.formula.code == _PRECOMPUTED else np.einsum("ij,ij->i", X, X)
-    return _Prepared(X, squares, hidden, gates)
-
-
-def _columns(kernel, points):
-    """The training points on the right of `_kernel_block`: themselves, or their numbers."""
-    return points._replace(rows=np.arange(len(points.rows))) if kernel.formula.code == _PRECOMPUTED else points
-
-
-def _without_zeros(points):
-    """Without the coordinates that are zero in every point, of which no kernel's values take notice."""
-    used = points.rows.any(axis=0)
-    return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
-
-
-def _take(points, index):
-    """Some of the points, by numbers, mask or slice."""
-    return _Prepared(*(part[index] for part in points))
-
-
-@register_jitable(**_LINKED)
-def _popcount(x):
-    """Bits that are set, by the sum in each pair, four, eight; compiled to one instruction where there is one."""
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@_linked(fastmath={"contract"})
-def _exponentiate(values):
-    """e^x for contiguous values x <= 0, in place, to one unit in the last place; 0 where it is below 3e-308.
-
-    e^x = 2^k e^r with |r| <= log(2) / 2: the last bits of x / log(2) + 1.5 2^52 are k, and are added to the exponent
-    of e^r, which is its Taylor polynomial of degree 13.  So written, that is vector code, which `math.exp` is not.
-    """
-    shifted = np.empty_like(values)
-    for j in range(values.size):
-        x = values[j]
-        shifted[j] = 6755399441055744.0 if x < -708.0 else x * 1.4426950408889634 + 6755399441055744.0
-        k = shifted[j] - 6755399441055744.0
-        r = x - k * 0.69314718036912381649 - k * 1.90821492927058770002e-10
-        e = 1.0 / 6227020800.0
-        e = e * r + 1.0 / 479001600.0
-        e = e * r + 1.0 / 39916800.0
-        e = e * r + 1.0 / 3628800.0
-        e = e * r + 1.0 / 362880.0
-        e = e * r + 1.0 / 40320.0
-        e = e * r + 1.0 / 5040.0
-        e = e * r + 1.0 / 720.0
-        e = e * r + 1.0 / 120.0
-        e = e * r + 1.0 / 24.0
-        e = e * r + 1.0 / 6.0
-        e = e * r + 0.5
-        values[j] = 0.0 if x < -708.0 else e * r * r + r + 1.0
-    bits, powers = values.view(np.int64), shifted.view(np.int64)
-    for j in range(bits.size):
-        bits[j] += powers[j] << 52
-
-
-@_linked(fastmath=_FAST)
-def _log_rbf_row(row, a, squares_b, gamma):
-    """Turn <x, b_j> in ``row`` into -gamma ||x - b_j||^2, in place; a = ||x||^2."""
-    for j in range(row.size):
-        distance = a + squares_b[j] - 2.0 * row[j]
-        row[j] = -gamma * (distance if distance > 0.0 else 0.0)
-
-
-@_linked(fastmath=_FAST)
-def _finish_row(row, hidden, a, gates_a, squares_b, gates_b, formula):
-    """Turn <x, b_j> in ``row``, and <h(x), h(b_j)> in ``hidden``, into K(x, b_j), in place; a = ||x||^2."""
-    if formula.code == _POLY:
+@njit(cache=_CACHE, fastmath=_FAST)
+def _laplacian(gamma, A, B, start, stop, out):
+    """Rows start..stop-1 of out_ij <- exp(-gamma ||a_i - b_j||_1)."""
+    for i in range(start, stop):
+        a, row = A[i], out[i]
         for j in range(row.size):
-            row[j] = (formula.gamma * row[j] + formula.coef0) ** formula.degree
-    elif formula.code == _RBF:
-        _log_rbf_row(row, a, squares_b, formula.gamma)
-        _exponentiate(row)
-    elif formula.code == _NTK:
-        for j in range(row.size):
-            overlap = 0
-            for k in range(gates_a.size):
-                overlap += np.int64(_popcount(gates_a[k] & gates_b[j, k]))
-            row[j] = hidden[j] + row[j] * (overlap / formula.width)
-    elif formula.code == _NTK_LIMIT:
-        level = 1.0 - 2.0 * (formula.dimension + 8.0) * _EPS  # a cosine that may be 1, as for copies of a point
-        root = math.sqrt(a)
-        for j in range(row.size):
-            length = root * math.sqrt(squares_b[j])  # of which the square would leave the range of numbers
-            cosine = row[j] / length if length > 0.0 else 0.0
-            theta = math.acos(max(cosine, -1.0)) if cosine < level else 0.0
-            row[j] = length * (math.sin(theta) + 2.0 * (math.pi - theta) * math.cos(theta)) / (2.0 * math.pi)
+            b, distance = B[j], 0.0
+            for k in range(a.size):
+                distance += abs(np.float64(a[k]) - b[k])
+            row[j] = math.exp(-gamma * distance)
 
 
-@_linked
-def _finish_kernel_row(i, dots, hidden, A, B, formula):
-    _finish_row(dots[i], hidden[i], A.squares[i], A.gates[i], B.squares, B.gates, formula)
+@njit(cache=_CACHE, parallel=True)
+def _laplacian_in_parts(gamma, A, B, start, stop, out):
+    for part in prange(_PARTS):
+        first, last = _part(stop - start, int(part))
+        _laplacian(gamma, A, B, start + first, start + last, out)
 
 
 @njit(cache=_CACHE)
-def _finish_kernel(dots, hidden, A, B, formula):
-    """Turn inner products <a_i, b_j>, and <h(a_i), h(b_j)>, into kernel values, in place."""
-    _share(dots.shape[0], _finish_kernel_row, (dots, hidden, A, B, formula), _EXPENSIVE * dots.size)
-
-
-@_linked(fastmath=_FAST)
-def _laplacian_row(a, B, gamma, row):
-    for j in range(row.size):
-        b = B[j]
-        distance = 0.0
-        for k in range(a.size):
-            distance += abs(a[k] - b[k])
-        row[j] = -gamma * distance
-    _exponentiate(row)
-
-
-@_linked
-def _laplacian_of(i, A, B, gamma, out):
-    _laplacian_row(A[i], B, gamma, out[i])
+def _mirror_tile(tile, start, stop, out):
+    """out_ji <- out_ij for the rows i from start to stop - 1 and 64 columns j < i."""
+    for j in range(64 * tile, min(64 * tile + 64, stop)):
+        row = out[j]
+        for i in range(max(start, j + 1), stop):
+            row[i] = out[i, j]
 
 
 @njit(cache=_CACHE)
-def _laplacian(A, B, gamma, out):
-    """out_ij = exp(-gamma ||a_i - b_j||_1)."""
-    _share(A.shape[0], _laplacian_of, (A, B, gamma, out), A.shape[0] * B.size)
+def _mirror(start, stop, out):
+    for tile in range((stop + 63) // 64):
+        _mirror_tile(tile, start, stop, out)
 
 
-@_linked
-def _pack_panel(A, index, everything, runs, out):
-    """Pack the columns of A that are not zero in all rows of ``index``, or ``everything``, by fours in a row.
-
-    out[k _WIDE + r] <- A[index[r], k-th of them], zero beyond index.size; runs[t] <- [start, stop), a stretch of them.
-    Returns how many stretches there are.
-    """
-    count, k = 0, 0
-    for start in range(0, A.shape[1], 4):
-        stop, seen = min(start + 4, A.shape[1]), everything
-        for r in range(index.size):
-            row = A[index[r]]
-            for column in range(start, stop):
-                seen |= row[column] != 0.0
-        if not seen:
-            continue
-        if count == 0 or runs[count - 1, 1] != start:
-            runs[count, 0] = start
-            count += 1
-        runs[count - 1, 1] = stop
-        for column in range(start, stop):
-            packed = out[k * _WIDE:(k + 1) * _WIDE]
-            packed[:] = 0.0
-            for r in range(index.size):
-                packed[r] = A[index[r], column]
-            k += 1
-    return count
-
-
-@_linked(fastmath=_FAST)
-def _dot_tile(a, b, c, d, runs, B, tile):
-    """tile <- the inner products of four points with _WIDE, packed, over the columns of ``runs``."""
-    tile[:] = 0.0
-    k, wide = np.uint64(0), np.uint64(_WIDE)  # unsigned, as all indices here: none counts from the end
-    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    for t in range(runs.shape[0]):
-        start, stop = np.uint64(runs[t, 0]), np.uint64(runs[t, 1])
-        whole = stop - (stop - start) % four
-        for p in range(start, whole, four):
-            v = B[k:k + four * wide]
-            q, r, s = p + one, p + two, p + three
-            a0, a1, a2, a3, b0, b1, b2, b3 = a[p], a[q], a[r], a[s], b[p], b[q], b[r], b[s]
-            c0, c1, c2, c3, d0, d1, d2, d3 = c[p], c[q], c[r], c[s], d[p], d[q], d[r], d[s]
-            for j in range(_WIDE):
-                w, x, y, z = v[j], v[_WIDE + j], v[2 * _WIDE + j], v[3 * _WIDE + j]
-                tile[j] += a0 * w + a1 * x + a2 * y + a3 * z
-                tile[_WIDE + j] += b0 * w + b1 * x + b2 * y + b3 * z
-                tile[2 * _WIDE + j] += c0 * w + c1 * x + c2 * y + c3 * z
-                tile[3 * _WIDE + j] += d0 * w + d1 * x + d2 * y + d3 * z
-            k += four * wide
-        for p in range(whole, stop):
-            v, a0, b0, c0, d0 = B[k:k + wide], a[p], b[p], c[p], d[p]
-            for j in range(_WIDE):
-                tile[j] += a0 * v[j]
-                tile[_WIDE + j] += b0 * v[j]
-                tile[2 * _WIDE + j] += c0 * v[j]
-                tile[3 * _WIDE + j] += d0 * v[j]
-            k += wide
-
-
-@_linked(fastmath=_FAST)
-def _distance_tile(a, b, c, d, B, tile):
-    """tile <- the l1 distances of four points from _WIDE, packed."""
-    tile[:] = 0.0
-    for k in range(a.size):
-        v = B[k * _WIDE:(k + 1) * _WIDE]
-        a0, b0, c0, d0 = a[k], b[k], c[k], d[k]
-        for j in range(_WIDE):
-            tile[j] += abs(a0 - v[j])
-            tile[_WIDE + j] += abs(b0 - v[j])
-            tile[2 * _WIDE + j] += abs(c0 - v[j])
-            tile[3 * _WIDE + j] += abs(d0 - v[j])
-
-
-class _Panel(NamedTuple):
-    """Up to _WIDE columns of G, packed, with room for _TALL of their entries each."""
-
-    rows: np.ndarray  # (d _WIDE,)
-    hidden: np.ndarray  # (width _WIDE,)
-    row_runs: np.ndarray  # (d / 8 + 1, 2)
-    hidden_runs: np.ndarray  # (width / 8 + 1, 2)
-    counts: np.ndarray  # (2,) how many of these runs there are
-    squares: np.ndarray  # (_WIDE,)
-    gates: np.ndarray  # (_WIDE, words)
-    weights: np.ndarray  # (separators, _WIDE)
-    sums: np.ndarray  # (separators, _WIDE)
-    tile: np.ndarray  # (_TALL _WIDE,)
-    hidden_tile: np.ndarray  # (_TALL _WIDE,)
-
-
-@_linked
-def _new_panel(points, separators):
-    d, width = points.rows.shape[1], points.hidden.shape[1]
-    return _Panel(np.empty(d * _WIDE), np.empty(width * _WIDE), np.zeros((d // 8 + 1, 2), dtype=np.int64),
-                  np.zeros((width // 8 + 1, 2), dtype=np.int64), np.zeros(2, dtype=np.int64), np.zeros(_WIDE),
-                  np.zeros((_WIDE, points.gates.shape[1]), dtype=np.uint64), np.zeros((separators, _WIDE)),
-                  np.zeros((separators, _WIDE)), np.empty(_TALL * _WIDE), np.empty(_TALL * _WIDE))
-
-
-@_linked
-def _fill_panel(points, formula, index, W, panel):
-    """Differences of coordinates need those that are zero, products do not."""
-    panel.counts[0] = _pack_panel(points.rows, index, formula.code == _LAPLACIAN, panel.row_runs, panel.rows)
-    if formula.code == _NTK:
-        panel.counts[1] = _pack_panel(points.hidden, index, False, panel.hidden_runs, panel.hidden)
-    panel.weights[:] = 0.0
-    panel.sums[:] = 0.0
-    for j in range(index.size):
-        panel.squares[j] = points.squares[index[j]]
-        _copy(points.gates[index[j]], panel.gates[j])
-        for c in range(W.shape[0]):
-            panel.weights[c, j] = W[c, index[j]]
-
-
-@_linked
-def _evaluate_tile(points, formula, i, panel):
-    """panel.tile <- K of the points i to i + _TALL - 1, beyond the end the last again, with those of the panel."""
-    tile, hidden, last = panel.tile, panel.hidden_tile, points.squares.size - 1
-    rows, wide, runs = points.rows, points.hidden, panel.row_runs[:panel.counts[0]]
-    for r in range(0, _TALL, 4):
-        start, stop = r * _WIDE, (r + 4) * _WIDE
-        a, b, c, d = min(i + r, last), min(i + r + 1, last), min(i + r + 2, last), min(i + r + 3, last)
-        if formula.code == _LAPLACIAN:
-            _distance_tile(rows[a], rows[b], rows[c], rows[d], panel.rows, tile[start:stop])
-        else:
-            _dot_tile(rows[a], rows[b], rows[c], rows[d], runs, panel.rows, tile[start:stop])
-        if formula.code == _NTK:
-            _dot_tile(wide[a], wide[b], wide[c], wide[d], panel.hidden_runs[:panel.counts[1]], panel.hidden,
-                      hidden[start:stop])
-    if formula.code == _LAPLACIAN:
-        for k in range(tile.size):
-            tile[k] *= -formula.gamma
-    elif formula.code == _RBF:  # not by rows, which are short: exponentials of all at once
-        for r in range(_TALL):
-            row, a = tile[r * _WIDE:(r + 1) * _WIDE], points.squares[min(i + r, last)]
-            _log_rbf_row(row, a, panel.squares, formula.gamma)
-    elif formula.code != _LINEAR:
-        for r in range(_TALL):
-            start, stop, k = r * _WIDE, (r + 1) * _WIDE, min(i + r, last)
-            _finish_row(tile[start:stop], hidden[start:stop], points.squares[k], points.gates[k], panel.squares,
-                        panel.gates, formula)
-    if formula.code in (_RBF, _LAPLACIAN):
-        _exponentiate(tile)
-
-
-@_linked
-def _kernel_rows_part(part, A, formula, index, B, out):
-    panel, none, n = _new_panel(A, 0), np.empty((0, 0)), B.squares.size
-    first, stop = _part(n, part)
-    for start in range(0, index.size, _WIDE):
-        some = index[start:start + _WIDE]
-        _fill_panel(A, formula, some, none, panel)
-        for i in range(first, stop, _TALL):
-            _evaluate_tile(B, formula, i, panel)
-            for j in range(some.size):
-                for r in range(min(_TALL, stop - i)):
-                    out[start + j, i + r] = panel.tile[r * _WIDE + j]
-
-
-@njit(cache=_CACHE)
-def _kernel_rows(A, formula, index, B, out):
-    """out[k, j] <- K(a_index_k, b_j), without the intercept."""
-    _share(_PARTS, _kernel_rows_part, (A, formula, index, B, out), out.size * (formula.dimension + formula.width))
-
-
-@_linked
-def _gram_part(part, before, points, formula, c, out):
-    """The columns of a panel at the left of G and of one at the right, as much work for every part after those before.
-    """
-    n, panel, none = c.size, _new_panel(points, 0), np.empty((0, 0))
-    panels, part = (n + _WIDE - 1) // _WIDE, part + before
-    for which in range(1 + (2 * part + 1 < panels)):
-        start = _WIDE * (panels - 1 - part if which else part)
-        index = np.arange(start, min(start + _WIDE, n))
-        _fill_panel(points, formula, index, none, panel)
-        for i in range(start, n, _TALL):
-            _evaluate_tile(points, formula, i, panel)
-            for r in range(min(_TALL, n - i)):
-                for j in range(min(index.size, i + r - start + 1)):
-                    value = c[i + r] * c[start + j] * (panel.tile[r * _WIDE + j] + formula.offset)
-                    out[i + r, start + j] = value
-                    out[start + j, i + r] = value
-
-
-@njit(cache=_CACHE)
-def _gram_parts(start, stop, points, formula, c, out):
-    cost = 2 * _WIDE * c.size * (formula.dimension + formula.width)
-    _share(stop - start, _gram_part, (start, points, formula, c, out), (stop - start) * cost)
-
-
-def _fill_gram(points, formula, c, out):
-    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric; in calls of a fraction of a second, so that Ctrl-C is answered.
-    """
-    n, cost = c.size, formula.dimension + formula.width + 200
-    parts, step = -(-n // (2 * _WIDE)), _PARTS * max(1, _MULTIPLICATIONS // (_WIDE * n * cost * _PARTS))
-    for start in range(0, parts, step):
-        _enter(_gram_parts, start, min(start + step, parts), points, formula, c, out)
-
-
-def _read_only(A):
-    A = A.view()
-    A.flags.writeable = False
-    return A
-
-
-def _kernel_block(kernel, A, B):
-    """K(a_i, b_j) for `_prepared` points; the b_j are `_columns` where B holds training points."""
-    block, offset = _block_without_intercept(kernel, A, B), kernel.formula.offset
-    return block + offset if offset else block
-
-
-def _block_without_intercept(kernel, A, B):
-    code = kernel.formula.code
-    if code == _PRECOMPUTED:
-        return A.rows[:, B.rows]
-    if code == _CALLABLE:
-        try:
-            values = kernel.function(_read_only(A.rows), _read_only(B.rows))
-        except ValueError as error:
-            if "buffer source array is read-only" not in str(error):
-                raise
-            values = kernel.function(A.rows.copy(), B.rows.copy())  # for compiled code that asks for no less
-        out = _real_array(values, "kernel(A, B)", 2)
-        if out.shape != (len(A.rows), len(B.rows)):
-            raise ValueError("kernel(A, B) must have shape (len(A), len(B)) = "
-                             f"{len(A.rows), len(B.rows)}, got {out.shape}")
-        return out
-    if code == _LAPLACIAN:
-        out = np.empty((len(A.rows), len(B.rows)))
-        _enter(_laplacian, A.rows, B.rows, kernel.formula.gamma, out)
-        return out
-    out = A.rows @ B.rows.T
-    if code != _LINEAR:
-        _enter(_finish_kernel, out, A.hidden @ B.hidden.T if code == _NTK else out, A, B, kernel.formula)
-    return out
-
-
-def _kernel_diagonal(kernel, points):
-    """K(x_i, x_i) for `_prepared` points, training ones or new."""
-    return _diagonal_without_intercept(kernel, points) + kernel.formula.offset
-
-
-def _diagonal_without_intercept(kernel, points):
-    formula, squares = kernel.formula, points.squares
-    if formula.code == _PRECOMPUTED:
-        return points.rows.diagonal()
-    if formula.code == _CALLABLE:
-        few = 32  # of the values in a block only the diagonal is used
-        blocks = (_take(points, slice(k, k + few)) for k in range(0, len(points.rows), few))
-        return np.concatenate([_block_without_intercept(kernel, block, block).diagonal() for block in blocks])
-    if formula.code in (_RBF, _LAPLACIAN):
-        return np.ones(len(squares))
-    if formula.code == _POLY:
-        return (formula.gamma * squares + formula.coef0) ** formula.degree
-    if formula.code == _NTK:
-        gates = np.unpackbits(points.gates.view(np.uint8), axis=1).sum(axis=1)
-        return (np.einsum("ij,ij->i", points.hidden, points.hidden, dtype=np.float64)
-                + squares * (gates / formula.width))
-    return squares
+@njit(cache=_CACHE, parallel=True)
+def _mirror_in_parts(start, stop, out):
+    for tile in prange((stop + 63) // 64):
+        _mirror_tile(int(tile), start, stop, out)
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
-    """c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
+    """Return c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
     if normalize is not None:
         _choice(normalize, "normalize", _NORMALIZE)
     if not np.isfinite(diagonal).all():
@@ -1564,6 +1140,35 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
             raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
         return np.full(diagonal.size, 1.0 / math.sqrt(top))
     return np.ones(diagonal.size)
+
+
+class _Problem(NamedTuple):
+    """Labelled points, prepared for a kernel once: what G and the scores of new points share."""
+
+    kernel: _Kernel
+    points: _Prepared
+    sign: np.ndarray  # (n,) the labels, or 1
+    diagonal: np.ndarray  # (n,) K(x_i, x_i)
+    normalizer: np.ndarray  # (n,) c with G_ij = y_i y_j c_i c_j K(x_i, x_j)
+
+    def scores(self, weights, X, normalize):
+        """Return sum_i weights_ci K(x_i, x) / normalisation, (k, m), for checked new points x and weights (k, n)."""
+        precomputed = self.kernel.formula.code == _PRECOMPUTED
+        if precomputed and normalize == "unit":
+            raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not '
+                             'tell; give G and the scores normalize="max" or None')
+        new = self.kernel.prepare(X)
+        of_new = np.ones(len(X)) if precomputed else self.kernel.diagonal(new)
+        normalizer = _normalizers(of_new, normalize, "Xnew", self.diagonal)
+        return self.kernel.sums(weights * self.normalizer, self.points, new) * normalizer
+
+
+def _problem(X, sign, kernel, normalize, params):
+    """Prepare checked points; ``kernel`` is a name or a callable."""
+    kernel = _kernel(kernel, X, params)
+    points = kernel.prepare(X)
+    diagonal = kernel.diagonal(points)
+    return _Problem(kernel, points, sign, diagonal, _normalizers(diagonal, normalize))
 
 
 def kernel_matrix(A, B, *, kernel="rbf", **params):
@@ -1604,34 +1209,22 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
     kernel = _kernel(kernel, A, params)
     if kernel.formula.code == _PRECOMPUTED:
         return B.T + kernel.formula.offset
-    return _kernel_block(kernel, _prepared(kernel, A), _prepared(kernel, B))
+    return kernel.block(kernel.prepare(A), kernel.prepare(B))
 
 
 def _pairs(labels, n_classes):
-    """(point, right, wrong): the pairs of a point with each class that is not its own, point by point."""
+    """Return (point, right, wrong): the pairs of a point with each class that is not its own, point by point."""
     right = np.repeat(labels, n_classes - 1)
     wrong = np.tile(np.arange(n_classes - 1), len(labels))
     return np.repeat(np.arange(len(labels)), n_classes - 1), right, wrong + (wrong >= right)
 
 
 def _class_weights(alpha, labels, n_classes):
-    """(k, n_classes, n): T of `pair_gram` for each of k weights of the pairs."""
+    """Return T of `pair_gram`, (k, n_classes, n), for each of k weights of the pairs."""
     T, (point, _, wrong) = np.zeros((len(alpha), n_classes, len(labels))), _pairs(labels, n_classes)
     T[:, wrong, point] = -alpha
     T[:, labels, np.arange(len(labels))] = alpha.reshape(len(alpha), len(labels), -1).sum(axis=2)
     return T
-
-
-def _kernel_sums(kernel, weights, X, Xnew):
-    """sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and `_prepared` points; not normalised."""
-    support, sums = weights.any(axis=0), np.zeros((len(weights), len(Xnew.rows)))
-    if support.any():
-        columns, weights = _take(_columns(kernel, X), support), weights[:, support]
-        step = min(_BLOCK, max(1, _AT_ONCE // weights.shape[1]))
-        for start in range(0, len(Xnew.rows), step):
-            rows = slice(start, start + step)
-            sums[:, rows] = weights @ _kernel_block(kernel, _take(Xnew, rows), columns).T
-    return sums
 
 
 def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_classes=None, **params):
@@ -1693,24 +1286,11 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
         raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {count}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
-    kernel = _kernel(kernel, X, params)
-    precomputed = kernel.formula.code == _PRECOMPUTED
-    X, Xnew = _prepared(kernel, X), _prepared(kernel, Xnew)
-    diagonal = _kernel_diagonal(kernel, X)
-    if n_classes is None:
-        weights = alpha * y
-    else:
-        weights = _class_weights(alpha, y, n_classes).reshape(-1, len(y))
-    weights *= _normalizers(diagonal, normalize)
-    if precomputed and normalize == "unit":
-        raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not tell; '
-                         'give G and the scores normalize="max" or None')
-    new = np.ones(len(Xnew.rows)) if precomputed else _kernel_diagonal(kernel, Xnew)
-    normalizer = _normalizers(new, normalize, "Xnew", diagonal)
-    scores = _kernel_sums(kernel, weights, X, Xnew)
-    scores *= normalizer
+    problem = _problem(X, None, kernel, normalize, params)
+    weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
+    scores = problem.scores(weights, Xnew, normalize)
     if n_classes is not None:
-        scores = scores.reshape(len(alpha), n_classes, len(new)).swapaxes(1, 2)
+        scores = scores.reshape(len(alpha), n_classes, len(Xnew)).swapaxes(1, 2)
     return scores if many else scores[0]
 
 
@@ -1722,74 +1302,122 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
 # 5.1 operations
 # ------------------------------------------------------------------------------------------------------
 #
-# Loops are written once, over anything that can do the operations below.  Each is an ordinary function to
-# the interpreter and, to the compiler, an overload that is resolved by the type of G while a loop is compiled.  Shapes
-# are checked in calls from Python; compiled callers vouch for them.  A class hierarchy cannot do this, because compiled
-# code calls no methods of Python objects, and what Numba offers instead (jitclass) is neither cached on disk nor a
-# plain tuple of arrays; functools.singledispatch is opaque to the compiler altogether.
+# Loops are written once, over anything that can do the operations below.  Over dense, feature and sparse G, which are
+# named tuples of arrays, operations are compiled functions, and loops run compiled from end to end.  Any other G is an
+# object with methods, over which the same loop runs as its own Python source: a product costs much more than that.
 
-class Representation(Protocol):
-    """What a representation of G is: a NamedTuple of arrays and numbers with these methods, and `register`.
+class Representation:
+    """What a representation of G is: an object with ``shape``, ``diagonal``, ``lift`` and ``margins``.
 
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
-    Loops call `lift`, `margins`, `add_column`, `softmax_pass` and `square`, compiled, and those over pairs call
-    `table_margins`; the methods are called from Python, once per run or round.  `block`, `adder`, `moments`, `precise`
-    and `separator` may be missing: `max_margin` then takes longer, or numbers are less accurate.
+
+    The other methods have defaults that make do with these four.  Overriding them makes G faster, `rounding` bounds
+    tighter.  Three more are looked for where they help: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working
+    precision for ||v||_1 <= 1; ``separator(v)``, Z'v with the rounding of its last digits alone; ``moments(index)``,
+    sum_i z_i z_i' over some points, (d, d).
+
+    Attributes
+    ----------
+    access : {"products", "computed", "stored"}
+        What it takes to have some entries of G: products, their evaluation, or reading them.
 
     Examples
     --------
-    >>> import fastmargin as fm
-    >>> fm.FeatureGram([[1.0, 2.0], [0.0, 1.0]]).checked().shape()
-    (2, 2)
+    >>> import numpy as np, fastmargin as fm
+    >>> class Rows(fm.Representation):
+    ...     def __init__(self, Z): self.Z = Z
+    ...     def shape(self): return self.Z.shape
+    ...     def diagonal(self): return (self.Z**2).sum(axis=1)
+    ...     def lift(self, v, w): w[:] = self.Z.T @ v
+    ...     def margins(self, w, m): m[:] = self.Z @ w
+    >>> fm.momentum(Rows(np.array([[2.0, 1.0], [1.0, 3.0]])), tol=1e-3).status
+    'certified'
     """
 
-    def checked(self):
-        """Itself, in the layout that its routines expect; raises ValueError or TypeError for bad values."""
+    __slots__ = ()
+    access = "products"
+    routines = {}  # compiled operations by name, of the kinds that have them
 
     def shape(self):
-        """(points, coordinates): the lengths of v and of w = Z' v."""
+        """Return (points, coordinates): the lengths of v and of w = Z' v."""
+        raise NotImplementedError
 
     def diagonal(self):
-        """(n,) float64 array of G_ii."""
+        """Return the G_ii, (n,) in float64."""
+        raise NotImplementedError
+
+    def lift(self, v, w):
+        """Do as the operation `lift`; so too for the other operations."""
+        raise NotImplementedError
+
+    def margins(self, w, m):
+        raise NotImplementedError
+
+    def add_column(self, i, c, m):
+        _add_by_product(self, i, c, m)
+
+    def softmax_pass(self, w, m, q, u):
+        return _three_step_pass(self, w, m, q, u)
+
+    def square(self, v, w, m):
+        return _inner_product(self, v, w, m)
+
+    def table_margins(self, W, M):
+        _one_by_one(self, W, M)
+
+    def checked(self):
+        """Return itself, in the layout that its operations expect; raise ValueError or TypeError for bad values."""
+        return self
 
     def rounding(self):
-        """The `Rounding` of the routines registered for it."""
+        """Return the `Rounding` of its operations; by default of sums over points and coordinates in any order."""
+        n, dimension = self.shape()
+        margins = Rounding.of_rows(n, dimension).margins
+        return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
 
     def restrict(self, index):
-        """G on some of the points, an array of their numbers, in the same representation."""
+        """Return G on some of the points, an array of their numbers, as a representation."""
+        return _EntriesGram(self.block(index, index))
 
     def dense(self):
-        """G itself, (n, n); asked of a few points at a time."""
+        """Return G itself, (n, n); asked of a few points at a time."""
+        every = np.arange(self.shape()[0])
+        return self.block(every, every)
 
     def block(self, rows, columns):
-        """G at some rows and columns, arrays of their numbers; by default by way of `restrict` and `dense`."""
+        """Return G at some rows and columns, arrays of their numbers."""
+        out = np.zeros((rows.size, self.shape()[0]))
+        for k, i in enumerate(rows):
+            self.add_column(i, 1.0, out[k])
+        return out[:, columns]
 
     def adder(self):
-        """A function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, with the
-        errors of `margins`, where a few columns cost less than a product; it may keep those that it has seen."""
-
-    def moments(self, index):
-        """sum_i z_i z_i' over some points, (d, d), where there are rows z_i of few coordinates."""
-
-    def precise(self, v):
-        """(v' G v, G v, `Rounding`) in twice the working precision, for ||v||_1 <= 1."""
-
-    def separator(self, v):
-        """Z'v with the rounding of its last digits alone, where rows are at hand."""
+        """Return a function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, with
+        the errors of `margins`, which may keep columns that it has seen; None where it costs as much as a product."""
+        return None
 
 
-_OPTIONAL = ("block", "adder", "moments", "precise", "separator")
-_METHODS = [name for name, method in vars(Representation).items()
-            if callable(method) and not name.startswith("_") and name not in _OPTIONAL]
+class _EntriesGram(Representation):
+    """G on a few points, by its entries."""
 
+    def __init__(self, matrix):
+        self.matrix = matrix
 
-def _block(G, rows, columns):
-    """As `Representation.block`, of any representation."""
-    if hasattr(G, "block"):
-        return G.block(rows, columns)
-    points = np.concatenate((columns, rows))
-    return G.restrict(points).dense()[columns.size:, :columns.size]
+    def shape(self):
+        return self.matrix.shape
+
+    def diagonal(self):
+        return self.matrix.diagonal().copy()
+
+    def lift(self, v, w):
+        w[:] = v
+
+    def margins(self, w, m):
+        m[:] = self.matrix @ w
+
+    def block(self, rows, columns):
+        return self.matrix[np.ix_(rows, columns)]
 
 
 def _add_by_product(G, index, weights, m):
@@ -1806,9 +1434,8 @@ _UNIT = 2.0**-53  # the largest relative error of one operation in double precis
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
-@register_jitable(**_LINKED)
 def _gamma(k, unit=_UNIT):
-    """k u / (1 - k u), u = 2^-53: the largest relative error of a term in a sum that saw k operations, in any order."""
+    """Return k u / (1 - k u): the largest relative error of a term in a sum that saw k operations, in any order."""
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
 
@@ -1862,182 +1489,42 @@ class Rounding(NamedTuple):
         return cls(error, 0.0, error)
 
 
-_OPERATIONS = {}
-
-
-class _Bound(NamedTuple):
-    """A representation with the addresses of its compiled routines, as the driver gives it to compiled loops.
-
-    Numba compiles whatever a function calls into it once more; so every loop would hold its own copy of the routines,
-    and of what these call, and take as long to compile.  None: this one is not called, or inlined.
-    """
-
-    representation: tuple
-    lift: int | None = None
-    margins: int | None = None
-    add_column: int | None = None
-    softmax_pass: int | None = None
-    square: int | None = None
-    table_margins: int | None = None
-
-
-def _machine_types(signature):
-    """Of the arguments after G, as the routines of an operation are compiled."""
-    names = list(inspect.signature(signature).parameters)[1:]
-    return [types.int64 if name == "i" else types.float64 if name == "c" else
-            types.float64[:, ::1] if name.isupper() else types.float64[::1] for name in names]
-
-
-def _call_at(returns):
-    """Make compiled code that calls other compiled code at an address; exceptions pass through."""
-    @intrinsic
-    def call_at(typing_context, address, arguments):
-        wanted = [types.int64 if isinstance(kind, types.Integer) else types.float64 if isinstance(kind, types.Float)
-                  else kind for kind in arguments]
-
-        def generate(context, builder, signature, values):
-            convention = context.call_conv
-            given = [context.cast(builder, value, *kinds) for value, *kinds in
-                     zip(cgutils.unpack_tuple(builder, values[1]), arguments, wanted, strict=True)]
-            code = builder.inttoptr(values[0], convention.get_function_type(returns, wanted).as_pointer())
-            status, value = convention.call_function(builder, code, returns, wanted, given)
-            with cgutils.if_unlikely(builder, status.is_error):
-                convention.return_status_propagate(builder, status)
-            return value
-
-        return returns(address, arguments), generate
-
-    return call_at
-
-
-_CALL_AT = {None: _call_at(types.none), float: _call_at(types.float64)}
-
-
-@functools.cache
-def _address(operation, representation, G):
-    """Of the machine code for G of this numba type; None where that returns something else than it should."""
-    routine, arguments = _kept_off_disk(G, operation.routines[representation]), (G, *_machine_types(operation))
-    _enter(routine.compile, arguments)  # what is loaded from the cache may ask for the threads
-    code = routine.overloads[arguments]
-    if code.signature.return_type != (types.float64 if operation.__annotations__ else types.none):
-        return None
-    return code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
-
-
-@functools.cache
-def _operations_called(function, representation):
-    """Names of the operations that have compiled routines and are called by a function or by functions it mentions."""
-    found, ahead, seen = set(), [function], set()
-    while ahead:
-        code = ahead.pop()
-        code = getattr(code, "py_func", code)
-        if code in seen:
-            continue
-        seen.add(code)
-        for name in code.__code__.co_names:
-            called = code.__globals__.get(name, _OPERATIONS.get(name))  # fastmargin.lift leaves the attribute's name
-            if hasattr(called, "routines"):
-                name, called = called.__name__, called.routines[representation]
-                if is_jitted(called):
-                    found.add(name)
-                    continue
-            if is_jitted(called) or inspect.isfunction(called):
-                ahead.append(called)
-    return found
-
-
-def _bound(G, *functions):
-    """G for functions that are compiled."""
-    called = set().union(*(_operations_called(function, type(G)) for function in functions))
-    G = _with_bound_parts(G)
-    machine_type = typeof(G)
-    return _Bound(G, **{name: _address(_OPERATIONS[name], type(G), machine_type) for name in called})
-
-
-def _with_bound_parts(G):
-    """G for its own routines: what it is made of is bound."""
-    parts = {name: part for name, part in zip(G._fields, G, strict=True) if type(part) in lift.routines}
-    if not parts:
-        return G
-    routines = [call.routines[type(G)] for call in _OPERATIONS.values() if is_jitted(call.routines[type(G)])]
-    return G._replace(**{name: _bound(part, *routines) for name, part in parts.items()})
-
-
-def _is_ours(G):
-    """Whether a representation, or a numba type of one, and whatever it is made of, is of this module."""
-    if isinstance(G, tuple):
-        return type(G).__module__ == __name__ and all(_is_ours(part) for part in G if isinstance(part, tuple))
-    return G.instance_class.__module__ == __name__ and all(
-        _is_ours(part) for part in G.types if isinstance(part, types.BaseNamedTuple))
-
-
-@functools.cache
-def _uncached(code):
-    return njit(code.py_func)
-
-
-def _kept_off_disk(G, code):
-    """Compiled code of this module, in a version that is never on disk where G brings in code of another file."""
-    return _uncached(code) if is_jitted(code) and code.__module__ == __name__ and not _is_ours(G) else code
-
-
-def _unregistered(kind):
-    name = f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
-    return (f"{name} is not a registered representation of G: register the class first, or take the G of "
-            "prepare(G, max_iter)")
+def _compiled(representation, **routines):
+    """Give a class its compiled operations."""
+    representation.routines = {**_DEFAULTS, **routines}
 
 
 def _operation(signature):
-    """Make a function that dispatches on the representation, when compiled and when interpreted alike."""
-    routines, names = {}, list(inspect.signature(signature).parameters)[1:]
+    """Make a function that runs the operation of this name of any representation, compiled or as a method."""
+    name, names = signature.__name__, list(inspect.signature(signature).parameters)[1:]
 
     @functools.wraps(signature)
     def call(G, *args):
-        if type(G) not in routines:
-            raise TypeError(_unregistered(type(G)))
+        if not isinstance(G, Representation):
+            raise TypeError(f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)")
         n, dimension = G.shape()
-        for name, value in zip(names, args, strict=True):
-            size = {"v": n, "m": n, "q": n, "w": dimension, "u": dimension}.get(name.lower())
-            if size is None:
-                pass
-            elif name.isupper() and not (isinstance(value, np.ndarray) and value.shape == (len(args[0]), size)):
-                raise ValueError(f"{name} must be an array of shape ({len(args[0])}, {size}), got {np.shape(value)}")
-            elif name.islower() and not (isinstance(value, np.ndarray) and value.shape == (size,)):
-                raise ValueError(f"{name} must be an array of shape ({size},), got {np.shape(value)}")
-            if name == "i" and not 0 <= value < n:
+        for key, value in zip(names, args, strict=True):
+            size = {"v": n, "m": n, "q": n, "w": dimension, "u": dimension}.get(key.lower())
+            wanted = (size,) if key.islower() else (len(args[0]), size)
+            if size is not None and not (isinstance(value, np.ndarray) and value.shape == wanted):
+                raise ValueError(f"{key} must be an array of shape {wanted}, got {np.shape(value)}")
+            if key == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        routine = _kept_off_disk(G, routines[type(G)])
-        return _enter(routine, _with_bound_parts(G) if is_jitted(routine) else G, *args)
+        routine = G.routines.get(name)
+        return getattr(G, name)(*args) if routine is None else _enter(routine, G, *args)
 
-    @overload(call, strict=False, jit_options=_LINKED)
+    @overload(call, strict=False)
     def choose(G, *args):
-        representation, place = getattr(G, "instance_class", None), None
-        if representation is _Bound:
-            representation, place = G.types[0].instance_class, _Bound._fields.index(signature.__name__)
-        if representation not in routines:
-            raise TypingError(_unregistered(representation or str(G)))
-        routine = _kept_off_disk(G, routines[representation])
-        if place is None or not is_jitted(routine):
-            def pass_on(G, *args):
-                return routine(G, *args)
-        elif G.types[place] == types.int64 and all(
-                given == wanted for given, wanted in zip(args, _machine_types(signature), strict=True)
-                if isinstance(wanted, types.Array)):
-            call_at = _CALL_AT[signature.__annotations__.get("return")]
+        routine = G.instance_class.routines[name]
 
-            def pass_on(G, *args):
-                return call_at(G[place], (G.representation, *args))
-        else:
-            def pass_on(G, *args):
-                return routine(G.representation, *args)
+        def pass_on(G, *args):
+            return routine(G, *args)
 
         # Numba tells machine code apart by this name, the types and a counter that begins anew in every process: under
         # one name, what one process has cached for lift would be taken for margins, of the same types, by another.
-        pass_on.__qualname__ = signature.__name__
+        pass_on.__qualname__ = name
         return pass_on
 
-    call.routines = routines
-    _OPERATIONS[signature.__name__] = call
     return call
 
 
@@ -2110,7 +1597,7 @@ def add_column(G, i, c, m):
 
 
 @_operation
-def softmax_pass(G, w, m, q, u) -> float:
+def softmax_pass(G, w, m, q, u):
     """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
 
     Parameters
@@ -2139,7 +1626,7 @@ def softmax_pass(G, w, m, q, u) -> float:
 
 
 @_operation
-def square(G, v, w, m) -> float:
+def square(G, v, w, m):
     """v' G v, given w = Z' v and m = G v: no product.
 
     Parameters
@@ -2185,13 +1672,7 @@ def table_margins(G, W, M):
     """
 
 
-@register_jitable(**_LINKED)
-def _one_by_one(G, W, M):
-    for c in range(W.shape[0]):
-        margins(G, W[c], M[c])
-
-
-@register_jitable(**_LINKED)
+@register_jitable
 def _three_step_pass(G, w, m, q, u):
     margins(G, w, m)
     log_total = _softmax(m, q)
@@ -2199,96 +1680,27 @@ def _three_step_pass(G, w, m, q, u):
     return log_total
 
 
-@register_jitable(**_LINKED)
+@register_jitable
 def _inner_product(G, v, w, m):
     return _dot(v, m)
 
 
-def register(representation, *, lift=None, margins=None, add_column=None, softmax_pass=None, square=None,
-             table_margins=None):
-    """Make a class a representation of G: every algorithm runs on it, none changed.
-
-    Parameters
-    ----------
-    representation : type
-        A NamedTuple class with the methods of `Representation`.
-    lift, margins, add_column : callable
-        Its routines, called as ``lift(G, v, w)`` and so on: compiled with njit, or compiled here.  What they do is
-        documented with the operations of the same name.
-    softmax_pass, square, table_margins : callable, optional
-        By default `margins`, a softmax and `lift`; <v, m>; and `margins` of one row after the other.
-
-    Raises
-    ------
-    TypeError
-        The class is no NamedTuple, a method or routine is missing or takes other parameters, or the class is registered
-        already (what has been compiled for it would not change; define the class anew, under the same name if you
-        like).
-    ValueError
-        A routine is cached on disk.
-
-    Notes
-    -----
-    Numba's disk cache notices changes of the file that a function stands in, but not of the functions it calls, which
-    are compiled into it.  So that nothing outlives a change, routines registered here may not be cached on disk, and
-    a loop of this module over a class of another module never is; what they call should not be, either.
-
-    Examples
-    --------
-    The README holds a complete representation.
-
-    >>> import fastmargin as fm
-    >>> fm.register(tuple)
-    Traceback (most recent call last):
-      ...
-    TypeError: register(tuple): a representation is a NamedTuple class
-    """
-    name = getattr(representation, "__name__", repr(representation)).partition("#")[0]
-    if not (isinstance(representation, type) and issubclass(representation, tuple)
-            and hasattr(representation, "_fields")):
-        raise TypeError(f"register({name}): a representation is a NamedTuple class")
-    routines = {"lift": lift, "margins": margins, "add_column": add_column,
-                "softmax_pass": _three_step_pass if softmax_pass is None else softmax_pass,
-                "square": _inner_product if square is None else square,
-                "table_margins": _one_by_one if table_margins is None else table_margins}
-    missing = [f"the routine {key}" for key, routine in routines.items() if routine is None]
-    missing += [f"the method {key}" for key in _METHODS if not callable(getattr(representation, key, None))]
-    if missing:
-        raise TypeError(f"register({name}) lacks {', '.join(missing)}")
-    if representation in _OPERATIONS["lift"].routines:
-        raise TypeError(f"register({name}): the class is registered already, and what has been compiled for it would "
-                        "not change; define the class anew")
-    for key, routine in routines.items():
-        if not (is_jitted(routine) or inspect.isfunction(routine)):
-            raise TypeError(f"register({name}): {key} must be a function, plain or compiled with njit; got {routine!r}")
-        _never_stale(routine, key)
-        wanted = inspect.signature(_OPERATIONS[key])
-        try:
-            inspect.signature(getattr(routine, "py_func", routine)).bind(*wanted.parameters)
-        except TypeError as error:
-            raise TypeError(f"register({name}): {key} is called as {key}{wanted}: {error}") from None
-    same_name = sum(other.__name__.partition("#")[0] == name for other in _OPERATIONS["lift"].routines)
-    if same_name:  # Numba tells named tuples apart by name and fields alone, and would mix up what it compiled
-        representation.__name__ = f"{name}#{same_name + 1}"
-    for key, routine in routines.items():
-        plain = routine.__module__ != __name__ and not is_jitted(routine)
-        _OPERATIONS[key].routines[representation] = njit(routine) if plain else routine
+@register_jitable
+def _one_by_one(G, W, M):
+    for c in range(W.shape[0]):
+        margins(G, W[c], M[c])
 
 
-def _never_stale(function, name):
-    """A function, unless it stands in another file and is cached on disk there: see `register`, Notes."""
-    if function.__module__ != __name__ and is_jitted(function) and function.stats.cache_path is not None:
-        raise ValueError(f"{name} is cached on disk, where it would outlive changes of the functions it calls; "
-                         "compile it with njit, without cache=True")
-    return function
+_DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": njit(_inner_product, cache=_CACHE),
+             "table_margins": njit(_one_by_one, cache=_CACHE)}
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.2 ridge
 # ------------------------------------------------------------------------------------------------------
 
-class RidgeGram(NamedTuple):
-    """G + r I over another representation, what ``ridge=r`` makes of it.  The methods are those of `Representation`.
+class RidgeGram(Representation):
+    """G + r I over another representation, what ``ridge=r`` makes of it.
 
     Coordinates are those of G, and then sqrt(r) v.
 
@@ -2307,8 +1719,10 @@ class RidgeGram(NamedTuple):
            [ 4. ,  1.5]])
     """
 
-    base: tuple
-    ridge: float
+    def __init__(self, base, ridge):
+        self.base, self.ridge, self.access = base, ridge, base.access
+        if hasattr(base, "precise"):
+            self.precise = self._precise
 
     def checked(self):
         return RidgeGram(self.base.checked(), _number(self.ridge, "ridge"))
@@ -2327,50 +1741,51 @@ class RidgeGram(NamedTuple):
         return Rounding(rounding.margins + _gamma(16), rounding.square + (_gamma(16) if rounding.square else 0.0),
                         rounding.length + _gamma(n + 16))
 
-    def restrict(self, index):
-        return self._replace(base=self.base.restrict(index))
+    def lift(self, v, w):
+        d = w.size - v.size
+        lift(self.base, v, w[:d])
+        np.multiply(v, math.sqrt(self.ridge), out=w[d:])
 
-    def dense(self):
-        G = self.base.dense().astype(np.float64)
-        G[np.diag_indices_from(G)] += self.ridge
-        return G
+    def margins(self, w, m):
+        d = w.size - m.size
+        margins(self.base, w[:d], m)
+        _add_multiple(math.sqrt(self.ridge), w[d:], m)
+
+    def add_column(self, i, c, m):
+        add_column(self.base, i, c, m)
+        m[i] += c * self.ridge
+
+    def square(self, v, w, m):
+        return square(self.base, v, w[:w.size - v.size], m - self.ridge * v) + self.ridge * _dot(v, v)
+
+    def table_margins(self, W, M):
+        d = W.shape[1] - M.shape[1]
+        table_margins(self.base, W[:, :d].copy(), M)
+        M += math.sqrt(self.ridge) * W[:, d:]
+
+    def restrict(self, index):
+        return RidgeGram(self.base.restrict(index), self.ridge)
 
     def block(self, rows, columns):
-        return _block(self.base, rows, columns) + self.ridge * (rows[:, None] == columns)
+        return self.base.block(rows, columns) + self.ridge * (rows[:, None] == columns)
 
-    @property
-    def mirrored(self):
-        return self.base.mirrored
-
-    @property
     def adder(self):
-        """As of the base, where it has it."""
-        adder = self.base.adder
+        add_to_base = self.base.adder()
+        if add_to_base is None:
+            return None
 
-        def with_ridge():
-            add_to_base = adder()
+        def add(index, weights, m):
+            add_to_base(index, weights, m)
+            m[index] += self.ridge * weights
 
-            def add(index, weights, m):
-                add_to_base(index, weights, m)
-                m[index] += self.ridge * weights
+        return add
 
-            return add
-
-        return with_ridge
-
-    @property
-    def precise(self):
-        """As of the base, where it has it."""
-        products = self.base.precise
-
-        def precise(v):
-            size, m, rounding = products(v)
-            terms, s = self.ridge * v, float(self.diagonal().max())
-            lost = _LAST * float(max(np.abs(m).max(), np.abs(terms).max())) / s  # where the terms cancel
-            return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
-                    rounding._replace(margins=rounding.margins + lost))
-
-        return precise
+    def _precise(self, v):
+        size, m, rounding = self.base.precise(v)
+        terms, s = self.ridge * v, float(self.diagonal().max())
+        lost = _LAST * float(max(np.abs(m).max(), np.abs(terms).max())) / s  # where the terms cancel
+        return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
+                rounding._replace(margins=rounding.margins + lost))
 
 
 def _with_ridge(G, ridge):
@@ -2378,69 +1793,22 @@ def _with_ridge(G, ridge):
     return RidgeGram(G, ridge) if ridge else G
 
 
-@njit(cache=_CACHE)
-def _ridge_lift(G, v, w):
-    d, root = w.size - v.size, math.sqrt(G.ridge)
-    lift(G.base, v, w[:d])
-    for i in range(v.size):
-        w[d + i] = root * v[i]
-
-
-@njit(cache=_CACHE)
-def _ridge_margins(G, w, m):
-    d, root = w.size - m.size, math.sqrt(G.ridge)
-    margins(G.base, w[:d], m)
-    for i in range(m.size):
-        m[i] += root * w[d + i]
-
-
-@njit(cache=_CACHE)
-def _ridge_add_column(G, i, c, m):
-    add_column(G.base, i, c, m)
-    m[i] += c * G.ridge
-
-
-@njit(cache=_CACHE)
-def _ridge_square(G, v, w, m):
-    rest = np.empty(m.size)
-    for i in range(m.size):
-        rest[i] = m[i] - G.ridge * v[i]
-    return square(G.base, v, w[:w.size - v.size], rest) + G.ridge * _dot(v, v)
-
-
-@njit(cache=_CACHE)
-def _ridge_table_margins(G, W, M):
-    n, root = M.shape[1], math.sqrt(G.ridge)
-    d = W.shape[1] - n
-    of_base = np.empty((W.shape[0], d))
-    for c in range(W.shape[0]):
-        _copy(W[c, :d], of_base[c])
-    table_margins(G.base, of_base, M)
-    for c in range(W.shape[0]):
-        for i in range(n):
-            M[c, i] += root * W[c, d + i]
-
-
-register(RidgeGram, lift=_ridge_lift, margins=_ridge_margins, add_column=_ridge_add_column, square=_ridge_square,
-         table_margins=_ridge_table_margins)
-
-
 # ------------------------------------------------------------------------------------------------------
 # 5.3 dense
 # ------------------------------------------------------------------------------------------------------
 
-class DenseGram(NamedTuple):
-    """A symmetric (n, n) matrix, C-ordered, float64 or float32; products read its upper triangle alone.
+class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
+    """A symmetric (n, n) matrix, C-ordered, float64 or float32.
 
-    Algorithms make it of a plain array by themselves, of a Fortran-ordered one by transposing it.  The methods are
-    those of `Representation`.
+    Algorithms make it of a plain array by themselves.  One whose rounding errors are not symmetric is copied, with its
+    upper triangle on both sides.
 
     Attributes
     ----------
     matrix : array, shape (n, n)
         G.
-    mirrored : bool
-        Whether G is known to be symmetric to the last bit, so that rows may be read for columns.
+    threads : bool
+        Whether large products may be shared among threads.
 
     Examples
     --------
@@ -2449,11 +1817,11 @@ class DenseGram(NamedTuple):
     (3, 3)
     """
 
-    matrix: np.ndarray
-    mirrored: bool = False
+    __slots__ = ()
+    access = "stored"
 
     def checked(self):
-        G = DenseGram(*_symmetric(self.matrix, "G"))
+        G = self._replace(matrix=_symmetric(self.matrix, "G"))
         if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
             raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small to have all digits of {G.matrix.dtype}; "
                              "rescale G")
@@ -2469,22 +1837,21 @@ class DenseGram(NamedTuple):
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
     def restrict(self, index):
-        return DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]), self.mirrored)
+        return self._replace(matrix=self.block(index, index))
 
     def dense(self):
         return self.matrix
 
     def block(self, rows, columns):
-        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
-        _enter(_gather, self.matrix, rows, columns, out)
-        return out
+        return self.matrix[np.ix_(rows, columns)]
 
     def adder(self):
         def add(index, weights, m):
             if 2 * len(index) > m.size:  # a product reads half of G
                 _add_by_product(self, index, weights, m)
             else:
-                _enter(_combine_rows, self.matrix, index, weights, m)
+                work = len(index) * m.size
+                _enter_by_size(work, _combine_rows_in_parts, _combine_rows, self.matrix, index, weights, 0, m.size, m)
 
         return add
 
@@ -2496,8 +1863,7 @@ class DenseGram(NamedTuple):
 
 
 def _symmetric(given, name):
-    """(a C-ordered float matrix without visible flaw, whether it is symmetric to the last bit); else an error that says
-    where the flaw is."""
+    """Return a C-ordered float matrix without visible flaw, symmetric to the last bit, or say where the flaw is."""
     matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be a square matrix of real numbers"
@@ -2508,124 +1874,86 @@ def _symmetric(given, name):
     given = matrix
     # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
     matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
-    diagonal = matrix.diagonal().astype(np.float64)
-    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(diagonal).max())
-    sound, mirrored = False, False
-    if np.isfinite(diagonal).all() and diagonal.min() >= 0.0:
-        bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
-        keys = np.random.default_rng(0).integers(0, 2**32, (2, len(matrix)), np.uint64)
-        found = np.zeros((_PARTS, 8), dtype=np.uint64)
-        with np.errstate(over="ignore"):  # of integers, in interpreted code
-            _enter(_inspect_parts, matrix, bits, np.sqrt(diagonal), slack, keys, found)
-        large, *differences = found.sum(axis=0)[:3]
-        mirrored = not any(differences)
-        sound = mirrored and large == 0
-    i, j, kind = (-1, -1, 0) if sound else _find_flaw(matrix, slack)
-    if i >= 0:
-        flaw = ("must be finite", f"must be symmetric (take ({name} + {name}.T) / 2)",
-                "must be positive semi-definite")[kind]
+    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
+    flaw, is_symmetric = _first_flaw(matrix, slack)
+    if flaw is not None:
+        i, j, kind = flaw
+        demand = ("must be finite", f"must be symmetric (take ({name} + {name}.T) / 2)",
+                  "must be positive semi-definite")[kind]
         entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j))))
-        raise ValueError(f"{name} {flaw}; row {i} has {', '.join(entries)}")
-    return matrix, mirrored
+        raise ValueError(f"{name} {demand}; row {i} has {', '.join(entries)}")
+    return matrix if is_symmetric else np.triu(matrix) + np.triu(matrix, 1).T
 
 
-# A matrix is checked in one reading, four rows at a time.  Whether it is symmetric to the last bit tells a sum over all
-# entries of b_ij r_i s_j above the diagonal and -b_ij s_i r_j below, modulo 2^64, for the bits b_ij of G_ij, folded to
-# 32, and random r and s: it is 0 if b is symmetric, and else all but surely not.
+def _first_flaw(matrix, slack):
+    """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
+    and whether the matrix is symmetric to the last bit.
 
-_LOW, _HALF = np.uint64(2**32 - 1), np.uint64(32)
-
-
-@_linked(forceinline=True)
-def _fold(bits):
-    return (np.uint64(bits) ^ (np.uint64(bits) >> _HALF)) & _LOW
-
-
-@_linked(fastmath=_FAST)
-def _weigh_four(a, b, c, d, keys):
-    """sum_k fold(bits_k) keys_k of four rows of bits, for keys below 2^32."""
-    of_a, of_b, of_c, of_d = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
-    for k in range(keys.size):
-        key = keys[k] & _LOW
-        of_a += _fold(a[k]) * key
-        of_b += _fold(b[k]) * key
-        of_c += _fold(c[k]) * key
-        of_d += _fold(d[k]) * key
-    return of_a, of_b, of_c, of_d
-
-
-@_linked(fastmath=_FAST)
-def _count_large(row, most, roots, slack):
-    """Entries of a row that are not finite, or above what 2x2 minors allow."""
-    count = 0
-    for k in range(row.size):
-        count += np.int64(not abs(row[k]) <= most * roots[k] + slack)
-    return count
-
-
-@_linked
-def _inspect_part(part, matrix, bits, roots, slack, keys, found):
-    """Add to found: entries that are too large, the sum of the bits, and pairs near the diagonal that differ."""
-    n = roots.size
-    start, stop = _part(n, part)
-    for i in range(start, stop, 4):
-        a, b, c, d, end = i, min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1), min(i + 4, n)
-        above = _weigh_four(bits[a, end:], bits[b, end:], bits[c, end:], bits[d, end:], keys[1, end:])
-        below = _weigh_four(bits[a, :i], bits[b, :i], bits[c, :i], bits[d, :i], keys[0, :i])
-        for r in range(i, end):
-            found[part, 0] += np.uint64(_count_large(matrix[r, i:], roots[r] * (1.0 + 5e-7), roots[i:], slack))
-            found[part, 1] += keys[0, r] * above[r - i] - keys[1, r] * below[r - i]
-            for k in range(i, r):
-                found[part, 2] += np.uint64(bits[r, k] != bits[k, r])
+    One reading finds entries that are too large, and for the bits b_ij and random k, modulo 2^64, the sums over i of
+    (b_ij - b_ji) k_i.  These are 0 if b is symmetric, and else all but surely not.
+    """
+    diagonal = matrix.diagonal().astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        roots = np.sqrt(np.maximum(diagonal, 0.0))
+    bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
+    keys = np.random.default_rng(0).integers(0, 2**64, len(matrix), np.uint64)
+    large, sums = np.zeros(_PARTS, dtype=np.int64), np.zeros((_PARTS, len(matrix)), dtype=np.uint64)
+    _enter_by_size(matrix.size, _survey_in_parts, _survey, matrix, bits, roots, slack, keys, large, sums)
+    is_symmetric = not sums.sum(axis=0).any()
+    if is_symmetric and not large.any() and np.isfinite(diagonal).all() and diagonal.min() >= 0.0:
+        return None, True
+    i, j, kind = _locate_flaw(matrix, diagonal, roots, slack)
+    return (None if kind < 0 else (i, j, kind)), is_symmetric
 
 
 @njit(cache=_CACHE)
-def _inspect_parts(matrix, bits, roots, slack, keys, found):
-    _share(_PARTS, _inspect_part, (matrix, bits, roots, slack, keys, found), matrix.size)
+def _survey_part(matrix, bits, roots, slack, keys, part, large, sums):
+    """Count entries that no positive semi-definite matrix has, and sum the bits, over one of the parts."""
+    start, stop = _part(roots.size, part)
+    for i in range(start, stop):
+        values, row, total, found = matrix[i], bits[i], np.uint64(0), 0
+        key, column, most = keys[i], sums[part], roots[i] * (1.0 + 5e-7)
+        for j in range(row.size):
+            column[j] += row[j] * key
+            total += row[j] * keys[j]
+            found += not abs(values[j]) <= most * roots[j] + slack
+        column[i] -= total
+        large[part] += found
 
 
 @njit(cache=_CACHE)
-def _find_flaw(matrix, slack):
-    """First (i, j, kind) at which a matrix is not finite (0), not symmetric (1) or has a 2x2 minor below 0 (2)."""
-    n, top = matrix.shape[0], 0.0
-    for i in range(n):
-        top = max(top, float(matrix[i, i]))
-    unit = 1.0 / top if top > 0.0 else 1.0  # squares of the entries themselves could over- or underflow
-    floor = (slack * unit)**2
-    for row in range(0, n, 64):  # tiles, for the sake of the mirrored entries
-        for column in range(0, row + 1, 64):
-            for i in range(row, min(row + 64, n)):
-                for j in range(column, min(column + 64, i + 1)):
-                    a, b = matrix[i, j], matrix[j, i]
-                    if not (math.isfinite(a) and math.isfinite(b)):
-                        return i, j, 0
-                    if abs(a - b) > slack:
-                        return i, j, 1
-                    minor = (unit * matrix[i, i]) * (unit * matrix[j, j]) * (1.0 + 1e-6) + floor
-                    if (unit * a)**2 > minor or matrix[i, i] < 0.0:
-                        return i, j, 2
-    return -1, -1, 0
+def _survey(matrix, bits, roots, slack, keys, large, sums):
+    for part in range(_PARTS):
+        _survey_part(matrix, bits, roots, slack, keys, part, large, sums)
 
 
-@_linked
-def _gather_part(part, matrix, rows, columns, out):
-    start, stop = _part(rows.size, part)
-    for a in range(start, stop):
-        row = matrix[rows[a]]
-        for b in range(columns.size):
-            out[a, b] = row[columns[b]]
+@njit(cache=_CACHE, parallel=True)
+def _survey_in_parts(matrix, bits, roots, slack, keys, large, sums):
+    for part in prange(_PARTS):
+        _survey_part(matrix, bits, roots, slack, keys, int(part), large, sums)
 
 
 @njit(cache=_CACHE)
-def _gather(matrix, rows, columns, out):
-    _share(_PARTS, _gather_part, (matrix, rows, columns, out), _EXPENSIVE * out.size)
+def _locate_flaw(matrix, diagonal, roots, slack):
+    """Return the first (i, j, kind), j <= i, of a flaw; kind -1 where there is none."""
+    for i in range(diagonal.size):
+        for j in range(i + 1):
+            a, b = matrix[i, j], matrix[j, i]
+            if not (math.isfinite(a) and math.isfinite(b)):
+                return i, j, 0
+            if abs(a - b) > slack:
+                return i, j, 1
+            if abs(a) > roots[i] * (1.0 + 5e-7) * roots[j] + slack or diagonal[i] < 0.0:
+                return i, j, 2
+    return -1, -1, -1
 
 
 def _check_callable(block, diagonal, start):
     """Refuse a callable kernel whose values among the points from ``start`` on are no kernel's."""
     slack = 1e-5 * np.abs(diagonal).max()
-    i, j, kind = _find_flaw(block, slack)
-    if i >= 0:
+    flaw, _ = _first_flaw(block, slack)
+    if flaw is not None:
+        i, j, kind = flaw
         raise ValueError(f"kernel(A, B) must be {('finite', 'symmetric', 'positive semi-definite')[kind]}; for rows "
                          f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}")
     wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
@@ -2633,21 +1961,6 @@ def _check_callable(block, diagonal, start):
         i = wrong[0]
         raise ValueError(f"kernel(A, B) must not depend on the other points; for row {start + i} of X it gives K(x, x) "
                          f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
-
-
-@_linked
-def _place_tile(tile, block, start, c, out):
-    for i in range(max(start, 64 * tile), start + block.shape[0]):
-        for j in range(64 * tile, min(64 * tile + 64, i + 1)):
-            value = c[i] * c[j] * block[i - start, j]
-            out[i, j] = value
-            out[j, i] = value
-
-
-@njit(cache=_CACHE)
-def _place_block(block, start, c, out):
-    """out[i, j] = out[j, i] = c_i c_j block[i - start, j] for the rows of one block and all j <= i, in tiles."""
-    _share((start + block.shape[0] + 63) // 64, _place_tile, (block, start, c, out), 2 * block.size)
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
@@ -2686,7 +1999,8 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     Returns
     -------
     G : array, shape (n, n)
-        Memory: the matrix and, of a callable or precomputed kernel, a block of 512 rows.
+    G : array, shape (n, n)
+        Memory: the matrix and a few blocks of 8 MB.
 
     Raises
     ------
@@ -2699,7 +2013,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
 
     Notes
     -----
-    Of a callable kernel the values among every 512 points in a row are checked for symmetry; others are taken from
+    Of a callable kernel the values among the points of every block are checked for symmetry; others are taken from
     below the diagonal.
 
     References
@@ -2720,31 +2034,35 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     X = _points(X, "X", kernel)
     sign = np.ones(len(X)) if y is None else _labels(y, len(X))
     dtype, ridge = _dtype(dtype), _number(ridge, "ridge", closed=True)
-    kernel = _kernel(kernel, X, params)
-    if kernel.formula.code == _PRECOMPUTED:
-        X, _ = _symmetric(X, "X")
-    X = _prepared(kernel, X)
-    diagonal, columns = _kernel_diagonal(kernel, X), _columns(kernel, X)
-    normalizer = _normalizers(diagonal, normalize)
-    n = len(diagonal)
-    out = np.empty((n, n), dtype)
-    if kernel.formula.code not in (_PRECOMPUTED, _CALLABLE):
-        _fill_gram(_without_zeros(X), kernel.formula, sign * normalizer, out)
-    else:
-        for start in range(0, n, _BLOCK):
-            stop = min(start + _BLOCK, n)
-            block = _kernel_block(kernel, _take(X, slice(start, stop)), _take(columns, slice(stop)))
-            if kernel.formula.code == _CALLABLE:
-                _check_callable(np.ascontiguousarray(block[:, start:]), diagonal[start:stop], start)
-            _enter(_place_block, block, start, sign * normalizer, out)
-    np.fill_diagonal(out, (1.0 if normalize == "unit" else diagonal * normalizer**2) + ridge)
+    if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
+        X = _symmetric(X, "X")
+    out = np.empty((len(X), len(X)), dtype)
+    problem = _problem(X, sign, kernel, normalize, params)
+    by_entries = problem.kernel.formula.code in (_PRECOMPUTED, _CALLABLE)
+    points = problem.points if by_entries else _without_zeros(problem.points)
+    _fill_gram(problem.kernel, points, problem.diagonal, sign * problem.normalizer, out)
+    entries = 1.0 if normalize == "unit" else problem.diagonal * problem.normalizer**2
+    np.fill_diagonal(out, entries + ridge)
     return out
+
+
+def _fill_gram(kernel, points, diagonal, c, out):
+    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric, up to rounding of the diagonal."""
+    columns = kernel.columns(points)
+    for rows in _slices(c.size, c.size):
+        block = kernel.block(points.take(rows), columns.take(slice(rows.stop)))
+        if kernel.formula.code == _CALLABLE:
+            _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
+        block = block * c[:rows.stop]
+        block *= c[rows, None]
+        out[rows, :rows.stop] = block
+    _enter_by_size(out.size, _mirror_in_parts, _mirror, 0, c.size, out)
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
 
 
-@_linked(fastmath=_FAST)
+@register_jitable(fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
@@ -2790,17 +2108,18 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@_linked
+@njit(cache=_CACHE)
 def _symmetric_table_rows(matrix, W, start, stop, M):
-    """The same for every row of W and M, a few rows of the matrix at a time, which the caches keep."""
+    """Do the same for every row of W and M, a few rows of the matrix at a time, which the caches keep."""
     few = 2 * _STREAMS if W.shape[0] > 1 else matrix.shape[0]
     for i in range(start, stop, few):
         for c in range(W.shape[0]):
             _symmetric_rows(matrix, W[c], i, min(i + few, stop), M[c])
 
 
-@_linked
-def _symmetric_part(part, matrix, W, parts):
+@njit(cache=_CACHE)
+def _symmetric_part(matrix, W, part, parts):
+    """Add what one of _PARTS parts of the upper triangle, of equal area, contributes to W G."""
     n = W.shape[1]
     blocks = n / _STREAMS  # whole ones, or rows would be read twice
     start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / _PARTS))))
@@ -2808,14 +2127,32 @@ def _symmetric_part(part, matrix, W, parts):
     _symmetric_table_rows(matrix, W, start, stop, parts[part])
 
 
-@_linked
-def _add_parts(parts, M):
-    """M <- the sum of the parts, of which each may have columns that M has not."""
-    for c in range(M.shape[0]):
-        for i in range(M.shape[1]):
-            M[c, i] = 0.0
-            for part in range(_PARTS):
-                M[c, i] += parts[part, c, i]
+@njit(cache=_CACHE, parallel=True)
+def _symmetric_in_parts(matrix, W, parts):
+    for part in prange(_PARTS):
+        _symmetric_part(matrix, W, int(part), parts)
+
+
+@njit(cache=_CACHE)
+def _dense_table_margins(G, W, M):
+    M[:] = 0.0
+    if G.matrix.size < _SERIAL:
+        _symmetric_table_rows(G.matrix, W, 0, W.shape[1], M)
+        return
+    parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
+    if G.threads:
+        _symmetric_in_parts(G.matrix, W, parts)
+    else:
+        for part in range(_PARTS):
+            _symmetric_part(G.matrix, W, part, parts)
+    for part in range(_PARTS):
+        for c in range(W.shape[0]):
+            _add_multiple(1.0, parts[part, c], M[c])
+
+
+@njit(cache=_CACHE)
+def _dense_margins(G, w, m):
+    _dense_table_margins(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
 
 
 @njit(cache=_CACHE)
@@ -2823,33 +2160,9 @@ def _dense_lift(G, v, w):
     _copy(v, w)
 
 
-@_linked
-def _dense_products(G, W, M):
-    """In parts of the triangle of equal area; G is read once for all rows of W."""
-    if G.matrix.size < _SERIAL:
-        M[:] = 0.0
-        _symmetric_table_rows(G.matrix, W, 0, W.shape[1], M)
-    else:
-        parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
-        _share(_PARTS, _symmetric_part, (G.matrix, W, parts), G.matrix.size)
-        _add_parts(parts, M)
-
-
 @njit(cache=_CACHE)
-def _dense_table_margins(G, W, M):
-    _dense_products(G, W, M)
-
-
-@njit(cache=_CACHE)
-def _dense_margins(G, w, m):
-    _dense_products(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
 def _dense_add_column(G, i, c, m):
-    row = G.matrix[i]
-    for k in range(m.size):
-        m[k] += c * row[k]
+    _add_multiple(c, G.matrix[i], m)
 
 
 @njit(cache=_CACHE)
@@ -2869,15 +2182,15 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-register(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column,
-         table_margins=_dense_table_margins)
+_compiled(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column,
+          table_margins=_dense_table_margins)
 
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    if type(G) not in lift.routines:
+    if not isinstance(G, Representation):
         if isinstance(G, tuple) and hasattr(G, "_fields"):
-            raise TypeError(_unregistered(type(G)))
+            raise TypeError(f"{type(G).__name__} is no representation of G: make it a subclass of Representation")
         G = DenseGram(G)
     G = G.checked()
     scale = float(G.diagonal().max())
@@ -2892,13 +2205,15 @@ def _representation(G):
 # 5.4 rows
 # ------------------------------------------------------------------------------------------------------
 
-class FeatureGram(NamedTuple):
-    """G = Z Z' by its rows z_i = y_i x_i / scale, made by `features`.  The methods are those of `Representation`.
+class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defaults=(True,))):
+    """G = Z Z' by its rows z_i = y_i x_i / scale, made by `features`.
 
     Attributes
     ----------
     rows : array, shape (n, d)
         Z.
+    threads : bool
+        Whether large products may be shared among threads.
 
     Examples
     --------
@@ -2908,28 +2223,27 @@ class FeatureGram(NamedTuple):
            [2., 1.]])
     """
 
-    rows: np.ndarray
+    __slots__ = ()
+    access = "computed"
 
     def checked(self):
         rows = self.rows
         if type(rows) is np.ndarray and rows.dtype == np.float64 and rows.ndim == 2 and rows.flags.c_contiguous and (
                 rows.size and np.isfinite(self.diagonal()).all()):
-            return self  # by one reading on all threads
-        return FeatureGram(np.ascontiguousarray(_real_array(rows, "G.rows", 2), dtype=np.float64))
+            return self
+        return self._replace(rows=np.ascontiguousarray(_real_array(rows, "G.rows", 2), dtype=np.float64))
 
     def shape(self):
         return self.rows.shape
 
     def diagonal(self):
-        squares = np.empty(len(self.rows))
-        _enter(_squares_of_rows, self.rows, squares)
-        return squares
+        return np.einsum("ij,ij->i", self.rows, self.rows)
 
     def rounding(self):
         return Rounding.of_rows(*self.rows.shape)
 
     def restrict(self, index):
-        return FeatureGram(self.rows[index])
+        return self._replace(rows=self.rows[index])
 
     def dense(self):
         return self.rows @ self.rows.T
@@ -2949,19 +2263,19 @@ class FeatureGram(NamedTuple):
         return _feature_separator(self.rows, v).sum(axis=0)
 
 
-@_linked
-def _squares_part(part, Z, squares):
-    start, stop = _part(squares.size, part)
-    for i in range(start, stop):
-        squares[i] = _dot(Z[i], Z[i])
+# Kinds of rows bring two operations of their own; the rest is written once for all of them.
+
+@_operation
+def _set_dots(G, w, m, start):
+    """m_k <- <z_(start + k), w> for all k."""
 
 
-@njit(cache=_CACHE)
-def _squares_of_rows(Z, squares):
-    _share(_PARTS, _squares_part, (Z, squares), Z.size)
+@_operation
+def _add_rows(G, v, start, out):
+    """out <- out + sum_k v_k z_(start + k); rows of weight zero are not read."""
 
 
-@_linked(fastmath=_FAST)
+@register_jitable(fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
     sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
     for k in range(w.size):
@@ -2973,158 +2287,61 @@ def _four_dots(a, b, c, d, w):
     return sa, sb, sc, sd
 
 
-@_linked(fastmath=_FAST)
-def _add_four(a, b, c, d, va, vb, vc, vd, out):
-    for k in range(out.size):
-        out[k] += a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
+@njit(cache=_CACHE)
+def _feature_set_dots(G, w, m, start):
+    Z, whole = G.rows, m.size - m.size % 4
+    for k in range(0, whole, 4):
+        i = start + k
+        m[k], m[k + 1], m[k + 2], m[k + 3] = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
+    for k in range(whole, m.size):
+        row = Z[start + k]
+        m[k], _, _, _ = _four_dots(row, row, row, row, w)
 
 
-@_linked(fastmath=_FAST)
-def _add_row_dots_between(Z, w, c, m, i, stop):
-    while i + 4 <= stop:
-        sa, sb, sc, sd = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
-        m[i] += c * sa
-        m[i + 1] += c * sb
-        m[i + 2] += c * sc
-        m[i + 3] += c * sd
-        i += 4
-    while i < stop:
-        sa, _, _, _ = _four_dots(Z[i], Z[i], Z[i], Z[i], w)
-        m[i] += c * sa
-        i += 1
-
-
-@_linked(fastmath=_FAST)
-def _add_weighted_rows(Z, v, i, stop, out):
-    """out <- out + sum_i v_i z_i over rows i..stop-1; rows of weight zero are not read."""
-    while i + 4 <= stop:
-        if v[i] != 0.0 or v[i + 1] != 0.0 or v[i + 2] != 0.0 or v[i + 3] != 0.0:
-            _add_four(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], v[i], v[i + 1], v[i + 2], v[i + 3], out)
-        i += 4
-    while i < stop:
-        _add_four(Z[i], Z[i], Z[i], Z[i], v[i], 0.0, 0.0, 0.0, out)
-        i += 1
-
-
-@_linked
-def _feature_add_dots(G, w, m, start):
-    _add_row_dots_between(G.rows[start:], w, 1.0, m, 0, m.size)
-
-
-@_linked
+@njit(cache=_CACHE, fastmath=_FAST)
 def _feature_add_rows(G, v, start, out):
-    _add_weighted_rows(G.rows[start:], v, 0, v.size, out)
+    Z, whole = G.rows, v.size - v.size % 4  # by entries: views of the rows would be counted as references
+    for k in range(0, whole, 4):
+        i, a, b, c, d = start + k, v[k], v[k + 1], v[k + 2], v[k + 3]
+        if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
+            for j in range(out.size):
+                out[j] += Z[i, j] * a + Z[i + 1, j] * b + Z[i + 2, j] * c + Z[i + 3, j] * d
+    for k in range(whole, v.size):
+        if v[k] != 0.0:
+            for j in range(out.size):
+                out[j] += Z[start + k, j] * v[k]
 
 
-@_linked
-def _feature_dimension(G):
-    return G.rows.shape[1]
-
-
-def _by_representation(signature):
-    """A step of routines that several representations share: a function that is one of its own for each."""
-    steps = {}
-
-    @functools.wraps(signature)
-    def call(G, *args):
-        return steps[type(G)](G, *args)
-
-    @overload(call, strict=False, jit_options=_LINKED)
-    def choose(G, *args):
-        step = steps[G.instance_class]
-
-        def pass_on(G, *args):
-            return step(G, *args)
-
-        pass_on.__qualname__ = signature.__name__  # as in `_operation`
-        return pass_on
-
-    call.steps = steps
-    return call
-
-
-@_by_representation
-def _add_dots(G, w, m, start):
-    """m_k <- m_k + <z_(start + k), w> for all k."""
-
-
-@_by_representation
-def _add_rows(G, v, start, out):
-    """out <- out + sum_k v_k z_(start + k); rows of weight zero are not read."""
-
-
-@_by_representation
-def _dimension(G):
-    """d."""
-
-
-def _register_rows(representation, add_dots, add_rows, dimension):
-    """Register a representation by rows; its first field holds the entries that a product reads."""
-    _add_dots.steps[representation] = add_dots
-    _add_rows.steps[representation] = add_rows
-    _dimension.steps[representation] = dimension
-    register(representation, lift=_row_lift, margins=_row_margins, add_column=_row_add_column,
-             softmax_pass=_row_softmax_pass, square=_row_square)
-
-
-@_linked
-def _dots_part(part, G, w, m):
+@njit(cache=_CACHE)
+def _dots_part(G, w, m, part):
     start, stop = _part(m.size, part)
-    _add_dots(G, w, m[start:stop], start)
+    _set_dots(G, w, m[start:stop], start)
 
 
-@_linked
-def _rows_part(part, G, v, parts):
+@njit(cache=_CACHE, parallel=True)
+def _dots_in_parts(G, w, m):
+    for part in prange(_PARTS):
+        _dots_part(G, w, m, int(part))
+
+
+@njit(cache=_CACHE)
+def _row_margins(G, w, m):
+    if G[0].size < _SERIAL or not G.threads:
+        _set_dots(G, w, m, 0)
+    else:
+        _dots_in_parts(G, w, m)
+
+
+@njit(cache=_CACHE)
+def _rows_part(G, v, part, parts):
     start, stop = _part(v.size, part)
     _add_rows(G, v[start:stop], start, parts[part])
 
 
-@_linked(fastmath=_FAST)
-def _scale(c, v):
-    for k in range(v.size):
-        v[k] *= c
-
-
-@_linked(fastmath=_FAST)
-def _fused(G, w, m, q, start, few, out):
-    """m_k <- <z_(start + k), w>, q_k <- exp(level - m_k), out <- out + sum_k q_k z_(start + k), in one reading: ``few``
-    rows at a time, which the caches keep.
-
-    Returns the level, at most 30 above the least of these m_k: when they fall below that, what is summed is rescaled.
-    """
-    level, levels = np.inf, np.empty(m.size // few + 1)
-    for first in range(0, m.size, few):
-        some, weights = m[first:first + few], q[first:first + few]
-        some[:] = 0.0
-        _add_dots(G, w, some, start + first)
-        low = _least(some)
-        if low < level - 30.0:
-            if level < np.inf:
-                _scale(math.exp(low - level), out)
-            level = low
-        levels[first // few] = level
-        for k in range(some.size):
-            weights[k] = math.exp(level - some[k])
-        _add_rows(G, weights, start + first, out)
-    for first in range(0, m.size, few):
-        if levels[first // few] != level:
-            _scale(math.exp(level - levels[first // few]), q[first:first + few])
-    return level
-
-
-@_linked
-def _fused_part(part, G, w, m, q, few, parts, levels):
-    start, stop = _part(m.size, part)
-    levels[part] = _fused(G, w, m[start:stop], q[start:stop], start, few, parts[part])
-
-
-@_linked(fastmath=_FAST)
-def _add_scaled_parts(parts, scales, u):
-    """u <- u + the sum of the parts, each times its scale."""
-    for part in range(scales.size):
-        scale = scales[part]
-        for k in range(u.size):
-            u[k] += scale * parts[part, k]
+@njit(cache=_CACHE, parallel=True)
+def _rows_in_parts(G, v, parts):
+    for part in prange(_PARTS):
+        _rows_part(G, v, int(part), parts)
 
 
 @njit(cache=_CACHE)
@@ -3132,54 +2349,71 @@ def _row_lift(G, v, w):
     w[:] = 0.0
     if G[0].size < _SERIAL:
         _add_rows(G, v, 0, w)
+        return
+    parts = np.zeros((_PARTS, w.size))
+    if G.threads:
+        _rows_in_parts(G, v, parts)
     else:
-        parts = np.zeros((_PARTS, w.size))
-        _share(_PARTS, _rows_part, (G, v, parts), G[0].size)
-        _add_scaled_parts(parts, np.ones(_PARTS), w)
-
-
-@_linked
-def _add_product(G, w, m):
-    """m <- m + Z w."""
-    if G[0].size < _SERIAL:
-        _add_dots(G, w, m, 0)
-    else:
-        _share(_PARTS, _dots_part, (G, w, m), G[0].size)
+        for part in range(_PARTS):
+            _rows_part(G, v, part, parts)
+    for part in range(_PARTS):
+        _add_multiple(1.0, parts[part], w)
 
 
 @njit(cache=_CACHE)
-def _row_margins(G, w, m):
-    m[:] = 0.0
-    _add_product(G, w, m)
+def _fused_part(G, w, m, q, few, part, parts, levels):
+    """In one reading of a part of the rows: m_k <- <z_k, w>, q_k <- exp(level - m_k), parts <- sum_k q_k z_k.
+
+    A few rows at a time, which the caches keep.  The level, which is left last in ``levels``, is at most 30 above the
+    least of these m_k: when they fall below that, what is summed is rescaled.
+    """
+    begin, end = _part(m.size, part) if len(parts) > 1 else (0, m.size)
+    level, out, before = np.inf, parts[part], levels[part]
+    for start in range(begin, end, few):
+        some, weights = m[start:min(start + few, end)], q[start:min(start + few, end)]
+        _set_dots(G, w, some, start)
+        low = _least(some)
+        if low < level - 30.0:
+            if level < np.inf:
+                _scale(math.exp(low - level), out)
+            level = low
+        before[(start - begin) // few] = level
+        for k in range(some.size):
+            weights[k] = math.exp(level - some[k])
+        _add_rows(G, weights, start, out)
+    for start in range(begin, end, few):
+        if before[(start - begin) // few] != level:
+            _scale(math.exp(level - before[(start - begin) // few]), q[start:min(start + few, end)])
+    before[-1] = level
+
+
+@njit(cache=_CACHE, parallel=True)
+def _fused_in_parts(G, w, m, q, few, parts, levels):
+    for part in prange(_PARTS):
+        _fused_part(G, w, m, q, few, int(part), parts, levels)
 
 
 @njit(cache=_CACHE)
-def _row_add_column(G, i, c, m):
-    row = np.zeros(_dimension(G))
-    _add_rows(G, np.full(1, c), i, row)
-    _add_product(G, row, m)
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
 def _row_softmax_pass(G, w, m, q, u):
-    n, size = m.size, G[0].size
-    count, few = 1 if size < _SERIAL else _PARTS, max(4, _CACHED * n // max(size, 1) // 4 * 4)
-    parts, levels, total = np.zeros((count, u.size)), np.empty(count), 0.0
-    if count == 1:
-        levels[0] = _fused(G, w, m, q, 0, few, parts[0])
+    n, count = m.size, 1 if G[0].size < _SERIAL else _PARTS
+    few = max(4, _CACHED * n // max(G[0].size, 1) // 4 * 4)
+    # Threads that allocate memory may wait for the interpreter, and it for them.
+    parts, levels = np.zeros((count, u.size)), np.empty((count, (n // count + 4) // few + 2))
+    if count > 1 and G.threads:
+        _fused_in_parts(G, w, m, q, few, parts, levels)
     else:
-        _share(_PARTS, _fused_part, (G, w, m, q, few, parts, levels), size)
-    level = _least(levels)
+        for part in range(count):
+            _fused_part(G, w, m, q, few, part, parts, levels)
+    level = _least(levels[:, -1].copy())
+    u[:] = 0.0
     for part in range(count):
         start, stop = _part(n, part) if count > 1 else (0, n)
-        levels[part] = math.exp(level - levels[part])
-        for k in range(start, stop):
-            q[k] *= levels[part]
-            total += q[k]
+        factor = math.exp(level - levels[part, -1])
+        _scale(factor, q[start:stop])
+        _add_multiple(factor, parts[part], u)
+    total = _total(q)
     _scale(1.0 / total, q)
-    _scale(1.0 / total, levels)
-    u[:] = 0.0
-    _add_scaled_parts(parts, levels, u)
+    _scale(1.0 / total, u)
     return math.log(total) - level
 
 
@@ -3189,16 +2423,15 @@ def _row_square(G, v, w, m):
 
 
 @njit(cache=_CACHE)
-def _precise_margins(Z, w, rest, m):
-    """m <- Z (w + rest), each sum rounded once, for a rest that is small beside w."""
-    for i in range(m.size):
-        high, low = _precise_dot(Z[i], w)
-        m[i] = high + (low + _dot(Z[i], rest))
+def _feature_add_column(G, i, c, m):
+    column = np.empty(m.size)
+    _row_margins(G, G.rows[i], column)
+    _add_multiple(c, column, m)
 
 
 @njit(cache=_CACHE)
 def _feature_separator(Z, v):
-    """Z' v in two parts, (2, d)."""
+    """Return Z' v in two parts, (2, d)."""
     parts = np.zeros((2, Z.shape[1]))
     w, rest = parts
     for i in range(v.size):
@@ -3212,21 +2445,24 @@ def _feature_separator(Z, v):
 def _feature_precise(Z, v, m):
     """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
     w, rest = _feature_separator(Z, v)
-    _precise_margins(Z, w, rest, m)
+    for i in range(m.size):
+        high, low = _precise_dot(Z[i], w)
+        m[i] = high + (low + _dot(Z[i], rest))
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest))
 
 
-_register_rows(FeatureGram, _feature_add_dots, _feature_add_rows, _feature_dimension)
+_BY_ROWS = {"lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass, "square": _row_square}
+_compiled(FeatureGram, **_BY_ROWS, add_column=_feature_add_column, _set_dots=_feature_set_dots,
+          _add_rows=_feature_add_rows)
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.5 sparse
 # ------------------------------------------------------------------------------------------------------
 
-class SparseGram(NamedTuple):
-    """G = Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.  The methods are
-    those of `Representation`.
+class SparseGram(Representation, namedtuple("SparseGram", "values columns starts dimension threads", defaults=(True,))):
+    """G = Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.
 
     Attributes
     ----------
@@ -3236,6 +2472,8 @@ class SparseGram(NamedTuple):
         Row i holds the entries from starts[i] to starts[i + 1] - 1.
     dimension : int
         d.
+    threads : bool
+        Whether large products may be shared among threads.
 
     Examples
     --------
@@ -3245,10 +2483,8 @@ class SparseGram(NamedTuple):
            [2., 1.]])
     """
 
-    values: np.ndarray
-    columns: np.ndarray
-    starts: np.ndarray
-    dimension: int
+    __slots__ = ()
+    access = "computed"
 
     def checked(self):
         values = np.zeros(0)
@@ -3267,7 +2503,8 @@ class SparseGram(NamedTuple):
         if not ascending.all():
             raise ValueError("G.columns must ascend within every row")
         columns = np.ascontiguousarray(columns, dtype=np.uint32 if self.dimension <= 2**32 else np.uint64)
-        return SparseGram(np.ascontiguousarray(values), columns, starts, int(self.dimension))
+        return self._replace(values=np.ascontiguousarray(values), columns=columns, starts=starts,
+                             dimension=int(self.dimension))
 
     def shape(self):
         return self.starts.size - 1, self.dimension
@@ -3288,21 +2525,18 @@ class SparseGram(NamedTuple):
         lengths = np.diff(self.starts)[index]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
-        return SparseGram(self.values[entries], self.columns[entries], starts, self.dimension)
-
-    def dense(self):
-        every = np.arange(self.starts.size - 1)
-        return self.block(every, every)
+        return self._replace(values=self.values[entries], columns=self.columns[entries], starts=starts)
 
     def block(self, rows, columns):
-        out = np.zeros((rows.size, columns.size))
-        _enter(_sparse_block, self, rows, columns, out)
+        out, work = np.empty((rows.size, columns.size)), self.values.size // (self.starts.size - 1) + 1
+        _enter_by_size(out.size * work, _sparse_block_in_parts, _sparse_block, self, rows, columns,
+                       np.zeros((_PARTS, self.dimension)), out)
         return out
 
     def moments(self, index):
         total = np.zeros((self.dimension, self.dimension))
-        for start in range(0, len(index), _BLOCK):
-            part = self.restrict(index[start:start + _BLOCK])
+        for some in _slices(len(index), self.dimension):
+            part = self.restrict(index[some])
             rows = np.zeros(part.shape())
             rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
             total += rows.T @ rows
@@ -3349,23 +2583,23 @@ def _sparse_features(X, y, normalize, intercept):
     return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
 
 
-@_linked
+@register_jitable
 def _sparse_row(G, i):
     start, stop = G.starts[i], G.starts[i + 1]
     return G.values[start:stop], G.columns[start:stop]
 
 
-@_linked(fastmath=_FAST)
-def _sparse_add_dots(G, w, m, start):
+@njit(cache=_CACHE, fastmath=_FAST)
+def _sparse_set_dots(G, w, m, start):
     for i in range(m.size):
         values, columns = _sparse_row(G, start + i)
         total = 0.0
         for k in range(values.size):
             total += values[k] * w[columns[k]]
-        m[i] += total
+        m[i] = total
 
 
-@_linked(fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _sparse_add_rows(G, v, start, out):
     for i in range(v.size):
         weight = v[i]
@@ -3375,32 +2609,42 @@ def _sparse_add_rows(G, v, start, out):
                 out[columns[k]] += weight * values[k]
 
 
-@_linked
-def _sparse_dimension(G):
-    return G.dimension
+@njit(cache=_CACHE)
+def _sparse_add_column(G, i, c, m):
+    row, column = np.zeros(G.dimension), np.empty(m.size)
+    _sparse_add_rows(G, np.ones(1), i, row)
+    _row_margins(G, row, column)
+    _add_multiple(c, column, m)
 
 
-_register_rows(SparseGram, _sparse_add_dots, _sparse_add_rows, _sparse_dimension)
+_compiled(SparseGram, **_BY_ROWS, add_column=_sparse_add_column, _set_dots=_sparse_set_dots, _add_rows=_sparse_add_rows)
 
 
-@_linked
-def _sparse_block_part(part, G, rows, columns, out):
-    dense = np.zeros(G.dimension)
+@njit(cache=_CACHE)
+def _sparse_block_part(G, rows, columns, part, scratch, out):
+    """Fill a part of the rows of out <- G at some rows and columns, given zeros to write on."""
+    dense = scratch[part]
     start, stop = _part(rows.size, part)
     for a in range(start, stop):
         values, places = _sparse_row(G, rows[a])
         for k in range(values.size):
             dense[places[k]] = values[k]
         for b in range(columns.size):
-            _sparse_add_dots(G, dense, out[a, b:b + 1], columns[b])
+            _sparse_set_dots(G, dense, out[a, b:b + 1], columns[b])
         for k in range(values.size):
             dense[places[k]] = 0.0
 
 
 @njit(cache=_CACHE)
-def _sparse_block(G, rows, columns, out):
-    """out <- G at some rows and columns, where out is zero."""
-    _share(_PARTS, _sparse_block_part, (G, rows, columns, out), out.size * (G.values.size // (G.starts.size - 1) + 1))
+def _sparse_block(G, rows, columns, scratch, out):
+    for part in range(_PARTS):
+        _sparse_block_part(G, rows, columns, part, scratch, out)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _sparse_block_in_parts(G, rows, columns, scratch, out):
+    for part in prange(_PARTS):
+        _sparse_block_part(G, rows, columns, int(part), scratch, out)
 
 
 @njit(cache=_CACHE)
@@ -3436,10 +2680,10 @@ def _sparse_precise(G, v, m):
 # 5.6 mapped
 # ------------------------------------------------------------------------------------------------------
 
-class MappedGram(NamedTuple):
+class MappedGram(Representation):
     """G = Z Z' for rows z_i = c_i (x_i, b) of points x_i that stay in a file, made by `features` of a memory-mapped X.
 
-    Nothing is added to the points where b = 0.  The methods are those of `Representation`.
+    Nothing is added to the points where b = 0.
 
     Attributes
     ----------
@@ -3451,8 +2695,6 @@ class MappedGram(NamedTuple):
         G_ii.
     intercept : float
         b.
-    shared : bool
-        Whether what has been read may be given back to the system: the pages are those of the file, not a private copy.
 
     Examples
     --------
@@ -3464,17 +2706,14 @@ class MappedGram(NamedTuple):
            [-2.,  1.]])
     """
 
-    rows: np.ndarray
-    c: np.ndarray
-    entries: np.ndarray
-    intercept: float
-    shared: bool
+    access = "computed"
 
-    def checked(self):
-        return self
+    def __init__(self, X, c, entries, intercept):
+        self.rows, self.c, self.entries, self.intercept = np.asarray(X), c, entries, intercept
 
     def shape(self):
-        return self.c.size, self.rows.shape[1] + (self.intercept != 0.0)
+        n, d = self.rows.shape
+        return n, d + (self.intercept != 0.0)
 
     def diagonal(self):
         return self.entries
@@ -3482,14 +2721,30 @@ class MappedGram(NamedTuple):
     def rounding(self):
         return Rounding.of_rows(*self.shape())
 
+    def lift(self, v, w):
+        d, weights = self.rows.shape[1], self.c * v
+        lift(FeatureGram(self.rows), weights, w[:d])
+        w[d:] = self.intercept * weights.sum()
+
+    def margins(self, w, m):
+        d = self.rows.shape[1]
+        margins(FeatureGram(self.rows), w[:d], m)
+        m += self.intercept * w[d:].sum()
+        m *= self.c
+
+    def add_column(self, i, c, m):
+        row, column = self.restrict([i]).rows[0], np.empty(m.size)
+        self.margins(row, column)
+        _add_multiple(c, column, m)
+
+    def square(self, v, w, m):
+        return _dot(w, w)
+
     def restrict(self, index):
         rows = self.rows[index].astype(np.float64)
         if self.intercept:
             rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
         return FeatureGram(rows * self.c[index][:, None])
-
-    def dense(self):
-        return self.restrict(slice(None)).dense()
 
     def block(self, rows, columns):
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
@@ -3499,46 +2754,7 @@ def _mapped_features(X, y, normalize, intercept):
     y = _labels(y, len(X))
     squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
     normalizer = _normalizers(squares, normalize)
-    return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept, _shares_pages(X))
-
-
-@_linked
-def _mapped_add_dots(G, w, m, start):
-    d = G.rows.shape[1]
-    shift, step, dots = 0.0, max(1, _WINDOW // (d * G.rows.itemsize)), np.zeros(m.size)
-    if w.size > d:
-        shift = G.intercept * w[d]
-    for i in range(0, m.size, step):
-        stop = min(i + step, m.size)
-        _add_row_dots_between(G.rows[start:], w[:d], 1.0, dots, i, stop)
-        for k in range(i, stop):
-            m[k] += G.c[start + k] * (dots[k] + shift)
-        if G.shared:
-            _give_back(G.rows, start + i, start + stop)
-
-
-@_linked
-def _mapped_add_rows(G, v, start, out):
-    d, weights, total = G.rows.shape[1], np.empty(v.size), 0.0
-    step = max(1, _WINDOW // (d * G.rows.itemsize))
-    for k in range(v.size):
-        weights[k] = G.c[start + k] * v[k]
-        total += weights[k]
-    for i in range(0, v.size, step):
-        stop = min(i + step, v.size)
-        _add_weighted_rows(G.rows[start:], weights, i, stop, out[:d])
-        if G.shared:
-            _give_back(G.rows, start + i, start + stop)
-    if out.size > d:
-        out[d] += G.intercept * total
-
-
-@_linked
-def _mapped_dimension(G):
-    return G.rows.shape[1] + (1 if G.intercept != 0.0 else 0)
-
-
-_register_rows(MappedGram, _mapped_add_dots, _mapped_add_rows, _mapped_dimension)
+    return MappedGram(X, y * normalizer, squares * normalizer**2, intercept)
 
 
 def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
@@ -3594,22 +2810,22 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 # ------------------------------------------------------------------------------------------------------
 
 _KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
+_TILE = 1024  # rows and columns of G that a product evaluates at a time
 
 
-class LazyGram(NamedTuple):
-    """G_ij = c_i c_j K(x_i, x_j), evaluated on demand, made by `lazy_gram`.  The methods are those of `Representation`.
+class LazyGram(Representation):
+    """G_ij = c_i c_j K(x_i, x_j), evaluated on demand, made by `lazy_gram`.
 
     Attributes
     ----------
+    kernel : tuple
+        K, with its parameters.
     points : tuple of arrays with n rows
-        The x_i, centred where K depends on distances alone, without coordinates that are then zero in all of them,
-        and what K needs of each.
+        The x_i, centred where K depends on distances alone, and what K needs of each.
     c : array, shape (n,)
         Signs times normalisers.
     entries : array, shape (n,)
         G_ii.
-    formula : tuple
-        Of the kernel, with its parameters.
 
     Examples
     --------
@@ -3619,13 +2835,10 @@ class LazyGram(NamedTuple):
            [-2.,  1.]])
     """
 
-    points: _Prepared
-    c: np.ndarray
-    entries: np.ndarray
-    formula: _Formula
+    access = "computed"
 
-    def checked(self):
-        return self
+    def __init__(self, kernel, points, c, entries):
+        self.kernel, self.points, self.c, self.entries = kernel, points, c, entries
 
     def shape(self):
         return self.c.size, self.c.size
@@ -3634,49 +2847,106 @@ class LazyGram(NamedTuple):
         return self.entries
 
     def rounding(self):
-        reach = self.formula.gamma * float(self.points.squares.max())
-        return Rounding.of_entries(self.c.size, _evaluation_error(self.formula, reach))
+        formula = self.kernel.formula
+        return Rounding.of_entries(self.c.size, _evaluation_error(formula, formula.gamma * self.points.squares.max()))
+
+    def lift(self, v, w):
+        w[:] = v
+
+    def margins(self, w, m):
+        self.table_margins(w[None], m[None])
+
+    def add_column(self, i, c, m):
+        column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[:, 0]
+        column *= self.c
+        _add_multiple(c * self.c[i], column, m)
+
+    def table_margins(self, W, M):
+        """M <- W G, through the features of "ntk" where that takes fewer operations; else through the columns with a
+        weight, or, where these are more than half, the lower triangle of G."""
+        n, formula, scaled = self.c.size, self.kernel.formula, W * self.c
+        support = np.flatnonzero(W.any(axis=0))
+        entries = n * min(support.size, 0.5 * n)
+        M[:] = 0.0
+        if formula.code == _NTK and 2 * len(W) * n * formula.width * formula.dimension < entries * (
+                formula.dimension + 2 * formula.width):
+            self._add_through_gates(scaled, M)
+        elif 2 * support.size <= n:
+            weights, columns = scaled[:, support], self.points.take(support)
+            for rows in _slices(n, max(support.size, 1)):
+                M[:, rows] = weights @ self.kernel.block(self.points.take(rows), columns).T
+        else:
+            tiles = [slice(start, start + _TILE) for start in range(0, n, _TILE)]
+            for k, rows in enumerate(tiles):
+                for columns in tiles[:k + 1]:
+                    block = self.kernel.block(self.points.take(rows), self.points.take(columns))
+                    M[:, columns] += scaled[:, rows] @ block
+                    if columns is not rows:
+                        M[:, rows] += scaled[:, columns] @ block.T
+        M *= self.c
+
+    def _add_through_gates(self, W, M):
+        """M <- M + W K: K is the inner product of the hidden layers and, for every gate, that of the points where it is
+        open for both, over the width."""
+        points, width = self.points, self.kernel.formula.width
+        for w, m in zip(W, M, strict=True):
+            sums, of_hidden = np.zeros((width, points.rows.shape[1])), np.zeros(width)
+            for rows in _slices(w.size, width):
+                hidden = points.hidden[rows].astype(np.float64, copy=False)
+                sums += ((hidden > 0.0) * w[rows, None]).T @ points.rows[rows]
+                of_hidden += w[rows] @ hidden
+            for rows in _slices(w.size, width):
+                hidden = points.hidden[rows].astype(np.float64, copy=False)
+                through = (hidden > 0.0).astype(np.float64) @ sums
+                m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + hidden @ of_hidden
+            m += self.kernel.formula.offset * w.sum()
 
     def restrict(self, index):
-        return LazyGram(_take(self.points, index), self.c[index], self.entries[index], self.formula)
+        return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
 
     def dense(self):
         G = np.empty((self.c.size, self.c.size))
-        _fill_gram(self.points, self.formula, self.c, G)
+        _fill_gram(self.kernel, self.points, self.entries, self.c, G)
         np.fill_diagonal(G, self.entries)
         return G
 
     def block(self, rows, columns):
-        out = np.empty((len(rows), len(columns)))
-        _enter(_kernel_rows, self.points, self.formula, rows, _take(self.points, columns), out)
-        out += self.formula.offset
+        out = self.kernel.block(self.points.take(rows), self.points.take(columns))
         out *= self.c[columns]
         out *= self.c[rows][:, None]
         return out
 
     def adder(self):
-        """Columns of K are kept while there is room for them."""
+        """Keep columns of K while there is room for them."""
         n = self.c.size
         kept, places, count = np.empty((min(n, _KEPT // n), n)), np.full(n, -1), 0
 
         def add(index, weights, m):
             nonlocal count
             new = index[places[index] < 0][:len(kept) - count]
-            _enter(_kernel_rows, self.points, self.formula, new, self.points, kept[count:count + new.size])
+            for some in _slices(new.size, n):
+                kept[count + some.start:count + some.stop] = self.kernel.block(self.points.take(new[some]), self.points)
             places[new] = np.arange(count, count + new.size)
             count += new.size
             known, total = places[index] >= 0, np.zeros(n)
-            scaled = weights[known] * self.c[index[known]]
-            _enter(_combine_rows, kept, places[index[known]], scaled, total)
-            m += self.c * (total + self.formula.offset * scaled.sum())
+            _enter_by_size(index.size * n, _combine_rows_in_parts, _combine_rows, kept, places[index[known]],
+                           weights[known] * self.c[index[known]], 0, n, total)
+            m += self.c * total
             if not known.all():
                 _add_by_product(self, index[~known], weights[~known], m)
 
         return add
 
 
+def _column_product(A, b):
+    """Return A b' for a single row b, in float64, without a copy of A."""
+    out = np.empty((len(A), 1))
+    margins(FeatureGram(A), b[0].astype(np.float64), out[:, 0])
+    return out
+
+
 def _evaluation_error(formula, reach):
-    """A bound of |computed - true| of a normalised kernel value in units of s, for stored points, in any order of sums.
+    """Bound |computed - true| of a normalised kernel value in units of s, for stored points, in any order of sums.
 
     ``reach`` is gamma max ||x||^2.  An inner product of d terms errs by gamma_d ||x|| ||x'||, and what follows by a few
     units in the last place.  The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2) near an angle of
@@ -3717,9 +2987,9 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Returns
     -------
     G : LazyGram; RidgeGram over it if r > 0
-        Memory: the points, and for "ntk" the hidden layer; during a product 8 n doubles (times n_classes under
-        `pair_gram`).  A column reads the points once; a product evaluates the kernel n^2 / 2 times, or n times for each
-        non-zero weight if that is less, and for "ntk" goes through the network's gates, in O(n d m), if that is less.
+        Memory: the points, and for "ntk" the hidden layer; during a product a few blocks of 32 MB at most.  A column
+        reads the points once; a product evaluates the kernel n^2 / 2 times, or n times for each non-zero weight if that
+        is less, and for "ntk" goes through the network's gates, in O(n d m), if that is less.
 
     Raises
     ------
@@ -3729,9 +2999,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Notes
     -----
     G is that of the points as they are stored; certificates allow for the rounding of every evaluation.  float32 halves
-    the memory, and the time of a column on data beyond the caches.  What costs a product nothing: coordinates that are
-    the same in all points, where K depends on distances; elsewhere, fours of coordinates that are zero in 32 points at
-    a time.  No columns are kept, but for up to 0.25 GB of them during a call of `max_margin`.
+    the memory of the points.  No columns are kept, but for up to 0.25 GB of them during a call of `max_margin`.
 
     Examples
     --------
@@ -3749,165 +3017,29 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     dtype = X.dtype if dtype is None else dtype
     sign = np.ones(len(X)) if y is None else _labels(y, len(X))
     kernel = _kernel(kernel, X, params)
-    points = []
+    parts = []
     for first, block in _blocks(X):
-        rows, _, hidden, gates = _prepared(kernel, block)
-        with np.errstate(over="ignore"):
-            rows, hidden = rows.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
-        squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-        if not np.isfinite(squares).all():
-            raise ValueError(f"row {first + np.argmin(np.isfinite(squares))} of X is too large for {dtype}; rescale "
-                             "the points")
-        points.append(_Prepared(rows[:0] if mapped else rows, squares, hidden, gates))
-    points = _Prepared(*map(np.concatenate, zip(*points, strict=True)))
+        part = kernel.prepare(block, dtype)
+        if not np.isfinite(part.squares).all():
+            raise ValueError(f"row {first + np.argmin(np.isfinite(part.squares))} of X is too large for {dtype}; "
+                             "rescale the points")
+        parts.append(part._replace(rows=part.rows[:0]) if mapped else part)
+    points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
     points = points._replace(rows=np.asarray(X)) if mapped else _without_zeros(points)
-    diagonal = _kernel_diagonal(kernel, points)
+    diagonal = kernel.diagonal(points)
     normalizer = _normalizers(diagonal, normalize)
-    return _with_ridge(LazyGram(points, sign * normalizer, diagonal * normalizer**2, kernel.formula), ridge)
-
-
-@_linked
-def _kernel_column_part(part, points, formula, i, column):
-    start, stop = _part(column.size, part)
-    row, entries = points.rows[i].astype(np.float64), column[start:stop]
-    if formula.code == _LAPLACIAN:
-        _laplacian_row(row, points.rows[start:stop], formula.gamma, entries)
-        return
-    entries[:] = 0.0
-    _add_row_dots_between(points.rows[start:stop], row, 1.0, entries, 0, stop - start)
-    hidden = np.zeros(stop - start)
-    if formula.code == _NTK:
-        _add_row_dots_between(points.hidden[start:stop], points.hidden[i].astype(np.float64), 1.0, hidden, 0,
-                              stop - start)
-    _finish_row(entries, hidden, points.squares[i], points.gates[i], points.squares[start:stop],
-                points.gates[start:stop], formula)
-
-
-@njit(cache=_CACHE)
-def _lazy_add_column(G, i, c, m):
-    column = np.empty(m.size)
-    _share(_PARTS, _kernel_column_part, (G.points, G.formula, i, column),
-           m.size * (G.formula.dimension + G.formula.width))
-    for k in range(m.size):
-        m[k] += c * G.c[i] * G.c[k] * (column[k] + G.formula.offset)
-
-
-@_linked(fastmath=_FAST)
-def _add_tile(panel, i, mirrored, W, M):
-    """What the tile contributes to the margins of the points from i on and, if ``mirrored``, of those of the panel."""
-    once, tile = 1.0 if mirrored else 0.0, panel.tile
-    for c in range(W.shape[0]):
-        weights, sums = panel.weights[c], panel.sums[c]
-        for r in range(_TALL):
-            row, weight, total = tile[r * _WIDE:(r + 1) * _WIDE], once * W[c, i + r], 0.0
-            for j in range(_WIDE):
-                total += row[j] * weights[j]
-                sums[j] += row[j] * weight
-            M[c, i + r] += total
-
-
-@_linked
-def _kernel_part(part, points, formula, columns, symmetric, W, parts):
-    """What every _PARTS-th panel of ``columns`` of K contributes; W and the parts have room for _TALL points."""
-    n, panel, M = points.squares.size, _new_panel(points, W.shape[0]), parts[part]
-    for start in range(part * _WIDE, columns.size, _PARTS * _WIDE):
-        index = columns[start:start + _WIDE]
-        _fill_panel(points, formula, index, W, panel)
-        for i in range(start if symmetric else 0, n, _TALL):
-            _evaluate_tile(points, formula, i, panel)
-            _add_tile(panel, i, symmetric and i >= start + _WIDE, W, M)
-        for c in range(W.shape[0]):
-            for j in range(index.size):
-                M[c, index[j]] += panel.sums[c, j]
-
-
-@_linked
-def _add_through_rows(Z, rows, weighted, W, M):
-    """M_ci <- M_ci + <z_i, sum_j W_cj z_j> for i in ``rows``, summing over the j of ``rows`` that are ``weighted``."""
-    four, v, totals = np.zeros((4, Z.shape[1])), np.zeros(4), np.zeros((W.shape[0], Z.shape[1]))
-    some = rows[weighted[rows]]
-    for start in range(0, some.size, 4):
-        index = some[start:start + 4]
-        for r in range(index.size):
-            _copy(Z[index[r]], four[r])
-        for c in range(W.shape[0]):
-            v[:] = 0.0
-            for r in range(index.size):
-                v[r] = W[c, index[r]]
-            _add_four(four[0], four[1], four[2], four[3], v[0], v[1], v[2], v[3], totals[c])
-    for start in range(0, rows.size, 4):
-        index = rows[start:start + 4]
-        for r in range(index.size):
-            _copy(Z[index[r]], four[r])
-        for c in range(W.shape[0]):
-            v[0], v[1], v[2], v[3] = _four_dots(four[0], four[1], four[2], four[3], totals[c])
-            for r in range(index.size):
-                M[c, index[r]] += v[r]
-
-
-@_linked
-def _tangent_part(part, points, width, weighted, W, parts):
-    """What the hidden layer (part 0) and every _PARTS-th gate of _NTK contribute: K is the inner product of the
-    hidden layers and, for every gate, that of the points where it is open for both, over the width."""
-    everyone, scaled, M = np.arange(points.squares.size), W / width, parts[part]
-    if part == 0:
-        _add_through_rows(points.hidden, everyone, weighted, W, M)
-    for gate in range(part, width, _PARTS):
-        bit = np.uint64(1) << np.uint64(gate % 64)
-        is_open = (points.gates[:, gate // 64] & bit) != 0
-        _add_through_rows(points.rows, np.flatnonzero(is_open), weighted, scaled, M)
-
-
-@_linked
-def _lazy_products(G, W, M):
-    """Through the features of _NTK where that takes fewer operations; else by panels of the columns with a weight, or,
-    where these are more than half, of all columns, and of G the lower triangle."""
-    n, formula = G.c.size, G.formula
-    weighted, scaled = np.zeros(n, dtype=np.bool_), np.zeros((W.shape[0], n + _TALL - 1))
-    for c in range(W.shape[0]):
-        for i in range(n):
-            weighted[i] |= W[c, i] != 0.0
-            scaled[c, i] = W[c, i] * G.c[i]
-    columns, parts = np.flatnonzero(weighted), np.zeros((_PARTS, W.shape[0], n + _TALL - 1))
-    through_features = 0.5 * formula.width * formula.dimension * W.shape[0] * (n + columns.size)
-    by_entries = (formula.dimension + formula.width) * min(columns.size, 0.5 * n) * n
-    if formula.code == _NTK and through_features < by_entries:
-        _share(_PARTS, _tangent_part, (G.points, formula.width, weighted, scaled, parts), int(through_features))
-    else:
-        symmetric = 2 * columns.size > n
-        columns = np.arange(n) if symmetric else columns
-        _share(_PARTS, _kernel_part, (G.points, formula, columns, symmetric, scaled, parts), int(by_entries))
-    _add_parts(parts, M)
-    for c in range(W.shape[0]):
-        same = formula.offset * scaled[c].sum()
-        for i in range(n):
-            M[c, i] = G.c[i] * (M[c, i] + same)
-
-
-@njit(cache=_CACHE)
-def _lazy_table_margins(G, W, M):
-    _lazy_products(G, W, M)
-
-
-@njit(cache=_CACHE)
-def _lazy_margins(G, w, m):
-    _lazy_products(G, np.expand_dims(w, 0), np.expand_dims(m, 0))
-
-
-register(LazyGram, lift=_dense_lift, margins=_lazy_margins, add_column=_lazy_add_column,
-         table_margins=_lazy_table_margins)
+    return _with_ridge(LazyGram(kernel, points, sign * normalizer, diagonal * normalizer**2), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.8 pairs
 # ------------------------------------------------------------------------------------------------------
 
-class PairGram(NamedTuple):
+class PairGram(Representation):
     """The multiclass reduction, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
 
     The pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2); such rows are never written down.  Coordinates are
-    a table of those that K has for each class, (n_classes, n) where K is a matrix, row by row, times sqrt(2).  The
-    methods are those of `Representation`.
+    a table of those that K has for each class, (n_classes, n) where K is a matrix, row by row, times sqrt(2).
 
     Attributes
     ----------
@@ -3924,15 +3056,15 @@ class PairGram(NamedTuple):
     (4, 6)
     """
 
-    K: tuple
-    point: np.ndarray
-    right: np.ndarray
-    wrong: np.ndarray
-    n_points: int
-    n_classes: int
+    def __init__(self, K, point, right, wrong, n_points, n_classes):
+        self.K, self.point, self.right, self.wrong = K, point, right, wrong
+        self.n_points, self.n_classes = n_points, n_classes
+        self.access = "products" if K.access == "products" else "computed"
+        if hasattr(K, "precise"):
+            self.precise = self._precise
 
     def checked(self):
-        return self._replace(K=self.K.checked())
+        return PairGram(self.K.checked(), self.point, self.right, self.wrong, self.n_points, self.n_classes)
 
     def shape(self):
         return self.point.size, self.n_classes * self.K.shape()[1]
@@ -3945,52 +3077,59 @@ class PairGram(NamedTuple):
         margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
 
+    def lift(self, v, w):
+        T = np.zeros((self.n_classes, self.n_points))
+        _add_pair_weights(self.point, self.right, self.wrong, v, T)
+        for weights, part in zip(T, w.reshape(self.n_classes, -1), strict=True):
+            lift(self.K, weights, part)
+
+    def margins(self, w, m):
+        scores = np.empty((self.n_classes, self.n_points))
+        table_margins(self.K, w.reshape(self.n_classes, -1), scores)
+        _score_differences(self.point, self.right, self.wrong, scores, m)
+
+    def add_column(self, i, c, m):
+        column = np.zeros(self.n_points)
+        add_column(self.K, self.point[i], 0.5 * c, column)
+        _add_pair_column(self.point, self.right, self.wrong, i, column, m)
+
     def restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
         return PairGram(self.K.restrict(points), place.astype(self.point.dtype), self.right[index], self.wrong[index],
                         points.size, self.n_classes)
 
-    def dense(self):
-        every = np.arange(self.point.size)
-        return self.block(every, every)
-
     def block(self, rows, columns):
         sides = [np.unique(self.point[index], return_inverse=True) for index in (rows, columns)]
         (points, place), (others, other_place) = sides
-        K = np.ascontiguousarray(_block(self.K, points, others), dtype=np.float64)
+        K = np.ascontiguousarray(self.K.block(points, others), dtype=np.float64)
         out = np.empty((len(place), len(other_place)))
         _pair_block(K, place, self.right[rows], self.wrong[rows], other_place, self.right[columns],
                     self.wrong[columns], out)
         return out
 
-    @property
-    def precise(self):
-        """As of K, where K has it; the sums of weights are kept in two parts, the second of which is all but 0.
+    def _precise(self, v):
+        """Do as K does, where it can; the sums of weights are kept in two parts, the second of which is all but 0.
 
         A margin is half the difference of two scores, each of which was rounded twice, to a relative u.  Where they
         cancel, that is not a matter of the margin's own last digits: it errs by up to 2 u max_ci |f_c(x_i)|, which is
         added to the errors of K's products with room for ||v||_1 >= 1/2.
         """
-        products = self.K.precise
-
-        def precise(v):
-            (T, rest), w = _parted_class_weights(self, v), np.empty(self.K.shape()[1])
-            squares, scores = [], np.empty_like(T)
-            for c in range(self.n_classes):
-                size, scores[c], rounding = products(T[c])
-                squares.append(size)
-                if rest[c].any():
-                    m = np.empty(self.n_points)
-                    lift(self.K, rest[c], w)
-                    margins(self.K, w, m)
-                    squares.append(2.0 * float(T[c] @ m))
-                    scores[c] += m
-            m = 0.5 * (scores[self.right, self.point] - scores[self.wrong, self.point])
-            blur, lost = _gamma(2 * v.size + 16)**2, float(_LAST * np.abs(scores).max() / self.diagonal().max())
-            return 0.5 * math.fsum(squares), m, Rounding(rounding.margins + blur + lost, rounding.square + 2.0 * blur,
-                                                         rounding.length * math.sqrt(2.0))
-
-        return precise
+        (T, rest), w = _parted_class_weights(self, v), np.empty(self.K.shape()[1])
+        squares, scores = [], np.empty_like(T)
+        for c in range(self.n_classes):
+            size, scores[c], rounding = self.K.precise(T[c])
+            squares.append(size)
+            if rest[c].any():
+                m = np.empty(self.n_points)
+                lift(self.K, rest[c], w)
+                margins(self.K, w, m)
+                squares.append(2.0 * float(T[c] @ m))
+                scores[c] += m
+        m = np.empty(v.size)
+        _score_differences(self.point, self.right, self.wrong, scores, m)
+        blur, lost = _gamma(2 * v.size + 16)**2, float(_LAST * np.abs(scores).max() / self.diagonal().max())
+        return 0.5 * math.fsum(squares), m, Rounding(rounding.margins + blur + lost, rounding.square + 2.0 * blur,
+                                                     rounding.length * math.sqrt(2.0))
 
 
 def pair_gram(K, labels, n_classes, *, ridge=0.0):
@@ -4050,36 +3189,31 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
 
 
 @njit(cache=_CACHE)
-def _pair_lift(G, v, w):
-    T = np.zeros((G.n_classes, G.n_points))
+def _add_pair_weights(point, right, wrong, v, T):
+    """T <- T + the class weights of pairs with weights v."""
     for k in range(v.size):
-        T[G.right[k], G.point[k]] += v[k]
-        T[G.wrong[k], G.point[k]] -= v[k]
-    W = w.reshape(G.n_classes, w.size // G.n_classes)
-    for c in range(G.n_classes):
-        lift(G.K, T[c], W[c])
+        T[right[k], point[k]] += v[k]
+        T[wrong[k], point[k]] -= v[k]
 
 
 @njit(cache=_CACHE)
-def _pair_margins(G, w, m):
-    scores = np.empty((G.n_classes, G.n_points))
-    table_margins(G.K, w.reshape(G.n_classes, w.size // G.n_classes), scores)
+def _score_differences(point, right, wrong, scores, m):
+    """m_k <- (f_right - f_wrong) / 2 at the point of every pair."""
     for k in range(m.size):
-        m[k] = 0.5 * (scores[G.right[k], G.point[k]] - scores[G.wrong[k], G.point[k]])
+        m[k] = 0.5 * (scores[right[k], point[k]] - scores[wrong[k], point[k]])
 
 
-@_linked
+@register_jitable
 def _agreement(right, wrong, other_right, other_wrong):
-    """<e_y - e_j, e_y' - e_j'>."""
+    """Return <e_y - e_j, e_y' - e_j'>."""
     return int(right == other_right) + int(wrong == other_wrong) - int(right == other_wrong) - int(wrong == other_right)
 
 
 @njit(cache=_CACHE)
-def _pair_add_column(G, i, c, m):
-    column = np.zeros(G.n_points)
-    add_column(G.K, G.point[i], 0.5 * c, column)
+def _add_pair_column(point, right, wrong, i, column, m):
+    """m <- m + the column of pair i, from that of its point."""
     for k in range(m.size):
-        m[k] += _agreement(G.right[i], G.wrong[i], G.right[k], G.wrong[k]) * column[G.point[k]]
+        m[k] += _agreement(right[i], wrong[i], right[k], wrong[k]) * column[point[k]]
 
 
 @njit(cache=_CACHE)
@@ -4100,34 +3234,26 @@ def _add_weights(row, column, v, T, rest):
 
 
 def _parted_class_weights(G, v):
-    """T of `pair_gram` in two parts, (2, n_classes, n)."""
+    """Return T of `pair_gram` in two parts, (2, n_classes, n)."""
     parts = np.zeros((2, G.n_classes, G.n_points))
     for sign, of in ((1.0, G.right), (-1.0, G.wrong)):
         _add_weights(of, G.point, sign * v, *parts)
     return parts
 
 
-register(PairGram, lift=_pair_lift, margins=_pair_margins, add_column=_pair_add_column)
-
-
 # ------------------------------------------------------------------------------------------------------
 # 5.9 operators
 # ------------------------------------------------------------------------------------------------------
 
-_ENGINES = {}  # compiled code knows an operator by its number here
-_NUMBERS = itertools.count()
-
-
-class OperatorGram(NamedTuple):
-    """G by products that another library computes, made by `operator_gram`.  The methods are those of `Representation`.
+class OperatorGram(Representation):
+    """G by products that another library computes, made by `operator_gram`.
 
     Attributes
     ----------
-    number : int
-        Of the operator among those of this process.
+    operator : object
+        With the methods of SciPy's LinearOperator.
     symmetric : bool
         Whether the operator is G itself, or Z.
-    n, dimension : int
     entries : array, shape (n,)
         G_ii.
     unit : float
@@ -4146,71 +3272,50 @@ class OperatorGram(NamedTuple):
            [2., 1.]])
     """
 
-    number: int
-    symmetric: bool
-    n: int
-    dimension: int
-    entries: np.ndarray
-    unit: float
-
-    def __reduce__(self):
-        return _of_operator, (_ENGINES[self.number], *self[1:])
-
-    def checked(self):
-        return self
+    def __init__(self, A, symmetric, entries, unit):
+        self.operator, self.symmetric, self.entries, self.unit = A, symmetric, entries, unit
 
     def shape(self):
-        return self.n, self.dimension
+        n, dimension = self.operator.shape
+        return int(n), int(dimension)
 
     def diagonal(self):
         return self.entries
 
     def rounding(self):
-        error = 1.01 * _gamma(self.n + (0 if self.symmetric else self.dimension) + 8, self.unit)
+        n, dimension = self.shape()
+        error = 1.01 * _gamma(n + (0 if self.symmetric else dimension) + 8, self.unit)
         return Rounding(error, 2.0 * error, 0.0) if self.symmetric else Rounding(error, 0.0, error)
 
+    def lift(self, v, w):
+        w[:] = v if self.symmetric else self._apply("rmatvec", v)
+
+    def margins(self, w, m):
+        m[:] = self._apply("matvec", w)
+
+    def square(self, v, w, m):
+        return _dot(v, m) if self.symmetric else _dot(w, w)
+
     def restrict(self, index):
-        index = np.arange(self.n)[index]
-        rows = np.array([_operate(self.number, not self.symmetric, e) for e in _units(self.n, index)])
+        index = np.arange(len(self.entries))[index]
+        rows = np.array([self._row(i) for i in index])
         return DenseGram(rows[:, index]) if self.symmetric else FeatureGram(rows)
 
-    def dense(self):
-        return self.restrict(slice(None)).dense()
-
-    def block(self, rows, columns):
-        out = np.empty((len(rows), len(columns)))
-        for k, e in enumerate(_units(self.n, rows)):
-            w = e if self.symmetric else _operate(self.number, True, e)
-            out[k] = _operate(self.number, False, w)[columns]
-        return out
-
-
-def _units(n, index):
-    for i in index:
-        e = np.zeros(n)
+    def _row(self, i):
+        """Return row i of the operator."""
+        e = np.zeros(self.shape()[0])
         e[i] = 1.0
-        yield e
+        return self._apply("matvec" if self.symmetric else "rmatvec", e)
 
-
-def _of_operator(A, *rest):
-    """The operator is kept for as long as the representation is, which is told by its array."""
-    G = OperatorGram(next(_NUMBERS), *rest)
-    _ENGINES[G.number] = A
-    weakref.finalize(G.entries, _ENGINES.pop, G.number)
-    return G
-
-
-def _operate(number, transposed, x):
-    """A x or A'x, by the operator's own methods."""
-    A = _ENGINES[number]
-    name = "rmatvec" if transposed else "matvec"
-    _refuse_overflow(x)
-    with _others_turn():
-        out = _real_array(getattr(A, name)(x), f"what {name} returns", 1)
-    size = A.shape[1 if transposed else 0]
-    if out.size != size:
-        raise ValueError(f"{name} of an operator of shape {tuple(A.shape)} must return {size} numbers, not {out.size}")
-    return np.ascontiguousarray(out, dtype=np.float64)
+    def _apply(self, name, x):
+        """Return A x or A'x, by the operator's own method, checked."""
+        _refuse_overflow(x)
+        out = _real_array(getattr(self.operator, name)(x), f"what {name} returns", 1)
+        size = self.operator.shape[0 if name == "matvec" else 1]
+        if out.size != size:
+            raise ValueError(f"{name} of an operator of shape {tuple(self.operator.shape)} must return {size} numbers, "
+                             f"not {out.size}")
+        return out
 
 
 def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
@@ -4268,54 +3373,15 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
             symmetric = True
     if symmetric and n != dimension:
         raise ValueError(f"A has no rmatvec, so it is G itself, which is square; its shape is {(n, dimension)}")
-    G = _of_operator(A, symmetric, n, dimension, np.zeros(n), unit)
+    G = OperatorGram(A, symmetric, np.zeros(n), unit)
     if diagonal is None:
-        products = (_operate(G.number, not symmetric, e) for e in _units(n, range(n)))
-        diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(products)])
+        rows = (G._row(i) for i in range(n))
+        diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(rows)])
     diagonal = _real_array(diagonal, "diagonal", 1)
     if diagonal.size != n or diagonal.min() < 0.0:
         raise ValueError(f"diagonal must hold {n} numbers of at least 0")
-    G.entries[:] = diagonal
+    G.entries = diagonal.astype(np.float64)
     return _with_ridge(G, ridge)
-
-
-@njit(cache=_CACHE)
-def _operator_product(number, transposed, x, out):
-    with objmode(product="float64[::1]"):
-        product = _operate(number, transposed, x)
-    _copy(product, out)
-
-
-@njit(cache=_CACHE)
-def _operator_lift(G, v, w):
-    if G.symmetric:
-        _copy(v, w)
-    else:
-        _operator_product(G.number, True, v, w)
-
-
-@njit(cache=_CACHE)
-def _operator_margins(G, w, m):
-    _operator_product(G.number, False, w, m)
-
-
-@njit(cache=_CACHE)
-def _operator_add_column(G, i, c, m):
-    e, w, column = np.zeros(m.size), np.empty(G.dimension), np.empty(m.size)
-    e[i] = c
-    _operator_lift(G, e, w)
-    _operator_margins(G, w, column)
-    for k in range(m.size):
-        m[k] += column[k]
-
-
-@njit(cache=_CACHE)
-def _operator_square(G, v, w, m):
-    return _dot(v, m) if G.symmetric else _dot(w, w)
-
-
-register(OperatorGram, lift=_operator_lift, margins=_operator_margins, add_column=_operator_add_column,
-         square=_operator_square)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4405,7 +3471,7 @@ def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
 # ======================================================================================================
 
 def _squares_and_margins(G, scale, *points):
-    """[(v' G v, G v), ...] at points with ||v||_1 <= 1.
+    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1.
 
     Raises ValueError where a square is negative beyond rounding.
     """
@@ -4425,13 +3491,13 @@ def _refuse_negative(size, rounding):
 
 
 def _unit_range(v):
-    """v times the power of two, exact but for underflow, that brings ||v||_1 into [1/2, 1]."""
+    """Return v times the power of two, exact but for underflow, that brings ||v||_1 into [1/2, 1]."""
     v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])  # first the largest entry: the sum might overflow
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
 class _Bounds(NamedTuple):
-    """Of (G v)_i and ||v||_G at some v."""
+    """Bounds of (G v)_i and ||v||_G at some v."""
 
     least: float  # <= min_i (G v)_i
     shortest: float  # <= ||v||_G
@@ -4439,54 +3505,49 @@ class _Bounds(NamedTuple):
     margin: float  # min_i (G v)_i as computed
     length: float  # ||v||_G as computed
 
-
-@register_jitable(**_LINKED)
-def _widen(margin, size, total, scale, rounding):
-    """`_Bounds` by min_i (G v)_i and ||v||_G^2 as computed, where ||v||_1 = total."""
-    blur, root = rounding.square * scale * total**2, rounding.length * math.sqrt(scale) * total
-    return _Bounds(margin - _LAST * abs(margin) - rounding.margins * scale * total,
+    @classmethod
+    def around(cls, margin, size, total, scale, rounding):
+        """Widen min_i (G v)_i and ||v||_G^2 as computed, where ||v||_1 = total."""
+        blur, root = rounding.square * scale * total * total, rounding.length * math.sqrt(scale) * total
+        return cls(margin - _LAST * abs(margin) - rounding.margins * scale * total,
                    (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
                    (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
 
+    def lower(self, trivial):
+        """Return at most min_i (G v)_i / ||v||_G; ``trivial`` always is."""
+        length = self.longest if self.least > 0.0 else self.shortest
+        lower = max(trivial, self.least / length) if length > 0.0 else trivial
+        return lower - _LAST * abs(lower)
 
-@register_jitable(**_LINKED)
-def _lower(bounds, trivial):
-    """At most min_i (G v)_i / ||v||_G; ``trivial`` always is."""
-    length = bounds.longest if bounds.least > 0.0 else bounds.shortest
-    lower = max(trivial, bounds.least / length) if length > 0.0 else trivial
-    return lower - _LAST * abs(lower)
-
-
-@register_jitable(**_LINKED)
-def _upper(bounds, total, terms):
-    """At least ||v||_G / ||v||_1, where the total was summed over so many terms."""
-    return bounds.longest / total * (1.0 + _LAST + _gamma(terms))
+    def upper(self, total, terms):
+        """Return at least ||v||_G / ||v||_1, where the total was summed over so many terms."""
+        return self.longest / total * (1.0 + _LAST + _gamma(terms))
 
 
 def _bounds(G, scale, points, precise, products):
-    """`_Bounds` at each of the points."""
+    """Return `_Bounds` at each of the points."""
     if precise:
         known = [G.precise(v) for v in points]
         for size, _, rounding in known:
             _refuse_negative(size, rounding.square * scale)
     else:
         known = [(size, m, G.rounding()) for size, m in products(G, scale, *points)]
-    return [_widen(float(m.min()), max(size, 0.0), float(np.abs(v).sum()), scale, rounding)
+    return [_Bounds.around(float(m.min()), max(size, 0.0), float(np.abs(v).sum()), scale, rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
 
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
-    """lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
+    """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     precise = precise and hasattr(G, "precise")
     trivial = -math.sqrt(scale) * (1.0 + G.rounding().margins + _LAST)  # by Cauchy-Schwarz, for every alpha
     points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
     bounds = _bounds(G, scale, points, precise, products)
     total = math.fsum(points[0]) if precise else float(points[0].sum())
-    upper = _upper(bounds[0], total, 0 if precise else p.size)
+    upper = bounds[0].upper(total, 0 if precise else p.size)
     if not alpha.any():
         return trivial, upper, 0.0
     gap, bounds = bounds[0].length / total, bounds[-1]
-    lower = _lower(bounds, trivial)
+    lower = bounds.lower(trivial)
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     # So written that margins of NaN, which leave lower as it is, show in what is returned.
@@ -4494,75 +3555,61 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     return lower, upper, upper - lower - max(gap, 0.0)
 
 
-class _Goal(NamedTuple):
-    """What a loop needs to bound rho by what it holds, and to halt once that meets the tolerance."""
-
-    tol: float  # 0: none
-    scale: float
-    rounding: Rounding  # of what the loop takes for a product and for a square, but for the recurrences
+_LEAST, _SIZE, _TOTAL, _DUAL_SIZE, _DUAL_TOTAL, _REACH, _TARGET = range(7)  # entries of a loop's report
 
 
-def _goal(run, *, dots=True, columns=False):
-    """The goal of a run whose loop takes v' G v as the sum of v_i (G v)_i (else by `square`) and G v by products.
+@njit(cache=_CACHE)
+def _closes(report, least, size, total, dual_size, dual_total, reach):
+    """Write what bounds rho where a loop stands to its report; return whether the gap is down to the target in it.
 
-    By columns that would be of another matrix where G is not symmetric to the last bit: then nothing can be held.
+    These are min_i (G alpha)_i, ||alpha||_G^2 and ||alpha||_1, ||p||_G^2 and ||p||_1 for any p >= 0, and the ||.||_1 of
+    the vectors that G p was made of.  The driver allows for rounding.
     """
-    rounding = run.G.rounding()
-    if dots:
-        of_sum = 1.01 * _gamma(run.G.shape()[0] + 8)
-        rounding = rounding._replace(square=max(rounding.square, rounding.margins + of_sum))
-    if columns and not _is_mirrored(run.G):
-        rounding = rounding._replace(margins=math.inf)
-    return _Goal(run.tol or 0.0, run.scale, rounding)
+    report[0], report[1], report[2], report[3], report[4], report[5] = least, size, total, dual_size, dual_total, reach
+    if not (size > 0.0 and dual_total > 0.0):
+        return False
+    return math.sqrt(max(dual_size, 0.0)) / dual_total * (1.0 - report[6]) <= least / math.sqrt(size)
 
 
-def _is_mirrored(G):
-    """Whether G and all that it is made of are symmetric to the last bit."""
-    return getattr(G, "mirrored", True) and all(_is_mirrored(part) for part in G if type(part) in lift.routines)
+@njit(cache=_CACHE)
+def _meets(k, until, alpha, m, report):
+    """Tell whether alpha >= 0 and p = alpha / sum alpha meet the target of the report, by m = G alpha.
 
-
-@_linked
-def _hold(goal, k, n, primal, dual, held):
-    """held <- (lower, upper, what rounding adds to upper - lower) at iteration k; whether that meets the tolerance.
-
-    ``primal`` is (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1), ``dual`` (||p||_G^2, ||p||_1, reach) for any p >= 0,
-    as the loop holds them.  Beside the errors of a product these have at most 16 roundings an iteration of terms that
-    come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors of a product, and 16 roundings, are
-    those of a vector of ||.||_1 = reach.
+    Without a target they are looked at only where a call of the loop ends.
     """
-    least, size, total = primal
-    dual_size, dual_total, reach = dual
-    held[0], held[1], held[2] = -math.inf, math.inf, math.inf
-    drift, few, (unit, of_square, of_length) = _gamma(16.0 * k), _gamma(16.0), goal.rounding
-    if not (1e-250 < goal.scale * total**2 < 1e250 and 1e-250 < goal.scale * dual_total**2 < 1e250
-            and unit + drift < 1.0):
-        return False  # squares might over- or underflow; alpha = 0 says nothing
-    blow_up, rounding = reach / dual_total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
-    bounds = _widen(least, max(size, 0.0), total, goal.scale, rounding)
-    lower = _lower(bounds, -math.sqrt(goal.scale) * (1.0 + rounding.margins + _LAST))
-    gap = bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
-    rounding = Rounding(0.0, blow_up * (of_square + 2.02 * few) + 2.02 * drift, of_length + drift)
-    bounds = _widen(0.0, max(dual_size, 0.0), dual_total, goal.scale, rounding)
-    upper = _upper(bounds, dual_total, n)
-    held[0], held[1], held[2] = lower, upper, upper - lower - max(bounds.length / dual_total - gap, 0.0)
-    return upper - lower <= goal.tol * upper
-
-
-@_linked
-def _meets(goal, k, until, alpha, m, held):
-    """Whether alpha >= 0 and p = alpha / sum alpha meet the tolerance, by m = G alpha.
-
-    Without a tolerance the interval is looked at, and held, only where a call of the loop ends.
-    """
-    if k < until and goal.tol == 0.0:
+    if k < until and report[6] == 0.0:
         return False
     size, total = _dot(alpha, m), _total(alpha)
-    return _hold(goal, k, m.size, (_least(m), size, total), (size, total, total), held)
+    return _closes(report, _least(m), size, total, size, total, total)
 
 
-def _nothing():
-    """What a loop holds before it has looked."""
-    return np.array([-math.inf, math.inf, math.inf])
+def _new_report(run):
+    """Return the report of a loop that has not looked yet."""
+    return np.array([-math.inf, 0.0, 0.0, 0.0, 0.0, 0.0, run.tol or 0.0])
+
+
+def _reported(run, k, report):
+    """Return lower, upper, and what rounding adds to upper - lower, by a loop's report at iteration k.
+
+    Beside the errors of a product, and of sums of n terms, it has at most 16 roundings an iteration of terms that come
+    to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors of a product, and 16 roundings, are those
+    of a vector of ||.||_1 = reach.
+    """
+    least, size, total, dual_size, dual_total, reach, _ = report.tolist()
+    (unit, of_square, of_length), n, scale = run.G.rounding(), run.G.shape()[0], run.scale
+    of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
+    drift, few = _gamma(16.0 * k), _gamma(16.0)
+    squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
+    if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
+        return -math.inf, math.inf, math.inf  # squares might over- or underflow; alpha = 0 says nothing
+    rounding = Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
+    bounds = _Bounds.around(least, max(size, 0.0), total, scale, rounding)
+    lower = bounds.lower(-math.sqrt(scale) * (1.0 + rounding.margins + _LAST))
+    gap = bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
+    rounding = Rounding(0.0, reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift, of_length + drift)
+    bounds = _Bounds.around(0.0, max(dual_size, 0.0), dual_total, scale, rounding)
+    upper = bounds.upper(dual_total, n)
+    return lower, upper, upper - lower - max(bounds.length / dual_total - gap, 0.0)
 
 
 def certificate(G, alpha, p, *, precise=False):
@@ -4634,7 +3681,7 @@ def certificate(G, alpha, p, *, precise=False):
 
 
 def _operator_norm(G):
-    """A bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
+    """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
     Lanczos, the power iteration that makes use of its past: from a random start, k steps miss a fraction e of the
     largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
@@ -4648,48 +3695,34 @@ def _operator_norm(G):
     v, before = np.random.default_rng(0).standard_normal(n), np.zeros(n)
     w, m = np.empty(dimension), np.empty(n)
     for k in range(steps):
-        size = math.sqrt(_dot(v, v))
+        size = float(np.linalg.norm(v))
         if k and size <= 1e-13 * max(diagonal + beside):  # an invariant subspace: its largest eigenvalue is exact
             break
         v /= size
         lift(G, v, w)
         margins(G, w, m)
         m /= scale
-        diagonal.append(_dot(v, m))
+        diagonal.append(float(v @ m))
         beside.append(size if k else 0.0)
         m -= diagonal[k] * v
         m -= beside[k] * before
         before, v, m = v, m, before
-    return scale * _largest_eigenvalue(diagonal, beside) / (1.0 - 0.03), len(diagonal)
-
-
-def _largest_eigenvalue(diagonal, beside):
-    """Of a tridiagonal matrix, whose row i has ``beside``_i before the diagonal, from above, by bisection.
-
-    LAPACK would do, but the threads of its BLAS wait for more work after a call, and hold ours up for tens of products.
-    """
-    low, high = max(diagonal), 3.0 * max(map(abs, diagonal + beside))
-    while low < (middle := 0.5 * (low + high)) < high:
-        pivot = math.inf
-        for a, b in zip(diagonal, beside, strict=True):
-            pivot = middle - a - b * b / pivot
-            if pivot <= 0.0:
-                break
-        low, high = (low, middle) if pivot > 0.0 else (middle, high)
-    return high
+    beside = np.diag(beside[1:], -1)
+    return scale * np.linalg.eigvalsh(np.diag(diagonal) + beside + beside.T)[-1] / (1.0 - 0.03), len(diagonal)
 
 
 # ======================================================================================================
 # 7 driver
 # ======================================================================================================
 #
-# An algorithm is a loop, compiled or not,
+# An algorithm is a loop,
 #
 #     loop(G, k, until, *state, *parameters) -> (k, flag)
 #
 # that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
 # must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
-# Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.
+# Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.  Its body consists of
+# scalar logic, operations and compiled steps, never of a loop over elements, so that it is fast as Python source, too.
 
 RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)  # a loop's answer: go on, or halt for this reason
 
@@ -4769,7 +3802,7 @@ def _first_iteration(start):
 
 
 def _checkpoints(first, last, trace_at):
-    """Iterations at which a certificate is computed: 16 a decade or trace_at, with the first and the last."""
+    """Return the iterations of certificates: 16 a decade or trace_at, with the first and the last."""
     if trace_at is None:
         decades = math.log10(max(last, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
@@ -4782,10 +3815,11 @@ def _checkpoints(first, last, trace_at):
 
 
 def _first_weights(alpha, *_):
+    """Return alpha and the p of an algorithm whose state begins with alpha >= 0."""
     return alpha, _weights(alpha)
 
 
-def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, held=None, spent=0.0,
+def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None, spent=0.0,
           eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
@@ -4798,7 +3832,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
         SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  Of these, CERTIFIED is believed where fresh
         products confirm that the interval meets the tolerance; else the loop is sent on, and must advance.  Compiled
-        with njit, without cache=True, or plain Python.
+        with njit, without cache=True, which would outlive changes of this module, or plain Python.  Over a G that is
+        not dense or by rows a compiled loop runs as its Python source.
     state : tuple
         Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
         overwritten by what it ended with.  To tell its G from another, `table_margins` is called once per run, of G
@@ -4813,10 +3848,12 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     interval : callable, optional
         ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, with what rounding adds to
         upper - lower, all of them finite; by default as `certificate`.
-    held : array, shape (3,), optional
-        One of the state, in which the loop leaves (lower, upper, blur) of the iteration that it reaches: a proven
-        interval from what it holds, for a checkpoint without products.  Only where rounding makes a hundredth of it,
-        or of upper, and at the end of the run, is one computed by fresh products.
+    report : array, shape (7,), optional
+        One of the state, in which the loop leaves (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1, ||p||_G^2, ||p||_1,
+        reach) of the iteration that it reaches, for any p >= 0 with G p from vectors of ||.||_1 <= reach, up to 16
+        roundings an iteration: an interval for a checkpoint without products.  Only where rounding makes a hundredth
+        of it, or of upper, and at the end of the run, is one computed by fresh products.  The last entry is the
+        relative gap, 0 for none, at which to halt as CERTIFIED; it is halved where that proves premature.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
@@ -4832,7 +3869,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         The iterates overflowed, or G was written to during the run.
     TypeError, ValueError
         The start is of another loop or another G, the loop or the solution returns something else, G turns out not to
-        be positive semi-definite, or the loop is cached on disk (see `register`, Notes).
+        be positive semi-definite.
 
     Notes
     -----
@@ -4864,15 +3901,11 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     arrays = _arrays(state)
     first, last = run.checkpoints[[0, -1]].tolist()
     origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale, _sample(run.G)
-    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays,
-                                                                                 run.G.rounding().margins)
-    loop = _never_stale(_kept_off_disk(run.G, loop), "loop")
-    G = _bound(run.G, loop) if is_jitted(loop) else run.G
-    try:
-        k, flag = _advance(loop, G, first, first, state + parameters)  # compiles, outside the clock
-    except TypingError:  # of a loop that reads fields of G
-        G = run.G
-        k, flag = _advance(loop, G, first, first, state + parameters)
+    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays, run.G.rounding().margins)
+    if report is not None:
+        report[_TARGET] = run.tol or 0.0
+    loop = loop if run.G.routines else getattr(loop, "py_func", loop)
+    k, flag = _advance(loop, run.G, first, first, state + parameters)  # compiles, outside the clock
     rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
     certified = functools.partial(_certified, run, interval or _interval, eps)
     for checkpoint in run.checkpoints:
@@ -4880,19 +3913,21 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         while status == "running":
             while k < checkpoint and flag == RUNNING:
                 begin = time.perf_counter()
-                k, flag = _advance(loop, G, k, min(checkpoint, k + steps), state + parameters)
+                k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
                 elapsed = time.perf_counter() - begin
                 seconds += elapsed
                 steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
                 if flag == CERTIFIED and k == refuted:
                     raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again, where fresh "
                                      "products do not confirm it; it must advance")
-            bounds = _on_the_way(run, held, flag, eps) if k < last else None
+            bounds = _on_the_way(run, k, report, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
                 alpha, p = _primal_and_dual(solution or _first_weights, state, k)
             lower, upper, status = bounds or certified(k, flag, alpha, p)
             if flag == CERTIFIED:  # believed, or not
                 flag, refuted = RUNNING, k
+                if report is not None:
+                    report[_TARGET] *= 0.5
             if k == checkpoint:
                 break
         rows.append((k, products(k), seconds, lower, upper))
@@ -4926,22 +3961,18 @@ _SAMPLED = 16  # points by which one G is told from another
 
 
 def _sample(G):
-    """Margins of a random separator at some of the points: of G among these alone, as far as that costs no product."""
+    """Return margins of a random separator at some points: of G among these alone, unless that costs products."""
     n, rng = G.shape()[0], np.random.default_rng(0)
     index = np.unique(rng.integers(n, size=_SAMPLED))
-    G, index = (G, index) if _has_operator(G) else (G.restrict(index), slice(None))
+    G, index = (G, index) if G.access == "products" else (G.restrict(index), slice(None))
     n, dimension = G.shape()
-    W, M = rng.uniform(-1.0, 1.0, (1, dimension)) / dimension, np.empty((1, n))
-    table_margins(G, W, M)
-    return M[0, index]
-
-
-def _has_operator(G):
-    return isinstance(G, OperatorGram) or any(_has_operator(part) for part in G if type(part) in lift.routines)
+    w, m = rng.uniform(-1.0, 1.0, dimension) / dimension, np.empty(n)
+    margins(G, w, m)
+    return m[index]
 
 
 def _arrays(state):
-    """The arrays of a state in order, those in NamedTuples too."""
+    """Return the arrays of a state in order, those in NamedTuples too."""
     found = []
     for part in state:
         if not isinstance(part, (np.ndarray, tuple)):
@@ -4967,8 +3998,8 @@ def _resume(start, origin, arrays, rounding):
 
 
 def _advance(loop, G, k, until, arguments):
-    """(k, flag) after a call of the loop, if that is what it returned."""
-    answer = _enter(loop, G, k, until, *arguments)
+    """Return (k, flag) after a call of the loop, if that is what it returned."""
+    answer = _enter(loop, G, k, until, *arguments) if is_jitted(loop) else loop(G, k, until, *arguments)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
             and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(CERTIFIED + 1)):
         raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, "
@@ -4979,7 +4010,7 @@ def _advance(loop, G, k, until, arguments):
 
 
 def _primal_and_dual(solution, state, k):
-    """(alpha, p) of a state, if they can be certified."""
+    """Return (alpha, p) of a state, if they can be certified."""
     alpha, p = solution(*state)
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
@@ -4988,17 +4019,17 @@ def _primal_and_dual(solution, state, k):
     return alpha, p
 
 
-def _on_the_way(run, held, flag, eps):
-    """(lower, upper, "running") by the interval held, if that decides nothing and rounding makes little of it."""
-    if held is not None and flag == RUNNING:
-        lower, upper, blur = held.tolist()
+def _on_the_way(run, k, report, flag, eps):
+    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
+    if report is not None and flag == RUNNING:
+        lower, upper, blur = _reported(run, k, report)
         if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
             return lower, upper, "running"
     return None
 
 
 def _certified(run, interval, eps, k, flag, alpha, p):
-    """(lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
+    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
 
     Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
     rounding again, more iterations are of no use.
@@ -5077,21 +4108,21 @@ def _algorithm(function):
 # ------------------------------------------------------------------------------------------------------
 
 def _least_visible(run):
-    """The least margin, at ||alpha||_1 = 1, that rounding cannot make of 0, neither here nor in `_interval`."""
+    """Return the least margin, at ||alpha||_1 = 1, that rounding cannot make of 0, neither here nor in `_interval`."""
     return 4.0 * run.G.rounding().margins * run.scale
 
 
 def _separating_margin(run, stop):
-    """The margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on."""
+    """Return the margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on."""
     if stop is None:
         return math.inf
     _choice(stop, "stop", ("separated",))
     return _least_visible(run)
 
 
-@register_jitable(**_LINKED)
+@register_jitable
 def _is_separated(G, alpha, w, m, floor):
-    """Whether G alpha > floor.  m follows a recurrence; where it says so, a fresh product (not counted) confirms it."""
+    """Tell whether G alpha > floor: what m, which follows a recurrence, says, a product (not counted) confirms."""
     if not _exceeds(m, floor):
         return False
     lift(G, alpha, w)
@@ -5112,10 +4143,11 @@ def _threshold(run, eps):
     return _Threshold(eps, rounding.square * run.scale, rounding.length * math.sqrt(run.scale))
 
 
-@register_jitable(**_LINKED)
+@register_jitable
 def _is_small(G, p, w, m, threshold):
-    """Whether ||p||_G <= eps, by a product (not counted) that makes w = Z'p and m = G p anew: what recurrences say is
-    confirmed with room for rounding, if rounding leaves any.
+    """Tell whether ||p||_G <= eps, by a product (not counted) that makes w = Z'p and m = G p anew.
+
+    What recurrences say is confirmed with room for rounding, if rounding leaves any.
     """
     lift(G, p, w)
     margins(G, w, m)
@@ -5129,23 +4161,29 @@ _CYCLIC, _WORST = range(2)
 
 
 @njit(cache=_CACHE)
-def _perceptron_loop(G, k, until, alpha, w, m, position, held, rule, least, goal):
+def _next_row(m, i, level):
+    """Return the first row from i on, in cyclic order, whose margin is not above the level."""
+    while m[i] > level:
+        i = (i + 1) % m.size
+    return i
+
+
+@njit(cache=_CACHE)
+def _perceptron_loop(G, k, until, alpha, w, m, position, report, rule, least):
     """position[0] is the row from which the cyclic rule looks on."""
-    n, first = m.size, k
+    first = k
     while True:
         if _is_separated(G, alpha, w, m, least * k):
             return k, SEPARATED
-        if _meets(goal, k, until, alpha, m, held) and k > first:
+        if _meets(k, until, alpha, m, report) and k > first:
             return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         if rule == _WORST:
             i = np.argmin(m)
         else:
-            i = position[0]
-            while m[i] > least * k:
-                i = (i + 1) % n
-            position[0] = (i + 1) % n
+            i = _next_row(m, position[0], least * k)
+            position[0] = (i + 1) % m.size
         alpha[i] += 1.0
         add_column(G, i, 1.0, m)
         k += 1
@@ -5182,27 +4220,25 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    held = _nothing()
-    state = alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), held
-    return drive(run, _perceptron_loop, state, parameters=(rule, _least_visible(run), _goal(run, columns=True)),
-                 products=lambda k: k / n, held=held)
+    report = _new_report(run)
+    return drive(run, _perceptron_loop, (alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), report),
+                 parameters=(rule, _least_visible(run)), products=lambda k: k / n, report=report)
 
 
 @njit(cache=_CACHE)
-def _nkp_loop(G, k, until, alpha, w, m, held, least, goal):
+def _nkp_loop(G, k, until, alpha, w, m, report, least):
     first = k
     while True:
         if _is_separated(G, alpha, w, m, least):
             return k, SEPARATED
-        if _meets(goal, k, until, alpha, m, held) and k > first:
+        if _meets(k, until, alpha, m, report) and k > first:
             return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         i = np.argmin(m)
         theta = 1.0 / (k + 1.0)
-        for j in range(m.size):
-            alpha[j] *= 1.0 - theta
-            m[j] *= 1.0 - theta
+        _scale(1.0 - theta, alpha)
+        _scale(1.0 - theta, m)
         alpha[i] += theta
         add_column(G, i, theta, m)
         k += 1
@@ -5240,28 +4276,27 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    held = _nothing()
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, held), products=lambda k: k / n, held=held,
-                 parameters=(_separating_margin(run, stop), _goal(run, columns=True)))
+    report = _new_report(run)
+    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, report), products=lambda k: k / n, report=report,
+                 parameters=(_separating_margin(run, stop),))
 
 
 @njit(cache=_CACHE)
-def _von_neumann_loop(G, k, until, p, w, m, held, diagonal, threshold, goal):
+def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, threshold):
     first = k
     while True:
         size = _dot(p, m)
         if size <= threshold.eps * threshold.eps and _is_small(G, p, w, m, threshold):
             return k, INFEASIBLE
-        if _meets(goal, k, until, p, m, held) and k > first:
+        if _meets(k, until, p, m, report) and k > first:
             return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         j = np.argmin(m)
         gain, rest = size - m[j], diagonal[j] - m[j]  # <p - z_j, p> and <z_j - p, z_j>: their sum is ||p - z_j||^2
         move = 0.0 if gain <= 0.0 else 1.0 if rest <= 0.0 else gain / (gain + rest)
-        for i in range(p.size):
-            p[i] *= 1.0 - move
-            m[i] *= 1.0 - move
+        _scale(1.0 - move, p)
+        _scale(1.0 - move, m)
         p[j] += move
         add_column(G, j, move, m)
         k += 1
@@ -5303,9 +4338,9 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
-    held = _nothing()
-    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m, held), _dual_only, held=held,
-                 parameters=(run.G.diagonal(), _threshold(run, eps), _goal(run, columns=True)),
+    report = _new_report(run)
+    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m, report), _dual_only, report=report,
+                 parameters=(run.G.diagonal(), _threshold(run, eps)),
                  products=lambda k: 1.0 + k / n, eps=eps)
 
 
@@ -5334,7 +4369,21 @@ class _Smoothing(NamedTuple):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(G, k, until, alpha, p, q, call, held, smoothing, goal):
+def _smoothed_step(theta, v, p, q):
+    """v <- (1 - theta)(v + theta p) + theta^2 q."""
+    for i in range(v.size):
+        v[i] = (1.0 - theta) * (v[i] + theta * p[i]) + theta * theta * q[i]
+
+
+@njit(cache=_CACHE)
+def _average(theta, p, q):
+    """p <- (1 - theta) p + theta q."""
+    for i in range(p.size):
+        p[i] = (1.0 - theta) * p[i] + theta * q[i]
+
+
+@njit(cache=_CACHE)
+def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
     """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
     alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
@@ -5352,9 +4401,9 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, held, smoothing, goal):
             if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
                 return k, INFEASIBLE
             ends = False
-        if k >= until or goal.tol > 0.0:
-            primal = _least(alpha.m), _dot(alpha.v, alpha.m), _total(alpha.v)
-            if _hold(goal, k, alpha.m.size, primal, (norm * norm, _total(p.v), 1.0), held) and k > first:
+        if k >= until or report[_TARGET] > 0.0:
+            size = _dot(alpha.v, alpha.m)
+            if _closes(report, _least(alpha.m), size, _total(alpha.v), norm * norm, _total(p.v), 1.0) and k > first:
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
@@ -5367,19 +4416,16 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, held, smoothing, goal):
             _copy(p.v, alpha.v)
             _copy(p.m, alpha.m)
         else:
-            for i in range(alpha.m.size):
-                alpha.v[i] = (1.0 - theta) * (alpha.v[i] + theta * p.v[i]) + theta * theta * q.v[i]
-                alpha.m[i] = (1.0 - theta) * (alpha.m[i] + theta * p.m[i]) + theta * theta * q.m[i]
+            _smoothed_step(theta, alpha.v, p.v, q.v)
+            _smoothed_step(theta, alpha.m, p.m, q.m)
         call.age[0] += 1
         mu = 2.0 * mu0 / ((call.age[0] + 1.0) * (call.age[0] + 2.0))
         _prox(prox, alpha.m, mu, call.center, q.v)
         lift(G, q.v, q.w)
         margins(G, q.w, q.m)
-        for i in range(p.m.size):
-            p.v[i] = (1.0 - theta) * p.v[i] + theta * q.v[i]
-            p.m[i] = (1.0 - theta) * p.m[i] + theta * q.m[i]
-        for i in range(p.w.size):
-            p.w[i] = (1.0 - theta) * p.w[i] + theta * q.w[i]
+        _average(theta, p.v, q.v)
+        _average(theta, p.m, q.m)
+        _average(theta, p.w, q.w)
         k += 1
 
 
@@ -5399,9 +4445,9 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    call, held = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), _nothing()
-    return drive(run, _smoothed_loop, (alpha, p, q, call, held), _both_points,
-                 parameters=(smoothing, _goal(run)), products=lambda k: k + 2.0, held=held, eps=eps)
+    call, report = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), _new_report(run)
+    return drive(run, _smoothed_loop, (alpha, p, q, call, report), _both_points, parameters=(smoothing,),
+                 products=lambda k: k + 2.0, report=report, eps=eps)
 
 
 @_algorithm
@@ -5529,8 +4575,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
             return k, RUNNING
         i = np.argmin(m)
         hits[i] += 1.0
-        for j in range(w.size):
-            score[j] -= eta * Z[i, j]
+        _add_multiple(-eta, Z[i], score)
         _softmax(score, w)
         margins(G, w, m)
         k += 1
@@ -5625,7 +4670,7 @@ def _logistic_weights(m, q):
     return math.log(slope)
 
 
-@register_jitable(**_LINKED)
+@register_jitable
 def _dual_pass(G, w, loss, m, q, u):
     """m <- Z w, q <- grad psi(-m), u <- Z' q, one product; returns ln l'(psi(-m)), so that l'(-m_i) = q_i l'(psi)."""
     if loss == _EXP:
@@ -5637,7 +4682,7 @@ def _dual_pass(G, w, loss, m, q, u):
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, held, loss, schedule, step, goal):
+def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, loss, schedule, step):
     """alpha <- alpha + theta_k q_k and w = Z' alpha alike; m, q, u and log_slope[0] belong to the current w."""
     while k < until:
         theta = step
@@ -5645,13 +4690,11 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, held, loss, schedu
             theta *= math.exp(min(log_slope[0], 300.0)) / m.size
         elif schedule == _SQRT:
             theta /= math.sqrt(k + 1.0)
-        for i in range(alpha.size):
-            alpha[i] += theta * q[i]
-        for i in range(w.size):
-            w[i] += theta * u[i]
+        _add_multiple(theta, q, alpha)
+        _add_multiple(theta, u, w)
         log_slope[0] = _dual_pass(G, w, loss, m, q, u)
         k += 1
-        if _meets(goal, k, until, alpha, m, held):
+        if _meets(k, until, alpha, m, report):
             return k, CERTIFIED
     return k, RUNNING
 
@@ -5669,9 +4712,9 @@ def _descend(run, loss, schedule, step):
     """The run behind gradient_descent and normalized_gradient_descent."""
     n, dimension = run.G.shape()
     m, q, u, log_slope = _first_pass(run, loss)
-    held = _nothing()
-    return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), held),
-                 parameters=(loss, schedule, step / run.scale, _goal(run)), held=held)
+    report = _new_report(run)
+    return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), report),
+                 parameters=(loss, schedule, step / run.scale), report=report)
 
 
 @_algorithm
@@ -5744,7 +4787,7 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), _EXP, schedule, step)
 
 
-@_linked
+@njit(cache=_CACHE)
 def _momentum_step(x, g, q, beta, step):
     """g <- beta (g + q), x <- x + step (g + q)."""
     for i in range(x.size):
@@ -5753,13 +4796,20 @@ def _momentum_step(x, g, q, beta, step):
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, held, loss, step, goal):
+def _quotient(m, before, step):
+    """before <- (m - before) / step."""
+    for i in range(m.size):
+        before[i] = (m[i] - before[i]) / step
+
+
+@njit(cache=_CACHE)
+def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, step):
     """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
-    The interval held is that of alpha and of the last move g + q: the image of the next one is not at hand.
+    The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.
     """
     while k < until:
-        beta, looks = k / (k + 1.0), k + 1 >= until or goal.tol > 0.0
+        beta, looks = k / (k + 1.0), k + 1 >= until or report[_TARGET] > 0.0
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         if looks:
@@ -5769,11 +4819,9 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, held, loss, step
         _dual_pass(G, w, loss, m, q, u)
         k += 1
         if looks:
-            for i in range(m.size):
-                move.m[i] = (m[i] - move.m[i]) / step  # errs by what both margins err, for the many moves up to now
-            primal = _least(m), square(G, alpha, w, m), _total(alpha)
-            dual = square(G, move.v, move.w, move.m), _total(move.v), 2.1 * primal[2] / step
-            if _hold(goal, k, m.size, primal, dual, held):
+            _quotient(m, move.m, step)  # errs by what both margins err, for the many moves up to now
+            size, total, dual_size = square(G, alpha, w, m), _total(alpha), square(G, move.v, move.w, move.m)
+            if _closes(report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step):
                 return k, CERTIFIED
     return k, RUNNING
 
@@ -5822,9 +4870,9 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     alpha, g = np.zeros((2, n))
     w, gw = np.zeros((2, dimension))
     m, q, u, _ = _first_pass(run, loss)
-    move, held = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), _nothing()
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, held), _momentum_points,
-                 parameters=(loss, step, _goal(run, dots=False)), held=held)
+    move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), _new_report(run)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), _momentum_points,
+                 parameters=(loss, step), report=report)
 
 
 @njit(cache=_CACHE)
@@ -5838,10 +4886,9 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
         norm2[0] *= shrink * shrink
         add_column(G, i, eta, m)
         alpha[i] += eta
-        for j in range(m.size):
-            m[j] *= shrink
-            alpha[j] *= shrink
-            total[j] += alpha[j]
+        _scale(shrink, m)
+        _scale(shrink, alpha)
+        _add_multiple(1.0, alpha, total)
         hits[i] += 1.0
         k += 1
     return k, RUNNING
@@ -5893,8 +4940,8 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
                  parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)), products=lambda k: k / n)
 
 
-@_linked
-def _exponentials(part, m, low, sums):
+@njit(cache=_CACHE)
+def _exponentials(m, low, part, sums):
     """sums_part <- sum_i exp(low - m_i) over one of the parts."""
     start, stop = _part(m.size, part)
     total = 0.0
@@ -5903,11 +4950,20 @@ def _exponentials(part, m, low, sums):
     sums[part] = total
 
 
-@_linked
-def _draw(m, uniform):
-    """i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
+@njit(cache=_CACHE, parallel=True)
+def _exponentials_in_parts(m, low, sums):
+    for part in prange(_PARTS):
+        _exponentials(m, low, int(part), sums)
+
+
+@njit(cache=_CACHE)
+def _draw_compiled(m, uniform, threads):
     low, sums = _least(m), np.empty(_PARTS)
-    _share(_PARTS, _exponentials, (m, low, sums), _EXPENSIVE * m.size)
+    if threads:
+        _exponentials_in_parts(m, low, sums)
+    else:
+        for part in range(_PARTS):
+            _exponentials(m, low, part, sums)
     level, chosen = uniform * sums.sum(), 0
     for part in range(_PARTS):
         if sums[part] > 0.0:
@@ -5927,11 +4983,21 @@ def _draw(m, uniform):
     return last  # by rounding the sum may fall short of the level: then it is the last of any weight
 
 
+def _draw(m, uniform, threads):
+    """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
+    return _enter(_draw_compiled, m, uniform, threads)
+
+
+@overload(_draw)
+def _draw_in_loops(m, uniform, threads):
+    return lambda m, uniform, threads: _draw_compiled(m, uniform, threads)
+
+
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, held, uniforms, momentum, step, goal):
-    """As `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates."""
+def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step, threads):
+    """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates."""
     while k < until:
-        i = _draw(m, uniforms[k])
+        i = _draw(m, uniforms[k], threads)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
         column[:] = 0.0
@@ -5940,7 +5006,7 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, held, uniforms, 
         _momentum_step(m, gm, column, beta, step)
         drawn[i] = 0.0
         k += 1
-        if _meets(goal, k, until, alpha, m, held):
+        if _meets(k, until, alpha, m, report):
             return k, CERTIFIED
     return k, RUNNING
 
@@ -5988,9 +5054,9 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
     alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    held = _nothing()
-    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, held), products=lambda k: k / n, held=held,
-                 parameters=(uniforms, bool(momentum), step / run.scale, _goal(run, columns=True)))
+    report, threads = _new_report(run), _EXPENSIVE * n >= _SERIAL and not _forked
+    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, report), products=lambda k: k / n, report=report,
+                 parameters=(uniforms, bool(momentum), step / run.scale, threads))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -6025,8 +5091,23 @@ def _penalties(lam, lam0, steps):
 
 
 @njit(cache=_CACHE)
-def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest, held, found, bounds, step, accel,
-                        goal):
+def _projected_step(alpha, previous, z, m, step, bound, inertia):
+    """alpha <- clip(z + step (1 - m), 0, bound), z <- alpha + inertia (alpha - previous)."""
+    for i in range(z.size):
+        previous[i] = alpha[i]
+        alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bound)
+        z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
+
+
+@njit(cache=_CACHE)
+def _follow(m, inertia, of_alpha):
+    """of_alpha <- (m + inertia of_alpha) / (1 + inertia)."""
+    for i in range(m.size):
+        of_alpha[i] = (m[i] + inertia * of_alpha[i]) / (1.0 + inertia)
+
+
+@njit(cache=_CACHE)
+def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest, report, found, bounds, step, accel):
     """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
 
     m = G z at the point z of the next step, and of_alpha = G alpha follows from it; largest[0] is the largest
@@ -6035,20 +5116,16 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
     step = step if step > 0.0 else found[0]
     while k < until:
         inertia = (k + 2.0) / (k + 2.0 + accel)
-        for i in range(z.size):
-            previous[i] = alpha[i]
-            alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bounds[k])
-            z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
+        _projected_step(alpha, previous, z, m, step, bounds[k], inertia)
         lift(G, z, w)
         margins(G, w, m)
-        for i in range(m.size):
-            of_alpha[i] = (m[i] + inertia * of_alpha[i]) / (1.0 + inertia)
+        _follow(m, inertia, of_alpha)
         k += 1
         total = _total(alpha)
         largest[0] = max(largest[0], total)
-        if k >= until or goal.tol > 0.0:
+        if k >= until or report[_TARGET] > 0.0:
             size, reach = _dot(alpha, of_alpha), 3.0 * largest[0]  # ||z||_1 <= reach
-            if _hold(goal, k, m.size, (_least(of_alpha), size, reach), (size, total, reach), held):
+            if _closes(report, _least(of_alpha), size, reach, size, total, reach):
                 return k, CERTIFIED
     return k, RUNNING
 
@@ -6067,11 +5144,10 @@ def _hinge_descent(G, lam, lam0, accel, step, run_options):
         norm, products = _operator_norm(run.G)
         found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
     alpha, previous, z, m, of_alpha = np.zeros((5, n))
-    held = _nothing()
+    report = _new_report(run)
     return drive(run, _hinge_descent_loop,
-                 (alpha, previous, z, np.zeros(dimension), m, of_alpha, np.zeros(1), held, found),
-                 parameters=(bounds, step, accel, _goal(run)), products=lambda k: found[1] + k, held=held,
-                 spent=spent)
+                 (alpha, previous, z, np.zeros(dimension), m, of_alpha, np.zeros(1), report, found),
+                 parameters=(bounds, step, accel), products=lambda k: found[1] + k, report=report, spent=spent)
 
 
 @_algorithm
@@ -6152,17 +5228,22 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
 
 
 @njit(cache=_CACHE)
+def _penalised_step(alpha, m, shrink, gain):
+    """alpha <- shrink alpha + gain [m < 1]."""
+    for i in range(m.size):
+        alpha[i] *= shrink
+        if m[i] < 1.0:
+            alpha[i] += gain
+
+
+@njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
-    n = m.size
     while k < until:
         t = k + 1.0
         step, penalty = t ** -b, t ** -a
         lift(G, alpha, w)
         margins(G, w, m)
-        for i in range(n):
-            alpha[i] *= 1.0 - step * penalty
-            if m[i] < 1.0:
-                alpha[i] += step / (n * scale)
+        _penalised_step(alpha, m, 1.0 - step * penalty, step / (m.size * scale))
         k += 1
     return k, RUNNING
 
@@ -6210,132 +5291,121 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
 
-_CHUNK = 128  # active rows that are gathered at a time: their margins stay in the cache
+_CHUNK = 4096  # points whose part of a Hessian is one product of matrices, so that little is held beside the span
 _NEWTON_STEPS = 40  # at most
 
 
 class _Span(NamedTuple):
-    """The span of past u_j = Z'q_j, with an orthonormal basis v_0, v_1, ...; lengths are in units of sqrt(s).
+    """Keep the span of past u_j = Z'q_j, with an orthonormal basis v_0, v_1, ...; lengths are in units of sqrt(s).
 
-    Each v_j comes with a generator, the point that brought it: g_j = sum_{i <= j} points[j, i] v_i.  The last two rows
-    of ``points`` are dual points that are no generators: the best mixture of those not kept, whose weights are ``old``,
-    and the newest.  Their last column is the length of what the span leaves out of them as rounding.
+    Point j < size is the generator of v_j, the one that brought it: g_j = sum_{i <= j} points[j, i] v_i.  The last two
+    are the best mixture of points not kept, and u_k.  The last column is what the span leaves out of a point.
     """
 
     size: np.ndarray  # (1,) vectors so far
-    weights: np.ndarray  # (memory, n) of the generators
     coordinates: np.ndarray  # (memory, dimension) of the basis where inner products are taken by them, else (0, ...)
     margins: np.ndarray  # (memory, n) of the basis
     points: np.ndarray  # (memory + 2, memory + 1)
-    share: np.ndarray  # (memory + 2,) of each point in the best dual mixture
-    is_dual: np.ndarray  # (memory + 2,) whether its weights are in the simplex
-    old: np.ndarray  # (n,)
-
-
-class _Pace(NamedTuple):
+    weights: np.ndarray  # (memory + 2, n) of the points
+    is_dual: np.ndarray  # (memory + 2,) whether they are in the simplex
+    share: np.ndarray  # (memory + 2,) of each point in p
+    c: np.ndarray  # (memory,) w_k
+    best: np.ndarray  # (memory,) the separator of alpha
+    bounds: np.ndarray  # (2,) L and U
     mu: np.ndarray  # (1,) in units of s
-    share: np.ndarray  # (1,) of the gap that mu is
+    part: np.ndarray  # (1,) of the gap that mu is to be
     idle: np.ndarray  # (1,) products in a row that left the span and both bounds as they were
 
 
-class _SubspaceSetting(NamedTuple):
-    unit: float  # sqrt(s)
-    by_coordinates: bool  # how inner products are taken
-    negligible: float  # square of a length that rounding may make of 0
-    least: float  # margin that separates
-    threshold: _Threshold
+def _new_span(memory, n, dimension, by_coordinates):
+    """Make the span of nothing, where p = q_0 is uniform."""
+    total, coordinates = memory + 2, np.zeros((memory if by_coordinates else 0, dimension))
+    span = _Span(np.zeros(1, dtype=np.int64), coordinates, np.zeros((memory, n)), np.zeros((total, memory + 1)),
+                 np.zeros((total, n)), np.zeros(total, dtype=np.bool_), np.zeros(total), *np.zeros((2, memory)),
+                 np.array([-np.inf, np.inf]), np.ones(1), np.ones(1), np.zeros(1, dtype=np.int64))
+    span.weights[-1], span.share[-1] = 1.0 / n, 1.0
+    return span
 
 
-@_linked
-def _combine(A, k, c, out):
-    """out <- sum_{j < k} c_j A_j."""
-    out[:] = 0.0
-    _add_weighted_rows(A, c, 0, k, out)
+def _has_coordinates(G):
+    """Tell whether squares are those of coordinates, so that inner products can be, too."""
+    n, dimension = G.shape()
+    w = np.arange(1.0, dimension + 1.0)
+    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
 
-@_linked
-def _in_generators(points, k, c, a):
-    """a with sum_j a_j g_j = sum_j c_j v_j, by back substitution."""
-    for i in range(k - 1, -1, -1):
-        total = c[i]
-        for j in range(i + 1, k):
-            total -= a[j] * points[j, i]
-        a[i] = total / points[i, i]
+def _negligible(G):
+    """Bound the square of a length, in units of sqrt(s), that may be all rounding."""
+    rounding = G.rounding()
+    return 16.0 * rounding.square + (100.0 * rounding.length)**2
 
 
-@register_jitable(**_LINKED)
-def _extend(G, q, span, unit, by_coordinates, negligible, w, m, t):
-    """One product: u = Z'q is split into sum_j t_j v_j and a rest, which becomes the next vector of the basis.
+def _in_generators(span, c):
+    """Return a with sum_j a_j g_j = sum_j c_j v_j."""
+    return np.linalg.solve(span.points[:len(c), :len(c)].T, c)
 
-    Returns the square of the rest, 0 where it is negligible; m then holds the margins of u / sqrt(s).
-    """
-    k, n = span.size[0], q.size
-    full = k == min(n, w.size)
-    t[:] = 0.0
-    part = np.zeros(t.size)
-    if by_coordinates:
+
+def _solved(H, b):
+    """Return H^-1 b, or NaN, with which no step improves anything, where H is singular by rounding."""
+    try:
+        return np.linalg.solve(H, b)
+    except np.linalg.LinAlgError:
+        return np.full(b.shape, math.nan)
+
+
+def _split(basis, u):
+    """Return the coordinates of u in an orthonormal basis, and the rest, by Gram-Schmidt twice."""
+    t = basis @ u
+    rest = u - t @ basis
+    again = basis @ rest
+    return t + again, rest - again @ basis
+
+
+def _extend(G, span, unit, negligible):
+    """Spend a product on u_k = sum_j t_j v_j + rest; the rest joins the basis.  Returns its square, 0 if negligible."""
+    k, q, t = span.size[0], span.weights[-1], np.zeros(span.points.shape[1])
+    M, Q, w, m = span.margins[:k], span.weights[:k], np.empty(G.shape()[1]), np.empty(q.size)
+    if len(span.coordinates) > 0:
         lift(G, q, w)
-        for i in range(w.size):
-            w[i] /= unit
-        u = w.copy()
-        for _ in range(2):
-            part[:k] = 0.0
-            _add_row_dots_between(span.coordinates, w, 1.0, part, 0, k)
-            for j in range(k):
-                t[j] += part[j]
-                part[j] = -part[j]
-            _add_weighted_rows(span.coordinates, part, 0, k, w)
-        size = _dot(w, w)
-        grows = size > negligible and not full
-        if grows:
-            for i in range(w.size):
-                w[i] /= math.sqrt(size)
-            _copy(w, span.coordinates[k])
-        else:
-            _copy(u, w)
+        t[:k], w = _split(span.coordinates[:k], w / unit)
         margins(G, w, m)
-        for i in range(n):
-            m[i] /= unit
-        if grows:
-            _copy(m, span.margins[k])
-    else:
-        rest, a = q.copy(), np.empty(t.size)
-        for again in range(2):
-            part[:k] = 0.0
-            _add_row_dots_between(span.margins, rest, 1.0, part, 0, k)
-            _in_generators(span.points, k, part, a)
-            for j in range(k):
-                t[j] += part[j]
-                part[j] = -part[j]
-                a[j] = -a[j]
-            _add_weighted_rows(span.weights, a, 0, k, rest)
-            if again:
-                _add_weighted_rows(span.margins, part, 0, k, m)
-            else:
-                lift(G, rest, w)
-                margins(G, w, m)
-                for i in range(n):
-                    m[i] /= unit * unit
-        size = max(_dot(rest, m), 0.0)
-        grows = size > negligible and not full
-        if grows:
-            for i in range(n):
-                span.margins[k, i] = m[i] / math.sqrt(size)
-        else:
-            _add_weighted_rows(span.margins, t, 0, k, m)
-    t[k if grows else t.size - 1] = math.sqrt(size)
+        m /= unit
+        size = w @ w
+    else:  # the same by weights and margins, with the product between the passes
+        t[:k] = M @ q
+        rest = q - _in_generators(span, t[:k]) @ Q
+        lift(G, rest, w)
+        margins(G, w, m)
+        m /= unit * unit
+        again = M @ rest
+        t[:k] += again
+        rest -= _in_generators(span, again) @ Q
+        m -= again @ M
+        size = max(rest @ m, 0.0)
+    grows = size > negligible and k < min(m.size, w.size)
+    t[k if grows else -1] = math.sqrt(size)
+    span.points[-1], span.is_dual[-1] = t, not grows
     if not grows:
+        _keep_best(span, t[:k], m + t[:k] @ M, negligible)
         return 0.0
-    _copy(q, span.weights[k])
-    _copy(t, span.points[k])
-    span.is_dual[k] = True
-    span.size[0] = k + 1
+    if len(span.coordinates) > 0:
+        span.coordinates[k] = w / math.sqrt(size)
+    span.margins[k], span.weights[k], span.points[k], span.is_dual[k] = m / math.sqrt(size), q, t, True
+    span.size[0] += 1
     return size
 
 
-@_linked
+def _keep_best(span, c, m, negligible):
+    """Keep c if its margins m prove more than those of the best, and its length is not all rounding."""
+    size = c @ c
+    if size > negligible and m.min() / math.sqrt(size) > span.bounds[0]:
+        span.bounds[0] = m.min() / math.sqrt(size)
+        span.best[:c.size] = c
+
+
+@njit(cache=_CACHE)
 def _smooth(m, mu, q):
-    """q <- softmax(-m/mu); returns mu ln sum_i exp(-m_i/mu)."""
+    """q <- softmax(-m / mu); returns mu ln sum_i exp(-m_i / mu)."""
     low, total = _least(m), 0.0
     for i in range(m.size):
         q[i] = math.exp((low - m[i]) / mu)
@@ -6345,400 +5415,179 @@ def _smooth(m, mu, q):
     return mu * math.log(total) - low
 
 
-@_linked
-def _slope(span, c, q, g):
-    """g <- M'q; returns the length of the gradient c - g over that of g."""
-    k = span.size[0]
-    g[:k] = 0.0
-    _add_row_dots_between(span.margins, q, 1.0, g, 0, k)
-    total, rest = 0.0, 0.0
-    for j in range(k):
-        total += g[j] * g[j]
-        rest += (c[j] - g[j]) * (c[j] - g[j])
-    return math.sqrt(rest / total) if total > 0.0 else math.inf if rest > 0.0 else 0.0
+def _hessian(M, q, g, mu):
+    """Return I + sum_i q_i (M_i - g) (M_i - g)' / mu by the columns M_i that matter."""
+    H, active = np.eye(g.size), np.flatnonzero(q > 1e-9 / q.size)
+    for first in range(0, active.size, _CHUNK):
+        index = active[first:first + _CHUNK]
+        columns = M.take(index, axis=1)
+        columns -= g[:, None]
+        columns *= np.sqrt(q[index] / mu)
+        H += columns @ columns.T
+    return H
 
 
-@_linked
-def _hessian(span, q, g, mu, H):
-    """Lower triangle of I + M' (diag q - q q') M / mu, from the rows that matter."""
-    k, n = span.size[0], q.size
-    for a in range(k):
-        for b in range(a + 1):
-            H[a, b] = 1.0 if a == b else 0.0
-    gathered, index, root = np.empty((k, _CHUNK)), np.empty(_CHUNK, dtype=np.int64), np.empty(_CHUNK)
-    floor, count = 1e-9 / n, 0
-    for i in range(n):
-        if q[i] > floor:
-            index[count] = i
-            root[count] = math.sqrt(q[i] / mu)
-            count += 1
-        if count == _CHUNK or (i == n - 1 and count > 0):
-            for a in range(k):
-                row = span.margins[a]
-                for b in range(count):
-                    gathered[a, b] = root[b] * (row[index[b]] - g[a])
-                for b in range(count, _CHUNK):
-                    gathered[a, b] = 0.0
-            for a in range(k):
-                _add_row_dots_between(gathered, gathered[a], 1.0, H[a], 0, a + 1)
-            count = 0
+def _minimize(M, c, mu, shrink, accuracy):
+    """Take damped Newton steps towards argmin_c ||c||^2 / 2 + mu ln sum_i exp(-(M'c)_i / mu), from c or shrink c.
 
-
-@_linked
-def _cholesky(H, k):
-    """H <- its lower factor, in place; False where H is not positive definite as computed."""
-    for a in range(k):
-        for b in range(a + 1):
-            total = H[a, b] - _dot(H[a, :b], H[b, :b])
-            if a > b:
-                H[a, b] = total / H[b, b]
-            elif total > 0.0:
-                H[a, a] = math.sqrt(total)
-            else:
-                return False
-    return True
-
-
-@_linked
-def _forward(L, k, x):
-    """x <- L^-1 x."""
-    for a in range(k):
-        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
-
-
-@_linked
-def _backward(L, k, x):
-    """x <- L'^-1 x."""
-    for a in range(k - 1, -1, -1):
-        x[a] /= L[a, a]
-        _add_multiple(-x[a], L[a, :a], x[:a])
-
-
-@njit(cache=_CACHE)
-def _solve(L, k, x):
-    """x <- (L L')^-1 x."""
-    _forward(L, k, x)
-    _backward(L, k, x)
-
-
-@_linked
-def _minimize(span, c, mu, shrink, accuracy, m, q):
-    """Damped Newton steps for c = argmin ||c||^2 / 2 + mu ln sum_i exp(-(M c)_i / mu), from c or from shrink c.
-
-    The latter is the better start where there is no margin: then c is of the order of mu.  Ends with m = M c and q =
-    softmax(-m / mu), at ||c - M'q|| <= accuracy ||M'q|| if it returns True.
+    Returns c, m = M'c, q = softmax(-m / mu), and whether ||c - M q|| <= accuracy ||M q||.
     """
-    k, n = span.size[0], q.size
-    H, g, step = np.empty((k, k)), np.empty(k), np.empty(k)
-    move, trial, weights = np.empty(n), np.empty(n), np.empty(n)
-    _combine(span.margins, k, c, m)
-    value = _smooth(m, mu, q) + 0.5 * _dot(c[:k], c[:k])
-    for i in range(n):
-        trial[i] = shrink * m[i]
-    new = _smooth(trial, mu, weights) + 0.5 * shrink * shrink * _dot(c[:k], c[:k])
-    if new < value:
-        value = new
-        _copy(trial, m)
-        _copy(weights, q)
-        for j in range(k):
-            c[j] *= shrink
+    m, q, weights = c @ M, np.empty(M.shape[1]), np.empty(M.shape[1])
+    value = _smooth(m, mu, q) + 0.5 * (c @ c)
+    new = _smooth(shrink * m, mu, weights) + 0.5 * shrink * shrink * (c @ c)
+    if new < value:  # as where there is no margin: then c is of the order of mu
+        c, m, q, weights, value = shrink * c, shrink * m, weights, q, new
     for _ in range(_NEWTON_STEPS):
-        if _slope(span, c, q, g) <= accuracy:
-            return True
-        _hessian(span, q, g, mu, H)
-        if not _cholesky(H, k):
-            return False
-        for j in range(k):
-            step[j] = g[j] - c[j]
-        _solve(H, k, step)
-        decrease = 0.0
-        for j in range(k):
-            decrease += step[j] * (g[j] - c[j])
-        _combine(span.margins, k, step, move)
-        length, found = 1.0, False
-        for _ in range(60):
-            for i in range(n):
-                trial[i] = m[i] + length * move[i]
-            new = _smooth(trial, mu, weights)
-            for j in range(k):
-                new += 0.5 * (c[j] + length * step[j])**2
+        g = M @ q
+        downhill = g - c
+        if downhill @ downhill <= accuracy**2 * (g @ g):
+            return c, m, q, True
+        step = _solved(_hessian(M, q, g, mu), downhill)
+        move, decrease, length = step @ M, step @ downhill, 1.0
+        while length > 1e-18:
+            trial, after = c + length * step, m + length * move
+            new = _smooth(after, mu, weights) + 0.5 * (trial @ trial)
             if new <= value - 1e-4 * length * decrease + 4.0 * _EPS * abs(value):
-                found = True
                 break
             length *= 0.5
+        else:
+            break
+        c, m, q, weights, value = trial, after, weights, q, new
+    return c, m, q, False
+
+
+def _settle(span, mu, whole, floor, negligible):
+    """Minimise over the span at mu; where that is the whole problem, at ever smaller mu as well, at no product."""
+    k, last = span.size[0], span.mu[0]
+    M, c = span.margins[:k], span.c[:k]
+    c[:], m, span.weights[-1], _ = _minimize(M, c, mu, mu / last, 0.05)
+    _keep_best(span, c, m, negligible)
+    span.mu[0] = mu
+    while whole and mu > floor:
+        new, m, q, found = _minimize(M, c, mu, 1.0, 1e-7)
         if not found:
-            return False
-        value = new
-        _copy(trial, m)
-        _copy(weights, q)
-        for j in range(k):
-            c[j] += length * step[j]
-    return _slope(span, c, q, g) <= accuracy
+            break
+        c[:], span.weights[-1], span.mu[0] = new, q, mu
+        _keep_best(span, c, m, negligible)
+        g, size = M @ q, c @ c
+        whole = size > negligible and math.sqrt(g @ g) - m.min() / math.sqrt(size) > 1e-14
+        mu *= 0.25
 
 
-@_linked
-def _mix(span, accuracy, x):
-    """The least-norm mixture x of the dual points, by Wolfe's algorithm from the shares given; returns ||x||^2.
+def _towards_least(points, g):
+    """Return the change of shares from x to the shortest point of the affine hull, by g = points @ x."""
+    H = points @ points.T
+    size = H.diagonal().max()
+    H += size
+    H.flat[::len(H) + 1] += 1e-14 * size
+    change, level = _solved(H, np.array((g, np.ones(g.size))).T).T
+    return change.sum() / level.sum() * level - change
 
-    Stops where no mixture has a square below ||x||^2 - 2 accuracy, or where rounding leaves no smaller one to be found.
-    """
-    k, total = span.size[0], span.points.shape[0]
-    support, change, level = np.empty(total, dtype=np.int64), np.empty(total), np.empty(total)
-    before, g, H = np.empty(total), np.zeros(total), np.empty((k + 2, k + 2))
-    _combine(span.points, total, span.share, x)
-    value = _dot(x, x)
-    for _ in range(2 * k + 10):
-        g[:] = 0.0
-        _add_row_dots_between(span.points, x, 1.0, g, 0, total)
-        enters = -1
-        for j in range(total):
-            if span.is_dual[j] and (enters < 0 or g[j] < g[enters]):
-                enters = j
+
+def _mix(span, accuracy):
+    """Shorten the mixture x of dual points by Wolfe's algorithm, until ||x||^2 is least to 2 accuracy; returns it."""
+    points, share = span.points, span.share
+    x = share @ points
+    value = x @ x
+    for _ in range(2 * span.size[0] + 10):
+        g, before = points @ x, share.copy()
+        enters = np.where(span.is_dual, g, math.inf).argmin()
         if value - g[enters] <= accuracy:
             break
-        _copy(span.share, before)
-        while True:  # to the least-norm point of the affine hull, or to where a share vanishes on the way
-            count, size = 0, 0.0
-            for j in range(total):
-                if span.share[j] > 0.0 or j == enters:
-                    support[count] = j
-                    size = max(size, _dot(span.points[j], span.points[j]))
-                    count += 1
-            for a in range(count):
-                for b in range(a + 1):
-                    H[a, b] = _dot(span.points[support[a]], span.points[support[b]]) + size
-                H[a, a] += 1e-14 * size
-            if not _cholesky(H, count):
+        active = share > 0.0
+        active[enters] = True
+        while True:  # to the shortest point of the affine hull, or to where a share vanishes on the way
+            support = np.flatnonzero(active)
+            change, held = _towards_least(points[support], g[support]), share[support]
+            far = np.divide(held, -change, out=np.full(held.size, math.inf), where=change < 0.0)
+            first = far.argmin()
+            share[support] = np.maximum(held + min(far[first], 1.0) * change, 0.0)
+            if not far[first] < 1.0:
                 break
-            for a in range(count):
-                change[a], level[a] = g[support[a]], 1.0
-            _solve(H, count, change)
-            _solve(H, count, level)
-            ratio, move, leaves = change[:count].sum() / level[:count].sum(), 1.0, -1
-            for a in range(count):
-                change[a] = ratio * level[a] - change[a]
-                if change[a] < 0.0 and span.share[support[a]] < -move * change[a]:
-                    move, leaves = -span.share[support[a]] / change[a], a
-            for a in range(count):
-                span.share[support[a]] = max(span.share[support[a]] + move * change[a], 0.0)
-            if leaves < 0:
-                break
-            span.share[support[leaves]] = 0.0
-            enters = -1 if support[leaves] == enters else enters
-            _combine(span.points, total, span.share, x)
-            g[:] = 0.0
-            _add_row_dots_between(span.points, x, 1.0, g, 0, total)
-        whole = span.share.sum()
-        for j in range(total):
-            span.share[j] /= whole
-        _combine(span.points, total, span.share, x)
-        if not _dot(x, x) < value:
-            _copy(before, span.share)
-            _combine(span.points, total, before, x)
+            share[support[first]], active[support[first]] = 0.0, False
+            g = points @ (share @ points)
+        share /= share.sum()
+        x = share @ points
+        if not x @ x < value:
+            share[:] = before
             break
-        value = _dot(x, x)
+        value = x @ x
     return value
 
 
-@_linked
-def _mixture_weights(span, q, p):
-    """p <- the weights of the best dual mixture; q are those of the newest point."""
-    k, total = span.size[0], span.share.size
-    _combine(span.weights, k, span.share, p)
-    low, high = span.share[total - 2], span.share[total - 1]
-    for i in range(p.size):
-        p[i] += low * span.old[i] + high * q[i]
-    whole = p.sum()
-    for i in range(p.size):
-        p[i] /= whole
+def _mixture(span):
+    """Return the weights p of the best dual mixture."""
+    support = np.flatnonzero(span.share)
+    p = span.share[support] @ span.weights[support]
+    return p / p.sum()
 
 
-@_linked
-def _fix_mixture(span, q, x):
-    """The best mixture becomes a point of its own, which stands for all that are not kept."""
-    p = np.empty(q.size)
-    _mixture_weights(span, q, p)
-    old = span.share.size - 2
-    _copy(p, span.old)
-    _copy(x, span.points[old])
+def _fix_mixture(span):
+    """Make the best mixture a point of its own, which stands for all that are not kept."""
+    span.weights[-2], span.points[-2] = _mixture(span), span.share @ span.points
     span.share[:] = 0.0
-    span.share[old] = 1.0
-    span.is_dual[old] = True
-    span.is_dual[old + 1] = False
+    span.share[-2], span.is_dual[-2:] = 1.0, (True, False)
 
 
-@_linked
-def _change_basis(A, table):
-    """The first rows of the table <- A times as many rows as A has columns."""
-    moved = np.empty((A.shape[0], table.shape[1]))
-    for j in range(A.shape[0]):
-        _combine(table, A.shape[1], A[j], moved[j])
-    for j in range(A.shape[0]):
-        _copy(moved[j], table[j])
+def _compress(span, negligible):
+    """Cut the span down to that of the best point, the current one, the best mixture, and the latest generators."""
+    k = span.size[0]
+    _fix_mixture(span)
+    moved, latest = (span.best, span.c, span.points[-2, :k]), np.arange(k - max(4, k // 2) + 3, k)
+    weights = np.vstack((_in_generators(span, np.array(moved).T).T @ span.weights[:k], span.weights[latest]))
+    is_dual = np.append([False] * 3, span.is_dual[latest])
+    A, points, kept = np.zeros((len(weights), k)), np.zeros((k, k + 1)), []  # A: the new basis by the old
+    for i, point in enumerate((*moved, *span.points[latest, :k])):
+        count = len(kept)
+        t, rest = _split(A[:count], point)
+        size = rest @ rest
+        if size > negligible:
+            A[count] = rest / math.sqrt(size)
+            points[count, :count], points[count, count] = t, math.sqrt(size)
+            kept.append(i)
+    count = span.size[0] = len(kept)
+    A = A[:count]
+    span.margins[:count] = A @ span.margins[:k]
+    if len(span.coordinates) > 0:
+        span.coordinates[:count] = A @ span.coordinates[:k]
+    for point in moved:
+        point[:count], point[count:] = A @ point, 0.0
+    span.points[:k], span.is_dual[:k] = points, False
+    span.weights[:count], span.is_dual[:count] = weights[kept], is_dual[kept]
 
 
-@_linked
-def _compress(span, best, c, x, q, negligible):
-    """Keep of the span the point of the best lower bound, the current one, the best mixture, and the latest points."""
-    k, n = span.size[0], q.size
-    kept = max(4, k // 2)
-    _fix_mixture(span, q, x)
-    A, points, weights = np.zeros((kept, k)), np.zeros((kept, k + 1)), np.empty((kept, n))
-    part, rest, a, count = np.empty(kept), np.empty(k), np.empty(k), 0
-    is_dual = np.zeros(kept, dtype=np.bool_)
-    first = (best, c, x)
-    for target in range(kept):
-        latest = k - kept + target
-        point = first[target] if target < 3 else span.points[latest]
-        _copy(point[:k], rest)
-        coordinates = np.zeros(k)
-        for _ in range(2):
-            for j in range(count):
-                part[j] = _dot(A[j], rest)
-                coordinates[j] += part[j]
-            for j in range(count):
-                for i in range(k):
-                    rest[i] -= part[j] * A[j, i]
-        size = _dot(rest, rest)
-        if size <= negligible:
-            continue
-        length = math.sqrt(size)
-        for i in range(k):
-            A[count, i] = rest[i] / length
-        coordinates[count] = length
-        _copy(coordinates, points[count])
-        if target < 3:
-            _in_generators(span.points, k, point, a)
-            _combine(span.weights, k, a, weights[count])
-        else:
-            _copy(span.weights[latest], weights[count])
-        is_dual[count] = target >= 3 and span.is_dual[latest]
-        count += 1
-    _change_basis(A[:count], span.margins)
-    if span.coordinates.shape[0] > 0:
-        _change_basis(A[:count], span.coordinates)
-    for point in first:
-        for j in range(count):
-            rest[j] = _dot(A[j], point[:k])
-        point[:k] = 0.0
-        _copy(rest[:count], point)
-    span.points[:] = 0.0
-    for j in range(count):
-        _copy(weights[j], span.weights[j])
-        _copy(points[j], span.points[j])
-    _copy(x, span.points[k])
-    span.is_dual[:k] = False
-    _copy(is_dual[:count], span.is_dual)
-    span.size[0] = count
-
-
-@_linked
-def _better(c, m, negligible, best, bound):
-    """Keep c if its margins m prove more than those of ``best``, and its length is not all rounding."""
-    size = _dot(c, c)
-    if size > negligible and _least(m) / math.sqrt(size) > bound[0]:
-        bound[0] = _least(m) / math.sqrt(size)
-        _copy(c, best)
-
-
-@_linked
-def _finish(span, c, mu, floor, negligible, m, q, best, bound):
-    """Smaller and smaller mu, at no product, while the problem in the span is solved for each; returns the last mu."""
-    g, trial, weights, after = np.empty(span.size[0]), c.copy(), q.copy(), m.copy()
-    last = mu
-    while mu > floor and _minimize(span, trial, mu, 1.0, 1e-7, after, weights):
-        _copy(trial, c)
-        _copy(after, m)
-        _copy(weights, q)
-        last = mu
-        _better(c, m, negligible, best, bound)
-        _slope(span, c, q, g)
-        size = _dot(c, c)
-        if size <= negligible or math.sqrt(_dot(g, g)) - _least(m) / math.sqrt(size) <= 1e-14:
-            break
-        mu *= 0.25
-    return last
-
-
-@njit(cache=_CACHE)
-def _subspace_loop(G, k, until, alpha, p, q, w, m, best, c, x, bound, pace, span, setting):
-    """c and best are the coordinates of w_k and alpha, x those of p; bound = (L, U); all in units of sqrt(s)."""
-    unit, by_coordinates, negligible, least, threshold = setting
-    n, memory, newest = q.size, c.size, c.size + 1
-    t, a = np.empty(memory + 1), np.empty(memory)
+def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, threshold):
+    """A product brings Z'q into the span; then p, mu and w_k follow at no product."""
+    n, dimension = G.shape()
     while True:
-        ends = bound[0] > 0.0 and least < math.inf
-        small = bound[1] * unit <= threshold.eps
+        size, (lower, upper) = span.size[0], span.bounds
+        ends, small = lower > 0.0 and least < math.inf, upper * unit <= threshold.eps
         if ends or small or k >= until:
-            a[:] = 0.0
-            _in_generators(span.points, span.size[0], best, a)
-            _combine(span.weights, span.size[0], a, alpha)
-            _mixture_weights(span, q, p)
+            alpha[:] = _in_generators(span, span.best[:size]) @ span.weights[:size]
+            p[:] = _mixture(span)
         if ends:
-            _combine(span.margins, span.size[0], best, m)
-            total = 0.0
-            for i in range(n):
-                m[i] *= unit * unit
-                total += abs(alpha[i])
-            if _is_separated(G, alpha, w, m, least * total):
+            m = unit * unit * (span.best[:size] @ span.margins[:size])
+            if _is_separated(G, alpha, np.empty(dimension), m, least * np.abs(alpha).sum()):
                 return k, SEPARATED
-        if small and threshold.eps > 0.0 and _is_small(G, p, w, m, threshold):
+        if small and threshold.eps > 0.0 and _is_small(G, p, np.empty(dimension), np.empty(n), threshold):
             return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
-        if span.size[0] == memory and memory < min(n, w.size):
-            _compress(span, best, c, x, q, negligible)
-        size = _extend(G, q, span, unit, by_coordinates, negligible, w, m, t)
+        if size == len(span.c) < min(n, dimension):
+            _compress(span, negligible)
+        rest = _extend(G, span, unit, negligible)
         k += 1
-        if size == 0.0 and pace.idle[0] > 1:
+        if rest == 0.0 and span.idle[0] > 1:
             continue
-        lower, upper = bound[0], bound[1]
-        _copy(t, span.points[newest])
-        span.is_dual[newest] = size == 0.0
-        if upper == math.inf:
-            span.share[:] = 0.0
-            span.share[0 if size > 0.0 else newest] = 1.0
-        if size == 0.0:
-            _better(t[:memory], m, negligible, best, bound)
-        bound[1] = math.sqrt(_mix(span, 0.01 * (upper**2 - max(lower, 0.0)**2), x))
-        if span.share[newest] > 0.0:
-            _fix_mixture(span, q, x)
-        gap, floor = bound[1]**2 - max(bound[0], 0.0)**2, 1e-12 * bound[1]
-        if size > 0.0:
-            pace.share[0] = 0.5 * pace.share[0] if size < 0.05 * gap else min(1.0, 2.0 * pace.share[0])
+        span.bounds[1] = math.sqrt(_mix(span, 0.01 * (upper**2 - max(lower, 0.0)**2)))
+        if span.share[-1] > 0.0:
+            _fix_mixture(span)
+        gap, floor = span.bounds[1]**2 - max(span.bounds[0], 0.0)**2, 1e-12 * span.bounds[1]
+        if rest > 0.0:
+            span.part[0] = 0.5 * span.part[0] if rest < 0.05 * gap else min(1.0, 2.0 * span.part[0])
         if floor > 0.0 and span.size[0] > 0:
-            mu = max(pace.share[0] * gap / math.log(max(n, 2)), floor)
-            _minimize(span, c, mu, mu / pace.mu[0], 0.05, m, q)
-            _better(c, m, negligible, best, bound)
-            pace.mu[0] = _finish(span, c, mu, floor, negligible, m, q, best, bound) if size == 0.0 else mu
-        pace.idle[0] = pace.idle[0] + 1 if size == 0.0 and bound[0] == lower and bound[1] == upper else 0
-
-
-def _has_coordinates(G):
-    """Whether squares are those of coordinates, so that inner products can be, too; else by weights and margins."""
-    n, dimension = G.shape()
-    w = np.arange(1.0, dimension + 1.0)
-    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
-
-
-def _negligible(G):
-    """The square of a length, in units of sqrt(s), that may be all rounding."""
-    rounding = G.rounding()
-    return 16.0 * rounding.square + (100.0 * rounding.length)**2
-
-
-def _new_span(memory, n, dimension, by_coordinates):
-    """Nothing yet; the best mixture is uniform."""
-    span = _Span(np.zeros(1, dtype=np.int64), np.zeros((memory, n)),
-                 np.zeros((memory if by_coordinates else 0, dimension)), np.zeros((memory, n)),
-                 np.zeros((memory + 2, memory + 1)), np.zeros(memory + 2), np.zeros(memory + 2, dtype=np.bool_),
-                 np.full(n, 1.0 / n))
-    span.share[memory] = 1.0
-    return span
-
-
-def _subspace_points(alpha, p, *_):
-    return alpha, _weights(p)
+            _settle(span, max(span.part[0] * gap / math.log(max(n, 2)), floor), rest == 0.0, floor, negligible)
+        span.idle[0] = span.idle[0] + 1 if rest == 0.0 and tuple(span.bounds) == (lower, upper) else 0
 
 
 @_algorithm
@@ -6751,7 +5600,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 
     L is the best margin in the span so far, or 0, and U = ||p||_G; mu is halved for as long as the part of Z'q_k
     outside the span is short, and doubled back.  alpha is the point of margin L and may have weights of either sign.
-    p is the least-norm mixture of the q_j kept, to 1 % of U^2 - L^2 (Wolfe's algorithm).
+    p is the shortest mixture of the q_j kept, to 1 % of U^2 - L^2 (Wolfe's algorithm).
 
     Parameters
     ----------
@@ -6760,47 +5609,36 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
     memory : int
-        Vectors of the basis kept, at least 5, and at most min(n, d).  The run holds 2 n memory numbers with a dense G
-        and (2 n + d) memory with features, and so does its result; ``start`` must have been made with the same.  When
-        it is full, the span is cut down to that of half as many points: the one of the best lower bound, w_k, p, and
-        the latest Z'q_j.  Neither bound is lost.
+        Vectors of the basis kept, at least 5, at most min(n, d); ``start`` must have been made with the same.  They
+        take 2 n memory numbers with a dense G, (2 n + d) memory with features, in the result as well.  A full span is
+        cut down to half as many points: alpha, w_k, p and the latest Z'q_j.  Neither bound is lost.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
 
     Notes
     -----
-    Proved, for fixed mu and exact minimisation.  f_mu is smooth with constant C = 1 + s/mu and strongly convex with
-    constant 1; let e_k = f_mu(w_k) - min f_mu and w* the minimiser.  The gradients g_k = w_k - Z'q_k are orthogonal to
-    the span and so to each other; hence w_k = w* for some k <= rank Z.  The argument of ORTH: take l_0 = 1,
-    l_k^2 - l_{k-1}^2 = l_k and S = sum_{k < N} l_k e_k.  As e_k <= -<g_k, w*>, and as w_k - g_k / C is in the next
-    span, so that ||g_k||^2 <= 2 C (e_k - e_{k+1}),
+    Proved, for fixed mu and exact minimisation, as of ORTH.  Let C = 1 + s/mu, the smoothness of f_mu, w* its
+    minimiser and e_k = f_mu(w_k) - f_mu(w*).  The gradients g_k = w_k - Z'q_k are orthogonal to the span, so to each
+    other, and w_k = w* for some k <= rank Z.  With l_0 = 1, l_k^2 - l_{k-1}^2 = l_k and S = sum_{k < N} l_k e_k,
 
-        S^2 <= 2 C ||w*||^2 sum_{k < N} l_k^2 (e_k - e_{k+1}) = 2 C ||w*||^2 (S - l_{N-1}^2 e_N),
+        S^2 <= ||w*||^2 sum_{k < N} l_k^2 ||g_k||^2 <= 2 C ||w*||^2 (S - l_{N-1}^2 e_N),
 
-    which bounds e_N; with l_{N-1} >= (N + 1) / 2
+    since e_k <= -<g_k, w*> and ||g_k||^2 <= 2 C (e_k - e_{k+1}).  As l_{N-1} >= (N + 1) / 2, that gives
+    e_k <= 2 C ||w*||^2 / (k + 1)^2 and, from w_k on, e_{k+i} <= 4 C e_k / (i + 1)^2.  Where the span is cut, it begins
+    anew.  With mu <= rho^2 / (4 ln n), f_mu(w_k) < 0, which proves Z w_k > 0, comes once (k + 1)^2 > 8 C.  Without rho,
+    mu = s / (4 ln n), quartered every sqrt(8 C) products, separates within 23 sqrt(s ln n) / rho +
+    4 (2 + log2(sqrt(s) / rho)), the order of `snkp`; order rho^(-2/3), as low as can be but for logarithms (Kornowski &
+    Shamir), is not proved.
 
-        e_k <= 2 C ||w*||^2 / (k + 1)^2,    e_{k+i} <= 4 C e_k / (i + 1)^2.
-
-    The second is the first with w_k - w* for w*, ||w_k - w*||^2 <= 2 e_k.  It is a linear rate: e_k is halved every
-    sqrt(8 C) products.  Where the span is cut, the first is lost and the second begins anew.
-
-    f_mu(w) < 0 proves Zw > 0.  With mu <= rho^2 / (4 ln n), f_mu(0) = mu ln n <= -min f_mu, so that
-    ||w*||^2 <= 2 (f_mu(0) - min f_mu) <= -4 min f_mu, and the first rate gives f_mu(w_k) < 0 once (k + 1)^2 > 8 C.  It
-    holds from any start in the span: without rho, mu = s / (4 ln n), quartered every sqrt(8 C) products, separates
-    within 23 sqrt(s ln n) / rho + 4 (2 + log2(sqrt(s) / rho)), the order of `snkp`.  A bound of order rho^(-2/3), which
-    is as low as one can be up to logarithms (Kornowski & Shamir), is not proved.
-
-    Heuristic: the rule for mu above, in place of that schedule; and damped Newton steps until the gradient is 5 % of
-    the part of Z'q in the span, in place of the minimum.  Where Z'q_k lies in the span but for rounding, as after
-    rank Z products, the problem in the span is solved for mu down to 1e-12 U sqrt(s) at once.  The interval depends on
-    none of this.  One product per iteration.
+    Heuristic: the rule for mu above, and Newton steps until the gradient is 5 % of the part of Z'q in the span.  Where
+    Z'q_k lies in the span, as after rank Z products, the problem in the span is solved for mu down to 1e-12 U sqrt(s)
+    at once.  The interval depends on none of this.  One product per iteration.
 
     References
     ----------
-    Inspired by ORTH: A. Nemirovski, Orth-method for smooth convex optimization, Izvestia AN SSSR, Tekhnicheskaya
-    Kibernetika 2, 1982; and by sequential subspace optimisation: G. Narkiss, M. Zibulevsky, Technion report CCIT 559,
-    2005.  The lower bound: G. Kornowski, O. Shamir, COLT 2025; a method that meets it, not this one: I. Karmarkar, L.
-    O'Carroll, A. Sidford, COLT 2026.  The mixture: P. Wolfe, Mathematical Programming 11, 1976.
+    A. Nemirovski, Izvestia AN SSSR, Tekhnicheskaya Kibernetika 2, 1982 (ORTH); G. Narkiss, M. Zibulevsky, Technion
+    report CCIT 559, 2005 (a span of few directions); P. Wolfe, Mathematical Programming 11, 1976; G. Kornowski, O.
+    Shamir, COLT 2025; a method that meets their bound, not this one: I. Karmarkar, L. O'Carroll, A. Sidford, STOC 2026.
 
     Examples
     --------
@@ -6812,15 +5650,10 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     eps, memory = _number(eps, "eps", closed=True), _count(memory, "memory", 5)
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    memory, uniform = min(memory, n, dimension), np.full(n, 1.0 / n)
-    setting = _SubspaceSetting(math.sqrt(run.scale), _has_coordinates(run.G), _negligible(run.G),
-                               _separating_margin(run, stop), _threshold(run, eps))
-    span = _new_span(memory, n, dimension, setting.by_coordinates)
-    best, c = np.zeros((2, memory))
-    pace = _Pace(np.ones(1), np.ones(1), np.zeros(1, dtype=np.int64))
-    return drive(run, _subspace_loop,
-                 (np.zeros(n), uniform.copy(), uniform, np.zeros(dimension), np.zeros(n), best, c, np.zeros(memory + 1),
-                  np.array([-np.inf, np.inf]), pace, span), _subspace_points, parameters=(setting,), eps=eps)
+    memory = min(memory, n, dimension)
+    state = np.zeros(n), np.full(n, 1.0 / n), _new_span(memory, n, dimension, _has_coordinates(run.G))
+    parameters = math.sqrt(run.scale), _negligible(run.G), _separating_margin(run, stop), _threshold(run, eps)
+    return drive(run, _subspace_loop, state, lambda alpha, p, _: (alpha, p), parameters=parameters, eps=eps)
 
 
 # ======================================================================================================
@@ -6848,6 +5681,28 @@ _SAMPLE = 128  # points of a working set of which nothing is known yet
 _FEW = 256  # largest support for which faces come first
 _NEWTON = 50  # steps on the coordinates
 _BLOCKS, _SMALL_FACES, _COORDINATES, _WORKING_SET, _FACES = range(5)
+
+
+@register_jitable
+def _forward(L, k, x):
+    """x <- L^-1 x."""
+    for a in range(k):
+        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+
+
+@register_jitable
+def _backward(L, k, x):
+    """x <- L'^-1 x."""
+    for a in range(k - 1, -1, -1):
+        x[a] /= L[a, a]
+        _add_multiple(-x[a], L[a, :a], x[:a])
+
+
+@njit(cache=_CACHE)
+def _solve(L, k, x):
+    """x <- (L L')^-1 x."""
+    _forward(L, k, x)
+    _backward(L, k, x)
 
 
 @njit(cache=_CACHE)
@@ -6890,7 +5745,7 @@ def _worst_violators(c, u, roots, block):
             found += 1
 
 
-@_linked(fastmath=_FINITE)
+@register_jitable(fastmath=_FINITE)
 def _largest(scores, n):
     """Index of the largest of n scores of at least 0, found by stretches of 64; there are zeros up to the last one."""
     top, place = np.float32(-1.0), 0
@@ -6906,7 +5761,7 @@ def _largest(scores, n):
     return place
 
 
-@_linked(fastmath=_FINITE)
+@register_jitable(fastmath=_FINITE)
 def _pair_steps(H, x, g, moves, most):
     """At most ``most`` steps in two coordinates i, j of x >= 0 on x'Hx / 2 - b'x, H_ii = 1; g, kept up to date, is
     the gradient, and ``moves`` adds up what x, which may be much larger, changes by.  Returns how many there were.
@@ -6954,7 +5809,7 @@ def _pair_steps(H, x, g, moves, most):
     return most
 
 
-@_linked(fastmath=_FAST)
+@register_jitable(fastmath=_FAST)
 def _working_gap(x, g, roots):
     """The relative gap within a working set."""
     total, square, low = 0.0, 0.0, np.inf
@@ -6978,7 +5833,7 @@ def _step_to(H, x, g, moves, roots, target, most):
     return False
 
 
-@_linked
+@register_jitable
 def _drop(L, P, k, at):
     """Take a point out of the face P and of its Cholesky factor L, by rotations; returns how many are left."""
     for a in range(at, k - 1):
@@ -6993,7 +5848,7 @@ def _drop(L, P, k, at):
     return k - 1
 
 
-@_linked
+@register_jitable
 def _blocking(x, P, k, d, t):
     """(t, at): the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
     at = -1
@@ -7015,7 +5870,7 @@ class _Face(NamedTuple):
     d: np.ndarray
 
 
-@_linked
+@register_jitable
 def _append(face, x, g, k, i, eps):
     """Bring point i into the face of k points; returns (k, changes, whether x is now a witness of infeasibility).
 
@@ -7065,14 +5920,14 @@ def _append(face, x, g, k, i, eps):
         return k + 1, changes, False
 
 
-@_linked
+@register_jitable
 def _face_gradient(face, x, g, k):
     """g <- H x - b for x that is zero outside the face."""
     for i in range(x.size):
         g[i] = -1.0 / face.roots[i]
     for a in range(k):
         face.d[a] = x[face.P[a]]
-    _combine_rows_between(face.H, face.P[:k], face.d[:k], 0, x.size, g)
+    _combine_rows(face.H, face.P[:k], face.d[:k], 0, x.size, g)
 
 
 @njit(cache=_CACHE)
@@ -7197,10 +6052,10 @@ class _Exact:
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps = G, scale, 0.8 * tol, eps
         self.roots = np.sqrt(G.diagonal() / scale)
-        self.adder, self.last, self.reads = _adder(G), None, np.zeros(1)
+        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
         rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge >= 1e-8 * scale
         self.few_coordinates = rows and G.base.shape()[1] <= min(self.roots.size, _FACE)
-        n, at_hand = self.roots.size, hasattr(G, "mirrored")
+        n, at_hand = self.roots.size, G.access == "stored"
         self.block, self.turns = (_GREEDY, 4 * n // min(_GREEDY, n) + 1) if at_hand else (_BROAD, 4)
         # Of working sets: steps for a point, the largest support, and the most points.
         self.patience, self.largest, self.room = (4, _FACE, math.inf) if at_hand else (32, 2 * _FACE, _BROAD)
@@ -7210,9 +6065,12 @@ class _Exact:
         factors, step = 1.0 / (math.sqrt(self.scale) * self.roots[points]), max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
             rows = points[first:first + step]
-            block = _block(self.G, rows, points[:first + rows.size])
+            block = self.G.block(rows, points[:first + rows.size])
             self.reads[0] += block.size
-            _enter(_place_block, block, first, factors, H)
+            block = block * factors[:first + rows.size]
+            block *= factors[first:first + rows.size, None]
+            H[first:first + rows.size, :first + rows.size] = block
+            _enter(_mirror, first, first + rows.size, H)
 
     def count(self, index):
         """Entries of G that it takes to combine some columns."""
@@ -7392,8 +6250,7 @@ class _Exact:
 
     def interval(self, G, scale, alpha, p, precise):
         """As `_interval`, by the products of the round where these are certain."""
-        products = self.products if _is_mirrored(G) else _squares_and_margins
-        return _interval(G, scale, alpha, p, precise, products)
+        return _interval(G, scale, alpha, p, precise, self.products)
 
     def rounds(self, G, k, until, c, u, stage, reads):
         """The loop that the driver is given."""
@@ -7402,7 +6259,7 @@ class _Exact:
             k += 1
             if math.sqrt(max(float((c * u).sum()), 0.0)) <= 0.63 * self.eps * c.sum():  # the rest is for rounding
                 return k, INFEASIBLE
-            self.adder, self.last = _adder(self.G), None
+            self.adder, self.last = self.G.adder(), None
             begin, before, ended = c.copy(), stage[0], False
             gap = _rescale(c, u)[0]
             if before == _BLOCKS:
@@ -7426,10 +6283,6 @@ class _Exact:
             if stage[0] == before == _BLOCKS and not halved and np.count_nonzero(c) <= 2 * _FACE:
                 stage[0] = _FACES
         return k, RUNNING
-
-
-def _adder(G):
-    return G.adder() if hasattr(G, "adder") else None
 
 
 @_algorithm
@@ -7484,7 +6337,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     c[shortest] = 1.0
     solver.refresh(c, u)
     reads = np.zeros(1)
-    stage = np.array([_BLOCKS if hasattr(run.G, "mirrored") else _SMALL_FACES])
+    stage = np.array([_BLOCKS if run.G.access == "stored" else _SMALL_FACES])
     return drive(run, solver.rounds, (c, u, stage, reads), _dual_only, products=lambda k: reads[0] / n**2,
                  interval=solver.interval, eps=eps * math.sqrt(run.scale))
 
@@ -7589,7 +6442,7 @@ def _self_products(kernel, X):
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
     kernel = kernel._replace(center=None)
-    return np.concatenate([_kernel_diagonal(kernel, _prepared(kernel, block)) for _, block in _blocks(X)])
+    return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
 
 def _separators(G, alpha, least):
@@ -7932,8 +6785,8 @@ class MaxMarginClassifier:
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:
             plain = kernel._replace(formula=kernel.formula._replace(offset=0.0))
-            points = _prepared(plain, self.support_vectors_)
-            scores = np.concatenate([_kernel_sums(plain, self.dual_coef_, points, _prepared(plain, block)).T
+            points = plain.prepare(self.support_vectors_)
+            scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
                                      for _, block in _blocks(X)])
         scores = scores + self.intercept_
         if self.normalize == "unit":

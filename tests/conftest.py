@@ -1,14 +1,22 @@
-"""What the tests of reproduce.py share: a cache of their own, and stand-ins for what takes minutes."""
+"""A single thread; and what the tests of reproduce.py share: a cache of their own, stand-ins for what takes minutes."""
 
 import hashlib
 
 import matplotlib
 import numpy as np
 import pytest
+from instances import threads
 
 import reproduce as rp
 
 FONTS = matplotlib.get_cachedir()
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """On small instances threads only wait for each other; that they change no bit is tested where this is not used."""
+    with threads(1):
+        yield
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 import numpy as np
-from instances import BY_ROWS, CALLS, Symmetric, algorithm_of
+from instances import BY_ROWS, CALLS, SAMPLED, Symmetric, algorithm_of
 
 import fastmargin as fm
 
@@ -366,7 +366,7 @@ POINTS = {  # of points and signs
     "poly": lambda X, y: fm.lazy_gram(X, y, kernel="poly", normalize=None, **POLY),
 }
 BASES = [*MATRICES, *POINTS]
-USUAL = ["dense", "float32", "features", "pairs over dense"]  # on which every algorithm is tried in an ordinary run
+USUAL = ["dense", "features", "pairs over dense"]  # on which every algorithm is tried in an ordinary run
 KINDS = [over + base for over in ("", "ridge over ", "pairs over ", "ridge over pairs over ", "pairs over ridge over ")
          for base in BASES]
 
@@ -553,9 +553,10 @@ OPTIONS = {  # what is tried for an option of this name, where the call leaves i
 
 EVERYTHING = {kind: [name for name in CALLS if CALLS[name].rows == (kind == "rows")] for kind in (*KINDS, "rows")}
 # Most of the time of an ordinary run goes into compiling, a second for a call on a kind: beside the usual kinds it has
-# a third of the others, of every base and layer some, with one call each.
-ORDINARY = {kind: calls if kind in (*USUAL, "rows") else [calls[k % len(calls)]] for k, (kind, calls) in
-            enumerate(EVERYTHING.items()) if kind in (*USUAL, "rows") or (k + k // len(BASES)) % 3 == 0}
+# a third of the others, of every base and layer some, with one call each, and float32 with a few.
+ORDINARY = {kind: calls if kind in (*USUAL, "rows") else SAMPLED if kind == "float32" else [calls[k % len(calls)]]
+            for k, (kind, calls) in enumerate(EVERYTHING.items())
+            if kind in (*USUAL, "rows", "float32") or (k + k // len(BASES)) % 3 == 0}
 
 
 def random_problem(rng, calls=ORDINARY):

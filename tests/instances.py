@@ -3,12 +3,16 @@
 An instance is a pair (Z, rho): rows z_i = y_i x_i, and rho = max over unit w in the span of the rows of min_i <z_i, w>
 (negative: minus the distance from the origin to the boundary of the hull within the rows' span), known exactly.
 
-Generic tests run over `everywhere`: every call in CALLS on every representation in REPRESENTATIONS.  A new algorithm
-needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, or, where it can be held
-against another, in BY_ROWS, whose operations are tested and a few algorithms.
+Generic tests run over `everywhere`: every call in CALLS on every representation in REPRESENTATIONS; or, where they are
+about the driver, over `driven`: every call on a matrix, a few calls on the others.  Instances and options are not
+crossed with these but take turns (`in_turn`, `rotate`): every algorithm, every representation and every instance comes
+up.  What is dearer carries the marker `dear`, and is left to .ci/run.  A new algorithm needs an entry in CALLS (a test
+fails without), a new representation a line in REPRESENTATIONS, or, where it can be held against another, in BY_ROWS,
+whose operations are tested and a few algorithms.
 """
 
 import contextlib
+import itertools
 import lzma
 import tempfile
 from pathlib import Path
@@ -344,11 +348,58 @@ def accepts(name, Z):
     return not CALLS[name].rows or Z.any(axis=1).all()
 
 
+# One of each sort: columns, products, a span of its own in two forms, rounds.
+SAMPLED = ["von_neumann", "momentum", "subspace_perceptron, halting", "max_margin"]
+EVERYWHERE = [(name, kind) for name in CALLS for kind in forms(name)]
+DRIVEN = [(name, kind) for name, kind in EVERYWHERE if kind in ("dense", "rows") or name in SAMPLED]
+
 every_call = pytest.mark.parametrize("name", CALLS)
 every_representation = pytest.mark.parametrize("kind", REPRESENTATIONS)
-every_instance = pytest.mark.parametrize("case", PLANTED)
-everywhere = pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in forms(name)])
-every_loop = pytest.mark.parametrize("name, kind", [(name, kind) for name in LOOPS for kind in forms(name)])
+everywhere = pytest.mark.parametrize("name, kind", EVERYWHERE)
+every_loop = pytest.mark.parametrize("name, kind", [(name, kind) for name, kind in EVERYWHERE if name in LOOPS])
+driven = pytest.mark.parametrize("name, kind", DRIVEN)
+driven_loops = pytest.mark.parametrize("name, kind", [(name, kind) for name, kind in DRIVEN if name in LOOPS])
+
+
+# ======================================================================================================
+# TAKING TURNS
+# ======================================================================================================
+
+def rotate(names, *axes, crossed=1):
+    """Parametrize a test: the first axes crossed, each combination with one value of every other axis, in turn.
+
+    Neighbours along a crossed axis meet different values, as in a Latin square, and the other axes come up in all
+    combinations if there are rows enough.
+    """
+    axes, rows = [list(axis) for axis in axes], []
+    for places in itertools.product(*(range(len(axis)) for axis in axes[:crossed])):
+        row, turn = [axis[place] for axis, place in zip(axes, places, strict=False)], sum(places)
+        for axis in axes[crossed:]:
+            row.append(axis[turn % len(axis)])
+            turn //= len(axis)
+        rows.append(row)
+    return pytest.mark.parametrize(names, rows)
+
+
+def some(names, chosen):
+    """The names for `parametrize`, where all but those chosen are dear."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.dear) for name in names]
+
+
+def in_turn(pairs, cases, times=1):
+    """Parametrize a test of (name, kind, case): each pair of a call and a representation with so many of the cases.
+
+    A call meets different cases on each representation, and a representation all of them if there are calls enough.
+    """
+    cases, rows = list(cases), []
+    places = {name: i for i, name in enumerate(CALLS)}
+    stride = max(1, len(cases) // (times * len(REPRESENTATIONS)))
+    for name, kind in pairs:
+        for meeting in range(times * len(REPRESENTATIONS)):
+            row = name, kind, cases[(places[name] + stride * meeting) % len(cases)]
+            if kind in ("rows", list(REPRESENTATIONS)[meeting % len(REPRESENTATIONS)]) and row not in rows:
+                rows.append(row)
+    return pytest.mark.parametrize("name, kind, case", rows)
 
 
 @contextlib.contextmanager

@@ -22,13 +22,15 @@ from instances import (
     every_representation,
     feasible,
     form,
+    rotate,
     scale_of,
-    threads,
     toy,
     two_classes,
 )
 
 import fastmargin as fm
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 ACCELS = (3.0, 4.5, 10.0, 50.0)
 # at a margin of 1e-3 the exact solver's w* is not precise enough to compare with
@@ -37,17 +39,7 @@ INFEASIBLE = [name for name, (_, rho) in PLANTED.items() if rho <= 0]
 
 all_schedules = pytest.mark.parametrize("lam", naive.SCHEDULES)
 all_separable = pytest.mark.parametrize("name", SEPARABLE)
-all_infeasible = pytest.mark.parametrize("name", INFEASIBLE)
-
-
 INSTANCES = {key: UNTIED[key] for key in ("separable, margin 0.3", "overlapping", "scale 5")}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """On instances this small, threads only wait for each other."""
-    with threads(1):
-        yield
 
 
 def top_eigenvalue(G):
@@ -124,10 +116,8 @@ def twin_path(name, algorithm, steps, **own):
     return np.array([alpha for alpha, _, _ in itertools.islice(twin, steps + 1)])
 
 
-@every_representation
-@all_schedules
-@pytest.mark.parametrize("accel", [None, 0.5, 3.0, 10.0])
-def test_the_iterations_are_the_papers(kind, lam, accel):
+@rotate("accel, lam, kind", [None, 0.5, 3.0, 10.0], naive.SCHEDULES, REPRESENTATIONS, crossed=2)
+def test_the_iterations_are_the_papers(accel, lam, kind):
     for name, Z in INSTANCES.items():
         step = safe_step(Z)
         for lam0 in (0.05, 4.0 / step):  # a wide box, and one that is narrower than a step at first
@@ -151,9 +141,9 @@ def test_the_box_bites_where_it_should():
         assert at_the_bound.sum() > alphas.shape[1] and not at_the_bound.all()
 
 
-@every_representation
-@pytest.mark.parametrize("a, b", [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)])
-def test_the_homotopic_iterations_are_their_formula(kind, a, b):
+@rotate("exponents, kind", [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)], REPRESENTATIONS)
+def test_the_homotopic_iterations_are_their_formula(exponents, kind):
+    a, b = exponents
     for name, Z in INSTANCES.items():
         got, result = whole_run(fm.homotopic_subgradient, form(kind, Z), 400, a=a, b=b)
         want = twin_path(name, "homotopic_subgradient", 400, a=a, b=b)
@@ -222,13 +212,10 @@ def test_defaults(algorithm, defaults):
 # THE PAPER'S LEMMAS AND THEOREMS
 # ======================================================================================================
 
-@all_schedules
-@pytest.mark.parametrize("name", PLANTED)
+@rotate("name, lam", PLANTED, naive.SCHEDULES)
 def test_lemma_5_3_the_dual_never_increases(name, lam):
     Z, _ = PLANTED[name]
     G = dense(Z)
-    if len(Z) > 100 and lam != "1/t":
-        pytest.skip("one schedule is enough for the parallel product")
     steps = 100
     rng = np.random.default_rng(0)
     for step in (None, 1.0 / top_eigenvalue(G)):
@@ -375,10 +362,8 @@ def test_the_toy_set_is_the_papers():
         assert abs(result.alpha.sum() - 0.5) <= 5e-3  # sum c* = ||w*||^2
 
 
-@every_representation
-@all_schedules
-@pytest.mark.parametrize("accel", [None, 3.0, 10.0])
-def test_the_limit_is_the_maximum_margin(kind, lam, accel):
+@rotate("accel, lam, kind", [None, 3.0, 10.0], naive.SCHEDULES, REPRESENTATIONS, crossed=2)
+def test_the_limit_is_the_maximum_margin(accel, lam, kind):
     for name in ("feasible", "feasible, scale 7", "shifted cross-polytope", "one dimension", "copies"):
         Z, rho = PLANTED[name]
         G = form(kind, Z)
@@ -420,7 +405,7 @@ def test_homotopic_subgradient_approaches_the_maximum_margin(a, b):
 # STEP LENGTH
 # ======================================================================================================
 
-def rotated(eigenvalues, seed=0):
+def turned(eigenvalues, seed=0):
     n = len(eigenvalues)
     Q, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))
     G = (Q * np.asarray(eigenvalues)) @ Q.T
@@ -453,25 +438,25 @@ MATRICES = {
     "n = 1": np.array([[3.7]]),
     "n = 2, singular": np.array([[1.0, -1.0], [-1.0, 1.0]]),
     "n = 2, equal": 5.0 * np.eye(2),
-    "n = 3": rotated([1.0, 1.0 + 1e-12, 1e-9]),
+    "n = 3": turned([1.0, 1.0 + 1e-12, 1e-9]),
     "identity": np.eye(300),
     "identity but one": np.diag(np.r_[np.ones(299), 1.02]),
     "rank one": np.outer(alternating(200), alternating(200)),
-    "rank two, close": rotated(np.r_[1.0, 1.0 - 1e-12, np.zeros(198)]),
+    "rank two, close": turned(np.r_[1.0, 1.0 - 1e-12, np.zeros(198)]),
     "zeros but one": np.diag(np.r_[np.zeros(150), 2.0, np.zeros(149)]),
-    "gap 1e-12": rotated(np.r_[1.0, 1.0 - 1e-12, np.linspace(0, 0.9, 198)]),
-    "cluster at the top": rotated(np.r_[1.0 - 1e-10 * np.arange(50), np.linspace(0, 0.5, 150)]),
-    "two clusters": rotated(np.r_[np.full(5, 1.0), np.full(195, 0.9)]),
-    "one huge": rotated(np.r_[1e12, np.ones(199)]),
+    "gap 1e-12": turned(np.r_[1.0, 1.0 - 1e-12, np.linspace(0, 0.9, 198)]),
+    "cluster at the top": turned(np.r_[1.0 - 1e-10 * np.arange(50), np.linspace(0, 0.5, 150)]),
+    "two clusters": turned(np.r_[np.full(5, 1.0), np.full(195, 0.9)]),
+    "one huge": turned(np.r_[1e12, np.ones(199)]),
     "one huge, one class": with_top_vector(np.ones(200), 1e8, 200),
     "top orthogonal to ones": with_top_vector(alternating(200), 1.5, 200),
     "top orthogonal to the labels": with_top_vector(np.r_[1.0, -1.0, np.zeros(198)], 1.5, 200),
     "top is the last unit vector": with_top_vector(np.eye(200)[-1], 1.5, 200),
     "ones on top of ones": with_top_vector(np.ones(200), 1.5, 200),
-    "uniform": rotated(np.linspace(0, 1, 300)),
-    "crowded at the top": rotated(np.cos(np.linspace(0, np.pi / 2, 300))),
-    "sparse at the top": rotated(np.linspace(0, 1, 300) ** 6),
-    "geometric": rotated(0.9 ** np.arange(200)),
+    "uniform": turned(np.linspace(0, 1, 300)),
+    "crowded at the top": turned(np.cos(np.linspace(0, np.pi / 2, 300))),
+    "sparse at the top": turned(np.linspace(0, 1, 300) ** 6),
+    "geometric": turned(0.9 ** np.arange(200)),
     "flat": marchenko_pastur(300, 6000),
     "square": marchenko_pastur(300, 300),
     "tall": marchenko_pastur(300, 30),
@@ -598,9 +583,8 @@ def test_the_start_is_zero_with_a_uniform_certificate():
         assert 0.0 <= result.upper - np.linalg.norm(Z.mean(axis=0)) <= 100 * EPS
 
 
-@every_representation
-@all_infeasible
-def test_infeasible_data_give_a_vanishing_upper_bound(kind, name):
+@rotate("name, kind", INFEASIBLE, REPRESENTATIONS)
+def test_infeasible_data_give_a_vanishing_upper_bound(name, kind):
     Z, rho = PLANTED[name]
     root, rounding = np.sqrt((Z**2).sum(axis=1).max()), fm.prepare(form(kind, Z), 0).G.rounding()
     floor = 1.01 * (np.sqrt(rounding.square) + rounding.length) * root  # what rounding adds where ||p||_G = 0

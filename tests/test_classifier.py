@@ -9,12 +9,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from instances import EPS, check_raises, two_classes
+from instances import EPS, check_raises, rotate, two_classes
 
 import fastmargin as fm
 
 # Where a tolerance is out of reach, by as much as it does not matter here.
-pytestmark = pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding")
+pytestmark = [pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding"),
+              pytest.mark.usefixtures("one_thread")]
 
 RNG = np.random.default_rng(3)
 X3, Y3 = np.vstack([RNG.normal(size=(25, 3)) + 6.0 * centre for centre in np.eye(3)]), np.repeat(["a", "b", "c"], 25)
@@ -160,8 +161,7 @@ def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
     assert (beta >= 0).all() and slack.max() > 0.1 and chosen.status_ == "certified"
 
 
-@pytest.mark.parametrize("C", [np.inf, 1.0])
-@pytest.mark.parametrize("name", ["exact", *sorted(set(fm.ALGORITHMS) - {"winnow"})])
+@rotate("name, C", ["exact", *sorted(set(fm.ALGORITHMS) - {"winnow"})], [np.inf, 1.0])
 def test_every_algorithm_by_its_name(name, C):
     """A certified interval that holds the margin, and few errors; its own options, where they have a default."""
     exact = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5).fit(X3, Y3)

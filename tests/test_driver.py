@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import pickle
 import tracemalloc
-from typing import NamedTuple
 
 import naive
 import numba
@@ -12,24 +11,28 @@ import numpy as np
 import pytest
 from instances import (
     CALLS,
+    DRIVEN,
     EASY,
     ENDURING,
     EPS,
+    EVERYWHERE,
     LOOPS,
     PLANTED,
+    REPRESENTATIONS,
     Rows,
     Symmetric,
     algorithm_of,
     check_raises,
     dense,
+    driven,
+    driven_loops,
     every_call,
-    every_loop,
-    everywhere,
     form,
-    forms,
+    in_turn,
     mapped,
     operator,
     pairs,
+    rotate,
     rows_of,
     run,
     same_result,
@@ -40,6 +43,8 @@ from instances import (
 
 import fastmargin as fm
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def test_every_algorithm_is_registered():
     """Generic tests run over CALLS; an algorithm without an entry there would be tested by none of them."""
@@ -48,32 +53,45 @@ def test_every_algorithm_is_registered():
     assert all(fm.ALGORITHMS[name] is getattr(fm, name) and name in fm.__all__ for name in fm.ALGORITHMS)
 
 
+def test_taking_turns_leaves_nothing_out():
+    """Every instance comes up on every representation, and every call on each of these with instances of its own."""
+    met = in_turn(EVERYWHERE, PLANTED, times=2).args[1]
+    assert {(name, kind) for name, kind, _ in met} == set(EVERYWHERE) and len(set(met)) == len(met)
+    assert {(kind, case) for _, kind, case in met} >= set(itertools.product(REPRESENTATIONS, PLANTED))
+    assert all(len({case for other, _, case in met if other == name}) == 6 for name in CALLS)
+    square = np.array([row[2] for row in rotate("a, b, c", "abc", "def", range(3), crossed=2).args[1]]).reshape(3, 3)
+    assert all(sorted(line) == [0, 1, 2] for line in (*square, *square.T))
+    others = {(b, c) for _, b, c in rotate("a, b, c", range(6), "de", "fgh").args[1]}
+    assert others == set(itertools.product("de", "fgh"))
+
+
 # ======================================================================================================
 # CHECKPOINTS AND THE TRACE
 # ======================================================================================================
 
-@everywhere
-@pytest.mark.parametrize("max_iter", [0, 1, 2, 137])
-def test_default_trace(name, kind, max_iter):
-    result, call = run(name, form(kind, ENDURING), max_iter=max_iter), CALLS[name]
-    at = result.trace["iteration"]
-    assert at[0] == 0 and at[-1] == result.n_iter and (np.diff(at) > 0).all()
-    assert (np.diff(result.trace["seconds"]) >= 0).all() and (np.diff(result.trace["products"]) > 0).all()
-    assert 0.0 <= result.trace["seconds"][0] and (result.trace["seconds"][0] == 0.0 or call.start is None)
-    if call.start is None:
-        assert 1 <= result.trace["products"][0] <= 64
-    else:
-        assert result.trace["products"][0] == call.start
-    if call.cost:
-        assert result.n_iter == max_iter and result.status == "max_iter"
-        assert (at[1:] <= 10 ** (1 / 16) * at[:-1] + 1).all()  # 16 a decade, rounded
-        assert len(at) == max_iter + 1 or len(at) < 40
-    last = result.trace[-1]
-    assert (last["lower"], last["upper"]) == (result.lower, result.upper)
-    assert result.iterates is None and result.trace.dtype == fm._TRACE
+@driven
+def test_default_trace(name, kind):
+    call = CALLS[name]
+    for max_iter in (0, 1, 2, 137):
+        result = run(name, form(kind, ENDURING), max_iter=max_iter)
+        at = result.trace["iteration"]
+        assert at[0] == 0 and at[-1] == result.n_iter and (np.diff(at) > 0).all()
+        assert (np.diff(result.trace["seconds"]) >= 0).all() and (np.diff(result.trace["products"]) > 0).all()
+        assert 0.0 <= result.trace["seconds"][0] and (result.trace["seconds"][0] == 0.0 or call.start is None)
+        if call.start is None:
+            assert 1 <= result.trace["products"][0] <= 64
+        else:
+            assert result.trace["products"][0] == call.start
+        if call.cost:
+            assert result.n_iter == max_iter and result.status == "max_iter"
+            assert (at[1:] <= 10 ** (1 / 16) * at[:-1] + 1).all()  # 16 a decade, rounded
+            assert len(at) == max_iter + 1 or len(at) < 40
+        last = result.trace[-1]
+        assert (last["lower"], last["upper"]) == (result.lower, result.upper)
+        assert result.iterates is None and result.trace.dtype == fm._TRACE
 
 
-@everywhere
+@driven
 def test_no_iterations(name, kind):
     """The answer is the start, with its certificate."""
     result = run(name, form(kind, ENDURING), max_iter=0, keep_iterates=True, trace_at=[0, 3])
@@ -81,7 +99,7 @@ def test_no_iterations(name, kind):
     assert np.array_equal(result.iterates, [result.alpha]) and result.lower <= result.upper
 
 
-@every_loop
+@driven_loops
 def test_trace_at_and_iterates(name, kind):
     """Row k of a long run is the answer of a run of k iterations, up to rounding, whatever else is traced."""
     G, call = form(kind, ENDURING), CALLS[name]
@@ -105,8 +123,7 @@ def test_trace_at_and_iterates(name, kind):
         same_result(last, result._replace(trace=result.trace[-1:]))
 
 
-@everywhere
-@pytest.mark.parametrize("case", ["feasible, odd n", "lopsided, shifted"])
+@in_turn(DRIVEN, ["feasible, odd n", "lopsided, shifted"])
 def test_where_a_run_halts_does_not_depend_on_checkpoints(name, kind, case):
     G = form(kind, PLANTED[case][0])
     results = [run(name, G, max_iter=77, trace_at=at) for at in ([], range(78), None if CALLS[name].cost else [1])]
@@ -126,7 +143,7 @@ def test_max_margin_rounds_are_rows():
         assert short.n_iter == k and short.status == "max_iter" and np.array_equal(short.alpha, long.iterates[k])
 
 
-@everywhere
+@driven
 def test_the_cuts_of_the_driver_do_not_matter(name, kind, monkeypatch):
     G = form(kind, ENDURING)
     plain = run(name, G, max_iter=80, keep_iterates=True)
@@ -142,8 +159,7 @@ def test_the_cuts_of_the_driver_do_not_matter(name, kind, monkeypatch):
             assert cut.trace["seconds"][0] == (1.0 if CALLS[name].start is None else 0.0)
 
 
-@everywhere
-@pytest.mark.parametrize("case", ["feasible", "opposite labels"])
+@in_turn(DRIVEN, ["feasible", "opposite labels"])
 def test_tol_stops_at_the_first_iteration_that_meets_it(name, kind, case):
     """A checkpoint or, where the loop holds an interval, any."""
     G, call = form(kind, PLANTED[case][0]), CALLS[name]
@@ -151,7 +167,7 @@ def test_tol_stops_at_the_first_iteration_that_meets_it(name, kind, case):
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = (free.trace["upper"] - free.trace["lower"]) / free.trace["upper"]
     gaps[~(free.trace["upper"] > 0.0)] = np.inf
-    tol = float(np.sort(gaps)[len(gaps) // 2]) * (1 + 4 * EPS)  # met at that checkpoint however it is rounded
+    tol = max(float(np.sort(gaps)[len(gaps) // 2]), 1e-11) * (1 + 4 * EPS)  # met there however it is rounded
     if not np.isfinite(tol):
         return  # where upper <= 0, nothing is left to certify
     first = int(np.argmax(gaps <= tol))
@@ -172,8 +188,7 @@ def test_tol_stops_at_the_first_iteration_that_meets_it(name, kind, case):
 # CALLBACKS
 # ======================================================================================================
 
-@everywhere
-@pytest.mark.parametrize("case", ["opposite labels", "feasible, odd n"])
+@in_turn(DRIVEN, ["opposite labels", "feasible, odd n"])
 def test_callback_sees_every_checkpoint(name, kind, case):
     seen = []
     result = run(name, form(kind, PLANTED[case][0]), max_iter=50, callback=seen.append, keep_iterates=True)
@@ -187,22 +202,21 @@ def test_callback_sees_every_checkpoint(name, kind, case):
     assert np.array_equal(seen[-1].alpha, result.alpha) and np.array_equal(seen[-1].p, result.p)
 
 
-@everywhere
-@pytest.mark.parametrize("exception", [KeyboardInterrupt, ZeroDivisionError])
-def test_exceptions_of_the_callback_come_through(name, kind, exception):
+@in_turn(DRIVEN, [KeyboardInterrupt, ZeroDivisionError])
+def test_exceptions_of_the_callback_come_through(name, kind, case):
     calls = []
 
     def callback(partial):
         calls.append(partial.n_iter)
         if partial.n_iter >= 1:
-            raise exception
+            raise case
 
-    with pytest.raises(exception):
+    with pytest.raises(case):
         run(name, form(kind, ENDURING), max_iter=50, callback=callback)
     assert calls == [0, 1]
 
 
-@everywhere
+@driven
 def test_a_callback_that_returns_true_stops_the_run(name, kind):
     """True and NumPy's True; nothing else that counts as true.  What is returned is what the callback saw, but for the
     interval, which comes from fresh products."""
@@ -224,8 +238,7 @@ def test_a_callback_that_returns_true_stops_the_run(name, kind):
         same_result(run(name, G, max_iter=5, callback=lambda partial, value=value: value), run(name, G, max_iter=5))
 
 
-@everywhere
-@pytest.mark.parametrize("case", ["feasible", "lopsided, shifted"])
+@in_turn(DRIVEN, ["feasible", "lopsided, shifted"])
 def test_a_final_status_wins_over_a_callback(name, kind, case):
     """Where a run ends anyway, for whatever reason, True at that checkpoint changes nothing."""
     G = form(kind, PLANTED[case][0])
@@ -237,7 +250,7 @@ def test_a_final_status_wins_over_a_callback(name, kind, case):
         same_result(again, plain)
 
 
-@everywhere
+@driven
 def test_results_do_not_share_memory_with_the_run(name, kind):
     """Someone who overwrites what a callback is given does not disturb the run."""
     def vandal(partial):
@@ -290,7 +303,7 @@ def but_for_the_clock(trace):
     return trace[["iteration", "products", "lower", "upper"]].tolist()
 
 
-@everywhere
+@driven
 @pytest.mark.parametrize("case", ["opposite labels", "margin 1e-3", "lopsided, shifted"])
 def test_a_run_is_resumed_bit_for_bit(name, kind, case):
     """T1 and then T2 iterations are T1 + T2, wherever the cut, and a start can be used again, or read from a file."""
@@ -310,8 +323,7 @@ def test_a_run_is_resumed_bit_for_bit(name, kind, case):
                 assert np.array_equal(mine, theirs)
 
 
-@everywhere
-@pytest.mark.parametrize("case", ["feasible", "lopsided"])
+@in_turn(DRIVEN, ["feasible", "lopsided"])
 def test_a_run_that_is_over_is_over(name, kind, case):
     """Of max_margin, a round that finds nothing to do is a round."""
     whole = run(name, form(kind, PLANTED[case][0]), max_iter=3000)
@@ -321,7 +333,7 @@ def test_a_run_that_is_over_is_over(name, kind, case):
         assert np.array_equal(again.alpha, whole.alpha) and np.array_equal(again.p, whole.p)
 
 
-@everywhere
+@driven
 def test_an_interrupted_run_is_resumed_from_what_the_callback_saw(name, kind):
     G, last = form(kind, ENDURING), []
 
@@ -339,7 +351,7 @@ def test_an_interrupted_run_is_resumed_from_what_the_callback_saw(name, kind):
     assert resumed[2:6] == whole[2:6]
 
 
-@every_loop
+@driven_loops
 def test_default_checkpoints_of_a_resumed_run(name, kind):
     """16 a decade of all iterations, not of those of the call."""
     G = form(kind, ENDURING)
@@ -417,7 +429,7 @@ def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
     for other in others:
         check_raises(lambda other=other: fm.momentum(make(other), start=start), ValueError,
                      ["start must be a Result of the same algorithm on the same G", "and entries of G differ"])
-    with threads(1):
+    with threads(2):
         assert fm.momentum(make(Z), max_iter=2, start=start).n_iter == 5
 
 
@@ -469,36 +481,24 @@ OPTIONS = [  # bad run options, exception, words of the message
 ]
 
 
-class Untouchable(NamedTuple):
+class Untouchable(fm.Representation):
     """A representation that must not be asked anything."""
 
-    rows: np.ndarray
-
-    def checked(self):
+    def checked(self, *_):
         raise AssertionError("G was looked at")
 
-    shape = diagonal = rounding = restrict = dense = checked
+    shape = diagonal = rounding = restrict = dense = lift = margins = add_column = checked
 
 
-def touch(*_):
-    raise AssertionError("something was computed")
-
-
-fm.register(Untouchable, lift=touch, margins=touch, add_column=touch)
-
-
-@every_call
 @pytest.mark.parametrize("options, error, words", OPTIONS, ids=[str(o[0]) for o in OPTIONS])
-def test_bad_options_are_refused_before_anything_is_computed(name, options, error, words):
-    G = np.eye(3) if CALLS[name].rows else Untouchable(np.eye(3))
-    check_raises(lambda: run(name, G, **options), error, words)
-    check_raises(lambda: fm.prepare(G, **{"max_iter": 5, **options}), error, words)
+def test_bad_options_are_refused_before_anything_is_computed(options, error, words):
+    check_raises(lambda: fm.prepare(Untouchable(), **{"max_iter": 5, **options}), error, words)
 
 
 @every_call
 def test_bad_options_compile_nothing(name, monkeypatch):
     """Nor are loops entered that are compiled already."""
-    monkeypatch.setattr(fm, "drive", touch)
+    monkeypatch.setattr(fm, "drive", lambda *_, **__: pytest.fail("something was computed"))
     for options, error, words in OPTIONS:
         check_raises(lambda options=options: run(name, np.eye(3), **options), error, words)
 
@@ -588,13 +588,16 @@ def test_a_loop_that_says_certified_is_believed_where_the_interval_proves_it(tol
     assert sorted(set(asked)) == list(range(n_iter + 1))
 
 
-def test_an_interval_that_the_loop_holds_makes_the_rows_of_the_trace():
+def test_an_interval_that_the_loop_reports_makes_the_rows_of_the_trace():
     """But for the last, where rounding makes more than a hundredth of it or of upper, or where it would end the run."""
     fresh = []
 
-    def loop(G, k, until, alpha, held):
-        held[:] = {1: (0.1, 1.0, 0.008), 2: (0.2, 1.0, 0.009), 3: (-0.3, 0.4, 0.0), 4: (0.4, 1.0, np.nan),
-                   5: (0.95, 1.0, 0.0), 6: (-1.0, 0.6, 0.007), 7: (0.6, 1.0, 0.0)}.get(until, held)
+    def loop(G, k, until, alpha, report):
+        """min_i (G alpha)_i, ||p||_G^2 and reach of each iteration; the other numbers are 1."""
+        least, dual, reach = {1: (0.1, 1.0, 1.0), 2: (0.2, 1.0, 1e13), 3: (-0.3, 0.16, 1.0), 4: (0.4, np.nan, 1.0),
+                              5: (0.95, 1.0, 1.0), 6: (-1.0, 1.0, 1e13)}.get(until, (0.6, 1.0, 1.0))
+        if until:
+            report[:6] = least, 1.0, 1.0, dual, 1.0, reach
         alpha[0] = until
         return until, fm.RUNNING
 
@@ -602,24 +605,35 @@ def test_an_interval_that_the_loop_holds_makes_the_rows_of_the_trace():
         fresh.append(int(alpha[0]))
         return 0.05 * alpha[0], 2.0, 0.0
 
-    held = np.array([-np.inf, np.inf, np.inf])
-    result = fm.drive(fm.prepare(np.eye(2), 7, tol=0.06, trace_at=range(8)), loop, (np.array([0.0, 1.0]), held),
-                      interval=interval, held=held, eps=0.5)
+    report = np.zeros(7)
+    result = fm.drive(fm.prepare(np.eye(2), 7, tol=0.06, trace_at=range(8)), loop, (np.array([0.0, 1.0]), report),
+                      interval=interval, report=report, eps=0.5)
     assert fresh == [0, 2, 3, 4, 5, 6, 7, 7]  # the last, where tol is not met, precisely too
     assert result.trace["lower"].tolist() == pytest.approx([0.0, 0.1, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35])
-    assert result.trace["upper"].tolist() == [2.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert result.trace["upper"].tolist() == pytest.approx([2.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0], rel=1e-12)
     assert (result.status, result.lower, result.upper) == ("max_iter", pytest.approx(0.35), 2.0)
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].held and CALLS[name].cost == "column"])
-def test_columns_of_a_matrix_that_is_not_quite_symmetric_prove_nothing(name):
-    """They are read off its rows, products off its upper triangle: the trace then comes from fresh products alone."""
+def test_columns_of_a_matrix_that_is_not_quite_symmetric_are_those_of_its_upper_triangle(name):
     A = dense(ENDURING)
     A[1, 0] = np.nextafter(A[1, 0], 9.0)
-    for G in (A, fm.RidgeGram(fm.DenseGram(A), 0.5), fm.pair_gram(A, np.zeros(len(A)), 2)):
-        seen = []
-        run(name, G, max_iter=12, trace_at=range(13), callback=seen.append)
-        assert all((each.lower, each.upper) == fm.certificate(G, each.alpha, each.p) for each in seen if each.n_iter)
+    upper = np.triu(A) + np.triu(A, 1).T
+    one, two = (run(name, G, max_iter=12, trace_at=range(13)) for G in (A, upper))
+    same_result(one, two)
+
+
+def test_a_premature_claim_halves_the_gap_at_which_the_loop_halts():
+    targets = []
+
+    def loop(G, k, until, alpha, report):
+        targets.append(report[6])
+        return min(k + 1, until), fm.CERTIFIED if k < until else fm.RUNNING
+
+    report = np.zeros(7)
+    fm.drive(fm.prepare(np.eye(2), 3, tol=0.5, trace_at=[]), loop, (np.array([0.0, 1.0]), report), report=report,
+             interval=lambda *_: (0.0, 1.0, 0.0))
+    assert targets == [0.5, 0.5, 0.25, 0.125]
 
 
 def test_options_of_drive():
@@ -688,13 +702,12 @@ def test_iterates_that_overflow_raise():
         fm.drive(fm.prepare(np.eye(2), 10), loop, (np.ones(2),), lambda alpha: (alpha, np.full(2, 0.5)))
 
 
-@pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in forms(name) if kind != "rows"])
-@pytest.mark.parametrize("options", [{}, {"tol": 1e-9}, {"trace_at": []}], ids=str)
-def test_nan_written_into_g_during_a_run_is_told(name, kind, options):
+@in_turn([(name, kind) for name, kind in DRIVEN if kind != "rows"], [{}, {"tol": 1e-9}, {"trace_at": []}])
+def test_nan_written_into_g_during_a_run_is_told(name, kind, case):
     """By the callback of the first or of a later checkpoint, of one point or of all."""
     for at, points in itertools.product((0, 1), (3, slice(None))):
         G = form(kind, ENDURING.copy())
-        ended = run(name, form(kind, ENDURING), max_iter=30, **options).n_iter
+        ended = run(name, form(kind, ENDURING), max_iter=30, **case).n_iter
 
         def spoil(partial, G=G, at=at, points=points):
             if partial.n_iter >= at and kind == "features":
@@ -703,9 +716,9 @@ def test_nan_written_into_g_during_a_run_is_told(name, kind, options):
                 matrix = G if kind == "dense" else G.K.matrix
                 matrix[points] = matrix[:, points] = np.nan
 
-        if at < ended and (at == 0 or options.get("trace_at") != []):
+        if at < ended and (at == 0 or case.get("trace_at") != []):
             with pytest.raises(FloatingPointError, match=r"not finite at iteration \d+: .* G was written to"):
-                run(name, G, max_iter=30, callback=spoil, **options)
+                run(name, G, max_iter=30, callback=spoil, **case)
 
 
 def test_nan_among_the_margins_alone_is_told():
@@ -723,7 +736,7 @@ def test_nan_among_the_margins_alone_is_told():
 # RESULT
 # ======================================================================================================
 
-@everywhere
+@driven
 def test_a_result_prints_on_one_line(name, kind):
     result = run(name, form(kind, EASY), max_iter=40)
     text = repr(result)

@@ -23,23 +23,14 @@ import numba
 import numpy as np
 import pytest
 from exact import Problem, faults, floats_around, judge, of_rows, random_problems
-from instances import CALLS, algorithm_of, form, run, threads
+from instances import CALLS, algorithm_of, form, rotate, run, some
 
 import fastmargin as fm
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """On instances this small, threads only wait for each other."""
-    with threads(1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def grams(name):
-    return exact.USUAL if not CALLS[name].rows else ()
-
-
-every_call_on_grams = pytest.mark.parametrize("name, kind", [(name, kind) for name in CALLS for kind in grams(name)])
+ON_GRAMS = [name for name, call in CALLS.items() if not call.rows]
 
 
 # ======================================================================================================
@@ -231,10 +222,10 @@ def test_the_judge_of_l1_margins():
 # PROBLEMS
 # ======================================================================================================
 
-CHUNKS, CHUNK = 40, 50  # problems in an ordinary run of the tests
+CHUNKS, CHUNK = 40, 50  # problems in all tests; the ordinary ones have 16 chunks
 
 
-@pytest.mark.parametrize("seed", range(CHUNKS))
+@pytest.mark.parametrize("seed", some(range(CHUNKS), range(16)))
 def test_random_problems(seed):
     wrong = [(problem, *verdict) for problem in random_problems(seed, CHUNK) if (verdict := judge(problem))[1]]
     assert not wrong, "\n" + "\n".join(describe(*each) for each in wrong)
@@ -282,6 +273,7 @@ def test_more_pairs_than_points_and_classes(name):
     assert trace["lower"].max() <= below and trace["upper"].min() >= above
 
 
+@pytest.mark.dear
 def test_bounds_hold_where_operations_are_not_fused(tmp_path):
     """On the least of processors, sums are rounded more often and in another order than on one with wide vectors."""
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -294,11 +286,10 @@ def test_bounds_hold_where_operations_are_not_fused(tmp_path):
         assert program.returncode == 0, program.stdout + program.stderr
 
 
-@every_call_on_grams
-@pytest.mark.parametrize("rows", [
+@rotate("name, kind, rows", ON_GRAMS, exact.USUAL, [
     [[2, 1], [3, 0], [-5, -1]],  # of sum zero
     [[-1, 3, -1], [2, -1, -3], [3, -2, 0]],  # a separable set, on which the uniform weights have one margin of 0
-], ids=["sum to zero", "a margin of zero"])
+], crossed=2)
 def test_small_problems(name, kind, rows):
     for max_iter in (0, 1, 3, 10, 100, 1000):
         problem = Problem("small", rows, 0, kind, algorithm_of(name), {**CALLS[name].own, "max_iter": max_iter})
@@ -361,12 +352,11 @@ def separated_twins(seed):
     y, wrong, count = np.repeat([1, -1], len(X)), [], 0
     for kernel in ("rbf", "poly"):
         G = fm.gram(np.vstack((X, X)), y, kernel=kernel)
-        for name in CALLS:
-            if grams(name):
-                result = run(name, G, max_iter=300)
-                count += 1
-                if result.status == "separated" or result.lower > 0.0:
-                    wrong.append(f"points given twice, seed {seed}: {kernel}, {name}: {result}")
+        for name in ON_GRAMS:
+            result = run(name, G, max_iter=300)
+            count += 1
+            if result.status == "separated" or result.lower > 0.0:
+                wrong.append(f"points given twice, seed {seed}: {kernel}, {name}: {result}")
     return wrong, count
 
 

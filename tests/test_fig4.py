@@ -319,6 +319,7 @@ def test_kernels_come_from_the_cache_whole_or_not_at_all(few, here, cache):
     assert len(cached(cache)) == 4
 
 
+@pytest.mark.dear
 def test_a_partial_or_damaged_file_is_not_trusted(few, here, cache):
     [(at, kernel)] = kernels_of(few, seeds=(0,), epochs=(0,)).items()
     [path] = cached(cache)
@@ -346,6 +347,7 @@ def test_a_partial_or_damaged_file_is_not_trusted(few, here, cache):
     assert path.read_bytes()[:2] == b"PK" and same(rp.kept_kernel(source, *at), kernel)
 
 
+@pytest.mark.dear
 def test_a_kernel_of_something_else_is_not_trusted(few, here, cache, monkeypatch):
     kernels_of(few, epochs=(0,))
     source, (path, other) = rp.origin(SMALL, *few), cached(cache)
@@ -382,6 +384,7 @@ def test_the_code_that_makes_a_kernel_is_in_its_key(few, monkeypatch):
     assert called - ours == {"np", "math", "BLOCK"}  # and BLOCK changes nothing but the rounding
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_an_interrupted_run_leaves_whole_kernels_only(few, here, cache, monkeypatch, error, capsys):
     write, written = Path.write_bytes, []
@@ -429,6 +432,7 @@ def test_workers_have_one_blas_thread_and_leave_no_trace(monkeypatch):
     assert dict(os.environ) == before
 
 
+@pytest.mark.dear
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 @pytest.mark.parametrize("everyone", [True, False])
 def test_ctrl_c_ends_the_workers_too(tmp_path, everyone):
@@ -552,6 +556,7 @@ def test_without_cifar_one_sentence_says_what_to_do(tmp_path, cache, monkeypatch
     assert {path.stem for path in (tmp_path / "out").iterdir()} == {"apidopoulos22-fig1"}
 
 
+@pytest.mark.dear
 def test_the_quick_figure_and_again_from_the_cache(small_cifar, tmp_path, cache, monkeypatch):
     arguments = ["ji21:fig4", "--quick", "--no-progress", "--out"]
     assert rp.main([*arguments, str(tmp_path / "one")]) == 0

@@ -2,21 +2,23 @@
 adaptive sampling: its samples, Theorem 4.1, long runs."""
 
 import naive
+import numba
 import numpy as np
 import pytest
 from instances import (
     CALLS,
     EPS,
+    EVERYWHERE,
     PLANTED,
     REPRESENTATIONS,
     UNTIED,
     algorithm_of,
     check_raises,
-    compiled,
     dense,
-    every_instance,
     every_representation,
     form,
+    in_turn,
+    rotate,
     rows_of,
     run,
     scale_of,
@@ -24,7 +26,12 @@ from instances import (
 
 import fastmargin as fm
 
-draw = compiled(fm._draw)
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+@numba.njit
+def draw(m, uniform):
+    return fm._draw(m, uniform, False)
+
 
 ALGORITHMS = ("gradient_descent", "normalized_gradient_descent", "momentum", "batch_perceptron", "adaptive_sampling")
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS and CALLS[name].noise <= 1e-10]
@@ -32,10 +39,8 @@ STEPS = {"gradient_descent": 0.3, "gradient_descent, logistic": 5.0, "normalized
          "normalized_gradient_descent, sqrt": 2.0}
 
 
-@every_representation
-@pytest.mark.parametrize("case", ["separable", "not separable", "scale 50"])
-@pytest.mark.parametrize("name", OURS)
-def test_iterates_are_those_of_the_naive_twin(name, case, kind):
+@in_turn([(name, kind) for name, kind in EVERYWHERE if name in OURS], ["separable", "not separable", "scale 50"])
+def test_iterates_are_those_of_the_naive_twin(name, kind, case):
     Z, T = UNTIED[case], 300
     G, s = form(kind, Z), scale_of(form(kind, Z))
     square = fm.prepare(G, 0).G.rounding().square
@@ -70,8 +75,7 @@ def test_iterates_are_those_of_the_naive_twin(name, case, kind):
 # THEOREM 3.1 AND THE DUAL FORM OF MOMENTUM
 # ======================================================================================================
 
-@every_representation
-@every_instance
+@rotate("case, kind", PLANTED, REPRESENTATIONS)
 def test_theorem_3_1(case, kind):
     Z, rho = PLANTED[case]
     G = form(kind, Z)
@@ -91,8 +95,7 @@ def test_theorem_3_1(case, kind):
         assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
-@every_representation
-@pytest.mark.parametrize("case", ["separable", "not separable", "scale 50"])
+@rotate("case, kind", ["separable", "not separable", "scale 50"], REPRESENTATIONS)
 def test_momentum_is_nesterov_on_the_dual(case, kind):
     """mu_t is p, and Z'mu_t = 2 g_t / t."""
     Z, T = UNTIED[case], 200
@@ -136,10 +139,8 @@ def test_logistic_weights(margins):
         np.testing.assert_allclose(again, q, rtol=20 * EPS, atol=1e-300)
 
 
-@pytest.mark.parametrize("loss", ["exp", "logistic"])
-@pytest.mark.parametrize("case", ["cross-polytope", "opposite labels", "feasible", "shifted, infeasible"])
-@every_representation
-@pytest.mark.parametrize("step", [1e6, 1e-6])
+@rotate("case, kind, loss, step", ["cross-polytope", "opposite labels", "feasible", "shifted, infeasible"],
+        REPRESENTATIONS, ["exp", "logistic"], [1e6, 1e-6], crossed=2)
 def test_gradient_descent_never_overflows(case, kind, loss, step):
     Z, rho = PLANTED[case]
     with np.errstate(over="raise", invalid="raise", divide="raise"):

@@ -46,7 +46,7 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
     assert G.points.rows.dtype == dtype
     rows = G.points.rows.astype(naive.LONG)
     if kernel in ("rbf", "laplacian"):  # gamma is that of all points, which are held centred
-        gamma = naive.LONG(G.formula.gamma)
+        gamma = naive.LONG(G.kernel.formula.gamma)
         distances = naive.squared_distances(rows, rows) if kernel == "rbf" else np.abs(rows[:, None] - rows).sum(axis=2)
         K = np.exp(-gamma * distances)
     elif name == LIMIT:
@@ -56,7 +56,7 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
         gates = (X @ params["W"].T > 0.0).astype(int)
         K = hidden @ hidden.T + (rows @ rows.T) * (gates @ gates.T) / naive.LONG(len(params["W"]))
     elif kernel == "poly":
-        K = (naive.LONG(G.formula.gamma) * (rows @ rows.T) + params["coef0"]) ** params["degree"]
+        K = (naive.LONG(G.kernel.formula.gamma) * (rows @ rows.T) + params["coef0"]) ** params["degree"]
     else:
         K = rows @ rows.T
     return G, np.outer(G.c, G.c) * K
@@ -81,7 +81,8 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         G, exact = lazy(name, n, d, dtype, normalize, blank)
         s, bound = scale_of(G), G.rounding().margins
         assert bound < (1e-5 if name == LIMIT else 1e-12)
-        slack = bound * s if name == LIMIT else min(bound, 2e-14 * (1.0 + G.formula.gamma * G.points.squares.max())) * s
+        reach = G.kernel.formula.gamma * G.points.squares.max()
+        slack = (bound if name == LIMIT else min(bound, 2e-14 * (1.0 + reach))) * s
         np.testing.assert_allclose(G.diagonal(), exact.diagonal().astype(float), rtol=1e-14)
         np.testing.assert_allclose(G.dense(), exact.astype(float), rtol=0, atol=slack)
         for share in (1.0, 0.7, 0.2):  # all of G, its lower triangle; or the columns with a weight
@@ -116,14 +117,13 @@ def test_margins_of_a_table_are_those_of_its_rows(name):
 
 
 def test_both_ways_of_a_product_with_the_tangent_kernel_are_taken(monkeypatch):
-    seen, share = [], fm._share
-    monkeypatch.setattr(fm, "_share", lambda count, part, *given: (seen.append(part.__name__),
-                                                                   share(count, part, *given)))
-    for width, n, k in ((2, 60, 1), (60, 10, 4)):
+    seen, through_gates = [], fm.LazyGram._add_through_gates
+    monkeypatch.setattr(fm.LazyGram, "_add_through_gates", lambda *given: (seen.append(1), through_gates(*given)))
+    for width, n, k, expected in ((2, 60, 1, 1), (60, 10, 4, 0)):
         G = fm.lazy_gram(rows_of(n, 4), kernel="ntk", W=units(4, width), normalize=None)
-        with np.errstate(over="ignore"):  # of the integers of a population count, interpreted
-            fm._lazy_products(G, rows_of(k, n), np.empty((k, n)))
-    assert seen == ["_tangent_part", "_kernel_part"]
+        fm.table_margins(G, rows_of(k, n), np.empty((k, n)))
+        assert len(seen) == expected
+        seen.clear()
 
 
 @every_lazy

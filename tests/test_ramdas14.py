@@ -15,19 +15,22 @@ from instances import (
     CALLS,
     EPS,
     PLANTED,
+    REPRESENTATIONS,
     UNTIED,
     algorithm_of,
     cross_polytope,
     dense,
-    every_representation,
     feasible,
     form,
     planted_l1,
+    rotate,
     run,
     uneven,
 )
 
 import fastmargin as fm
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 LONG = np.longdouble
 GAMMAS = (1.3, 2.0, 4.0)
@@ -108,9 +111,7 @@ def representation_and_rows(name, kind):
 
 # --- iterates against the twins -------------------------------------------------------------------------
 
-@every_representation
-@pytest.mark.parametrize("name", LONG_RUNS)
-@pytest.mark.parametrize("algorithm", SMOOTHED)
+@rotate("algorithm, name, kind", SMOOTHED, LONG_RUNS, REPRESENTATIONS, crossed=2)
 def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
     path = record(algorithm, G, 300)
@@ -123,8 +124,7 @@ def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
         assert restarts == [k for k in range(len(flags)) if flags[k] == "restart"]
 
 
-@every_representation
-@pytest.mark.parametrize("center", ["vertex", "random", "a zero weight"])
+@rotate("center, kind", ["vertex", "random", "a zero weight"], REPRESENTATIONS)
 def test_snkpvn_from_any_center(center, kind):
     G, Z = representation_and_rows("lopsided, shifted", kind)
     n = len(Z)
@@ -137,9 +137,7 @@ def test_snkpvn_from_any_center(center, kind):
     assert np.array_equal(path.alpha[0], q) and path.result.status == flags[-1] == "infeasible"
 
 
-@every_representation
-@pytest.mark.parametrize("name", NO_TIES)
-@pytest.mark.parametrize("algorithm", COLUMNS)
+@rotate("algorithm, name, kind", COLUMNS, NO_TIES, REPRESENTATIONS, crossed=2)
 def test_column_iterates_are_the_papers(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
     path = record(algorithm, G, 400)
@@ -158,8 +156,7 @@ def test_ties_go_to_the_first_row():
         assert np.array_equal(path.p[0], np.full(len(Z), 1.0 / len(Z)))
 
 
-@every_representation
-@pytest.mark.parametrize("name", LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"])
+@rotate("name, kind", LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"], REPRESENTATIONS)
 def test_von_neumann_line_search_is_exact(name, kind):
     """The next point is the best of a fine grid on a segment to the row of least margin; ||p_k||_G never grows."""
     G, Z = representation_and_rows(name, kind)
@@ -221,8 +218,7 @@ def test_lemmas_4_and_5_along_snkp(name):
     assert (smooth <= upper + slack).all() and (smooth >= L - mu * math.log(n) - slack).all()
 
 
-@pytest.mark.parametrize("center", centers(3))
-@pytest.mark.parametrize("name", SMALL)
+@rotate("name, center", SMALL, centers(3))
 def test_lemma_8_along_snkpvn(name, center):
     Z, _ = INSTANCES[name]
     q = centers(len(Z))[center]
@@ -390,9 +386,7 @@ def halting(name, G, eps, max_iter):
     return run(name, G, max_iter=max_iter, trace_at=[], **gamma, **own)
 
 
-@every_representation
-@pytest.mark.parametrize("name", INSTANCES)
-@pytest.mark.parametrize("algorithm", HALTING)
+@rotate("algorithm, name, kind", HALTING, INSTANCES, REPRESENTATIONS, crossed=2)
 def test_one_side_of_the_alternative(algorithm, name, kind):
     """Feasible: never "infeasible" below rho.  Infeasible: never "separated", and a promised witness is given."""
     Z, rho = INSTANCES[name]
@@ -427,9 +421,8 @@ def test_nearly_infeasible(algorithm, gap):
             assert result.status == "max_iter"
 
 
-@pytest.mark.parametrize("seed", range(12))
-@every_representation
-def test_opposite_labels_are_never_separated(kind, seed):
+@rotate("seed, kind", range(12), REPRESENTATIONS)
+def test_opposite_labels_are_never_separated(seed, kind):
     """rho = 0 exactly, one pair z, -z among points that lie on one side of a plane through z; rounding must not make
     both margins positive."""
     rng = np.random.default_rng(seed)
@@ -445,8 +438,7 @@ def test_opposite_labels_are_never_separated(kind, seed):
         assert halting(algorithm, G, 1e-6, 600).status != "separated"
 
 
-@every_representation
-@pytest.mark.parametrize("eps", [1e-1, 1e-3, 1e-5])
+@rotate("eps, kind", [1e-1, 1e-3, 1e-5], REPRESENTATIONS)
 def test_halting_norms_are_real(eps, kind):
     Z, _ = INSTANCES["random, infeasible"]
     for algorithm in ("snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
@@ -455,8 +447,7 @@ def test_halting_norms_are_real(eps, kind):
         assert naive.norm(Z, result.p) < eps and result.upper < eps
 
 
-@every_representation
-@pytest.mark.parametrize("name", ["copies", "one point", "shifted cross-polytope"])
+@rotate("name, kind", ["copies", "one point", "shifted cross-polytope"], REPRESENTATIONS)
 def test_separated_at_the_start(name, kind):
     G, Z = representation_and_rows(name, kind)
     for algorithm in ("snkp", "snkpvn", "isnkpvn", "isnkpvn, entropy"):

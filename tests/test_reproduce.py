@@ -737,6 +737,9 @@ def alone():
     return module
 
 
+DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "speed", "subspace"}  # the longest
+
+
 def shown(fig):
     """All that a figure is drawn from: to render it as well would take ten times as long."""
     for ax in fig.axes:
@@ -746,7 +749,8 @@ def shown(fig):
         yield from (text.get_text() for text in (ax.title, *ax.texts))
 
 
-@pytest.mark.parametrize("key", rp.FIGURES)
+@pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.dear) if key in DEAR else key
+                                 for key in rp.FIGURES])
 def test_the_picture_is_drawn_from_the_table_alone(key, tmp_path, alone, monkeypatch, request):
     if "cifar10" in rp.FIGURES[key].data:
         request.getfixturevalue("small_cifar")
@@ -1016,6 +1020,7 @@ def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product():
             assert np.allclose(run["products"], cost * run["iteration"], rtol=1e-12)
 
 
+@pytest.mark.dear
 def test_all_methods_of_fig3_are_on_one_problem():
     """Their certified intervals meet, and each of them learns."""
     table, caption = rp.FIGURES["ji21:fig3"].compute(rp.Context(quick=True, progress=False))

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import naive
 import numpy as np
 import pytest
-from instances import PLANTED, compiled, dense, every_representation, feasible, form, scale_of, uneven
+from instances import PLANTED, dense, every_representation, feasible, form, scale_of, uneven
 
 import fastmargin as fm
 
-in_generators, minimize, mix = compiled(fm._in_generators), compiled(fm._minimize), compiled(fm._mix)
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 LONG = np.longdouble
 
 
@@ -32,17 +31,14 @@ def path(G, mu, steps):
     """alpha_k and q_k by the parts of the loop; mu in units of s, one for all steps or an array of as many."""
     run = fm.prepare(G, 1)
     n, dimension = run.G.shape()
-    memory = min(steps, n, dimension)
-    by_coordinates, negligible = fm._has_coordinates(run.G), fm._negligible(run.G)
-    span, q, w = fm._new_span(memory, n, dimension, by_coordinates), np.full(n, 1 / n), np.zeros(dimension)
-    m, t = np.zeros(n), np.zeros(memory + 1)
-    c, a = np.zeros((2, memory))
+    span = fm._new_span(min(steps, n, dimension), n, dimension, fm._has_coordinates(run.G))
+    q = span.weights[-1]
     found = [Step(np.zeros(n), q.copy())]
     for level in np.broadcast_to(mu, steps):
-        fm._extend(run.G, q, span, math.sqrt(run.scale), by_coordinates, negligible, w, m, t)
-        minimize(span, c, level, 1.0, 1e-13, m, q)
-        in_generators(span.points, span.size[0], c, a)
-        found.append(Step(a @ span.weights, q.copy()))
+        fm._extend(run.G, span, math.sqrt(run.scale), fm._negligible(run.G))
+        k = span.size[0]
+        span.c[:k], _, q[:], _ = fm._minimize(span.margins[:k], span.c[:k], level, 1.0, 1e-13)
+        found.append(Step(fm._in_generators(span, span.c[:k]) @ span.weights[:k], q.copy()))
     return found
 
 
@@ -145,7 +141,7 @@ def test_iterates_are_those_of_the_twin(case, kind):
 # RUNS
 # ======================================================================================================
 
-NAMES = ("alpha", "p", "q", "w", "m", "best", "c", "x", "bound", *fm._Pace._fields, *fm._Span._fields)
+NAMES = ("alpha", "p", *fm._Span._fields)
 
 
 def state_of(result):
@@ -266,11 +262,11 @@ def test_the_best_mixture_is_the_least(seed):
     span.points[:count, :d] = points
     span.is_dual[:count], span.share[:] = True, 0.0
     span.share[int(rng.integers(count))] = 1.0
-    x = np.zeros(count + 1)
-    value = mix(span, 1e-13, x)
+    value = fm._mix(span, 1e-13)
     assert (span.share >= 0).all() and span.share.sum() == pytest.approx(1.0, abs=1e-14)
+    x = span.share[:count] @ points
     assert math.sqrt(value) == pytest.approx(naive.least_norm(points[:-1]), abs=1e-6)
-    np.testing.assert_allclose(span.share[:count] @ points, x[:d], rtol=0, atol=1e-14)
+    assert x @ x == pytest.approx(value, abs=1e-13)
 
 
 def test_what_the_parameters_must_be():
