@@ -150,6 +150,7 @@ class DataSet(NamedTuple):
     bundled: dict  # as `files`, for the copy in tests/data
 
 
+HTRU2 = {"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"}
 DATA = {
     "mnist": DataSet(
         files={
@@ -169,11 +170,7 @@ DATA = {
             "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
         },
     ),
-    "htru2": DataSet(
-        files={"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"},
-        mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",),
-        bundled={"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"},
-    ),
+    "htru2": DataSet(HTRU2, mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",), bundled=HTRU2),
     "cifar10": DataSet(
         files={
             "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -206,7 +203,7 @@ class Points(NamedTuple):
 
 
 def load_mnist(context, digits=None):
-    """MNIST, one image a row, pixels/255. Labels 0..9; with digits=(a, b) those two only, −1 for a, +1 for b."""
+    """Load MNIST, one image a row, pixels/255. Labels 0..9; with digits=(a, b) those two only, −1 for a, +1 for b."""
     if digits is not None and not (len(set(digits)) == len(digits) == 2 and set(digits) <= set(range(10))):
         raise ValueError(f"digits must be two different digits or None, got {digits!r}")
     contents, source = load("mnist", context)
@@ -223,26 +220,8 @@ def load_mnist(context, digits=None):
     return Split(*arrays, source)
 
 
-def load_htru2(context):
-    """HTRU2 pulsar candidates as they come: X (17898, 8) float64, y = +1 for a pulsar (1,639 of them), else −1."""
-    contents, source = load("htru2", context)
-    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",", ndmin=2)
-    return Points(np.ascontiguousarray(table[:, :-1]), np.where(table[:, -1] == 1, 1, -1), source)
-
-
-def load_cifar10(context):
-    """CIFAR-10: the first training batch and the test batch, images (10000, 32, 32, 3) uint8 and labels 0..9."""
-    contents, source = load("cifar10", context)
-    arrays = []
-    for name in ("data_batch_1.bin", "test_batch.bin"):  # a record: one label byte, then the R, G and B planes
-        records = np.frombuffer(contents[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32)
-        images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
-    return Split(*arrays, source)
-
-
 def parse_idx(content, ndim, name):
-    """The array of unsigned bytes in an idx file with `ndim` dimensions."""
+    """Return the array of unsigned bytes in an idx file with `ndim` dimensions."""
     if content[:4] != bytes((0, 0, 8, ndim)):
         raise DataError(f"{name}: not an idx file of bytes in {ndim} dimensions (it begins with {content[:4].hex()})")
     header = 4 + 4 * ndim
@@ -252,8 +231,26 @@ def parse_idx(content, ndim, name):
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
+def load_htru2(context):
+    """Load HTRU2, pulsar candidates as they come: X (17898, 8), y = +1 for a pulsar (1,639 of them), else −1."""
+    contents, source = load("htru2", context)
+    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",", ndmin=2)
+    return Points(np.ascontiguousarray(table[:, :-1]), np.where(table[:, -1] == 1, 1, -1), source)
+
+
+def load_cifar10(context):
+    """Load CIFAR-10's first training batch and test batch: images (10000, 32, 32, 3) uint8 and labels 0..9."""
+    contents, source = load("cifar10", context)
+    arrays = []
+    for name in ("data_batch_1.bin", "test_batch.bin"):  # a record: one label byte, then the R, G and B planes
+        records = np.frombuffer(contents[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+        images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
+    return Split(*arrays, source)
+
+
 def load(name, context):
-    """The checked contents {file: bytes} of a data set and where they are from: "full" or "bundled sample"."""
+    """Read a data set, and download what is missing: the checked {file: bytes}, and "full" or "bundled sample"."""
     contents = at_hand(name, context)
     missing = [file for file in DATA[name].files if file not in contents]
     if not missing:
@@ -262,60 +259,55 @@ def load(name, context):
     try:
         return contents | download(name, missing, context), "full"
     except DataError as failure:
-        if not (contents := bundle(name)):
-            source = " or ".join(url.format("*") for url in DATA[name].mirrors)
-            raise DataError(f"{failure}; put {' and '.join(missing)} there, from {source}") from None
+        contents, source = bundle(name)
+        if not contents:
+            mirrors = " or ".join(url.format("*") for url in DATA[name].mirrors)
+            raise DataError(f"{failure}; put {' and '.join(missing)} there, from {mirrors}") from None
         if not known_offline:
-            print(f"{failure}; using the {bundled_source(name)} data in tests/data", file=sys.stderr)
-        if bundled_source(name) != "full":
+            print(f"{failure}; using the {source} data in tests/data", file=sys.stderr)
+        if source != "full":
             context.sampled.add(name)
-        return contents, bundled_source(name)
-
-
-def at_hand(name, context):
-    """Those files of a data set that need no download, checked, each from the first place that has it."""
-    contents = {}
-    for folder in (*user_folders(context), cache_folder()):
-        for file, digest in DATA[name].files.items():
-            if file not in contents and (path := stored(folder / name, file)):
-                try:
-                    contents[file] = checked(path.read_bytes(), file, digest, path)
-                except DamagedError:
-                    if folder != cache_folder():  # the user's own file: say so; the cache is ours: fetch it again
-                        raise
-    return contents
-
-
-def bundle(name):
-    """The checked contents of the copy in tests/data; {} if there is none."""
-    paths = {file: stored(BUNDLED / name, file) for file in DATA[name].bundled}
-    if None in paths.values():
-        return {}
-    return {file: checked(path.read_bytes(), file, DATA[name].bundled[file], path) for file, path in paths.items()}
+        return contents, source
 
 
 def status(name, context):
-    """What load() would use, without a download: "full", "bundled sample", "damaged" or "missing"."""
+    """Say what load() would use, without a download: "full", "bundled sample", "damaged" or "missing"."""
     try:
-        if len(at_hand(name, context)) == len(DATA[name].files):
-            return "full"
-        return bundled_source(name) if bundle(name) else "missing"
+        return "full" if len(at_hand(name, context)) == len(DATA[name].files) else bundle(name)[1]
     except (DamagedError, OSError):
         return "damaged"
 
 
-def bundled_source(name):
-    return "full" if DATA[name].bundled == DATA[name].files else "bundled sample"  # HTRU2 is bundled whole
-
-
-def user_folders(context):
-    """The folders the user has named: --data, then $FASTMARGIN_DATA."""
-    named = [context.data, os.environ.get("FASTMARGIN_DATA")]
-    found = [Path(folder).expanduser() for folder in named if folder]
-    for folder in found:
+def at_hand(name, context):
+    """Read those files of a data set that --data, $FASTMARGIN_DATA or the cache has."""
+    named = [Path(folder).expanduser() for folder in (context.data, os.environ.get("FASTMARGIN_DATA")) if folder]
+    for folder in named:
         if not folder.is_dir():
             raise DataError(f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)")
-    return found
+    return read_files(name, DATA[name].files, [*named, cache_folder()])
+
+
+def bundle(name):
+    """Read the copy in tests/data and say what it is: "full", as HTRU2 is, "bundled sample" or "missing"."""
+    files, _, bundled = DATA[name]
+    contents = read_files(name, bundled, [BUNDLED])
+    if not bundled or len(contents) < len(bundled):
+        return {}, "missing"
+    return contents, "full" if bundled == files else "bundled sample"
+
+
+def read_files(name, digests, folders):
+    """Read each file of a data set, compressed or not, from the first folder that has it: the checked {file: bytes}."""
+    contents = {}
+    for folder, file, end in itertools.product(folders, digests, (".gz", ".xz", "")):
+        path = folder / name / (file + end)
+        if file not in contents and path.is_file():
+            try:
+                contents[file] = checked(path.read_bytes(), file, digests[file], path)
+            except DamagedError:
+                if folder != cache_folder():  # the user's own file: say so; the cache is ours: fetch it again
+                    raise
+    return contents
 
 
 def cache_folder():
@@ -326,13 +318,8 @@ def cache_folder():
     return Path(base) / "fastmargin"
 
 
-def stored(folder, file):
-    """The path of a file in a folder, compressed or not, or None."""
-    return next((path for end in (".gz", ".xz", "") if (path := folder / (file + end)).is_file()), None)
-
-
 def checked(raw, file, digest, where):
-    """The uncompressed content of `raw` if its SHA-256 is right. Compression is seen by its magic, not by the name."""
+    """Uncompress `raw`, whose magic says how it is packed, and return it if its SHA-256 is right."""
     try:
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.decompress(raw)
@@ -349,16 +336,16 @@ def checked(raw, file, digest, where):
 
 
 def download(name, missing, context):
-    """Fetch missing files of a data set into the cache, checked, from the first mirror that works: {file: bytes}."""
+    """Fetch missing files of a data set into the cache, from the first mirror that works: the checked {file: bytes}."""
     if name in context.offline:  # tried and failed in this run: do not make the next figure wait again
         raise DataError(context.offline[name])
     contents, failures = {}, []
     for url in DATA[name].mirrors:
         host = url.split("/")[2] or url
         try:
-            for file, stored_as, raw in fetch(url, [file for file in missing if file not in contents], context):
+            for file, raw in fetch(url, [file for file in missing if file not in contents], context):
                 contents[file] = checked(raw, file, DATA[name].files[file], f"{file} from {host}")
-                keep(cache_folder() / name / stored_as, raw)
+                keep(cache_folder() / name / (file + url.partition("{}")[2]), raw)
         except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
             failures.append(str(error) if host in str(error) else f"{host}: {error}")
         if len(contents) == len(missing):
@@ -370,8 +357,35 @@ def download(name, missing, context):
     raise DataError(context.offline[name])
 
 
+def fetch(url, wanted, context):
+    """Yield (file, bytes) for the wanted files behind one address; nothing touches the disk."""
+    if "{}" in url:
+        for file in wanted:
+            yield file, get(url.format(file), context)
+        return
+    archive = io.BytesIO(get(url, context))
+    with zipfile.ZipFile(archive) if url.endswith(".zip") else tarfile.open(fileobj=archive) as members:
+        zipped = isinstance(members, zipfile.ZipFile)
+        for member in members.namelist() if zipped else members.getnames():
+            if (file := member.rpartition("/")[2]) in wanted:
+                yield file, (members.open(member) if zipped else members.extractfile(member)).read()
+
+
+def get(url, context):
+    """Download what is behind an address, under a progress bar."""
+    request = urllib.request.Request(url, headers={"User-Agent": "fastmargin"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        size = int(answer.headers.get("Content-Length") or 0) or None
+        with progress(size, context, url.rpartition("/")[2], unit="B", unit_scale=True) as bar:
+            chunks = []
+            while chunk := answer.read(1 << 16):
+                chunks.append(chunk)
+                bar.update(len(chunk))
+    return b"".join(chunks)
+
+
 def keep(path, raw):
-    """Write a file of the cache; whether that succeeded."""
+    """Write a file of the cache; return whether that succeeded."""
     try:
         with atomic(path) as part:
             part.write_bytes(raw)
@@ -379,37 +393,6 @@ def keep(path, raw):
     except OSError as error:  # a cache that cannot be written is no reason not to go on
         print(f"not kept in the cache: {error}", file=sys.stderr)
         return False
-
-
-def fetch(url, wanted, context):
-    """Yield (file, name to store it under, bytes) for the wanted files behind one address; nothing touches the disk."""
-    if "{}" in url:
-        for file in wanted:
-            yield file, url.format(file).rpartition("/")[2], get(url.format(file), context)
-        return
-    archive = io.BytesIO(get(url, context))
-    if url.endswith(".zip"):
-        with zipfile.ZipFile(archive) as members:
-            for member in members.namelist():
-                if (file := member.rpartition("/")[2]) in wanted:
-                    yield file, file, members.read(member)
-    else:
-        with tarfile.open(fileobj=archive) as members:
-            for member in members:
-                if member.isfile() and (file := member.name.rpartition("/")[2]) in wanted:
-                    yield file, file, members.extractfile(member).read()
-
-
-def get(url, context):
-    request = urllib.request.Request(url, headers={"User-Agent": "fastmargin"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        size = int(answer.headers.get("Content-Length") or 0) or None
-        chunks = []
-        with progress(size, context, url.rpartition("/")[2], unit="B", unit_scale=True) as bar:
-            while chunk := answer.read(1 << 16):
-                chunks.append(chunk)
-                bar.update(len(chunk))
-    return b"".join(chunks)
 
 
 # ======================================================================================================================
@@ -485,7 +468,7 @@ MARKERS = "os^Dv<>PX*p"
 
 
 def panels(rows=1, columns=1, width=4.6, height=3.4):
-    """A figure and its (rows, columns) array of axes, inches per panel; legend() and finish() add their own height."""
+    """Make a figure and its (rows, columns) array of axes, inches per panel; legend() and finish() add their height."""
     fig = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return fig, fig.subplots(rows, columns, squeeze=False)
 
@@ -503,17 +486,21 @@ def style(i):
     }
 
 
-def legend(fig, **options):
-    """One legend for all panels, above them, where it covers no curve; a label used in several panels shows once."""
+THIN = {"linewidth": 0.8, "markersize": 3}  # of a second curve in the same style
+
+
+def legend(fig):
+    """Draw one legend for all panels, above them, where it covers no curve; a label of several panels shows once."""
     entries = {}
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    entry_width = 0.8 + 0.075 * max(map(len, entries), default=0)  # inches, at 9 points
+    if not entries:
+        return None
+    entry_width = 0.8 + 0.075 * max(map(len, entries))  # inches, at 9 points
     columns = max(1, min(len(entries), int(fig.get_figwidth() / entry_width)))
     fig.set_figheight(fig.get_figheight() + 0.2 * math.ceil(len(entries) / columns))  # not at the panels' expense
-    options = {"loc": "outside upper center", "ncols": columns, "frameon": False} | options
-    return fig.legend(entries.values(), entries.keys(), **options)
+    return fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, frameon=False)
 
 
 QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too: a redrawn picture must say it
@@ -602,14 +589,14 @@ def render(key, context, out, suffix, redraw=False):
 # Figures
 #
 # A figure is two functions: compute(context), which returns a table and the caption, one line that states data, n,
-# kernel and seed; and draw(table), which returns a Figure from panels() and looks at nothing but the table. figure()
+# kernel and seed; and draw(table, *panels), which looks at nothing but the table. figure() decorates the second and
 # registers the pair under a key.
 # ======================================================================================================================
 
 
 class Entry(NamedTuple):
     compute: Callable
-    draw: Callable
+    draw: Callable  # the Figure of a table
     summary: str
     minutes: float  # that the full figure takes on two cores, roughly
     data: tuple  # names in DATA
@@ -619,35 +606,65 @@ class Entry(NamedTuple):
 FIGURES = {}
 
 
-def figure(key, summary, compute, draw, minutes, data="", report=None):
-    """Register a figure under `key`; `data` names the data sets its computation loads, separated by spaces.
+def figure(key, summary, compute, minutes, data="", report=None, **layout):
+    """Register `compute` and the decorated draw(table, *panels) under `key`; `layout` is that of panels().
 
-    `minutes` is roughly what it takes, in full, on two cores; report(table, caption), if there is one, the text that is
-    printed beside the picture.
+    `data` names the data sets that are loaded, separated by spaces; `minutes` is roughly what the full figure takes on
+    two cores; report(table, caption), if there is one, returns the text that is printed beside the picture.
     """
-    FIGURES[key] = Entry(compute, draw, summary, minutes, tuple(data.split()), report)
+    def register(draw):
+        def drawn(table):
+            fig, axes = panels(**layout)
+            draw(table, *axes.flat)
+            legend(fig)
+            return fig
+
+        FIGURES[key] = Entry(compute, drawn, summary, minutes, tuple(data.split()), report)
+        return draw
+
+    return register
 
 
 # --- what several figures share ---
 
 
+def curves(table, name):
+    """Yield (value, its rows, the style of its curve) for the values of a column."""
+    for i, (value, rows) in enumerate(split(table, name).items()):
+        yield value, rows, style(i)
+
+
+def styles(table, name):
+    """Return {value: the style of its curve} for the values of a column, the same in all panels."""
+    return {value: look for value, _, look in curves(table, name)}
+
+
 def spaced(stop, per_decade=24):
-    """Iterations to look at, from 1 to stop, evenly spaced on a log axis."""
+    """Return iterations to look at, from 1 to stop, evenly spaced on a log axis."""
     decades = math.log10(stop)
     return np.unique(np.round(np.logspace(0, decades, math.ceil(per_decade * decades) + 1)).astype(int))
 
 
-def solve(algorithm, G, context, *, max_iter, label="", **options):
-    """Run an algorithm of fastmargin under a progress bar."""
-    with progress(max_iter, context, label or algorithm.__name__) as bar:
-        def advance(result):
-            bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
+def trajectory(algorithm, G, steps, per_decade=24, **options):
+    """Run an algorithm and look at spaced iterations: its result, trace and iterates without iteration 0."""
+    result = algorithm(G, max_iter=steps, trace_at=spaced(steps, per_decade), keep_iterates=True, **options)
+    return result._replace(trace=result.trace[1:], iterates=result.iterates[1:])
 
-        return algorithm(G, max_iter=max_iter, callback=advance, **options)
+
+def with_bar(algorithm, context, label=""):
+    """Return an algorithm that runs under a progress bar."""
+    def run(G, *, max_iter, **options):
+        with progress(max_iter, context, label or algorithm.__name__) as bar:
+            def advance(result):
+                bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
+
+            return algorithm(G, max_iter=max_iter, callback=advance, **options)
+
+    return run
 
 
 def stopwatch(call, least=0.0):
-    """Seconds of a call, the median over those made within `least` seconds, one in any case, and the last answer."""
+    """Return the seconds of a call, the median over those within `least` seconds, at least one, and its last answer."""
     taken, end = [], time.perf_counter() + least
     while not taken or time.perf_counter() < end:
         begin = time.perf_counter()
@@ -656,12 +673,12 @@ def stopwatch(call, least=0.0):
     return np.median(taken), answer
 
 
-def product(G, fused=False):
-    """A call that makes one product with G: m = G v, or the softmax pass, that over features is one reading of them."""
+def product(G, v=None, fused=False):
+    """Return a call that makes one product with G: m = G v, or the softmax pass, over features one reading of them."""
     G = fm.prepare(G, 0).G
     n, dimension = G.shape()
-    v, m, q = np.full(n, 1 / n), np.empty(n), np.empty(n)
-    w, u = np.empty((2, dimension))
+    v = np.full(n, 1 / n) if v is None else v
+    (m, q), (w, u) = np.empty((2, n)), np.empty((2, dimension))
     fm.lift(G, v, w)
 
     def plain():
@@ -677,13 +694,13 @@ def product(G, fused=False):
 
 
 def fitted_slope(t, value, start):
-    """Exponent b of the least-squares fit value ~ t^b over t >= start, value > 0."""
+    """Return the exponent b of the least-squares fit value ~ t^b over t >= start, value > 0."""
     used = (t >= start) & (value > 0)
     return np.polyfit(np.log(t[used]), np.log(value[used]), 1)[0] if used.sum() > 1 else math.nan
 
 
 def fitted_exponent(x, y):
-    """Exponent b of the least-squares fit y ~ x^b and twice its standard error; nan for fewer than four points."""
+    """Fit y ~ x^b by least squares: b and twice its standard error; nan for fewer than four points."""
     if len(x) < 4:
         return math.nan, math.nan
     (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
@@ -691,9 +708,9 @@ def fitted_exponent(x, y):
 
 
 def fitted_factor(t, value, floor):
-    """Factor c of the least-squares fit value ~ c^t over the later half of the t with value > floor, and its first t.
+    """Fit value ~ c^t over the later half of the t with value > floor, below which rounding rules: c and the first t.
 
-    The floor is where rounding takes over; c is nan where fewer than two values remain.
+    c is nan where fewer than two values remain.
     """
     above = np.flatnonzero(value > floor)
     used = above[t[above] >= t[above[-1:]] / 2]
@@ -701,7 +718,7 @@ def fitted_factor(t, value, floor):
 
 
 def error_rate(scores, y):
-    """Fraction of points on the wrong side, or on neither; scores (..., n)."""
+    """Return the fraction of points on the wrong side, or on neither; scores (..., n)."""
     return np.mean(scores * y <= 0, axis=-1)
 
 
@@ -711,7 +728,7 @@ BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its
 
 
 def planted_margin(n, d, rho, rng):
-    """Unit rows (rho, sqrt(1 - rho^2) u_i) with 0 in the hull of the u_i, so the margin is rho, along the first axis.
+    """Draw unit rows (rho, sqrt(1 - rho^2) u_i) with 0 in the hull of the u_i: the margin is rho, along the first axis.
 
     The u_i crowd around one direction and only u_0 balances them: a perceptron has to find it.
     """
@@ -724,7 +741,7 @@ def planted_margin(n, d, rho, rng):
 
 
 def planted_inradius(n, d, thinnest, rng):
-    """Rows whose hull holds the ball of the returned radius and no larger one around 0; largest norm 1.
+    """Draw rows, largest norm 1, and return the radius of the largest ball around 0 that their hull holds.
 
     The hull is that of the points t +- a_j e_j, a_j from 1 down to ``thinnest``, whose facets are at the distance
     (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0; the other rows are mixtures of these.
@@ -739,7 +756,7 @@ def planted_inradius(n, d, thinnest, rng):
 
 
 def iterations(algorithm, Z, **options):
-    """Iterations until an algorithm stops by itself on G = Z Z'; nan where it does not."""
+    """Count the iterations until an algorithm stops by itself on G = Z Z'; nan where it does not."""
     result = algorithm(fm.FeatureGram(Z), trace_at=[], max_iter=10_000_000, **options)
     return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
@@ -748,42 +765,36 @@ def compute_ramdas14_example(context):
     rng, pairs, trials = context.rng(), 50, context.pick(9, 3)
     spread = np.geomspace(1, 10, context.pick(13, 5))
     directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
-    counts = {"raw, norms mixed": [], "raw, + long and - short": [], "normalised": []}
-    for r in progress(spread, context):
-        samples = []
-        for _ in range(trials):
+    points = "raw, norms mixed", "raw, + long and - short", "normalised"
+    mistakes = np.empty((len(spread), trials, len(points)))
+    for k, r in enumerate(progress(spread, context)):
+        for trial in range(trials):
             mixed = np.exp(rng.uniform(-math.log(r), math.log(r), 2 * pairs))
             mixed[[0, -1]] = r, 1 / r
             order = rng.permutation(2 * pairs)
-            samples.append([iterations(fm.perceptron, (norms[:, None] * directions)[order])
-                            for norms in (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs))])
-        for values, median in zip(counts.values(), np.median(samples, axis=0), strict=True):
-            values.append(median)
-    blocks = [{"points": name, "r": spread, "mistakes": mistakes,
-               "bound": 50.0 if name == "normalised" else 50 * spread**4}  # rho = 0.02^(1/2) / r, max norm r
-              for name, mistakes in counts.items()]
-    return stack(blocks), (
+            mistakes[k, trial] = [iterations(fm.perceptron, (norms[:, None] * directions)[order])
+                                  for norms in (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs))]
+    return stack([
+        {"points": name, "r": spread, "mistakes": np.median(mistakes[:, :, i], axis=1),
+         "bound": 50.0 if name == "normalised" else 50 * spread**4}  # rho = 0.02^(1/2) / r, max norm r
+        for i, name in enumerate(points)
+    ]), (
         f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
         f"cyclic rule, an update is one column of G, median of {trials} samples, seed {context.seed}; bound "
         "max ||x||^2 / rho^2, r^4 apart"
     )
 
 
-def draw_ramdas14_example(table):
-    fig, [[ax]] = panels(width=5.5, height=3.8)
-    curves = split(table, "points")
-    for i, (name, curve) in enumerate(curves.items()):
-        slope = round(fitted_slope(curve["r"], curve["mistakes"], 2), 1) + 0.0  # not -0.0
-        ax.loglog(curve["r"], curve["mistakes"], label=f"{name}: ~ $r^{{{slope:.1f}}}$", **style(i))
-    for i, name, points in ((0, "raw", "raw, norms mixed"), (2, "normalised", "normalised")):
-        ax.loglog(curves[points]["r"], curves[points]["bound"], label=f"bound, {name}", **style(i) | BOUND)
+@figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4", compute_ramdas14_example,
+        minutes=0.05, width=5.5, height=3.8)
+def draw_ramdas14_example(table, ax):
+    runs, looks = split(table, "points"), styles(table, "points")
+    for name, run in runs.items():
+        slope = round(fitted_slope(run["r"], run["mistakes"], 2), 1) + 0.0  # not -0.0
+        ax.loglog(run["r"], run["mistakes"], label=f"{name}: ~ $r^{{{slope:.1f}}}$", **looks[name])
+    for name, points in (("raw", "raw, norms mixed"), ("normalised", "normalised")):
+        ax.loglog(runs[points]["r"], runs[points]["bound"], label=f"bound, {name}", **looks[points] | BOUND)
     ax.set(xlabel="r: norms lie between 1/r and r", ylabel="updates of the perceptron")
-    legend(fig)
-    return fig
-
-
-figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4",
-       compute_ramdas14_example, draw_ramdas14_example, minutes=0.05)
 
 
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
@@ -798,16 +809,15 @@ def compute_ramdas14_theorem1(context):
     blocks = []
     for against, grid in grids.items():
         n, rho = np.array(grid).T
-        found = {name: np.empty((len(grid), trials)) for name in PERCEPTRONS}
+        counts = np.empty((len(grid), trials, len(PERCEPTRONS)))
         for k, (size, margin) in enumerate(progress(grid, context, against)):
             for trial in range(trials):
                 Z = planted_margin(size, 10, margin, rng)
-                for name, algorithm in PERCEPTRONS.items():
-                    found[name][k, trial] = iterations(algorithm, Z)
-        for name, counts in found.items():
+                counts[k, trial] = [iterations(algorithm, Z) for algorithm in PERCEPTRONS.values()]
+        for i, name in enumerate(PERCEPTRONS):
             bound = 2 * np.sqrt(2 * np.log(n)) / rho if name == "SNKP" else 1 / rho**2
             blocks.append({"against": against, "method": name, "n": n, "rho": rho,
-                           "iterations": np.median(counts, axis=1), "bound": bound})
+                           "iterations": np.median(counts[:, :, i], axis=1), "bound": bound})
     return stack(blocks), (
         f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
         "exponents fitted to 1/rho >= 10; an iteration is one column of G for the perceptron and NKP, and a product "
@@ -815,27 +825,23 @@ def compute_ramdas14_theorem1(context):
     )
 
 
-def draw_ramdas14_theorem1(table):
-    fig, [axes] = panels(1, 2)
+@figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds", compute_ramdas14_theorem1,
+        minutes=0.3, columns=2)
+def draw_ramdas14_theorem1(table, *axes):
+    formulas = {"NKP": r"$1/\rho^2$", "SNKP": r"$2\sqrt{2 \ln n}/\rho$"}
     for ax, (against, part) in zip(axes, split(table, "against").items(), strict=True):
         margins = against == "1/rho"
         part["x"] = 1 / part["rho"] if margins else part["n"]
-        curves = split(part, "method")
-        for i, (name, curve) in enumerate(curves.items()):
-            slope = fitted_slope(curve["x"], curve["iterations"], 10)
+        runs, looks = split(part, "method"), styles(part, "method")
+        for name, run in runs.items():
+            slope = fitted_slope(run["x"], run["iterations"], 10)
             label = f"{name}: exponent {slope:.2f} in $1/\\rho$" if margins else None
-            ax.loglog(curve["x"], curve["iterations"], label=label, **style(i))
-        for i, name, formula in ((1, "NKP", r"$1/\rho^2$"), (2, "SNKP", r"$2\sqrt{2 \ln n}/\rho$")):
-            ax.loglog(curves[name]["x"], curves[name]["bound"], label=f"bound of {name}: {formula}", **style(i) | BOUND)
+            ax.loglog(run["x"], run["iterations"], label=label, **looks[name])
+        for name, formula in formulas.items():
+            ax.loglog(runs[name]["x"], runs[name]["bound"], label=f"bound of {name}: {formula}", **looks[name] | BOUND)
         ax.set(xlabel=r"$1/\rho$" if margins else "n", ylabel="iterations to separate")
         ax.set_title(f"n = {part['n'][0]:g}" if margins else rf"$\rho$ = {part['rho'][0]:g}")
         ax.xaxis.set_minor_formatter("")  # over a single decade the labels would overlap
-    legend(fig)
-    return fig
-
-
-figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds",
-       compute_ramdas14_theorem1, draw_ramdas14_theorem1, minutes=0.3)
 
 
 def compute_ramdas14_lemma5(context):
@@ -848,35 +854,30 @@ def compute_ramdas14_lemma5(context):
     mu = 4 / ((k + 1.0) * (k + 2.0))
     low = m.min(axis=1)
     smoothed = -low + mu * np.log(np.mean(np.exp((low[:, None] - m) / mu[:, None]), axis=1)) + half_square
-    curves = {
+    sides = {
         "mu_ln_n_minus_L": mu * math.log(n) + low - half_square,
         "minus_L_mu": -smoothed,
         "half_norm_p_squared": 0.5 * result.trace["upper"] ** 2,
     }
-    slack = min(np.min(curves[a] - curves[b]) for a, b in itertools.pairwise(curves))
-    return stack([{"k": k, **curves, "half_rho_squared": 0.5 * rho**2}]), (
+    slack = min(np.min(sides[a] - sides[b]) for a, b in itertools.pairwise(sides))
+    return stack([{"k": k, **sides, "half_rho_squared": 0.5 * rho**2}]), (
         f"Planted margin rho = {rho}, n = {n}, d = 50, linear kernel, unit rows, seed {context.seed}; separated at "
         f"k = {result.n_iter}; the lemmas order the curves from above to below, least gap {slack:.1e}"
     )
 
 
-def draw_ramdas14_lemma5(table):
+@figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2", compute_ramdas14_lemma5,
+        minutes=0.05, width=5.5, height=3.8)
+def draw_ramdas14_lemma5(table, ax):
     labels = {"mu_ln_n_minus_L": r"$\mu_k \ln n - L(\alpha_k)$", "minus_L_mu": r"$-L_{\mu_k}(\alpha_k)$",
               "half_norm_p_squared": r"$\|p_k\|_G^2/2$"}
-    fig, [[ax]] = panels(width=5.5, height=3.8)
     for i, (name, label) in enumerate(labels.items()):
         ax.loglog(table["k"] + 1, table[name], label=label, **style(i))
     ax.axhline(table["half_rho_squared"][0], color="0.5", label=r"$\rho^2/2$")
     ax.set(xlabel="k + 1", ylabel="minus the objective")
-    legend(fig)
-    return fig
 
 
-figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2",
-       compute_ramdas14_lemma5, draw_ramdas14_lemma5, minutes=0.05)
-
-
-PRIMAL_DUAL = {
+PRIMAL_DUAL = {  # with the name of its accuracy
     "von Neumann": (fm.von_neumann, "eps", {}),
     "SNKPVN": (fm.snkpvn, "delta", {}),
     "ISNKPVN": (fm.isnkpvn, "eps", {}),
@@ -915,67 +916,57 @@ def compute_ramdas14_theorem4(context):
     )
 
 
-def draw_ramdas14_theorem4(table):
-    place = {name: i for i, name in enumerate(split(table, "method"))}
-    fig, [[left, right]] = panels(1, 2)
+@figure("ramdas14:theorem4", "iterations to an eps-certificate, and to separate", compute_ramdas14_theorem4,
+        minutes=0.5, columns=2)
+def draw_ramdas14_theorem4(table, left, right):
+    looks = styles(table, "method")
     for ax, case in ((left, "infeasible"), (right, "feasible")):
-        curves = split(split(table, "case")[case], "method")
-        for name, curve in curves.items():
-            x, y = 1 / curve["accuracy"], curve["iterations"]
+        runs = split(split(table, "case")[case], "method")
+        for name, run in runs.items():
+            x, y = 1 / run["accuracy"], run["iterations"]
+            label = "SNKP" if name == "SNKP" else None  # on the right the others have theirs on the left
             if case == "infeasible":
                 label = f"{name}: exponent {fitted_slope(x, y, 300):.2f} in 1/eps"
-            else:
-                label = "SNKP" if name == "SNKP" else None  # the others have theirs on the left
-            ax.loglog(x, y, label=label, **style(place[name]))
-        for name, curve in curves.items():
-            if not np.isnan(curve["bound"]).any():
-                ax.loglog(1 / curve["accuracy"], curve["bound"], label=f"bound of {name}", **style(place[name]) | BOUND)
+            ax.loglog(x, y, label=label, **looks[name])
+        for name, run in runs.items():
+            if not np.isnan(run["bound"]).any():
+                ax.loglog(1 / run["accuracy"], run["bound"], label=f"bound of {name}", **looks[name] | BOUND)
     left.set(xlabel="1/eps", ylabel=r"iterations to $\|p\|_G \leq$ eps", title="infeasible")
     right.set(xlabel=r"$1/\rho$", ylabel="iterations to separate", title="feasible")
-    legend(fig)
-    return fig
-
-
-figure("ramdas14:theorem4", "iterations to an eps-certificate, and to separate",
-       compute_ramdas14_theorem4, draw_ramdas14_theorem4, minutes=0.5)
 
 
 def compute_ramdas14_mnist(context):
     data = load_mnist(context, digits=(3, 5))
     n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
     X, y = data.X_train[:n], data.y_train[:n]
-    kernels = {"Gaussian kernel": fm.gram(X, y, kernel="rbf"), "linear kernel": fm.features(X, y)}
+    kernels = {"Gaussian": fm.gram(X, y, kernel="rbf"), "Linear": fm.features(X, y)}
     methods = {"SNKP": (fm.snkp, {}), "ISNKPVN": (fm.isnkpvn, {"eps": eps}),
                "ISNKPVN, entropy": (fm.isnkpvn, {"eps": eps, "prox": "entropy"})}
-    steps, blocks, ends = context.pick(20_000, 300), [], []
+    blocks, said = [], []
     for kernel, G in kernels.items():
+        ends, title = [], "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
         for name, (algorithm, options) in methods.items():
-            result = solve(algorithm, G, context, max_iter=steps, label=f"{name}, {kernel}", **options)
-            blocks.append({"kernel": kernel, "method": name, "iteration": result.trace["iteration"],
+            result = with_bar(algorithm, context, f"{name}, {title}")(G, max_iter=context.pick(20_000, 300), **options)
+            blocks.append({"kernel": title, "method": name, "iteration": result.trace["iteration"],
                            "lower": result.trace["lower"], "upper": result.trace["upper"], "status": result.status})
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
-    half = len(methods)
+        said.append(f"{kernel}: {'; '.join(ends)}")
     return stack(blocks), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
-        f"Gaussian: {'; '.join(ends[:half])}. Linear: {'; '.join(ends[half:])}"
+        f"{'. '.join(said)}"
     )
 
 
-def draw_ramdas14_mnist(table):
-    fig, [axes] = panels(1, 2)
+@figure("ramdas14:mnist", "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without", compute_ramdas14_mnist,
+        minutes=2, data="mnist", columns=2)
+def draw_ramdas14_mnist(table, *axes):
     for ax, (kernel, part) in zip(axes, split(table, "kernel").items(), strict=True):
-        for i, (name, run) in enumerate(split(part, "method").items()):
-            ax.semilogx(run["iteration"] + 1, run["upper"], label=f"{name}: upper and lower", **style(i))
-            ax.semilogx(run["iteration"] + 1, run["lower"], **style(i))
+        for name, run, look in curves(part, "method"):
+            ax.semilogx(run["iteration"] + 1, run["upper"], label=f"{name}: upper and lower", **look)
+            ax.semilogx(run["iteration"] + 1, run["lower"], **look)
         ax.axhline(0, color="0.5", linewidth=1)
         ax.set(xlabel="k + 1", ylabel="certified interval of the margin", title=kernel)
         ax.set(xlim=(10, None), ylim=(-0.1, 0.1))
-    legend(fig)
-    return fig
-
-
-figure("ramdas14:mnist", "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without",
-       compute_ramdas14_mnist, draw_ramdas14_mnist, minutes=2, data="mnist")
 
 
 # --- ji21 ---
@@ -994,35 +985,31 @@ def compute_ji21_fig1(context):
     G = fm.features(data.X_train, data.y_train, normalize="max")
     n, steps = len(data.y_train), context.pick(10_000, 300)
     best = fm.max_margin(G, tol=1e-9)
-    blocks = []
-
-    def add(method, t, products, lower, upper, gap):
-        blocks.append({"method": method, "iteration": t, "products": products, "lower": lower, "upper": upper,
-                       "gap": gap})
-
+    names, blocks = ("method", "iteration", "products", "lower", "upper", "gap"), []
     for name, algorithm in JI21_METHODS.items():
-        trace = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps)).trace[1:]
-        t, gap = trace["iteration"], best.lower - trace["lower"]
-        add(name, t, trace["products"], trace["lower"], trace["upper"], gap)
-        if name == "momentum":
-            slope = fitted_slope(t, gap, steps / 30)
+        trace = trajectory(with_bar(algorithm, context), G, steps).trace
+        t, products, gap = trace["iteration"], trace["products"], best.lower - trace["lower"]
+        blocks.append((name, t, products, trace["lower"], trace["upper"], gap))
+    slope = fitted_slope(t, gap, steps / 30)  # of momentum, the last one
     bound = 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (best.lower * (t + 1.0) ** 2)
-    add("Theorem 3.1", t, trace["products"], best.lower - bound, math.nan, bound)
-    add("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0)
-    return stack(blocks), (
+    blocks.append(("Theorem 3.1", t, products, best.lower - bound, math.nan, bound))
+    blocks.append(("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0))
+    return stack([dict(zip(names, block, strict=True)) for block in blocks]), (
         f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
         f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}"
     )
 
 
-def draw_ji21_fig1(table):
-    fig, [[left, middle, right]] = panels(1, 3, width=4.2)
-    runs = split(table, "method")
-    best, bound = runs.pop("max_margin")["lower"][0], runs.pop("Theorem 3.1")
-    for i, (name, run) in enumerate(runs.items()):
-        left.semilogx(run["iteration"], run["lower"], label=name, **style(i))
-        middle.loglog(run["iteration"], run["gap"] / best, **style(i))
-        right.loglog(run["products"], run["gap"] / best, **style(i))
+@figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors", compute_ji21_fig1, minutes=2,
+        data="mnist", columns=3, width=4.2)
+def draw_ji21_fig1(table, left, middle, right):
+    parts = split(table, "method")
+    best, bound = parts["max_margin"]["lower"][0], parts["Theorem 3.1"]
+    for name, run, look in curves(table, "method"):
+        if name in JI21_METHODS:
+            left.semilogx(run["iteration"], run["lower"], label=name, **look)
+            middle.loglog(run["iteration"], run["gap"] / best, **look)
+            right.loglog(run["products"], run["gap"] / best, **look)
     left.axhline(best, color="0.5", linewidth=1, label=f"maximum margin {best:.6g}")
     left.set(xlabel="iteration t", ylabel="margin", xlim=(10, None), ylim=(-2 * best, 1.15 * best))
     t = bound["iteration"]
@@ -1032,12 +1019,6 @@ def draw_ji21_fig1(table):
         middle.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
     for ax, xlabel in ((middle, "iteration t"), (right, "products with G")):
         ax.set(xlabel=xlabel, ylabel="relative gap to the maximum margin", ylim=(1e-5, 100))
-    legend(fig)
-    return fig
-
-
-figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors",
-       compute_ji21_fig1, draw_ji21_fig1, minutes=2, data="mnist")
 
 
 def compute_ji21_fig2(context):
@@ -1045,34 +1026,29 @@ def compute_ji21_fig2(context):
     G = fm.features(data.X_train, data.y_train, normalize="max")
     n, steps, blocks = len(data.y_train), context.pick(10_000, 300), []
     for name, algorithm in JI21_METHODS.items():
-        result = solve(algorithm, G, context, max_iter=steps, trace_at=spaced(steps), keep_iterates=True)
-        trace, weights = result.trace[1:], result.iterates[1:] @ G.rows
-        blocks.append({"method": name, "iteration": trace["iteration"], "lower": trace["lower"],
-                       "upper": trace["upper"], "test_error": error_rate(weights @ data.X_test.T, data.y_test)})
+        run = trajectory(with_bar(algorithm, context), G, steps)
+        scores = run.iterates @ G.rows @ data.X_test.T
+        blocks.append({"method": name, "iteration": run.trace["iteration"], "lower": run.trace["lower"],
+                       "upper": run.trace["upper"], "test_error": error_rate(scores, data.y_test)})
     return stack(blocks), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
         f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
-        f"{result.upper:.2g}; {COLUMN}"
+        f"{run.upper:.2g}; {COLUMN}"
     )
 
 
-def draw_ji21_fig2(table):
-    fig, [[left, right]] = panels(1, 2)
-    runs = split(table, "method")
-    for i, (name, run) in enumerate(runs.items()):
-        left.semilogx(run["iteration"], run["lower"], label=name, **style(i))
-        right.semilogx(run["iteration"], 100 * run["test_error"], **style(i))
-    interval = [runs["momentum"][name] for name in ("iteration", "lower", "upper")]
-    left.fill_between(*interval, color="0.85", label="certified interval of momentum")
+@figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable", compute_ji21_fig2, minutes=3,
+        data="mnist", columns=2)
+def draw_ji21_fig2(table, left, right):
+    for name, run, look in curves(table, "method"):
+        left.semilogx(run["iteration"], run["lower"], label=name, **look)
+        right.semilogx(run["iteration"], 100 * run["test_error"], **look)
+        if name == "momentum":
+            left.fill_between(run["iteration"], run["lower"], run["upper"], color="0.85",
+                              label="certified interval of momentum")
     left.axhline(0, color="0.5", linewidth=1)
     left.set(xlabel="iteration t", ylabel="margin", ylim=(-0.3, 0.1))
     right.set(xlabel="iteration t", ylabel="test error (%)", ylim=(0, 20))
-    legend(fig)
-    return fig
-
-
-figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable",
-       compute_ji21_fig2, draw_ji21_fig2, minutes=3, data="mnist")
 
 
 JI21_SAMPLERS = {  # by the seed
@@ -1084,20 +1060,20 @@ JI21_PRODUCTS = {"momentum": fm.momentum, "subspace perceptron": functools.parti
 WIDTH = 128  # of the network of ji21:fig3
 
 
+def network_pairs(X, y, seed):
+    """Return the pairs of all ten classes with the tangent kernel of ji21:fig3, and this kernel's parameters."""
+    kernel = {"kernel": "ntk", "W": np.random.default_rng(seed).normal(size=(WIDTH, X.shape[1])), "normalize": "max"}
+    return fm.pair_gram(fm.lazy_gram(X, dtype=np.float32, **kernel), y, 10), kernel
+
+
 def compute_ji21_fig3(context):
     X, y, X_test, y_test, source = load_mnist(context)
     full = None, 4096, 64, 3
     images, steps, products, seeds = context.pick(full if source == "full" else (2000, 4096, 24, 1), (1000, 256, 8, 1))
-    classes = 10
     X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
     blocks = []
 
-    def problem(seed):
-        W = np.random.default_rng(seed).normal(size=(WIDTH, X.shape[1]))
-        K = fm.lazy_gram(X, kernel="ntk", W=W, normalize="max", dtype=np.float32)
-        return fm.pair_gram(K, y, classes), {"kernel": "ntk", "W": W, "normalize": "max", "n_classes": classes}
-
-    def clock(algorithm, count):
+    def seconds(algorithm, count):
         algorithm(G, max_iter=0)  # compiles
         return algorithm(G, max_iter=count, trace_at=[]).trace["seconds"][-1]
 
@@ -1111,26 +1087,25 @@ def compute_ji21_fig3(context):
         result = algorithm(G, max_iter=most, trace_at=points, keep_iterates=True, callback=advance)
         trace, iterates = result.trace[1:], result.iterates[1:]
         del result  # with the memory of the subspace perceptron
-        scores = fm.decision_function(iterates, X, y, X_test, **kernel)
+        scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
         blocks.append({"method": method, "seed": str(seed), "iteration": trace["iteration"],
                        "seconds": trace["seconds"], "lower": trace["lower"], "upper": trace["upper"],
                        "test_error": np.mean(scores.argmax(axis=2) != y_test, axis=1)})
 
     with progress(1, context, bar_format="{l_bar}{bar}| {elapsed} gone, {remaining} to go") as bar:
         for seed in range(context.seed, context.seed + seeds):
-            G, kernel = problem(seed)
+            G, kernel = network_pairs(X, y, seed)
             if seed == context.seed:  # parts of the whole by what they take on this machine
-                column = clock(fm.batch_perceptron, 8) / 8
-                product = clock(fm.momentum, 1)
-                bar.total = 1.3 * seeds * len(JI21_SAMPLERS) * steps * column + len(JI21_PRODUCTS) * products * product
+                column, whole = seconds(fm.batch_perceptron, 8) / 8, seconds(fm.momentum, 1)
+                bar.total = 1.3 * seeds * len(JI21_SAMPLERS) * steps * column + len(JI21_PRODUCTS) * products * whole
             for method, algorithm in JI21_SAMPLERS.items():
                 add(method, seed, algorithm(seed), steps, 1.3 * column, 6)  # from 64 on
             if seed == context.seed:
                 for method, algorithm in JI21_PRODUCTS.items():
-                    add(method, seed, algorithm, products, product, 0)
+                    add(method, seed, algorithm, products, whole, 0)
     spread = f" to {context.seed + seeds - 1}, median and range" if seeds > 1 else ""
     return stack(blocks), (
-        f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * (classes - 1):,} pairs, "
+        f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * 9:,} pairs, "
         f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}, K(x, x) scaled to at most 1; "
         f"weights and samples by seed {context.seed}{spread}; "
         f"above an iteration is a column of K. Below: seed {context.seed}, seconds of iterations on {os.cpu_count()} "
@@ -1138,21 +1113,19 @@ def compute_ji21_fig3(context):
     )
 
 
-def draw_ji21_fig3(table):
-    fig, [[margins, errors], [intervals, later_errors]] = panels(2, 2)
-    runs = split(table, "method")
-    for i, (name, run) in enumerate(runs.items()):
-        seeds = list(split(run, "seed").values())
+@figure("ji21:fig3", "all of MNIST by sampled columns, and by products", compute_ji21_fig3, minutes=15, data="mnist",
+        rows=2, columns=2)
+def draw_ji21_fig3(table, margins, errors, intervals, later_errors):
+    for name, run, look in curves(table, "method"):
+        first, *_ = seeds = list(split(run, "seed").values())
         if name in JI21_SAMPLERS:
-            t = seeds[0]["iteration"]
             for ax, column, unit in ((margins, "lower", 1), (errors, "test_error", 100)):
-                values = unit * np.array([seed[column] for seed in seeds])
-                ax.semilogx(t, np.median(values, axis=0), label=name, **style(i))
-                ax.fill_between(t, values.min(axis=0), values.max(axis=0), color=style(i)["color"], alpha=0.15)
-        first = seeds[0]
-        intervals.semilogx(first["seconds"], first["lower"], label=name, **style(i))
-        intervals.semilogx(first["seconds"], first["upper"], **style(i) | {"linewidth": 0.8, "markersize": 3})
-        later_errors.semilogx(first["seconds"], 100 * first["test_error"], **style(i))
+                t, values = first["iteration"], unit * np.array([seed[column] for seed in seeds])
+                ax.semilogx(t, np.median(values, axis=0), label=name, **look)
+                ax.fill_between(t, values.min(axis=0), values.max(axis=0), color=look["color"], alpha=0.15)
+        intervals.semilogx(first["seconds"], first["lower"], label=name, **look)
+        intervals.semilogx(first["seconds"], first["upper"], **look | THIN)
+        later_errors.semilogx(first["seconds"], 100 * first["test_error"], **look)
     best = table["upper"].min()
     for ax, top in ((margins, 3 * best), (intervals, 0.3)):
         ax.axhline(0, color="0.5", linewidth=1)
@@ -1163,12 +1136,6 @@ def draw_ji21_fig3(table):
     errors.set(xlabel="iteration", ylabel="test error (%)")
     intervals.set(xlabel="seconds", ylabel="lower bound, and upper (thin)")
     later_errors.set(xlabel="seconds", ylabel="test error (%)")
-    legend(fig)
-    return fig
-
-
-figure("ji21:fig3", "all of MNIST by sampled columns, and by products",
-       compute_ji21_fig3, draw_ji21_fig3, minutes=15, data="mnist")
 
 
 # --- ji21:fig4: a convolutional network, its training, its tangent kernel ---
@@ -1587,18 +1554,19 @@ def compute_ji21_fig4(context):
     )
 
 
-def draw_ji21_fig4(table):
-    fig, [[most, least, changes], [errors, excesses, margins]] = panels(2, 3, height=3.6)
+@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=20,
+        data="cifar10", rows=2, columns=3, height=3.6)
+def draw_ji21_fig4(table, most, least, changes, errors, excesses, margins):
     solvers = split(table, "solver")
     seeds, walks = (split(solvers[name], "seed") for name in ("max_margin", "adaptive sampling"))
     gains = {seed: run["change"][-1] for seed, run in seeds.items()}
     for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
         run, entries = seeds[seed], []
-        for i, (epoch, walk) in enumerate(split(walks[seed], "epoch").items()):
-            look = style(i) | {"color": matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"]))}
-            entries += ax.semilogx(walk["step"], 100 * walk["test_error"], **look)
+        for i, (epoch, walk, look) in enumerate(curves(walks[seed], "epoch")):
+            look["color"] = matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"]))
+            [line] = ax.semilogx(walk["step"], 100 * walk["test_error"], **look)
             ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D", "markevery": None})
-            entries[-1] = entries[-1], f"{epoch:g} ({walk['gap'][-1]:.0e})"
+            entries.append((line, f"{epoch:g} ({walk['gap'][-1]:.0e})"))
         ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
                    label="the network itself, at the last epoch")
         ax.legend(*zip(*entries, strict=True), title="epoch (gap)", fontsize=7, title_fontsize=7, loc="upper right")
@@ -1606,13 +1574,12 @@ def draw_ji21_fig4(table):
                title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
     for i, (seed, run) in enumerate(seeds.items()):
         look, x = style(i) | {"markevery": 1}, run["epoch"]
-        thin = look | {"linewidth": 0.8, "markersize": 3}
         for ax, name in ((changes, "change"), (excesses, "excess")):
             ax.errorbar(x + i, 100 * run[name], 100 * run[f"{name}_error"], elinewidth=1, label=f"seed {seed}", **look)
         errors.plot(x, 100 * run["test_error"], **look)
-        errors.plot(x, 100 * run["network_error"], **thin)
+        errors.plot(x, 100 * run["network_error"], **look | THIN)
         margins.semilogy(x, run["margin"], **look)
-        margins.semilogy(x, [walk["gap"][-1] for walk in split(walks[seed], "epoch").values()], **thin)
+        margins.semilogy(x, [walk["gap"][-1] for walk in split(walks[seed], "epoch").values()], **look | THIN)
     for ax in (changes, excesses):
         ax.axhline(0, color="0.5", linewidth=1)
     changes.set(title="change of the kernel's test error since epoch 0", ylabel="points")
@@ -1621,12 +1588,6 @@ def draw_ji21_fig4(table):
     margins.set(title="maximum margin, and relative gap of sampling (thin)")
     for ax in (changes, errors, excesses, margins):
         ax.set_xlabel("epoch")
-    legend(fig)
-    return fig
-
-
-figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10",
-       compute_ji21_fig4, draw_ji21_fig4, minutes=20, data="cifar10")
 
 
 # --- apidopoulos22 ---
@@ -1638,31 +1599,24 @@ def compute_apidopoulos22_fig1(context):
     return stack([{"m": m, **losses}]), "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
 
 
-def draw_apidopoulos22_fig1(table):
-    fig, [[ax]] = panels(width=5.5, height=3.6)
+@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss", compute_apidopoulos22_fig1, minutes=0.02,
+        width=5.5, height=3.6)
+def draw_apidopoulos22_fig1(table, ax):
     for i, name in enumerate(("exponential", "logistic", "hinge")):
         ax.plot(table["m"], table[name], label=name, **style(i))
     ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
-    legend(fig)
-    return fig
-
-
-figure("apidopoulos22:fig1", "exponential, logistic and hinge loss",
-       compute_apidopoulos22_fig1, draw_apidopoulos22_fig1, minutes=0.02)
-
-
-def toy_set(rng):
-    """80 points with support vectors +-(1/2, 3/2), +-(3/2, 1/2): w* = (1/2, 1/2); the others lie farther away."""
-    support = np.array([[0.5, 1.5], [1.5, 0.5], [-0.5, -1.5], [-1.5, -0.5]])
-    y = rng.choice([-1, 1], 1000)
-    X = y[:, None] * 1.5 + rng.normal(scale=0.8, size=(1000, 2))
-    far = y * X.sum(axis=1) / 2 > 1.2
-    return np.vstack((support, X[far][:76])), np.concatenate(([1, 1, -1, -1], y[far][:76]))
 
 
 def toy_runs(context):
-    """The runs of Figures 2 and 3: X, y and, for each method, w_t for t = 0, ..., T."""
-    X, y = toy_set(context.rng())
+    """Run the methods of Figures 2 and 3 on 80 points: X, y and, for each method, w_t for t = 0, ..., T.
+
+    The support vectors are +-(1/2, 3/2), +-(3/2, 1/2), so that w* = (1/2, 1/2); the other points lie farther away.
+    """
+    rng, support = context.rng(), np.array([[0.5, 1.5], [1.5, 0.5], [-0.5, -1.5], [-1.5, -0.5]])
+    y = rng.choice([-1, 1], 1000)
+    X = y[:, None] * 1.5 + rng.normal(scale=0.8, size=(1000, 2))
+    far = y * X.sum(axis=1) / 2 > 1.2
+    X, y = np.vstack((support, X[far][:76])), np.concatenate(([1, 1, -1, -1], y[far][:76]))
     G, steps = fm.features(X, y, normalize=None), context.pick(1000, 200)
     options = {"lam": "1/t", "lam0": 4.0, "max_iter": steps, "trace_at": range(steps + 1), "keep_iterates": True}
     results = {"Algorithm 1": fm.diagonal_descent(G, **options)}
@@ -1677,15 +1631,16 @@ TOY = "80 points, w* = (1/2, 1/2), linear kernel, as they are; lambda_t = 4/t, s
 def compute_apidopoulos22_fig2(context):
     X, y, runs = toy_runs(context)
     points = {"point of class +1": X[y == 1], "point of class -1": X[y == -1], "support vector": X[:4]}
-    blocks = [{"kind": kind, "a": x[:, 0], "b": x[:, 1]} for kind, x in points.items()]
-    blocks += [{"kind": f"w of {name}", "a": w[-1, 0], "b": w[-1, 1]} for name, w in runs.items()]
+    points |= {f"w of {name}": w[-1:] for name, w in runs.items()}
     steps = len(runs["Algorithm 1"]) - 1
-    return stack(blocks), f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {steps} steps (they coincide)"
+    return stack([{"kind": kind, "a": x[:, 0], "b": x[:, 1]} for kind, x in points.items()]), (
+        f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {steps} steps (they coincide)")
 
 
-def draw_apidopoulos22_fig2(table):
+@figure("apidopoulos22:fig2", "the 80-point toy set, and the lines after 1000 steps", compute_apidopoulos22_fig2,
+        minutes=0.05, width=5.5, height=5)
+def draw_apidopoulos22_fig2(table, ax):
     parts = {kind: (part["a"], part["b"]) for kind, part in split(table, "kind").items()}
-    fig, [[ax]] = panels(width=5.5, height=5)
     for label, marker, filled in (("+1", "o", "0.55"), ("-1", "s", "none")):
         ax.scatter(*parts.pop(f"point of class {label}"), s=22, marker=marker, facecolors=filled, edgecolors="0.3",
                    label=f"y = {label}")
@@ -1694,25 +1649,18 @@ def draw_apidopoulos22_fig2(table):
     for i, (name, (a, b)) in enumerate(parts.items()):
         ax.plot(ends, -ends * a / b, label=name.removeprefix("w of "), **style(i) | {"marker": ""}, alpha=0.8)
     ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
-    legend(fig)
-    return fig
-
-
-figure("apidopoulos22:fig2", "the 80-point toy set, and the lines after 1000 steps",
-       compute_apidopoulos22_fig2, draw_apidopoulos22_fig2, minutes=0.05)
 
 
 def compute_apidopoulos22_fig3(context):
     X, y, runs = toy_runs(context)
-    best, blocks = np.full(2, math.sqrt(0.5)), []
+    blocks = []
     for name, w in runs.items():
         t, direction = np.arange(1, len(w)), w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)
-        distance = np.linalg.norm(direction - best, axis=1)
+        distance = np.linalg.norm(direction - math.sqrt(0.5), axis=1)
         margin = math.sqrt(2) - (direction @ (y[:, None] * X).T).min(axis=1)
         angle = 0.5 * distance**2  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors, and no cancellation
         blocks.append({"method": name, "t": t, "direction_gap": distance, "margin_gap": margin, "angle_gap": angle})
-        if name == "Algorithm 1":
-            rate, start = fitted_factor(t, distance, 1e-14)
+    rate, start = fitted_factor(blocks[0]["t"], blocks[0]["direction_gap"], 1e-14)
     return stack(blocks), (
         f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {start}). "
         "Direction gap: || w_t/||w_t|| - w*/||w*|| ||; margin gap: 2^(1/2), the maximum margin, less "
@@ -1720,32 +1668,45 @@ def compute_apidopoulos22_fig3(context):
     )
 
 
-def draw_apidopoulos22_fig3(table):
-    fig, [axes] = panels(1, 3, width=3.9)
+@figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50", compute_apidopoulos22_fig3,
+        minutes=0.02, columns=3, width=3.9)
+def draw_apidopoulos22_fig3(table, *axes):
     for ax, title in zip(axes, ("direction gap", "margin gap", "angle gap"), strict=True):
-        for i, (name, run) in enumerate(split(table, "method").items()):
-            ax.semilogy(run["t"], np.maximum(run[title.replace(" ", "_")], 1e-18), label=name, **style(i))
+        for name, run, look in curves(table, "method"):
+            ax.semilogy(run["t"], np.maximum(run[title.replace(" ", "_")], 1e-18), label=name, **look)
         ax.set(xlabel="t", title=title, ylim=(1e-17, 10))
-    legend(fig)
-    return fig
-
-
-figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50",
-       compute_apidopoulos22_fig3, draw_apidopoulos22_fig3, minutes=0.02)
 
 
 def known_margin(best):
-    """What a result of max_margin says of the maximum margin, for a caption."""
+    """Say for a caption what a result of max_margin knows of the maximum margin."""
     if best.status == "certified":
         return f"{best.upper:.3g}"
     return f"in [{best.lower:.1e}, {best.upper:.1e}] ({best.status})"
 
 
+def gap_and_error(run, best, y, cross, y_test):
+    """Return the columns of a trajectory in Figures 4 to 6; `cross` is the kernel of training and test points."""
+    return {"t": run.trace["iteration"], "margin_gap": best.upper - run.trace["lower"],
+            "test_error": error_rate(run.iterates * y @ cross, y_test)}
+
+
+TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
+
+
+def draw_gap_and_error(gap, error, runs, name):
+    """Draw the columns of gap_and_error into two panels, a curve for each value of the column `name`."""
+    for label, run, look in curves(runs, name):
+        for plain, tex in TEX.items():
+            label = label.replace(plain, tex)
+        gap.loglog(run["t"], run["margin_gap"], label=label, **look)
+        error.semilogx(run["t"], 100 * run["test_error"], **look)
+
+
 @functools.cache  # Figures 4 and 5 share it, and what is known of its margin takes a minute
 def noisy_problem(context, flipped):
-    """1,200 points of N(+-(1/2, 1/2), 0.4 I), half for training, with a share of the training labels flipped.
+    """Draw 1,200 points of N(+-(1/2, 1/2), 0.4 I), half for training, with a share of the training labels flipped.
 
-    Returns the training labels, G, the kernel between the halves, the test labels and the result of max_margin.
+    Returns G, the result of max_margin, the training labels, the kernel between the halves and the test labels.
     """
     rng = context.rng()
     y = rng.permutation(np.repeat([-1, 1], 600))
@@ -1753,25 +1714,23 @@ def noisy_problem(context, flipped):
     noisy = y[:600].copy()
     noisy[rng.permutation(600)[: round(600 * flipped)]] *= -1
     G = fm.gram(X[:600], noisy, sigma2=0.15)
-    return noisy, G, fm.kernel_matrix(X[:600], X[600:], sigma2=0.15), y[600:], fm.max_margin(G)
+    return G, fm.max_margin(G), noisy, fm.kernel_matrix(X[:600], X[600:], sigma2=0.15), y[600:]
 
 
-def compute_noisy(context, runs):
-    """Figures 4 and 5: the margin gap and the test error of Algorithms 1 and 2 for each run {label: options}."""
-    steps = context.pick(2000, 100)
+def compute_noisy(context, start, decays):
+    """Compare Algorithms 1 and 2 on noisy labels for lambda_t = lam0 times each decay {label: (decay, lam0)}."""
     methods = {"Algorithm 1": fm.diagonal_descent, "Algorithm 2": fm.inertial_diagonal_descent}
     blocks, known, reached = [], [], -math.inf
-    with progress(3 * len(methods) * len(runs), context) as bar:
+    with progress(3 * len(methods) * len(decays), context) as bar:
         for flipped in (0.0, 0.1, 0.2):
-            y, G, cross, y_test, best = noisy_problem(context, flipped)
+            G, best, *points = noisy_problem(context, flipped)
             known.append(f"{known_margin(best)} at {100 * flipped:.0f} %")
             for name, algorithm in methods.items():
-                for label, options in runs.items():
-                    result = algorithm(G, max_iter=steps, trace_at=spaced(steps), keep_iterates=True, **options)
-                    trace, error = result.trace[1:], error_rate(result.iterates[1:] * y @ cross, y_test)
-                    reached = max(reached, trace["lower"].max())
-                    blocks.append({"flipped": flipped, "method": name, "lambda_t": label, "t": trace["iteration"],
-                                   "margin_gap": best.upper - trace["lower"], "test_error": error})
+                for label, (decay, lam0) in decays.items():
+                    run = trajectory(algorithm, G, context.pick(2000, 100), lam=decay, lam0=lam0)
+                    reached = max(reached, run.trace["lower"].max())
+                    blocks.append({"flipped": flipped, "method": name, "lambda_t": f"{start} = {label}",
+                                   **gap_and_error(run, best, *points)})
                     bar.update()
     return stack(blocks), (
         "1,200 points of N(+-(1/2, 1/2), 0.4 I), 600 for training, Gaussian kernel with sigma^2 = 0.15, a = 10, seed "
@@ -1781,51 +1740,33 @@ def compute_noisy(context, runs):
     )
 
 
-TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
-
-
-def draw_noisy(table):
-    """Rows are 0, 10 and 20 % of flipped labels; two columns for the margin gap, two for the test error."""
-    fig, axes = panels(3, 4, width=3.3, height=2.6)
-    for row, (flipped, part) in zip(axes, split(table, "flipped").items(), strict=True):
-        for column, (name, runs) in enumerate(split(part, "method").items()):
-            gap, error = row[column], row[2 + column]
-            for i, (label, run) in enumerate(split(runs, "lambda_t").items()):
-                for plain, tex in TEX.items():
-                    label = label.replace(plain, tex)
-                gap.loglog(run["t"], run["margin_gap"], label=label, **style(i))
-                error.semilogx(run["t"], 100 * run["test_error"], **style(i))
-            gap.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel="margin gap")
-            error.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel="test error (%)", ylim=(10, 25))
-    for ax in axes[-1]:
-        ax.set_xlabel("t")
-    legend(fig)
-    return fig
-
-
 def compute_apidopoulos22_fig4(context):
-    return compute_noisy(context, {
-        f"lambda_0 = {start:g}": {"lam": "1/t", "lam0": start} for start in (100, 10, 1, 0.01)
-    })
-
-
-figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: four lambda_0",
-       compute_apidopoulos22_fig4, draw_noisy, minutes=0.1)
+    return compute_noisy(context, "lambda_0", {f"{lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)})
 
 
 def compute_apidopoulos22_fig5(context):
-    decays = {"1/log(1+t)": "8/log(1+t)", "1/sqrt(t)": "8/sqrt{t}", "1/t": "8/t", "1/t^2": "8/t^2", "2^-t": "8/2^t"}
-    return compute_noisy(context, {
-        f"lambda_t = {label}": {"lam": decay, "lam0": 8.0} for decay, label in decays.items()
-    })
+    decays = {"8/log(1+t)": "1/log(1+t)", "8/sqrt{t}": "1/sqrt(t)", "8/t": "1/t", "8/t^2": "1/t^2", "8/2^t": "2^-t"}
+    return compute_noisy(context, "lambda_t", {label: (decay, 8.0) for label, decay in decays.items()})
 
 
-figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: five rates of decay",
-       compute_apidopoulos22_fig5, draw_noisy, minutes=0.1)
+@figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: five rates of decay", compute_apidopoulos22_fig5,
+        minutes=0.1, rows=3, columns=4, width=3.3, height=2.6)
+@figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: four lambda_0", compute_apidopoulos22_fig4,
+        minutes=0.1, rows=3, columns=4, width=3.3, height=2.6)
+def draw_noisy(table, *axes):
+    """Draw 0, 10 and 20 % of flipped labels in a row each: two panels of margin gaps, two of test errors."""
+    for row, (flipped, part) in zip(np.reshape(axes, (3, 4)), split(table, "flipped").items(), strict=True):
+        for column, (name, runs) in enumerate(split(part, "method").items()):
+            gap, error = row[column], row[2 + column]
+            draw_gap_and_error(gap, error, runs, "lambda_t")
+            gap.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel="margin gap")
+            error.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel="test error (%)", ylim=(10, 25))
+    for ax in axes[-4:]:
+        ax.set_xlabel("t")
 
 
 def standardised(train, test):
-    """Every feature with mean 0 and standard deviation 1 on the training points; constant features become 0."""
+    """Give every feature mean 0 and standard deviation 1 on the training points; constant features become 0."""
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     deviation[deviation == 0] = 1
     return (train - mean) / deviation, (test - mean) / deviation
@@ -1841,59 +1782,44 @@ REAL_METHODS = {
 
 def compute_apidopoulos22_fig6(context):
     steps, most = context.pick(1000, 60), context.pick(None, 1000)
-    sets, sources = {}, set()
-    for a, b in ((3, 5), (3, 8), (4, 9)):
-        *arrays, source = load_mnist(context, digits=(a, b))
-        sets[f"MNIST {a} vs {b}"] = (*arrays, 3.4)
-        sources.add(source)
-    points = load_htru2(context)
-    order = context.rng().permutation(len(points.y))
-    train, test = np.split(order, [int(0.7 * len(order))])
-    sets["HTRU2"] = (points.X[train], points.y[train], points.X[test], points.y[test], 4.0)
+    pairs = {f"MNIST {a} vs {b}": load_mnist(context, (a, b)) for a, b in ((3, 5), (3, 8), (4, 9))}
+    points, source = load_htru2(context), pairs["MNIST 3 vs 5"].source
+    train, test = np.split(context.rng().permutation(len(points.y)), [int(0.7 * len(points.y))])
+    sets = pairs | {"HTRU2": (points.X[train], points.y[train], points.X[test], points.y[test], points.source)}
     blocks, sizes = [], []
     with progress(2 * len(sets) * len(REAL_METHODS), context) as bar:
-        for name, (*arrays, sigma2) in sets.items():
+        for name, (*arrays, _) in sets.items():
             X, y, X_test, y_test = (array[:most] for array in arrays)
             even, known = standardised(X, X_test), []
-            printed = even if name == "HTRU2" else (X, X_test)
+            printed, sigma2 = ((X, X_test), 3.4) if name in pairs else (even, 4.0)
             for width, (A, B) in ((sigma2, printed), (sigma2 * X.shape[1], even)):
                 G = fm.gram(A, y, sigma2=width)
-                cross = fm.kernel_matrix(A, B, sigma2=width)
-                best = fm.max_margin(G, tol=1e-6)
+                best, cross = fm.max_margin(G, tol=1e-6), fm.kernel_matrix(A, B, sigma2=width)
                 known.append(known_margin(best))
                 for method, (algorithm, options) in REAL_METHODS.items():
-                    result = algorithm(G, max_iter=steps, trace_at=spaced(steps, 16), keep_iterates=True, **options)
-                    trace, error = result.trace[1:], error_rate(result.iterates[1:] * y @ cross, y_test)
-                    blocks.append({"data": name, "sigma2": width, "method": method, "t": trace["iteration"],
-                                   "margin_gap": best.upper - trace["lower"], "test_error": error})
+                    run = trajectory(algorithm, G, steps, 16, **options)
+                    blocks.append({"data": name, "sigma2": width, "method": method,
+                                   **gap_and_error(run, best, y, cross, y_test)})
                     bar.update()
             sizes.append(f"{name}, n = {len(y):,}, maximum margin {' and '.join(known)}")
     return stack(blocks), (
-        f"{'; '.join(sizes)}; MNIST: {', '.join(sorted(sources))}; Gaussian kernel, lambda_t = 1/t, a = 10, HTRU2 "
+        f"{'; '.join(sizes)}; MNIST: {source}; Gaussian kernel, lambda_t = 1/t, a = 10, HTRU2 "
         f"split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, MNIST pixels in [0, 1], HTRU2 "
         "standardised; rows 3-4: standardised features, sigma^2 times the dimension"
     )
 
 
-def draw_apidopoulos22_fig6(table):
-    fig, axes = panels(4, 4, width=3.3, height=2.5)
+@figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: gap and test error of four methods", compute_apidopoulos22_fig6,
+        minutes=5, data="mnist htru2", rows=4, columns=4, width=3.3, height=2.5)
+def draw_apidopoulos22_fig6(table, *axes):
+    axes = np.reshape(axes, (4, 4))
     for column, (name, part) in zip(axes.T, split(table, "data").items(), strict=True):
         for half, (width, runs) in enumerate(split(part, "sigma2").items()):
-            top, bottom = column[2 * half : 2 * half + 2]
-            for i, (method, run) in enumerate(split(runs, "method").items()):
-                top.loglog(run["t"], run["margin_gap"], label=method, **style(i))
-                bottom.semilogx(run["t"], 100 * run["test_error"], **style(i))
-            top.set_title(f"{name}, $\\sigma^2$ = {width:g}")
-    for row, label in zip(axes, ("margin gap", "test error (%)") * 2, strict=True):
-        row[0].set_ylabel(label)
-    for ax in axes[-1]:
-        ax.set_xlabel("t")
-    legend(fig)
-    return fig
-
-
-figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: gap and test error of four methods",
-       compute_apidopoulos22_fig6, draw_apidopoulos22_fig6, minutes=5, data="mnist htru2")
+            draw_gap_and_error(*column[2 * half : 2 * half + 2], runs, "method")
+            column[2 * half].set_title(f"{name}, $\\sigma^2$ = {width:g}")
+        column[-1].set_xlabel("t")
+    for ax, label in zip(axes[:, 0], ("margin gap", "test error (%)") * 2, strict=True):
+        ax.set_ylabel(label)
 
 
 def compute_apidopoulos22_width(context):
@@ -1903,9 +1829,7 @@ def compute_apidopoulos22_width(context):
     widths = 3.4 * np.logspace(-0.5, 2.5, context.pick(13, 4))
     with progress(len(widths) * len(REAL_METHODS), context) as bar:
         for sigma2 in widths:
-            def add(panel, curve, value, sigma2=sigma2):
-                blocks.append({"panel": panel, "curve": curve, "sigma2": sigma2, "value": value})
-
+            found = {}
             G = fm.gram(X, y, sigma2=sigma2)
             best, gamma = fm.max_margin(G), 1 / np.linalg.eigvalsh(G)[-1]
             doubt, rounding = max(doubt, 1 - best.lower / best.upper), fm.DenseGram(G).rounding().margins
@@ -1916,17 +1840,19 @@ def compute_apidopoulos22_width(context):
             for method, (algorithm, options) in REAL_METHODS.items():
                 if method.startswith("Algorithm"):
                     options = options | {"step": gamma}  # given, so that an iteration is a product and no more
-                trace = algorithm(G, max_iter=steps[-1], trace_at=spaced(steps[-1]), **options).trace[1:]
+                trace = trajectory(algorithm, G, steps[-1], **options).trace
                 gap = 1 - trace["lower"] / best.upper
                 for t in steps:
-                    add(f"relative margin gap, {t} products", method, gap[trace["iteration"] == t])
+                    found[f"relative margin gap, {t} products", method] = gap[trace["iteration"] == t]
                 if method == "Algorithm 1":
                     factor, _ = fitted_factor(trace["iteration"], gap, 10 * rounding / best.upper**2)
-                    add("1 - rate of Algorithm 1", "rate, measured", 1 - factor)
+                    found["1 - rate of Algorithm 1", "rate, measured"] = 1 - factor
                 bar.update()
-            add("1 - rate of Algorithm 1", "rate, predicted", gamma * mu)
-            cross = fm.kernel_matrix(X, data.X_test, sigma2=sigma2)
-            add("test error (%)", "maximum margin", 100 * error_rate(best.alpha * y @ cross, data.y_test))
+            found["1 - rate of Algorithm 1", "rate, predicted"] = gamma * mu
+            scores = best.alpha * y @ fm.kernel_matrix(X, data.X_test, sigma2=sigma2)
+            found["test error (%)", "maximum margin"] = 100 * error_rate(scores, data.y_test)
+            blocks += [{"panel": panel, "curve": curve, "sigma2": sigma2, "value": value}
+                       for (panel, curve), value in found.items()]
     return stack(blocks), (
         f"MNIST 3 vs 5 ({data.source}), n = {len(y):,}, {len(data.y_test):,} test images, pixels in [0, 1], Gaussian "
         "kernel, lambda_t = 1/t, a = 10, no randomness; an iteration is a product; gamma = 1/||G|| is given. Gap "
@@ -1936,28 +1862,21 @@ def compute_apidopoulos22_width(context):
     )
 
 
-def draw_apidopoulos22_width(table):
-    fig, axes = panels(2, 2, width=4.4, height=3)
-    place = {name: i for i, name in enumerate(split(table, "curve"))}
-    for ax, (title, part) in zip(axes.flat, split(table, "panel").items(), strict=True):
+@figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel", compute_apidopoulos22_width,
+        minutes=4, data="mnist", rows=2, columns=2, width=4.4, height=3)
+def draw_apidopoulos22_width(table, *axes):
+    looks = styles(table, "curve")
+    for ax, (title, part) in zip(axes, split(table, "panel").items(), strict=True):
         for name, curve in split(part, "curve").items():
-            ax.semilogx(curve["sigma2"], curve["value"], label=name, **style(place[name]))
-        ax.set(title=title, xlabel=r"$\sigma^2$")
-        if not title.startswith("test"):
-            ax.set(yscale="log")
-    legend(fig)
-    return fig
-
-
-figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel",
-       compute_apidopoulos22_width, draw_apidopoulos22_width, minutes=4, data="mnist")
+            ax.semilogx(curve["sigma2"], curve["value"], label=name, **looks[name])
+        ax.set(title=title, xlabel=r"$\sigma^2$", yscale="linear" if title.startswith("test") else "log")
 
 
 # --- own methods ---
 
 
 def planted_power_law(n, d, rho, rng):
-    """As planted_margin, but the lengths of the u_i along the axes fall like 1/j; 0 is a mixture of all u_i."""
+    """Draw rows as planted_margin does, but the u_i fall like 1/j along the axes; 0 is a mixture of all u_i."""
     u = rng.normal(size=(n, d - 1)) / np.arange(1, d)
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     u -= rng.dirichlet(np.full(n, 0.3)) @ u
@@ -1966,7 +1885,7 @@ def planted_power_law(n, d, rho, rng):
 
 
 def random_labels(n, most, rng):
-    """Gaussian rows, whose signs change nothing, in ever more dimensions from the fewest with a margin; unit norms."""
+    """Yield unit Gaussian rows, whose signs change nothing, in ever more dimensions from the fewest with a margin."""
     u = rng.normal(size=(n, most))
     none, some = 1, most  # dimensions
     while some - none > 1:
@@ -1978,7 +1897,7 @@ def random_labels(n, most, rng):
 
 
 def chain(n):
-    """z_i = (e_i - e_{i-1}) / sqrt(2), e_0 = 0: a product carries news to the next row only, any method needs many."""
+    """Return z_i = (e_i - e_{i-1}) / sqrt(2), e_0 = 0: a product carries news to the next row only, so many are due."""
     return (np.eye(n) - np.eye(n, k=-1)) / math.sqrt(2)
 
 
@@ -1992,7 +1911,7 @@ SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6)
 
 
 def products_to_goals(algorithm, G, most, **options):
-    """The upper bound of the margin, and for each goal the products at which upper - lower is at most that part of it.
+    """Return the upper bound of the margin, and the products until upper - lower is at most each goal's part of it.
 
     nan where ``most`` do not suffice; the interval of the last checkpoint, a more precise one, does not count.
     """
@@ -2003,7 +1922,7 @@ def products_to_goals(algorithm, G, most, **options):
 
 
 def seconds_to_gaps(algorithm, G, gaps, **options):
-    """Seconds from call to return for each tolerance, certificates included; nan from the first that is not met.
+    """Time calls for each tolerance, certificates included; nan from the first that is not met.
 
     The least of three calls while they take less than a second; compiled before.
     """
@@ -2012,9 +1931,8 @@ def seconds_to_gaps(algorithm, G, gaps, **options):
     for k, gap in enumerate(gaps):
         least = math.inf
         for _ in range(3):
-            begin = time.perf_counter()
-            result = algorithm(G, tol=gap, **options)
-            least = min(least, time.perf_counter() - begin)
+            taken, result = stopwatch(functools.partial(algorithm, G, tol=gap, **options))
+            least = min(least, taken)
             if least > 1.0:
                 break
         if result.status != "certified":
@@ -2024,7 +1942,7 @@ def seconds_to_gaps(algorithm, G, gaps, **options):
 
 
 def iteration_over_product(G, steps):
-    """k and the time of an iteration of subspace_perceptron around k, as a multiple of that of lift and margins."""
+    """Time iterations of subspace_perceptron: k and, around k, their time as a multiple of a product's."""
     one = stopwatch(product(G), TURN)[0]
     trace = fm.subspace_perceptron(G, max_iter=steps, trace_at=range(0, steps, 10)).trace
     k, seconds = trace["iteration"].astype(float), trace["seconds"]
@@ -2032,21 +1950,17 @@ def iteration_over_product(G, steps):
 
 
 def compute_subspace(context):
-    rng, trials, blocks = context.rng(), context.pick(5, 1), []
+    rng, trials, rows = context.rng(), context.pick(5, 1), []
     few, many = context.pick((1000, 20_000), (100, 300))
     looks = {name: {"most": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
     looks["subspace perceptron"] = {"most": few, "trace_at": np.arange(few), "memory": 1000}
-
-    def add(what, family, method, x, y):
-        blocks.append({"what": what, "family": family, "method": method, "x": x, "y": y})
 
     def race(family, G):
         runs = {method: products_to_goals(algorithm, G, **looks[method])
                 for method, algorithm in SUBSPACE_METHODS.items()}
         rho = min(upper for upper, _ in runs.values())
-        for method, (_, products) in runs.items():
-            for goal, count in zip(GOALS, products, strict=True):
-                add(f"products to {goal}", family, method, 1 / rho, count)
+        rows.extend((f"products to {goal}", family, method, 1 / rho, count)
+                    for method, (_, products) in runs.items() for goal, count in zip(GOALS, products, strict=True))
 
     planted = 1 / np.geomspace(3, context.pick(3000, 30), context.pick(10, 3))
     n, d = context.pick((1500, 600), (100, 40))
@@ -2067,28 +1981,26 @@ def compute_subspace(context):
         data = load_mnist(context, digits)
         race("MNIST pairs", fm.gram(data.X_train[:images], data.y_train[:images]))
 
-    gaps, cut = np.logspace(-1, context.pick(-6, -2), context.pick(11, 2)), context.pick((None, 6000), (300, 300))
-    linear, gaussian = (load_mnist(context, digits) for digits in ((0, 1), (3, 5)))
-    problems = {
-        f"0 vs 1, linear, n = {len(linear.y_train[:cut[0]]):,}": fm.features(linear.X_train[:cut[0]],
-                                                                          linear.y_train[:cut[0]], normalize="max"),
-        f"3 vs 5, rbf, n = {len(gaussian.y_train[:cut[1]]):,}": fm.gram(gaussian.X_train[:cut[1]],
-                                                                      gaussian.y_train[:cut[1]]),
-    }
+    gaps, problems = np.logspace(-1, context.pick(-6, -2), context.pick(11, 2)), {}
+    for name, digits, make, cut in (("0 vs 1, linear", (0, 1), functools.partial(fm.features, normalize="max"), None),
+                                    ("3 vs 5, rbf", (3, 5), fm.gram, 6000)):
+        X, y, *_, source = load_mnist(context, digits)
+        cut = context.pick(cut, 300)
+        problems[f"{name}, n = {len(y[:cut]):,}"] = make(X[:cut], y[:cut])
     methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
     patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
     with progress(len(problems) * (len(methods) + 1), context, "seconds") as bar:
         for problem, G in problems.items():
             for method, algorithm in methods.items():
                 seconds = seconds_to_gaps(algorithm, G, gaps, **patience.get(method, {}))
-                add("seconds to a gap", problem, method, gaps, seconds)
+                rows.append(("seconds to a gap", problem, method, gaps, seconds))
                 bar.update()
-            add("time of an iteration", problem, "", *iteration_over_product(G, context.pick(200, 20)))
+            rows.append(("time of an iteration", problem, "", *iteration_over_product(G, context.pick(200, 20))))
             bar.update()
-    return stack(blocks), (
+    return stack([dict(zip(("what", "family", "method", "x", "y"), row, strict=True)) for row in rows]), (
         f"Rows of norm at most 1, linear kernel, {trials} sample(s) each, seed {context.seed}: planted and power law "
         f"n = {n:,}, d = {d}; random labels n = {size:,}, d from the least with a margin up to {most:,}; chain n = 2 "
-        f"to {longest}, which are n products for all of the span. MNIST ({linear.source}), Gaussian kernel, gamma = "
+        f"to {longest}, which are n products for all of the span. MNIST ({source}), Gaussian kernel, gamma = "
         f"1/(d Var X), unit rows: {images:,} images of {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}. Goals: "
         f"certified relative gaps, within {few:,} products for the subspace perceptron, looked at after each, memory "
         f"1,000, and {many:,} for the others, looked at 48 times a decade. Exponents: fitted to 1/rho >= 10, up to the "
@@ -2097,38 +2009,42 @@ def compute_subspace(context):
     )
 
 
-def draw_subspace(table):
-    place = {name: i for i, name in enumerate(split(table, "method"))}
-    parts = split(table, "what")
-    goals = [what for what in parts if what.startswith("products to")]
-    families = list(split(parts[goals[0]], "family"))
-    fig, axes = panels(len(goals), len(families) + 1, width=2.7, height=2.5)
-    for row, goal in zip(axes, goals, strict=True):
-        row[0].set_ylabel(goal)
-        for ax, (family, part) in zip(row, split(parts[goal], "family").items(), strict=False):
-            fits = []
-            for name, runs in split(part, "method").items():
-                x, y, look = runs["x"], runs["y"], style(place[name])
-                ax.loglog(x, y, **look | {"linestyle": "none", "markevery": None, "markersize": 3, "alpha": 0.6})
-                ax.plot([], [], label=name, **look)
-                used = (x >= 10) & (x < x[np.isnan(y)].min(initial=math.inf))
-                slope, doubt = fitted_exponent(x[used], y[used])
-                if family != "MNIST pairs" and not math.isnan(slope):
-                    ends = np.array([x[used].min(), x[used].max()])
-                    middle = np.exp(np.log(y[used]).mean() - slope * np.log(x[used]).mean())
-                    [line] = ax.plot(ends, middle * ends**slope, **look | {"marker": ""})
-                    fits.append((line, f"{slope:.2f} ± {doubt:.2f}"))
-            if family != "MNIST pairs":
-                ends, edge = np.array([part["x"].min(), part["x"].max()]), np.nanmin(part["y"])
-                for power, text, dashes in ((1, "slope 1", "-"), (2 / 3, "slope 2/3", "--")):
-                    ax.plot(ends, edge * (ends / ends[0]) ** power, color="0.7", linewidth=1, linestyle=dashes,
-                            label=text, zorder=1, scalex=False, scaley=False)
-                if fits:
-                    low, high = ax.get_ylim()
-                    ax.set_ylim(low, high * (high / low) ** 0.3)  # room for the legend
-                    ax.legend(*zip(*fits, strict=True), fontsize=7, loc="upper left", handlelength=2.6)
-                ax.xaxis.set_minor_formatter("")
-                ax.yaxis.set_minor_formatter("")
+def draw_products(ax, part, looks, fitted):
+    """Draw the products that methods take against 1/rho and, if `fitted`, their exponents and slopes to compare."""
+    fits = []
+    for name, runs in split(part, "method").items():
+        x, y, look = runs["x"], runs["y"], looks[name]
+        ax.loglog(x, y, **look | {"linestyle": "none", "markevery": None, "markersize": 3, "alpha": 0.6})
+        ax.plot([], [], label=name, **look)
+        used = (x >= 10) & (x < x[np.isnan(y)].min(initial=math.inf))
+        slope, doubt = fitted_exponent(x[used], y[used])
+        if fitted and not math.isnan(slope):
+            ends = np.array([x[used].min(), x[used].max()])
+            middle = np.exp(np.log(y[used]).mean() - slope * np.log(x[used]).mean())
+            [line] = ax.plot(ends, middle * ends**slope, **look | {"marker": ""})
+            fits.append((line, f"{slope:.2f} ± {doubt:.2f}"))
+    if not fitted:
+        return
+    ends, edge = np.array([part["x"].min(), part["x"].max()]), np.nanmin(part["y"])
+    for power, text, dashes in ((1, "slope 1", "-"), (2 / 3, "slope 2/3", "--")):
+        ax.plot(ends, edge * (ends / ends[0]) ** power, color="0.7", linewidth=1, linestyle=dashes, label=text,
+                zorder=1, scalex=False, scaley=False)
+    if fits:
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high * (high / low) ** 0.3)  # room for the legend
+        ax.legend(*zip(*fits, strict=True), fontsize=7, loc="upper left", handlelength=2.6)
+    ax.xaxis.set_minor_formatter("")
+    ax.yaxis.set_minor_formatter("")
+
+
+@figure("subspace", "subspace perceptron, momentum, SNKP: products and seconds", compute_subspace, minutes=15,
+        data="mnist", rows=len(GOALS), columns=6, width=2.7, height=2.5)
+def draw_subspace(table, *axes):
+    axes, looks, parts = np.reshape(axes, (len(GOALS), 6)), styles(table, "method"), split(table, "what")
+    for row, goal in zip(axes, GOALS, strict=True):
+        row[0].set_ylabel(f"products to {goal}")
+        for ax, (family, part) in zip(row, split(parts[f"products to {goal}"], "family").items(), strict=False):
+            draw_products(ax, part, looks, family != "MNIST pairs")
             if ax in axes[0]:
                 ax.set_title(family)
             if ax in axes[-1]:
@@ -2136,33 +2052,26 @@ def draw_subspace(table):
     *clocks, last = axes[:, -1]
     for ax, (problem, part) in zip(clocks, split(parts["seconds to a gap"], "family").items(), strict=True):
         for name, runs in split(part, "method").items():
-            ax.loglog(1 / runs["x"], runs["y"], label=name, **style(place[name]))
+            ax.loglog(1 / runs["x"], runs["y"], label=name, **looks[name])
         ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
     for i, (problem, runs) in enumerate(split(parts["time of an iteration"], "family").items()):
-        last.plot(runs["x"], runs["y"], label=problem, **style(len(place) + i))
+        last.plot(runs["x"], runs["y"], label=problem, **style(len(looks) + i))
     last.set(xlabel="iteration k", ylabel="its time / a product's", ylim=(0, None))
-    legend(fig)
-    return fig
-
-
-figure("subspace", "subspace perceptron, momentum, SNKP: products and seconds",
-       compute_subspace, draw_subspace, minutes=15, data="mnist")
 
 
 # --- speed ---
 #
 # A row is a bar to reach: what we do, what it is held against, and how the answers of both are checked before a number
-# counts. To add one, yield a Row from one of the functions in SPEED, or add a function to them; a list of rows becomes
-# the worst of them. Nothing else needs to know.
+# counts. The functions in SPEED yield rows; of a list of rows the worst counts. Nothing else needs to know of them.
 
-SENSES = {  # unit of the bar -> the number that is held against it, from what both sides took; whether more is better
+UNITS = {  # of a bar -> the number that is held against it, from what both sides took; whether more is better
     "times faster": (lambda ours, theirs: theirs / ours, True),
     "times the cost": (lambda ours, theirs: ours / theirs, False),
-    "s": (lambda ours, theirs: ours, False),
     "us": (lambda ours, theirs: 1e6 * ours, False),
-    "GB": (lambda ours, theirs: ours, False),
-}
+} | dict.fromkeys(("s", "s of CPU", "GB"), (lambda ours, theirs: ours, False))
 NEEDS_PEERS = 'needs scikit-learn: pip install ".[peers]"'
+BLANK_ROW = dict.fromkeys(("panel", "what", "against", "unit", "note"), "") | dict.fromkeys(
+    ("n", "required", "achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap"), math.nan)
 
 
 def wall(seconds, answer):
@@ -2171,11 +2080,7 @@ def wall(seconds, answer):
 
 @dataclass(frozen=True)
 class Row:
-    """One bar: `ours` and `theirs` are called without arguments, timed and may return an answer.
-
-    `check(answer, their answer)` raises MismatchError if the two do not agree, and may return the relative gaps that
-    both have in the end. `reading(seconds of a call, its answer)` is what counts, by default the seconds.
-    """
+    """One bar: `ours` and `theirs` are called without arguments, timed and may return an answer."""
 
     what: str
     against: str
@@ -2184,8 +2089,8 @@ class Row:
     unit: str
     ours: Callable
     theirs: Callable | None = None
-    check: Callable = lambda *answers: None
-    reading: Callable = wall
+    check: Callable = lambda *answers: None  # raises MismatchError where they disagree; may return the gaps of both
+    reading: Callable = wall  # what counts, from the seconds of a call and its answer
     their_reading: Callable = wall
     peers: bool = False  # whether scikit-learn or what it brings takes part
     alike: bool = False  # whether the first call is like all others: then it counts, and needs no warm-up
@@ -2213,7 +2118,6 @@ def has_peers():
 # outlasts them.
 TURN, PATIENCE = 0.3, 5.0  # seconds: a turn at least; what takes more than the latter is run once
 
-
 BUSY = """
 import os
 parent = os.getppid()
@@ -2226,7 +2130,7 @@ while os.getppid() == parent:  # it ends with who started it, even if that is ki
 
 @contextlib.contextmanager
 def busy_cores():
-    """All cores but one, and one in any case, are kept busy by a process each, which ends with the block."""
+    """Keep all cores but one, and one in any case, busy by a process each, which ends with the block."""
     with contextlib.ExitStack() as processes:
         for _ in range(max(1, (os.cpu_count() or 1) - 1)):
             process = processes.enter_context(subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE,
@@ -2237,7 +2141,7 @@ def busy_cores():
 
 
 def in_turns(readings, fewest, most, seconds, taken=()):
-    """`taken`, and a list of what each of the readings gives, for turns up to the fewest; up to most within seconds."""
+    """Add to `taken` a list of all readings, turn by turn, up to the fewest turns, and up to most within seconds."""
     taken, begin = list(taken), time.perf_counter()
     while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
         taken.append([read() for read in readings])
@@ -2245,10 +2149,9 @@ def in_turns(readings, fewest, most, seconds, taken=()):
 
 
 def measure(row, context):
-    """The row of the table: both sides checked, then in turns; medians, and least and largest of the turns."""
-    block = {"panel": "bars", "what": row.what, "against": row.against, "unit": row.unit, "note": row.note,
-             "n": row.n, "required": row.required}
-    block |= dict.fromkeys(("achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap"), math.nan)
+    """Check the answers of both sides, then time them in turns: the table's row, medians, least and largest ratio."""
+    block = BLANK_ROW | {"panel": "bars"} | {
+        name: getattr(row, name) for name in ("what", "against", "unit", "note", "n", "required")}
     if row.peers and not has_peers():
         return block | {"note": NEEDS_PEERS}
     sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
@@ -2265,7 +2168,7 @@ def measure(row, context):
     taken = [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]] if row.alike else []
     del firsts
     ours, theirs = np.array([[*pair, math.nan][:2] for pair in in_turns(readings, *quiet, taken)]).T
-    achieved = SENSES[row.unit][0](ours, theirs)
+    achieved = UNITS[row.unit][0](ours, theirs)
     if row.threads:
         with busy_cores():
             block["busy"] = np.median(in_turns(readings[:1], *busy)) / np.median(ours)
@@ -2273,41 +2176,32 @@ def measure(row, context):
                     "ours": np.median(ours), "theirs": np.median(theirs)}
 
 
-def score(unit, achieved, required):
-    """How far above the bar: 1 is at it, nan is not measured."""
-    return achieved / required if SENSES[unit][1] else required / achieved
+def score(row, name="achieved"):
+    """Say how far above its bar a row of the table is: 1 is at it, nan is not measured."""
+    return row[name] / row["required"] if UNITS[row["unit"]][1] else row["required"] / row[name]
 
 
 def worst(blocks):
-    """Of several measured rows the one that is furthest below its bar, named in its note; `busy` is the largest."""
-    scores = [score(block["unit"], block["achieved"], block["required"]) for block in blocks]
+    """Return of several measured rows the one furthest below its bar, named in its note; `busy` is the largest."""
+    scores = [score(block) for block in blocks]
     if np.isnan(scores).any():
         return blocks[int(np.isnan(scores).argmax())]
     least = blocks[int(np.argmin(scores))]
     return least | {"note": f"worst of {len(blocks)}: {least['note']}", "busy": max(block["busy"] for block in blocks)}
 
 
-# Problems
+# Products and iterations
+
+
+def shuffled(X, y, n):
+    """Return n points in a random order that does not depend on --seed."""
+    order = np.random.default_rng(5).permutation(len(y))[:n]
+    return X[order], y[order]
 
 
 def shuffled_pair(context, digits, n=None):
-    """The first n training images of two digits of MNIST in a random order that does not depend on --seed."""
     data = load_mnist(context, digits)
-    order = np.random.default_rng(5).permutation(len(data.y_train))[: context.pick(n, min(n or 600, 600))]
-    return data.X_train[order], data.y_train[order]
-
-
-def shuffled_htru2(context, n):
-    points = load_htru2(context)
-    order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(n, 300)]
-    return standardised(points.X, points.X)[0][order], points.y[order]
-
-
-# The two sides of a product and of an iteration
-
-
-def size_of(G):
-    return fm.prepare(G, 0).G.shape()[0]
+    return shuffled(data.X_train, data.y_train, context.pick(n, min(n or 600, 600)))
 
 
 ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
@@ -2324,8 +2218,8 @@ def per_iteration(seconds, result):
 
 
 def ran_to_the_end(G, steps):
-    """A check that a run made its iterations and that its interval is that of its own points, by fresh products."""
-    def check(result, _):
+    """Return a check that a run made its iterations and that its interval is that of its points, by fresh products."""
+    def check(result, _=None):
         if result.n_iter != steps:
             raise MismatchError(f"{result.n_iter} iterations instead of {steps}: {result.status}")
         agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
@@ -2333,66 +2227,58 @@ def ran_to_the_end(G, steps):
     return check
 
 
+def one_product_rows(what, G, n, steps, whole):
+    """Return a row for each algorithm of one product an iteration: an iteration's time or, if `whole`, a call's."""
+    rows, options = [], {} if whole else {"trace_at": []}
+    for method, (algorithm, softmax) in ONE_PRODUCT.items():
+        call = functools.partial(algorithm, G, max_iter=steps, **options)
+        # what the algorithm itself counts: also those by which diagonal_descent finds its step
+        spent = float(call().trace["products"][-1]) if whole else 1.0
+        rows.append(Row(what, "its products" if whole else "its product", n, 1.15, "times the cost", call,
+                        product(G, fused=softmax and isinstance(G, fm.FeatureGram)), ran_to_the_end(G, steps),
+                        reading=wall if whole else per_iteration, note=method,
+                        their_reading=lambda seconds, _, spent=spent: spent * seconds))
+    return rows
+
+
 def speed_products(context):
     n = context.pick(6000, 300)
     X, y = shuffled_pair(context, (3, 5), n)
     G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
     for dtype, required, tolerance in ((np.float64, 1.8, 1e-10), (np.float32, 3.0, 1e-6)):
-        stored = fm.prepare(G.astype(dtype), 0).G
-        w, m = np.empty(len(y)), np.empty(len(y))
-
-        def ours(stored=stored, w=w, m=m):
-            fm.lift(stored, v, w)
-            fm.margins(stored, w, m)
-            return m
-
-        yield Row(f"G v, dense {np.dtype(dtype).name}", "NumPy, float64", len(y), required, "times faster", ours,
-                  lambda: G @ v, lambda a, b, within=tolerance: agree("product", a, b, within))
-    yield Row("check of a dense G", "a product", len(y), 2.0, "times the cost", lambda: fm.prepare(G, 0), product(G),
-              lambda run, m: agree("checked G", run.G.matrix @ np.full(len(y), 1 / len(y)), m, 1e-10))
-    few = fm.gram(X[: n // 2], y[: n // 2], gamma=0.01)
-    rows, few_rows = fm.features(X, y), fm.features(X[: n // 2], y[: n // 2])
-    for name, problem in (("dense", G), ("features", rows)):
-        steps = context.pick(40, 5)
-        yield [Row(f"an iteration, {name}", "its product", size_of(problem), 1.15, "times the cost",
-                   functools.partial(algorithm, problem, max_iter=steps, trace_at=[]),
-                   product(problem, fused and name == "features"), ran_to_the_end(problem, steps),
-                   reading=per_iteration, note=method) for method, (algorithm, fused) in ONE_PRODUCT.items()]
-    for name, sizes in (("dense", (G, few)), ("features", (rows, few_rows))):
-        for problem, count in zip(sizes, context.pick((50, 1000), (10, 20)), strict=True):
-            calls = []
-            for method, (algorithm, fused) in ONE_PRODUCT.items():
-                call = functools.partial(algorithm, problem, max_iter=count)
-                # what the algorithm itself counts: also those by which diagonal_descent finds its step
-                spent = float(call().trace["products"][-1])
-                calls.append(Row(f"{count} iterations, {name}, call to return", "its products", size_of(problem), 1.15,
-                                 "times the cost", call, product(problem, fused and name == "features"),
-                                 ran_to_the_end(problem, count), note=method,
-                                 their_reading=lambda seconds, _, spent=spent: spent * seconds))
-            yield calls
+        yield Row(f"G v, dense {np.dtype(dtype).name}", "NumPy, float64", len(y), required, "times faster",
+                  product(G.astype(dtype), v), lambda: G @ v, functools.partial(agree, "product", tolerance=tolerance))
+    yield Row("check of a dense G", "a product", len(y), 2.0, "times the cost", lambda: fm.prepare(G, 0), product(G, v),
+              lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10))
+    half = slice(n // 2)
+    problems = {"dense": (G, fm.gram(X[half], y[half], gamma=0.01)),
+                "features": (fm.features(X, y), fm.features(X[half], y[half]))}
+    for name, (whole, _) in problems.items():
+        yield one_product_rows(f"an iteration, {name}", whole, len(y), context.pick(40, 5), whole=False)
+    for name, sizes in problems.items():
+        for problem, size, steps in zip(sizes, (len(y), n // 2), context.pick((50, 1000), (10, 20)), strict=True):
+            yield one_product_rows(f"{steps} iterations, {name}, call to return", problem, size, steps, whole=True)
 
 
 def speed_features(context):
     X, y = shuffled_pair(context, (0, 1))
     G = fm.features(X, y, normalize="max")
-    Z, (n, d) = G.rows, G.rows.shape
-    steps, q, w = context.pick(100, 5), np.full(n, 1 / n), G.rows.mean(axis=0)
-    m, found, u = np.empty(n), np.empty(n), np.empty(d)
+    Z, q, w, steps = G.rows, np.full(len(y), 1 / len(y)), G.rows.mean(axis=0), context.pick(100, 5)
 
     def check(*_):
+        (m, found), u, expected = np.empty((2, len(y))), np.empty_like(w), np.exp(-Z @ w)
         fm.softmax_pass(G, w, m, found, u)
-        expected = np.exp(-Z @ w)
         agree("margins", m, Z @ w, 1e-10)
         agree("gradient", u, Z.T @ (expected / expected.sum()), 1e-10)
 
     for method in ("momentum", "normalized GD"):
-        yield Row(f"an iteration of {method}, features", "BLAS: Z w and Z'q", n, 1.5,
-                  "times faster", functools.partial(ONE_PRODUCT[method][0], G, max_iter=steps, trace_at=[]),
+        yield Row(f"an iteration of {method}, features", "BLAS: Z w and Z'q", len(y), 1.5, "times faster",
+                  functools.partial(ONE_PRODUCT[method][0], G, max_iter=steps, trace_at=[]),
                   lambda: (Z @ w, Z.T @ q), check, reading=per_iteration)
 
 
 def project_by_sorting(v):
-    """The projection onto the simplex by a full sort."""
+    """Project onto the simplex by a full sort."""
     falling = np.sort(v)[::-1]
     excess = np.cumsum(falling) - 1
     k = np.flatnonzero(falling * np.arange(1, v.size + 1) > excess)[-1]
@@ -2403,9 +2289,7 @@ def speed_kernels(context):
     X, y = shuffled_pair(context, (3, 5), context.pick(6000, 300))
 
     def theirs():
-        from sklearn.metrics.pairwise import rbf_kernel
-
-        K = rbf_kernel(X, gamma=0.01)
+        K = importlib.import_module("sklearn.metrics.pairwise").rbf_kernel(X, gamma=0.01)
         K *= y[:, None]
         K *= y
         roots = np.sqrt(K.diagonal())
@@ -2414,72 +2298,27 @@ def speed_kernels(context):
         return K
 
     yield Row("gram, rbf", "rbf_kernel, signs and scale", len(y), 1.3, "times faster",
-              lambda: fm.gram(X, y, gamma=0.01), theirs, lambda G, K: agree("gram", G, K, 1e-10), peers=True)
+              functools.partial(fm.gram, X, y, gamma=0.01), theirs, functools.partial(agree, "gram", tolerance=1e-10),
+              peers=True)
     rng, n = context.rng(), context.pick(10**6, 1000)
     for kind, v in (("typical: Gaussian", rng.normal(size=n)), ("most stay", (1 + 0.3 * rng.normal(size=n)) / n)):
         yield Row(f"project_simplex, {kind}", "NumPy by sorting", n, 5.0, "times faster",
                   functools.partial(fm.project_simplex, v), functools.partial(project_by_sorting, v),
-                  lambda p, q: agree("projection", p, q, 1e-9), threads=False)
+                  functools.partial(agree, "projection", tolerance=1e-9), threads=False)
 
 
 # The exact solver against LIBSVM and LIBLINEAR
 
 
-def biased_gap(G, y, weights):
-    """The relative gap of an SVM with a bias, hard margin, from its dual weights a >= 0 with <a, y> = 0.
-
-    With p = a / sum a:  max_b min_i y_i (f(x_i) + b) / ||f||  <=  its maximum margin  <=  ||p||_G, half the distance
-    of the classes' hulls. G without the bias, which drops out of ||p||_G.
-    """
-    run = fm.prepare(G, 0)
-    n, dimension = run.G.shape()
-    w, m = np.empty(dimension), np.empty(n)
-    fm.lift(run.G, weights, w)
-    fm.margins(run.G, w, m)
-    size = math.sqrt(fm.square(run.G, weights, w, m))
-    lower, upper = (m[y > 0].min() + m[y < 0].min()) / 2 / size, size / weights.sum()
-    return 1 - lower / upper, upper
-
-
-def svc_weights(model, n):
-    weights = np.zeros(n)
-    weights[model.support_] = np.abs(model.dual_coef_[0])
-    return weights
-
-
-def relative_gap(result):
-    return 1 - result.lower / result.upper
-
-
-def is_margin(what, G, result, tol):
-    """Raise a MismatchError unless a result is certified, or at the end of rounding, and fresh products confirm it."""
-    if not (result.status == "certified" or result.status == "rounding" and relative_gap(result) < 1e-3):
-        raise MismatchError(f"{what}: max_margin ends with {result}")
-    lower, upper = fm.certificate(G, result.alpha, result.p, precise=True)
-    if not (lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + tol)):
-        raise MismatchError(f"{what}: certificate [{lower}, {upper}] against {result}")
-
-
-def against_svc(what, G, y, tol=1e-6, most=1e-4):
-    """A check of (the result of max_margin, a fitted SVC). The SVC's problem has a bias, and so a margin no smaller:
-    its gap is that of its own problem, and may be `most` at most."""
-    def check(result, model):
-        signed = G() if callable(G) else G
-        is_margin(what, signed, result, tol)
-        their_gap, upper = biased_gap(signed, y, svc_weights(model, len(y)))
-        if not (-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6)):
-            raise MismatchError(f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
-        return relative_gap(result), their_gap
-
-    return check
-
-
-def svc(X, y, **options):
-    from sklearn.svm import SVC
-
+def fit_peer(name, X, y, **options):
+    """Fit an estimator of scikit-learn's module svm."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged, where max_iter is given
-        return SVC(C=1e10, tol=1e-6, **options).fit(X, y)
+        warnings.simplefilter("ignore")  # that it has not converged: its gap says so
+        return getattr(importlib.import_module("sklearn.svm"), name)(**options).fit(X, y)
+
+
+svc = functools.partial(fit_peer, "SVC", C=1e10, tol=1e-6)
+liblinear = functools.partial(fit_peer, "LinearSVC", fit_intercept=False, random_state=0)
 
 
 def exact(G, tol=1e-6):
@@ -2491,19 +2330,62 @@ def exact_from(make, *data, **kernel):
 
 
 def serially(call):
-    """The call on one thread."""
-    def run():
-        before = numba.get_num_threads()
-        numba.set_num_threads(1)
-        try:
-            return call()
-        finally:
-            numba.set_num_threads(before)
-
-    return run
+    """Make a call on one thread."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        return call()
+    finally:
+        numba.set_num_threads(before)
 
 
-CAP = 1_000_000  # iterations of LIBSVM where it would need minutes
+def biased_gap(G, y, weights):
+    """Return the relative gap of an SVM with a bias, hard margin, and the upper bound of its maximum margin.
+
+    Its dual weights are a >= 0 with <a, y> = 0, p = a / sum a:  max_b min_i y_i (f(x_i) + b) / ||f||  <=  its maximum
+    margin  <=  ||p||_G, half the distance of the classes' hulls. G, dense, is that without the bias.
+    """
+    m = G @ weights
+    size = math.sqrt(weights @ m)
+    lower, upper = (m[y > 0].min() + m[y < 0].min()) / 2 / size, size / weights.sum()
+    return 1 - lower / upper, upper
+
+
+def primal_gap(X, y, coefficients, upper, ridge=0.0):
+    """Return 1 - margin / upper of the separator w or, with a ridge r, (w, xi / sqrt(r)), xi the slacks at margin 1."""
+    m = y * (X @ coefficients)
+    slacks = np.maximum(0, 1 - m) if ridge else np.zeros(len(y))
+    size = coefficients @ coefficients + (slacks @ slacks / ridge if ridge else 0)
+    return 1 - (m + slacks).min() / math.sqrt(size) / upper
+
+
+def is_margin(what, G, result):
+    """Return a result's relative gap; raise a MismatchError unless it is small and fresh products confirm it."""
+    gap = 1 - result.lower / result.upper
+    if not (result.status == "certified" or result.status == "rounding" and gap < 1e-3):
+        raise MismatchError(f"{what}: max_margin ends with {result}")
+    lower, upper = fm.certificate(G, result.alpha, result.p, precise=True)
+    if not (lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + 1e-6)):
+        raise MismatchError(f"{what}: certificate [{lower}, {upper}] against {result}")
+    return gap
+
+
+def against_svc(what, G, y, most=1e-4):
+    """Return a check of (the result of max_margin, a fitted SVC), whose relative gap may be `most` at most.
+
+    The SVC's problem has a bias, and so a margin no smaller; its gap is that of its own problem.
+    """
+    def check(result, model):
+        signed, weights = G() if callable(G) else G, np.zeros(len(y))
+        weights[model.support_] = np.abs(model.dual_coef_[0])
+        gap, (their_gap, upper) = is_margin(what, signed, result), biased_gap(signed, y, weights)
+        if not (-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6)):
+            raise MismatchError(f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
+        return gap, their_gap
+
+    return check
+
+
 EXACT = {  # problem -> digits and kernel
     "a: 3 vs 5, rbf, gamma 1/6.8": ((3, 5), {"gamma": 1 / 6.8}),
     "b: 3 vs 5, rbf, gamma 0.01": ((3, 5), {"gamma": 0.01}),
@@ -2513,110 +2395,91 @@ EXACT = {  # problem -> digits and kernel
 
 
 def speed_exact_dense(context):
-    libsvm, cap = "LIBSVM, precomputed", context.pick(CAP, 10_000)
+    def row(name, G, K, y, way="", required=2.0, ours=functools.partial, most=1e-4, threads=True, note="", **options):
+        return Row(f"max_margin, {name}{way}", "LIBSVM, precomputed", len(y), required, "times faster", ours(exact, G),
+                   functools.partial(svc, K, y, kernel="precomputed", **options), against_svc(name, G, y, most),
+                   peers=True, threads=threads, note=note)
+
+    def on_one_thread(call, G):
+        return functools.partial(serially, functools.partial(call, G))
+
     for name, (digits, kernel) in EXACT.items():
         X, y = shuffled_pair(context, digits, context.pick(6000, 300))
-        G, K = fm.gram(X, y, **kernel), fm.gram(X, **kernel)
-        for threads, required in ((True, 2.0), (False, 1.4)):
-            ours = functools.partial(exact, G)
-            yield Row(f"max_margin, {name}{'' if threads else ', one thread'}", libsvm, len(y), required,
-                      "times faster", ours if threads else serially(ours),
-                      functools.partial(svc, K, y, kernel="precomputed"), against_svc(name, G, y), peers=True,
-                      threads=threads)
-    X, y = shuffled_htru2(context, 6000)
+        problem = name, fm.gram(X, y, **kernel), fm.gram(X, **kernel), y
+        yield row(*problem)
+        yield row(*problem, ", one thread", 1.4, on_one_thread, threads=False)
+    cap = context.pick(1_000_000, 10_000)  # iterations of LIBSVM where it would need minutes
+    points = load_htru2(context)
+    X, y = shuffled(standardised(points.X, points.X)[0], points.y, context.pick(6000, 300))
     Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
-    signs = np.where(np.arange(len(Z)) % 2, 1, -1)
     for name, G, labels in (("e: HTRU2, sigma^2 = 4", fm.gram(X, y, sigma2=4.0), y),
-                            ("f: planted, rho = 0.001", Z @ Z.T, signs)):
-        K = labels[:, None] * G * labels
-        yield Row(f"max_margin, {name}", libsvm, len(labels), 2.0, "times faster", functools.partial(exact, G),
-                  functools.partial(svc, K, labels, kernel="precomputed", max_iter=cap),
-                  against_svc(name, G, labels, most=math.inf), peers=True,
-                  note=f"at most {cap:.0e} steps")
+                            ("f: planted, rho = 0.001", Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1))):
+        yield row(name, G, labels[:, None] * G * labels, labels, most=math.inf, note=f"at most {cap:.0e} steps",
+                  max_iter=cap)
+
+
+def raw_problems(context):
+    """Yield (name, X, y, new points, kernel) for the comparisons from raw features."""
+    for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"):
+        digits, kernel = EXACT[name]
+        for n in context.pick((6000, 12_000), (300,)):
+            yield name[3:], *shuffled_pair(context, digits, n), load_mnist(context, digits).X_test, kernel
 
 
 def speed_exact_raw(context):
-    for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"):
-        digits, kernel = EXACT[name]
-        for most in context.pick((6000, 12_000), (300,)):
-            X, y = shuffled_pair(context, digits, most)
-            ways = {make.__name__: functools.partial(exact_from, make, X, y, **kernel)
-                    for make in (fm.gram, fm.lazy_gram)}
-            seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
-            fastest = min(seconds, key=seconds.get, default="gram")
-            yield Row(f"from raw features, {name[3:]}", "LIBSVM, rbf", len(y), 10.0, "times faster", ways[fastest],
-                      functools.partial(svc, X, y, kernel="rbf", **kernel),
-                      against_svc(name, functools.partial(fm.gram, X, y, **kernel), y), peers=True,
-                      note=f"through {fastest}")
-
-
-def liblinear(X, y, **options):
-    from sklearn.svm import LinearSVC
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged: its gap says so
-        return LinearSVC(fit_intercept=False, random_state=0, **options).fit(X, y)
-
-
-def primal_gap(X, y, coefficients, upper, ridge=0.0):
-    """1 - margin / upper of the separator w or, with a ridge r, of (w, xi / sqrt(r)), xi the slacks at margin 1."""
-    m = y * (X @ coefficients)
-    slacks = np.maximum(0, 1 - m) if ridge else np.zeros(len(y))
-    size = coefficients @ coefficients + (slacks @ slacks / ridge if ridge else 0)
-    return 1 - (m + slacks).min() / math.sqrt(size) / upper
+    for name, X, y, _, kernel in raw_problems(context):
+        ways = {make.__name__: functools.partial(exact_from, make, X, y, **kernel) for make in (fm.gram, fm.lazy_gram)}
+        seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
+        fastest = min(seconds, key=seconds.get, default="gram")
+        yield Row(f"from raw features, {name}", "LIBSVM, rbf", len(y), 10.0, "times faster", ways[fastest],
+                  functools.partial(svc, X, y, kernel="rbf", **kernel),
+                  against_svc(name, functools.partial(fm.gram, X, y, **kernel), y), peers=True,
+                  note=f"through {fastest}")
 
 
 def speed_exact_linear(context):
+    plain = functools.partial(fm.features, normalize=None)
+
+    def against_liblinear(G, their_gap, most):
+        def check(result, model):
+            gaps = is_margin("features", G, result), their_gap(result, model)
+            if not -1e-9 <= gaps[1] <= most:
+                raise MismatchError(f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
+            return gaps
+
+        return check
+
     X, y = shuffled_pair(context, (0, 1))
-    dense = functools.partial(fm.features, normalize=None)
-
-    def as_csr(points):
-        from scipy.sparse import csr_array
-
-        return csr_array(points)
-
-    def check(result, model):
-        is_margin("0 vs 1, linear", dense(X, y), result, 1e-6)
-        their_gap = primal_gap(X, y, model.coef_[0], result.upper)
-        if not -1e-9 <= their_gap <= 1e-3:
-            raise MismatchError(f"0 vs 1, linear: LinearSVC ends at a gap of {their_gap:.1e}")
-        return relative_gap(result), their_gap
-
-    for name, points in (("dense", X), ("sparse", as_csr(X) if has_peers() else None)):
+    check = against_liblinear(plain(X, y), lambda result, model: primal_gap(X, y, model.coef_[0], result.upper), 1e-3)
+    for name in ("dense", "sparse"):
+        points = importlib.import_module("scipy.sparse").csr_array(X) if name == "sparse" and has_peers() else X
         yield Row(f"max_margin, features, {name}, 0 vs 1", "LinearSVC, hinge, C = 1e6", len(y), 3.0, "times faster",
-                  lambda points=points: exact(dense(points, y)),
+                  functools.partial(exact_from, plain, points, y),
                   functools.partial(liblinear, points, y, loss="hinge", C=1e6, tol=1e-6, max_iter=100_000), check,
                   peers=True)
-    X, y = shuffled_pair(context, (3, 5))
-    ridge, options = 0.5, {"loss": "squared_hinge", "dual": True, "C": 1.0, "max_iter": 100_000}  # r = 1/(2C)
 
-    def ridge_gaps(result, model):
-        slacks = np.maximum(0, 1 - y * (X @ model.coef_[0]))
-        _, upper = fm.certificate(dense(X, y, ridge=ridge), slacks, slacks / slacks.sum())
+    A, b = shuffled_pair(context, (3, 5))
+    ridge = 0.5  # 1/(2C)
+    G, theirs = plain(A, b, ridge=ridge), functools.partial(liblinear, A, b, loss="squared_hinge", dual=True, C=1.0,
+                                                            max_iter=100_000)
+
+    def ridge_gap(result, model):
+        slacks = np.maximum(0, 1 - b * (A @ model.coef_[0]))
+        _, upper = fm.certificate(G, slacks, slacks / slacks.sum())
         if upper < result.lower:
             raise MismatchError(f"3 vs 5 with a ridge: LinearSVC's upper end {upper} is below {result}")
-        return relative_gap(result), primal_gap(X, y, model.coef_[0], upper, ridge)
+        return primal_gap(A, b, model.coef_[0], upper, ridge)
 
-    def check_ridge(result, model):
-        is_margin("3 vs 5 with a ridge", dense(X, y, ridge=ridge), result, 1e-6)
-        gaps = ridge_gaps(result, model)
-        if not gaps[1] <= 2e-6:
-            raise MismatchError(f"3 vs 5 with a ridge: LinearSVC ends at a gap of {gaps[1]:.1e}")
-        return gaps
-
-    def loosest(tolerances=(1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6)):
-        """The loosest tolerance of LIBLINEAR that takes its gap below 1e-6, and this gap, which ours has to reach."""
-        result = exact(dense(X, y, ridge=ridge))
-        for tol in tolerances:
-            their_gap = ridge_gaps(result, liblinear(X, y, tol=tol, **options))[1]
-            if their_gap <= 1e-6:
+    tol, gap = math.nan, 1e-6
+    if has_peers():  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach this gap
+        best = exact(G)
+        for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6):
+            gap = max(ridge_gap(best, theirs(tol=tol)), 1e-10)
+            if gap <= 1e-6:
                 break
-        return tol, max(their_gap, 1e-10)
-
-    tol, gap = loosest() if has_peers() else (math.nan, math.nan)
-    yield Row("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", len(y), 2.0, "times faster",
-              lambda: exact(dense(X, y, ridge=ridge), gap), functools.partial(liblinear, X, y, tol=tol, **options),
-              check_ridge, peers=True, note=f"theirs with tol = {tol:g}")
+    yield Row("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", len(b), 2.0, "times faster",
+              lambda: exact(plain(A, b, ridge=ridge), gap), functools.partial(theirs, tol=tol),
+              against_liblinear(G, ridge_gap, 2e-6), peers=True, note=f"theirs with tol = {tol:g}")
 
 
 # Columns, small problems, and what happens before the first iteration
@@ -2643,16 +2506,15 @@ def speed_columns(context):
     yield Row("an update of the perceptron, dense", "NumPy: add a column", n, 2.0, "times the cost",
               functools.partial(fm.perceptron, G, max_iter=steps, trace_at=[]), read, check, reading=per_iteration,
               their_reading=lambda seconds, _: seconds / steps, threads=False)
-    for n, steps in ((20, 1), (200, 1), (200, 100)):
-        G = fm.FeatureGram(planted_margin(n, 10, 0.1, rng)).dense()
-        yield Row(f"a call of momentum, {steps} iteration{'s' * (steps > 1)}", "without its loop", n, 100, "us",
-                  functools.partial(fm.momentum, G, max_iter=steps),
-                  check=lambda result, G=G, steps=steps: ran_to_the_end(G, steps)(result, None),
+    for n, few in ((20, 1), (200, 1), (200, 100)):
+        small = fm.FeatureGram(planted_margin(n, 10, 0.1, rng)).dense()
+        yield Row(f"a call of momentum, {few} iteration{'s' * (few > 1)}", "without its loop", n, 100, "us",
+                  functools.partial(fm.momentum, small, max_iter=few), check=ran_to_the_end(small, few),
                   reading=lambda seconds, result: seconds - result.trace["seconds"][-1], threads=False)
 
 
 def child(code, *arguments, cache=None):
-    """The numbers that a new process prints; `cache` is its folder for compiled code, the usual one by default."""
+    """Return the numbers that a new process prints; `cache` is its folder for compiled code, by default the usual."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     environment |= {} if cache is None else {"NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True,
@@ -2673,60 +2535,42 @@ import sys, time
 import numpy as np, fastmargin as fm
 Z = np.random.default_rng(0).normal(size=(200, 10)) + 3 * np.eye(10)[0]
 G = fm.FeatureGram(Z) if sys.argv[2] == "features" else Z @ Z.T
-begin = time.perf_counter()
+begin, cpu = time.perf_counter(), time.process_time()
 result = getattr(fm, sys.argv[1])(G, max_iter=10)
-print(time.perf_counter() - begin, result.lower, result.upper)
+print(time.perf_counter() - begin, time.process_time() - cpu, result.lower, result.upper)
 """
-
-
-def first_number(seconds, answer):
-    return answer[0]
 
 
 def speed_start(context):
     def certified(answer):
-        if not answer[1] <= answer[2]:
-            raise MismatchError(f"first call: the interval is {answer[1:]}")
+        if not answer[2] <= answer[3]:
+            raise MismatchError(f"first call: the interval is {answer[2:]}")
 
-    yield Row("import fastmargin", "", 0, 0.3, "s", lambda: child(IMPORT), reading=first_number, threads=False)
+    def row(what, n, required, unit, call, place=0, **options):
+        return Row(what, "", n, required, unit, call, reading=lambda _, answer: answer[place], threads=False, **options)
+
+    yield row("import fastmargin", 0, 0.3, "s", functools.partial(child, IMPORT))
     if context.quick:  # compiling takes seconds
         return
     for algorithm, on in (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"),
                           ("max_margin", "features"), ("subspace_perceptron", "features")):
         with tempfile.TemporaryDirectory() as folder:
-            fresh = itertools.count()
-
-            def call(cache, algorithm=algorithm, on=on):
-                return child(FIRST_CALL, algorithm, on, cache=cache)
-
-            yield Row(f"first call of {algorithm}, {on}, cold", "", 200, 6.0, "s",
-                      lambda call=call, folder=folder, fresh=fresh: call(f"{folder}/{next(fresh)}"), check=certified,
-                      reading=first_number, alike=True, threads=False)
-            yield Row(f"first call of {algorithm}, {on}, warm", "", 200, 0.15, "s",
-                      lambda call=call, folder=folder: call(f"{folder}/0"), check=certified, reading=first_number,
-                      threads=False)
+            call, fresh = functools.partial(child, FIRST_CALL, algorithm, on), itertools.count()
+            yield row(f"first call of {algorithm}, {on}, cold", 200, 10.0, "s of CPU",
+                      lambda call=call, folder=folder, fresh=fresh: call(cache=f"{folder}/{next(fresh)}"), place=1,
+                      check=certified, alike=True)
+            yield row(f"first call of {algorithm}, {on}, warm", 200, 0.3, "s",
+                      functools.partial(call, cache=f"{folder}/0"), check=certified)
 
 
-# Adaptive sampling on all pairs. The peak is that of a process of its own.
-
-SAMPLING = """
-import sys
-import numpy as np, fastmargin as fm, reproduce
-X, y = np.load(sys.argv[1] + "/X.npy"), np.load(sys.argv[1] + "/y.npy")
-reproduce.sample_pairs(X, y, int(sys.argv[2]))
-print(reproduce.peak_of_process() / 1e9)
-"""
+# Memory
 
 
-def sample_pairs(X, y, steps):
-    """Adaptive sampling over the pairs of all ten classes with the tangent kernel of ji21:fig3."""
-    W = np.random.default_rng(0).normal(size=(WIDTH, X.shape[1]))
-    K = fm.lazy_gram(X, kernel="ntk", W=W, normalize="max", dtype=np.float32)
-    return fm.adaptive_sampling(fm.pair_gram(K, y, 10), max_iter=steps, trace_at=[])
+def memory(field):
+    """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell.
 
-
-def memory_now(field):
-    """VmRSS or VmHWM, the resident memory now and at its peak, in bytes; nan where the system does not tell."""
+    Not ru_maxrss: in a new process that begins with the peak of the one that started it.
+    """
     try:
         with open("/proc/self/status", encoding="ascii") as lines:
             return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
@@ -2734,24 +2578,49 @@ def memory_now(field):
         return math.nan
 
 
-def peak_of_process():
-    """Not ru_maxrss: in a new process that begins with the peak of the one that started it."""
-    return memory_now("VmHWM")
-
-
 def extra_memory(call):
-    """Bytes by which the resident memory grows while a call runs, at most; nan where the system does not tell."""
+    """Return the bytes by which the resident memory grows while a call runs; nan where the system does not tell."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back to the system, or the call would grow into it unseen
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     except (OSError, AttributeError, TypeError):  # the last: CDLL(None) on Windows
         return math.nan
-    before = memory_now("VmRSS")
+    before = memory("VmRSS")
     answer = call()  # kept, so that it counts
-    grown = memory_now("VmHWM") - before
+    grown = memory("VmHWM") - before
     del answer
     return grown
+
+
+APART = """
+import sys, time
+import numpy as np, fastmargin as fm, reproduce
+X, y = np.load(sys.argv[1] + "/X.npy"), np.load(sys.argv[1] + "/y.npy")
+begin = time.perf_counter()
+{}
+print(reproduce.memory("VmHWM") / 1e9, time.perf_counter() - begin)
+"""
+
+
+def peak_row(what, n, X, y, call, once=False):
+    """Return the row of the peak, in GB, of a process of its own that makes a call with X and y; `once`: here and now.
+    """
+    def peak():
+        with tempfile.TemporaryDirectory() as folder:
+            np.save(f"{folder}/X", X)
+            np.save(f"{folder}/y", y)
+            return child(APART.format(call), folder)
+
+    row = Row(what, "", n, 2.0, "GB", peak, reading=lambda _, answer: answer[0], alike=True, threads=False)
+    if not once:
+        return row
+    known = peak()
+    return replace(row, ours=lambda: known, note=f"run once, {known[1]:.0f} s")
+
+
+def sample_pairs(X, y, steps):
+    return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
 
 
 def speed_sampling(context):
@@ -2759,70 +2628,42 @@ def speed_sampling(context):
     images, steps = context.pick((len(data.y_train), 64), (500, 8))
     X, y = data.X_train[:images].astype(np.float32), data.y_train[:images]
     del data
-    pairs, x = 9 * len(y), X[0].copy()
+    x = X[0].copy()
 
     def check(result, dots):
         if not (result.n_iter == steps and result.lower <= result.upper):
             raise MismatchError(f"adaptive sampling: {result}")
         agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
 
-    yield Row("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", pairs, 2.0, "times the cost",
-              lambda: sample_pairs(X, y, steps), lambda: X @ x, check, reading=per_iteration)
-    if not context.quick and not math.isnan(peak_of_process()):
-        with tempfile.TemporaryDirectory() as folder:
-            np.save(f"{folder}/X", X)
-            np.save(f"{folder}/y", y)
-            yield Row("adaptive_sampling, MNIST pairs, peak memory", "", pairs, 2.0, "GB",
-                      lambda: child(SAMPLING, folder, steps), reading=first_number, alike=True, threads=False)
-
-
-FITTING = """
-import sys
-import time
-import numpy as np, fastmargin as fm, reproduce
-X, y = np.load(sys.argv[1] + "/X.npy"), np.load(sys.argv[1] + "/y.npy")
-begin = time.perf_counter()
-fm.MaxMarginClassifier("rbf").fit(X, y)
-print(reproduce.peak_of_process() / 1e9, time.perf_counter() - begin)
-"""
-
-
-def fit_and_predict(model, X, y, new):
-    return model.fit(X, y), model.predict(new)
+    yield Row("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 9 * len(y), 2.0,
+              "times the cost", lambda: sample_pairs(X, y, steps), lambda: X @ x, check, reading=per_iteration)
+    if not context.quick and not math.isnan(memory("VmHWM")):
+        yield peak_row("adaptive_sampling, MNIST pairs, peak memory", 9 * len(y), X, y,
+                       f"reproduce.sample_pairs(X, y, {steps})")
 
 
 def speed_classifier(context):
-    for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"):
-        digits, kernel = EXACT[name]
-        new = load_mnist(context, digits).X_test
-        for most in context.pick((6000, 12_000), (300,)):
-            X, y = shuffled_pair(context, digits, most)
-            checked = against_svc(name, functools.partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel), y)
+    def fit_and_predict(fit, X, y, new):
+        model = fit(X, y)
+        return model, model.predict(new)
 
-            def check(ours, theirs, checked=checked):
-                differ = np.mean(ours[1] != theirs[1])
-                if differ > 0.005:  # the intercepts do: ours is penalised
-                    raise MismatchError(f"{100 * differ:.1f} % of the predictions differ")
-                return checked(ours[0].result_, theirs[0])
+    for name, X, y, new, kernel in raw_problems(context):
+        checked = against_svc(name, functools.partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel), y)
 
-            def ours(X=X, y=y, kernel=kernel, new=new):
-                return fit_and_predict(fm.MaxMarginClassifier("rbf", **kernel), X, y, new)
+        def check(ours, theirs, checked=checked):
+            differ = np.mean(ours[1] != theirs[1])
+            if differ > 0.005:  # the intercepts do: ours is penalised
+                raise MismatchError(f"{100 * differ:.1f} % of the predictions differ")
+            return checked(ours[0].result_, theirs[0])
 
-            def theirs(X=X, y=y, kernel=kernel, new=new):
-                from sklearn.svm import SVC
-
-                return fit_and_predict(SVC(C=1e10, tol=1e-6, **kernel), X, y, new)
-
-            yield Row(f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", len(y), 5.0, "times faster", ours,
-                      theirs, check, peers=True, note=f"{len(new):,} points to predict")
-    if not context.quick and not math.isnan(peak_of_process()):
+        yield Row(f"MaxMarginClassifier, fit and predict, {name}", "SVC", len(y), 5.0, "times faster",
+                  functools.partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit, X, y, new),
+                  functools.partial(fit_and_predict, functools.partial(svc, **kernel), X, y, new), check, peers=True,
+                  note=f"{len(new):,} points to predict")
+    if not context.quick and not math.isnan(memory("VmHWM")):
         data = load_mnist(context)
-        with tempfile.TemporaryDirectory() as folder:
-            np.save(f"{folder}/X", data.X_train)
-            np.save(f"{folder}/y", data.y_train)
-            peak, seconds = child(FITTING, folder)
-        yield Row("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", len(data.y_train), 2.0, "GB",
-                  lambda: [peak], reading=first_number, alike=True, threads=False, note=f"run once, {seconds:.0f} s")
+        yield peak_row("MaxMarginClassifier.fit, ten classes, rbf, peak memory", len(data.y_train), data.X_train,
+                       data.y_train, 'fm.MaxMarginClassifier("rbf").fit(X, y)', once=True)
 
 
 SPEED = (speed_products, speed_features, speed_kernels, speed_exact_dense, speed_exact_raw, speed_exact_linear,
@@ -2830,27 +2671,25 @@ SPEED = (speed_products, speed_features, speed_kernels, speed_exact_dense, speed
 
 
 def speed_scaling(context):
-    """Blocks of seconds and memory against n, on problem b."""
+    """Return blocks of seconds and memory against n, on problem b."""
     digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
     X, y = shuffled_pair(context, digits, 12_000)
     sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
-    steps, turns, blocks = context.pick(20, 5), context.pick(3, 1), []
-    nothing = dict.fromkeys(("least", "most", "required", "theirs", "gap", "their_gap", "ours", "busy"), math.nan)
-    nothing |= {"against": "", "unit": "", "note": ""}
+    blocks = []
     for n in progress(sizes, context, "sizes"):
         A, b = X[:n], y[:n]
         G, K = fm.gram(A, b, **kernel), fm.gram(A, **kernel)
+        iterate = functools.partial(fm.momentum, G, max_iter=context.pick(20, 5), trace_at=[])
         calls = {"gram": (functools.partial(fm.gram, A, b, **kernel), wall),
-                 "an iteration of momentum": (functools.partial(fm.momentum, G, max_iter=steps, trace_at=[]),
-                                              per_iteration),
+                 "an iteration of momentum": (iterate, per_iteration),
                  "max_margin to 1e-6": (functools.partial(exact, G), wall)}
         if has_peers():
             calls["LIBSVM, tol = 1e-6"] = (functools.partial(svc, K, b, kernel="precomputed"), wall)
         for name, (call, reading) in calls.items():
             call()
-            seconds = np.median([reading(*stopwatch(call)) for _ in range(turns)])
-            for panel, value in (("seconds", seconds), ("memory", extra_memory(call))):
-                blocks.append({"panel": panel, "what": name, "n": n, "achieved": value} | nothing)
+            seconds = np.median([reading(*stopwatch(call)) for _ in range(context.pick(3, 1))])
+            blocks += [BLANK_ROW | {"panel": panel, "what": name, "n": n, "achieved": value}
+                       for panel, value in (("seconds", seconds), ("memory", extra_memory(call)))]
     return blocks
 
 
@@ -2859,8 +2698,9 @@ def compute_speed(context):
     with progress(len(SPEED), context) as bar:
         for build in SPEED:
             for rows in build(context):
-                found = [measure(row, context) for row in (rows if isinstance(rows, list) else [rows])]
-                blocks.append(worst(found) if isinstance(rows, list) else found[0])
+                several = isinstance(rows, list)
+                found = [measure(row, context) for row in (rows if several else [rows])]
+                blocks.append(worst(found) if several else found[0])
                 bar.set_postfix_str(f"{len(blocks)} rows")
             bar.update()
     return stack(blocks + speed_scaling(context)), (
@@ -2887,107 +2727,101 @@ def duration(seconds):
     return "" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
 
 
-SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs", "gap",
-                 "their gap", "note")
-RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # aligned
-
-
-def speed_cells(bars):
-    """The rows of the printed table and of the picture, as text: one tuple in the order of SPEED_COLUMNS each."""
-    for what, n, against, got, least, most, required, unit, ours, busy, theirs, gap, their_gap, note in zip(*(
-            bars[name].tolist() for name in ("what", "n", "against", "achieved", "least", "most", "required", "unit",
-                                             "ours", "busy", "theirs", "gap", "their_gap", "note")), strict=True):
-        known, sign = not math.isnan(got), ">=" if SENSES[unit][1] else "<="
-        yield (what, f"{n:,.0f}" if n else "", against, quantity(got, unit) if known else "",
-               f"{quantity(least)} .. {quantity(most)}" if known else "", f"{sign} {quantity(required, unit)}",
-               duration(ours) if unit != "GB" else "", "" if math.isnan(busy) else f"{busy:.2f}", duration(theirs),
-               *("" if math.isnan(value) else f"{value:.0e}" for value in (gap, their_gap)), note)
-
-
-def speed_scores(bars):
-    return np.array([score(*row) for row in zip(bars["unit"], bars["achieved"], bars["required"], strict=True)])
-
-
+RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # the columns of numbers are aligned
 BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
 
 
-def report_speed(table, caption):
-    """The table as text; rows short of their bar begin with a mark, and are named again at the end, if not quick."""
+def speed_rows(table):
+    """Yield for each bar its row of the table and its cells, {column of the printed table: text}."""
     bars = split(table, "panel")["bars"]
-    scores, cells = speed_scores(bars), list(speed_cells(bars))
-    widths = [max(map(len, column)) for column in zip(SPEED_COLUMNS, *cells, strict=True)]
-    judged = not caption.startswith(QUICK)
+    for values in zip(*(column.tolist() for column in bars.values()), strict=True):
+        row = dict(zip(bars, values, strict=True))
+        unit, known = row["unit"], not math.isnan(row["achieved"])
+        yield row, {
+            "what": row["what"],
+            "n": f"{row['n']:,.0f}" if row["n"] else "",
+            "against": row["against"],
+            "got": quantity(row["achieved"], unit) if known else "",
+            "least .. most": f"{quantity(row['least'])} .. {quantity(row['most'])}" if known else "",
+            "bar": f"{'>=' if UNITS[unit][1] else '<='} {quantity(row['required'], unit)}",
+            "ours": duration(row["ours"]) if unit != "GB" else "",
+            "busy/quiet": "" if math.isnan(row["busy"]) else f"{row['busy']:.2f}",
+            "theirs": duration(row["theirs"]),
+            "gap": "" if math.isnan(row["gap"]) else f"{row['gap']:.0e}",
+            "their gap": "" if math.isnan(row["their_gap"]) else f"{row['their_gap']:.0e}",
+            "note": row["note"],
+        }
+
+
+def report_speed(table, caption):
+    """Return the table as text; rows short of their bar are marked, and named again at the end, if not quick."""
+    rows, cells = zip(*speed_rows(table), strict=True)
+    scores, judged = np.array([score(row) for row in rows]), not caption.startswith(QUICK)
+    header = {name: name for name in cells[0]}
+    widths = {name: max(len(row[name]) for row in (header, *cells)) for name in header}
 
     def line(mark, row):
-        padded = (f"{cell:>{width}}" if name in RIGHT else f"{cell:{width}}"
-                  for name, cell, width in zip(SPEED_COLUMNS, row, widths, strict=True))
+        padded = (f"{cell:{'>' if name in RIGHT else '<'}{widths[name]}}" for name, cell in row.items())
         return f"{mark} {'  '.join(padded)}".rstrip()
 
-    lines = [line(" ", SPEED_COLUMNS)]
+    lines = [line(" ", header)]
     lines += [line("!" if judged and value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
     unknown = f"{int(np.isnan(scores).sum())} were not measured"
     if not judged:
         return "\n".join([*lines, f"quick: the work was reduced, so that no row is held against its bar; {unknown}"])
-    short = [f"{row[0]} ({row[3]}, bar {row[5]})" for value, row in zip(scores, cells, strict=True) if value < 1]
-    slowed = [f"{row[0]} ({row[7]})" for value, row in zip(bars["busy"], cells, strict=True) if value > BUSY_BAR]
+    short = [f"{row['what']} ({row['got']}, bar {row['bar']})"
+             for value, row in zip(scores, cells, strict=True) if value < 1]
+    slowed = [f"{cell['what']} ({cell['busy/quiet']})"
+              for row, cell in zip(rows, cells, strict=True) if row["busy"] > BUSY_BAR]
     lines.append(f"{int((scores >= 1).sum())} rows reach their bar, {len(short)} do not, {unknown}")
-    if short:
-        lines.append("short of the bar: " + "; ".join(short))
-    if slowed:
-        lines.append("more than twice as long beside a busy core: " + "; ".join(slowed))
+    for what, named in (("short of the bar", short), ("more than twice as long beside a busy core", slowed)):
+        lines += [f"{what}: {'; '.join(named)}"] if named else []
     return "\n".join(lines)
 
 
-def draw_speed(table):
-    parts = split(table, "panel")
-    bars = parts["bars"]
-    scores, cells = speed_scores(bars), list(speed_cells(bars))
-    rows = np.arange(len(scores))[::-1]
-    fig = Figure(figsize=(13.9, 0.19 * len(rows) + 4.2), layout="constrained")
+@figure("speed", "bars to reach against NumPy, scikit-learn and the memory", compute_speed, minutes=20,
+        data="mnist htru2", report=report_speed)
+def draw_speed(table, blank):
+    fig, parts = blank.figure, split(table, "panel")
+    rows, cells = zip(*speed_rows(table), strict=True)
+    fig.clear()  # the height depends on the number of rows
+    fig.set_size_inches(13.9, 0.19 * len(rows) + 4.2)
     upper, lower = fig.add_gridspec(2, 1, height_ratios=[0.19 * len(rows) + 0.6, 3.4])
     ax, text = upper.subgridspec(1, 2, width_ratios=[2.3, 7], wspace=0).subplots()
-    curves = dict(zip(("seconds", "memory"), lower.subgridspec(1, 2).subplots(), strict=True))
-    for y, value in zip(rows, scores, strict=True):
-        if not math.isnan(value):
+    heights, ends = np.arange(len(rows))[::-1], [[score(row, "least"), score(row, "most")] for row in rows]
+    for y, row in zip(heights, rows, strict=True):
+        if not math.isnan(value := score(row)):
             look = {"facecolor": "#56b4e9"} if value >= 1 else {"facecolor": "white", "hatch": "/////"}
             ax.barh(y, value - 1, left=1, height=0.62, edgecolor="0.2", linewidth=0.6, **look)
-    ends = [[score(unit, end, required) for end in (least, most)] for unit, least, most, required in
-            zip(bars["unit"], bars["least"], bars["most"], bars["required"], strict=True)]
-    ax.hlines(rows, *np.array(ends).T, color="0.2", linewidth=1)
-    ax.axvline(1, color="#d55e00", linewidth=1.5, label="the bar")
-    ax.set_xscale("log")
+    ax.hlines(heights, *np.array(ends).T, color="0.2", linewidth=1)
+    ax.axvline(1, color="#d55e00", linewidth=1.5)
     low, high = np.nanmin(np.append(ends, 0.5)), np.nanmax(np.append(ends, 2.0))
-    ax.set(xlim=(low / 1.1, high * 1.1), ylim=(-0.7, len(rows) + 0.5), xlabel="times the bar")
-    ax.set_yticks(rows, [f"{what}{', n = ' * bool(n)}{n}" for what, n, *_ in cells], fontsize=7)
+    ax.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=(-0.7, len(rows) + 0.5), xlabel="times the bar")
+    ax.set_yticks(heights, [f"{row['what']}{', n = ' * bool(row['n'])}{row['n']}" for row in cells], fontsize=7)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     text.set(xlim=(0, 1), ylim=ax.get_ylim())
     text.set_axis_off()
     places = (0.005, 0.249, 0.26, 0.379, 0.502, 0.588, 0.645, 0.692, 0.763, 0.776)  # of columns
-    for y, row in [(len(rows), SPEED_COLUMNS), *zip(rows, cells, strict=True)]:
-        for name, cell, place in zip(SPEED_COLUMNS[2:], row[2:], places, strict=True):
-            text.text(place if row[3] or name != "note" else 0.52, y, cell, va="center", fontsize=6.5,
+    for y, row in [(len(rows), {name: name for name in cells[0]}), *zip(heights, cells, strict=True)]:
+        for (name, cell), place in zip(list(row.items())[2:], places, strict=True):
+            text.text(place if row["got"] or name != "note" else 0.52, y, cell, va="center", fontsize=6.5,
                       ha="right" if name in RIGHT else "left", in_layout=False,
                       weight="bold" if y == len(rows) or name == "got" else "normal")
-    for title, unit, factor in (("seconds", "seconds", 1), ("memory", "MB on top of the input", 1e-6)):
-        for i, (name, curve) in enumerate(split(parts[title], "what").items()):
-            x, y = curve["n"], factor * curve["achieved"]
-            used = y > 0
-            slope, doubt = fitted_exponent(x[used], y[used])
-            fit = "" if math.isnan(slope) else f": n^{slope:.2f} ± {doubt:.2f}"
-            if not used.any():
-                continue
-            curves[title].loglog(x[used], y[used], label=name + fit, **style(i) | {"markevery": 1})
-        curves[title].set(xlabel="n", ylabel=unit)
-        if curves[title].lines:
-            curves[title].legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
+    for ax, panel, unit, factor in zip(lower.subgridspec(1, 2).subplots(), ("seconds", "memory"),
+                                       ("seconds", "MB on top of the input"), (1, 1e-6), strict=True):
+        names = []
+        for name, run, look in curves(parts[panel], "what"):
+            x, y = run["n"], factor * run["achieved"]
+            slope, doubt = fitted_exponent(x[y > 0], y[y > 0])
+            if (y > 0).any():
+                ax.loglog(x[y > 0], y[y > 0], **look | {"markevery": 1})
+                names.append(name if math.isnan(slope) else f"{name}: n^{slope:.2f} ± {doubt:.2f}")
+        ax.set(xlabel="n", ylabel=unit)
+        if names:
+            ax.legend(ax.lines, names, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
         else:
-            curves[title].set_title("too small to be seen, or not known to this system")
-    return fig
-
-
-figure("speed", "bars to reach against NumPy, scikit-learn and the memory",
-       compute_speed, draw_speed, minutes=20, data="mnist htru2", report=report_speed)
+            ax.set_title("too small to be seen, or not known to this system")
 
 
 # ======================================================================================================================

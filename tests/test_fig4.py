@@ -444,7 +444,7 @@ def test_ctrl_c_ends_the_workers_too(tmp_path, everyone):
         "        processes.map(time.sleep, [0, 0])\n"
         "        print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
         "        list(processes.imap(time.sleep, [60, 60]))\n"
-        "reproduce.figure('slow', 'sleeps', slow, None, minutes=1)\n"
+        "reproduce.figure('slow', 'sleeps', slow, minutes=1)(None)\n"
         "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
     )
     child = subprocess.Popen(
@@ -533,7 +533,7 @@ def test_the_seeds_that_gain_most_and_least_are_shown(small_cifar, monkeypatch):
          "excess_error": 0.003, "train_error": 0.0}
         for solver in ("max_margin", "adaptive sampling") for seed, change in enumerate((-0.01, -0.03, 0.02, 0.01))
     ]).items()}
-    most, least, *_ = rp.draw_ji21_fig4(table).axes
+    most, least, *_ = rp.FIGURES["ji21:fig4"].draw(table).axes
     assert [ax.get_title() for ax in (most, least)] == [f"seed {seed}: {change} ± 0.4 points in the end"
                                                         for seed, change in ((1, "-3.0"), (2, "+2.0"))]
     assert [text.get_text() for text in most.get_legend().get_texts()] == ["0 (1e-02)", "5 (1e-02)"]
