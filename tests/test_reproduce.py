@@ -1307,7 +1307,7 @@ def test_gaps_of_the_other_side_in_its_own_problem():
     assert rp.primal_gap(X, y, np.array([5.0]), 1.0) == 0.0
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 4)), np.where(np.arange(50) % 2, 1, -1)  # no separator: slacks are needed
-    best = rp.exact(rp.fm.features(X, y, normalize=None, ridge=0.5), 1e-10)
+    best = rp.exact(rp.fm.features(X, y, normalize=None, ridge=0.5), tol=1e-10)
     w = X.T @ (y * best.p) / best.upper**2
     assert 0 <= rp.primal_gap(X, y, w, best.upper, 0.5) < 1e-8 < 1e-3 < rp.primal_gap(X, y, 1.3 * w, best.upper, 0.5)
 
