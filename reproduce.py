@@ -53,7 +53,7 @@ import zlib
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,19 +106,19 @@ class Context:
     sampled: set = field(default_factory=set, compare=False)  # the data sets of which the figure has seen a sample only
 
     def pick(self, full, quick):
-        """The amount of work: `full`, or `quick` under --quick."""
+        """Choose the amount of work: `full`, or `quick` under --quick."""
         return quick if self.quick else full
 
     def rng(self):
         return np.random.default_rng(self.seed)
 
     def folder(self):
-        """Where a figure goes without --out: one of reduced work or of a sample must not replace a full one."""
+        """Say where a figure goes without --out: one of reduced work or of a sample must not replace a full one."""
         return FOLDER / "quick" if self.quick or self.sampled else FOLDER
 
 
 def progress(items, context, desc="", **options):
-    """A tqdm bar over an iterable, or, for an int, one of that total with `.update(k)`; off a terminal see Minutes."""
+    """Return a tqdm bar over an iterable or, for an int, of that total; off a terminal see Minutes."""
     total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
     return tqdm(**total, desc=": ".join(filter(None, (context.title, desc))), disable=not context.progress, leave=False,
                 file=sys.stderr if sys.stderr.isatty() else context.stream, **options)
@@ -126,7 +126,7 @@ def progress(items, context, desc="", **options):
 
 @contextlib.contextmanager
 def atomic(path):
-    """A temporary path in the folder of `path`; it becomes `path` at the end, or vanishes if anything is raised."""
+    """Yield a temporary path beside `path`; it becomes `path` at the end, or vanishes if anything is raised."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -332,8 +332,7 @@ def download(name, missing, context):
             return contents
     context.offline[name] = (
         f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
-        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})"
-    )
+        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})")
     raise DataError(context.offline[name])
 
 
@@ -384,7 +383,7 @@ def keep(path, raw):
 
 
 def stack(blocks):
-    """The table of blocks of rows {name: column}, one below the other; a single value fills its column of the block."""
+    """Put blocks of rows {name: column} one below the other; a single value fills its column of the block."""
     columns = {name: [] for name in blocks[0]}
     for block in blocks:
         if block.keys() != columns.keys():
@@ -395,13 +394,13 @@ def stack(blocks):
 
 
 def split(table, name):
-    """{value: the rows with this value in the named column}, in the order of the values' first appearance."""
+    """Return {value: the rows with this value in the named column}, in the order of the values' first appearance."""
     chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
     return {value: {other: column[rows] for other, column in table.items()} for value, rows in chosen.items()}
 
 
 def write_table(path, table, caption):
-    """The caption after "# ", the names of the columns, the rows. Text is quoted, and a number reads back exactly."""
+    """Write the caption after "# ", the names of the columns, the rows: text in quotes, numbers to the last bit."""
     def cell(value):
         return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else repr(value).removesuffix(".0")
 
@@ -411,7 +410,7 @@ def write_table(path, table, caption):
 
 
 def read_table(path):
-    """The table and the caption that write_table put into a file; a DataError if it does not hold them."""
+    """Return the table and the caption that write_table put into a file; a DataError if it does not hold them."""
     try:
         first, _, rest = path.read_bytes().decode().partition("\n")
         if not (first.startswith("# ") and rest.endswith("\n")):
@@ -447,7 +446,7 @@ def panels(rows=1, columns=1, width=4.6, height=3.4):
 
 
 def style(i):
-    """Keywords of the i-th curve: colour, dashes and markers differ; dashes and markers alone tell 66 curves apart.
+    """Return the keywords of the i-th curve: dashes and markers alone, without the colours, tell 66 curves apart.
 
     Markers are spaced evenly along the drawn curve, each curve's with its own offset, so that coinciding curves show.
     """
@@ -480,7 +479,7 @@ QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too
 
 
 def finish(fig, caption):
-    """The caption along the bottom, the panels above it, and the word quick where the work was reduced."""
+    """Write the caption along the bottom, the panels above it, and the word quick where the work was reduced."""
     quick = caption.startswith(QUICK)
     text = textwrap.fill(caption, width=max(30, int(18 * fig.get_figwidth()) - 9 * quick))
     space = 0.16 + 0.125 * (text.count("\n") + 1)  # inches: a gap and the lines of text
@@ -510,7 +509,7 @@ def try_folder(folder):
 
 
 def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table, then draw it; redraw: draw a saved table. The paths of picture and table.
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table.
 
     They are in `out`, or, if that is None, in the usual folder, which is known when the data have been seen.
     """
@@ -743,8 +742,7 @@ def compute_ramdas14_example(context):
     ]), (
         f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
         f"cyclic rule, an update is one column of G, median of {trials} samples, seed {context.seed}; bound "
-        "max ||x||^2 / rho^2, r^4 apart"
-    )
+        "max ||x||^2 / rho^2, r^4 apart")
 
 
 @figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4", compute_ramdas14_example,
@@ -782,8 +780,7 @@ def compute_ramdas14_theorem1(context):
     return stack(blocks), (
         f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
         "exponents fitted to 1/rho >= 10; an iteration is one column of G for the perceptron and NKP, and a product "
-        "with G, n columns, for SNKP"
-    )
+        "with G, n columns, for SNKP")
 
 
 @figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds", compute_ramdas14_theorem1,
@@ -823,8 +820,7 @@ def compute_ramdas14_lemma5(context):
     slack = min(np.min(sides[a] - sides[b]) for a, b in itertools.pairwise(sides))
     return stack([{"k": k, **sides, "half_rho_squared": 0.5 * rho**2}]), (
         f"Planted margin rho = {rho}, n = {n}, d = 50, linear kernel, unit rows, seed {context.seed}; separated at "
-        f"k = {result.n_iter}; the lemmas order the curves from above to below, least gap {slack:.1e}"
-    )
+        f"k = {result.n_iter}; the lemmas order the curves from above to below, least gap {slack:.1e}")
 
 
 @figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2", compute_ramdas14_lemma5,
@@ -871,8 +867,7 @@ def compute_ramdas14_theorem4(context):
     return stack(blocks), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; infeasible: inradius "
         f"{radius:.1e}, exponents fitted to 1/eps >= 300; feasible: planted margin rho, eps = delta = rho/10; an "
-        "iteration is one column of G for von Neumann, and a product with G, n columns, for the others"
-    )
+        "iteration is one column of G for von Neumann, and a product with G, n columns, for the others")
 
 
 @figure("ramdas14:theorem4", "iterations to an eps-certificate, and to separate", compute_ramdas14_theorem4,
@@ -912,8 +907,7 @@ def compute_ramdas14_mnist(context):
         said.append(f"{kernel}: {'; '.join(ends)}")
     return stack(blocks), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
-        f"{'. '.join(said)}"
-    )
+        f"{'. '.join(said)}")
 
 
 @figure("ramdas14:mnist", "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without", compute_ramdas14_mnist,
@@ -955,8 +949,7 @@ def compute_ji21_fig1(context):
     blocks.append(("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0))
     return stack([dict(zip(names, block, strict=True)) for block in blocks]), (
         f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
-        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}"
-    )
+        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}")
 
 
 @figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors", compute_ji21_fig1, minutes=2,
@@ -992,8 +985,7 @@ def compute_ji21_fig2(context):
     return stack(blocks), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
         f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
-        f"{run.upper:.2g}; {COLUMN}"
-    )
+        f"{run.upper:.2g}; {COLUMN}")
 
 
 @figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable", compute_ji21_fig2, minutes=3,
@@ -1072,8 +1064,7 @@ def compute_ji21_fig3(context):
         f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}, K(x, x) scaled to at most 1; "
         f"weights and samples by seed {context.seed}{spread}; "
         f"above an iteration is a column of K. Below: seed {context.seed}, seconds of iterations on {os.cpu_count()} "
-        "cores; those of momentum and the subspace perceptron are products with K for all classes at once"
-    )
+        "cores; those of momentum and the subspace perceptron are products with K for all classes at once")
 
 
 @figure("ji21:fig3", "all of MNIST by sampled columns, and by products", compute_ji21_fig3, minutes=15, data="mnist",
@@ -1132,7 +1123,7 @@ class AlexNet:
     batch: int = 16
 
     def layers(self, size):
-        """The layers for images of size x size pixels, size a multiple of 16."""
+        """Return the layers for images of size x size pixels, size a multiple of 16."""
         layers = []
         for channels, stride, pooled in self.convolutions:
             layers.append(Layer(3, 1, stride, round(self.width * channels), pooled))
@@ -1152,7 +1143,7 @@ class Pass(NamedTuple):
 
 
 def initial_weights(layers, channels, rng):
-    """W and b of each layer, uniform in +-1/sqrt(fan_in), for images of so many channels; float32."""
+    """Draw W and b of each layer, uniform in +-1/sqrt(fan_in), for images of so many channels; float32."""
     weights = []
     for layer in layers:
         fan_in = layer.side**2 * channels
@@ -1162,7 +1153,7 @@ def initial_weights(layers, channels, rng):
 
 
 def taps(layer, size):
-    """How many patches there are in a row of `size` pixels and, for each place in a patch, where the image has it.
+    """Count the patches in a row of `size` pixels and say, for each place in a patch, where the image has it.
 
     That is slices (rows, columns) of the patches and (rows, columns) of the image, without the zeros around it.
     """
@@ -1177,7 +1168,7 @@ def taps(layer, size):
 
 
 def patches_of(layer, x):
-    """(n, count, count, taps x channels), from images (n, size, size, channels)."""
+    """Cut images (n, size, size, channels) into patches (n, count, count, taps x channels)."""
     n, size, _, channels = x.shape
     count, places = taps(layer, size)
     patches = np.zeros((n, count, count, len(places), channels), x.dtype)
@@ -1187,7 +1178,7 @@ def patches_of(layer, x):
 
 
 def images_of(layer, patches, size):
-    """The adjoint of patches_of: (n, size, size, r, channels), from (n, count, count, r, taps x channels)."""
+    """Apply the adjoint of patches_of to (n, count, count, r, taps x channels): (n, size, size, r, channels)."""
     count, places = taps(layer, size)
     n, _, _, r, _ = patches.shape
     patches = patches.reshape(n, count, count, r, len(places), -1)
@@ -1198,13 +1189,13 @@ def images_of(layer, patches, size):
 
 
 def pool(y):
-    """The largest of every 2 x 2 pixels, and which of the four it is, the first of equals."""
+    """Return the largest of every 2 x 2 pixels, and which of the four it is, the first of equals."""
     corners = np.stack([y[:, i::2, j::2] for i, j in np.ndindex(2, 2)])
     return corners.max(axis=0), corners.argmax(axis=0)
 
 
 def unpool(delta, chosen):
-    """The adjoint of the pool that chose so: (n, 2 height, 2 width, r, channels), from (n, height, width, ...)."""
+    """Apply the adjoint of the pool that chose so to (n, height, width, ...): (n, 2 height, 2 width, r, channels)."""
     n, height, width, r, channels = delta.shape
     out = np.empty((n, 2 * height, 2 * width, r, channels), delta.dtype)
     for k, (i, j) in enumerate(np.ndindex(2, 2)):
@@ -1213,7 +1204,7 @@ def unpool(delta, chosen):
 
 
 def forward(layers, weights, x):
-    """The outputs (n, classes) for images x, and the Pass of each layer."""
+    """Return the outputs (n, classes) for images x, and the Pass of each layer."""
     passes = []
     for layer, W in zip(layers, weights, strict=True):
         patches = patches_of(layer, x)
@@ -1226,7 +1217,7 @@ def forward(layers, weights, x):
 
 
 def backward(layers, weights, passes, slopes):
-    """Of each layer the slopes of r functions by its P W + b, given those by the outputs, (n, r, classes)."""
+    """Return the slopes of r functions by P W + b of each layer, given those by the outputs, (n, r, classes)."""
     delta, deltas = slopes[:, None, None], []
     for layer, W, seen in zip(reversed(layers), reversed(weights), reversed(passes), strict=True):
         if seen.chosen is not None:
@@ -1239,13 +1230,13 @@ def backward(layers, weights, passes, slopes):
 
 
 def gradient(seen, delta):
-    """The gradient of one function, summed over the images, by W and b of a layer, given its slopes with r = 1."""
+    """Return the gradient of one function, summed over the images, by W and b of a layer, given slopes with r = 1."""
     patches, delta = (array.reshape(-1, array.shape[-1]) for array in (seen.patches, delta))
     return np.vstack((patches.T @ delta, delta.sum(axis=0)))
 
 
 def loss_slopes(outputs, y):
-    """The slopes of the mean cross-entropy by the outputs: (softmax - the class y, one-hot) / n."""
+    """Return the slopes of the mean cross-entropy by the outputs: (softmax - the class y, one-hot) / n."""
     slopes = np.exp(outputs - outputs.max(axis=1, keepdims=True))
     slopes /= slopes.sum(axis=1, keepdims=True)
     slopes[np.arange(len(y)), y] -= 1
@@ -1253,7 +1244,7 @@ def loss_slopes(outputs, y):
 
 
 def descend(config, layers, weights, X, y):
-    """One pass of SGD over the images in their order, a step for each minibatch, on `weights` in place."""
+    """Make one pass of SGD over the images in their order, a step for each minibatch, on `weights` in place."""
     for start in range(0, len(X), config.batch):
         batch = slice(start, start + config.batch)
         outputs, passes = forward(layers, weights, X[batch])
@@ -1263,7 +1254,7 @@ def descend(config, layers, weights, X, y):
 
 
 def train(config, X, y, epochs, seed):
-    """{epoch: weights} at each of the given epochs; 0 is the start."""
+    """Return {epoch: weights} at each of the given epochs; 0 is the start."""
     rng, layers, reached = np.random.default_rng(seed), config.layers(X.shape[1]), {}
     weights = initial_weights(layers, X.shape[3], rng)
     for epoch in range(max(epochs) + 1):
@@ -1276,7 +1267,7 @@ def train(config, X, y, epochs, seed):
 
 
 def linearise(layers, weights, x):
-    """The outputs for images x and, of each layer, its Pass and the slopes of all outputs."""
+    """Return the outputs for images x and, of each layer, its Pass and the slopes of all outputs."""
     outputs, passes = forward(layers, weights, x)
     slopes = np.broadcast_to(np.eye(outputs.shape[1], dtype=outputs.dtype), (len(x), *2 * outputs.shape[1:]))
     return outputs, list(zip(passes, backward(layers, weights, passes, slopes), strict=True))
@@ -1287,7 +1278,7 @@ def linearise(layers, weights, x):
 
 
 def kernel_by_weights(layer, theirs):
-    """Products of the slopes by W and b, which are P' delta and the sum of delta over the positions."""
+    """Multiply the slopes by W and b, which are P' delta and the sum of delta over the positions."""
     def slopes(seen, delta):
         n, fan_in = len(delta), seen.patches.shape[-1]
         delta = delta.reshape(n, -1, delta.shape[3] * delta.shape[4])
@@ -1299,7 +1290,7 @@ def kernel_by_weights(layer, theirs):
 
 
 def kernel_by_positions(layer, theirs):
-    """The sum over pairs of positions of <delta, delta'> (1 + <patch, patch'>).
+    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions.
 
     The product of two patches is a sum over the taps of products of pixels, each of which stands in several patches.
     """
@@ -1324,7 +1315,7 @@ def kernel_by_positions(layer, theirs):
 
 
 def operations(layer, theirs):
-    """{formula: the multiplications it takes for each of our images}."""
+    """Return {formula: the multiplications it takes for each of our images}."""
     seen, delta = theirs
     m, count, _, r, channels = delta.shape
     _, size, _, inputs = seen.inputs.shape
@@ -1343,7 +1334,7 @@ BLOCK = 32  # images at a time, so that what is made of them stays in the caches
 
 
 def tangent_kernel(layers, weights, X, X_train):
-    """K(x, x') = sum_c <df_c(x)/dw, df_c(x')/dw>, (n, m), for images X and X_train, and the outputs for X.
+    """Return K(x, x') = sum_c <df_c(x)/dw, df_c(x')/dw>, (n, m), of images X and X_train, and the outputs for X.
 
     Exact, and no Jacobian is formed: the sum runs over the outputs f_c and over all weights and biases w.
     """
@@ -1382,7 +1373,7 @@ NETWORK = (Layer, AlexNet, Pass, initial_weights, taps, patches_of, images_of, p
 
 
 def origin(config, *arrays):
-    """A digest of all that the kernels of a network are made of but seed and epoch: the code of NETWORK, too."""
+    """Digest all that the kernels of a network are made of but seed and epoch: the code of NETWORK, too."""
     digest = hashlib.sha256("".join((repr(config), *map(inspect.getsource, NETWORK))).encode())
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
@@ -1394,7 +1385,7 @@ def kernel_path(source, seed, epoch):
 
 
 def kept_kernel(source, seed, epoch):
-    """The Kernel that the cache has of this origin, seed and epoch; None if it has none, or one that is not whole."""
+    """Read the Kernel of this origin, seed and epoch from the cache; None if it has none, or one that is not whole."""
     try:
         with np.load(kernel_path(source, seed, epoch)) as file:
             if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
@@ -1415,7 +1406,7 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VE
 
 @contextlib.contextmanager
 def workers(count):
-    """A pool of at most `count` processes, and no more than there are cores, with one BLAS thread each.
+    """Start a pool of at most `count` processes, and no more than there are cores, with one BLAS thread each.
 
     They end with the block, whatever ends it: Ctrl-C is left to this process.
     """
@@ -1433,7 +1424,7 @@ def workers(count):
 
 
 def network_kernels(config, seeds, epochs, X, y, X_test, context):
-    """{(seed, epoch): Kernel}, from the cache; what is not there is made, a process a seed, and put there."""
+    """Return {(seed, epoch): Kernel}, from the cache; what is not there is made, a process a seed, and put there."""
     source = origin(config, X, y, X_test)
     kernels = {at: kept_kernel(source, *at) for at in itertools.product(seeds, epochs)}
     missing = [at for at, kernel in kernels.items() if kernel is None]
@@ -1458,7 +1449,7 @@ ALEXNET = AlexNet()
 
 
 def standardised_colours(X, X_test):
-    """Images in float32, every colour with mean 0 and standard deviation 1 over all pixels of X."""
+    """Give every colour mean 0 and standard deviation 1 over all pixels of X; images in float32."""
     colours = X.shape[-1]
     scaled = standardised(X.reshape(-1, colours), X_test.reshape(-1, colours))
     return [pixels.reshape(images.shape).astype(np.float32)
@@ -1466,7 +1457,7 @@ def standardised_colours(X, X_test):
 
 
 def paired_difference(wrong, other):
-    """The difference of two error rates on the same points, and its standard error."""
+    """Return the difference of two error rates on the same points, and its standard error."""
     d = wrong.astype(float) - other
     return d.mean(), d.std(ddof=1) / math.sqrt(d.size)
 
@@ -1513,8 +1504,7 @@ def compute_ji21_fig4(context):
         f"features of length 1, {len(y) * (config.classes - 1):,} pairs. Above left: the seeds whose kernels gain most "
         "and least; adaptive sampling, in brackets the certified relative gap that it leaves; diamonds: the maximum "
         f"margin, as in all other panels, known to within {known['gap'].max():.0e} of itself. Bars: standard errors, "
-        "paired by test image"
-    )
+        "paired by test image")
 
 
 @figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=20,
@@ -1627,8 +1617,7 @@ def compute_apidopoulos22_fig3(context):
     return stack(blocks), (
         f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {start}). "
         "Direction gap: || w_t/||w_t|| - w*/||w*|| ||; margin gap: 2^(1/2), the maximum margin, less "
-        "min_i y_i <x_i, w_t>/||w_t||; angle gap: 1 - cos of the angle between w_t and w*"
-    )
+        "min_i y_i <x_i, w_t>/||w_t||; angle gap: 1 - cos of the angle between w_t and w*")
 
 
 @figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50", compute_apidopoulos22_fig3,
@@ -1696,8 +1685,7 @@ def compute_noisy(context, start, decays):
         "1,200 points of N(+-(1/2, 1/2), 0.4 I), 600 for training, Gaussian kernel with sigma^2 = 0.15, a = 10, seed "
         f"{context.seed}. Maximum margin {known} of flipped labels; where the interval holds 0 there may be "
         f"none. Margin gap: the upper end minus the margin; the largest margin reached is {reached:.1e}, and for a "
-        "negative one the gap is all but minus the margin"
-    )
+        "negative one the gap is all but minus the margin")
 
 
 STARTS = {f"{lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)}
@@ -1762,8 +1750,7 @@ def compute_apidopoulos22_fig6(context):
     return stack(blocks), (
         f"{'; '.join(sizes)}; MNIST: {source}; Gaussian kernel, lambda_t = 1/t, a = 10, HTRU2 "
         f"split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, MNIST pixels in [0, 1], HTRU2 "
-        "standardised; rows 3-4: standardised features, sigma^2 times the dimension"
-    )
+        "standardised; rows 3-4: standardised features, sigma^2 times the dimension")
 
 
 @figure("apidopoulos22:fig6", "MNIST pairs and HTRU2: gap and test error of four methods", compute_apidopoulos22_fig6,
@@ -1815,8 +1802,7 @@ def compute_apidopoulos22_width(context):
         "kernel, lambda_t = 1/t, a = 10, no randomness; an iteration is a product; gamma = 1/||G|| is given. Gap "
         f"relative to the maximum margin, known to within {doubt:.0e} of itself. Rate: the factor of the gap from step "
         "to step, fitted to the later half of the steps before rounding; predicted: 1 - gamma mu, mu the smallest "
-        "eigenvalue of G on the support vectors. Test error: of the maximum margin"
-    )
+        "eigenvalue of G on the support vectors. Test error: of the maximum margin")
 
 
 @figure("apidopoulos22:width", "MNIST 3 vs 5: who leads at which width of the kernel", compute_apidopoulos22_width,
@@ -2008,13 +1994,15 @@ def draw_subspace(table, *axes):
 # --- speed ---
 #
 # A row is a bar to reach: what we do, what it is held against, and how the answers of both are checked before a number
-# counts. The functions in SPEED yield rows; of a list of rows the worst counts. Nothing else needs to know of them.
+# counts. SPEED is the table of them all: to add one, write a line there. Nothing else needs to know.
 
 UNITS = {  # of a bar -> the number that is held against it, from what both sides took; whether more is better
     "times faster": (lambda ours, theirs: theirs / ours, True),
     "times the cost": (lambda ours, theirs: ours / theirs, False),
+    "s": (lambda ours, theirs: ours, False),
     "us": (lambda ours, theirs: 1e6 * ours, False),
-} | dict.fromkeys(("s", "s of CPU", "GB"), (lambda ours, theirs: ours, False))
+    "GB": (lambda ours, theirs: ours, False),
+}
 NEEDS_PEERS = 'needs scikit-learn: pip install ".[peers]"'
 BLANK_ROW = dict.fromkeys(("panel", "what", "against", "unit", "note"), "") | dict.fromkeys(
     ("n", "required", "achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap"), math.nan)
@@ -2022,10 +2010,6 @@ BLANK_ROW = dict.fromkeys(("panel", "what", "against", "unit", "note"), "") | di
 
 def wall(seconds, answer):
     return seconds
-
-
-def first_number(seconds, answer):
-    return answer[0]
 
 
 @dataclass(frozen=True)
@@ -2132,7 +2116,9 @@ def score(row, name="achieved"):
 
 
 def worst(blocks):
-    """Return of several measured rows the one furthest below its bar, named in its note; `busy` is the largest."""
+    """Return the measured row furthest below its bar; if there are several its note names it, `busy` is the largest."""
+    if len(blocks) == 1:
+        return blocks[0]
     scores = [score(block) for block in blocks]
     if np.isnan(scores).any():
         return blocks[int(np.isnan(scores).argmax())]
@@ -2140,18 +2126,30 @@ def worst(blocks):
     return least | {"note": f"worst of {len(blocks)}: {least['note']}", "busy": max(block["busy"] for block in blocks)}
 
 
-# Products and iterations
+# The two sides of the rows: what a Row holds beyond its line in SPEED, as keywords; a list of these, of which the worst
+# counts; an empty one where there is nothing to measure.
 
 
-def shuffled(X, y, n):
-    """Return n points in a random order that does not depend on --seed."""
-    order = np.random.default_rng(5).permutation(len(y))[:n]
-    return X[order], y[order]
-
-
-def shuffled_pair(context, digits, n=None):
+@lru_cache(2)
+def shuffled_pair(context, digits, n=None, few=300):
+    """Return the first n training images of two digits, few if quick, in an order that does not depend on --seed."""
     data = load_mnist(context, digits)
-    return shuffled(data.X_train, data.y_train, context.pick(n, min(n or 600, 600)))
+    order = np.random.default_rng(5).permutation(len(data.y_train))[: context.pick(n, few)]
+    return data.X_train[order], data.y_train[order]
+
+
+def dense_product(context, dtype, tolerance):
+    X, y = shuffled_pair(context, (3, 5), 6000)
+    G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
+    return {"n": len(y), "ours": product(G.astype(dtype), v), "theirs": lambda: G @ v,
+            "check": partial(agree, "product", tolerance=tolerance)}
+
+
+def dense_check(context):
+    X, y = shuffled_pair(context, (3, 5), 6000)
+    G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
+    return {"n": len(y), "ours": lambda: fm.prepare(G, 0), "theirs": product(G, v),
+            "check": lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10)}
 
 
 ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
@@ -2177,63 +2175,37 @@ def ran_to_the_end(G, steps):
     return check
 
 
-def one_product_rows(what, G, n, steps, whole):
-    """Return a row for each algorithm of one product an iteration: an iteration's time or, if `whole`, a call's."""
-    rows, options = [], {} if whole else {"trace_at": []}
+def one_product(context, kind, share, steps, whole):
+    """Return the sides of the algorithms of one product an iteration: an iteration's time or, if `whole`, a call's."""
+    X, y = (points[: len(points) // share] for points in shuffled_pair(context, (3, 5), 6000))
+    G = fm.gram(X, y, gamma=0.01) if kind == "dense" else fm.features(X, y)
+    sides, options = [], {} if whole else {"trace_at": []}
     for method, (algorithm, softmax) in ONE_PRODUCT.items():
         call = partial(algorithm, G, max_iter=steps, **options)
         # what the algorithm itself counts: also those by which diagonal_descent finds its step
         spent = float(call().trace["products"][-1]) if whole else 1.0
-        rows.append(Row(what, "its products" if whole else "its product", n, 1.15, "times the cost", call,
-                        product(G, fused=softmax and isinstance(G, fm.FeatureGram)), ran_to_the_end(G, steps),
-                        reading=wall if whole else per_iteration, note=method,
-                        their_reading=lambda seconds, _, spent=spent: spent * seconds))
-    return rows
+        sides.append({"n": len(y), "ours": call, "theirs": product(G, fused=softmax and kind == "features"),
+                      "check": ran_to_the_end(G, steps), "reading": wall if whole else per_iteration, "note": method,
+                      "their_reading": lambda seconds, _, spent=spent: spent * seconds})
+    return sides
 
 
-def speed_products(context):
-    n = context.pick(6000, 300)
-    X, y = shuffled_pair(context, (3, 5), n)
-    G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
-    for dtype, required, tolerance in ((np.float64, 1.8, 1e-10), (np.float32, 3.0, 1e-6)):
-        yield Row(f"G v, dense {np.dtype(dtype).name}", "NumPy, float64", len(y), required, "times faster",
-                  product(G.astype(dtype), v), lambda: G @ v, partial(agree, "product", tolerance=tolerance))
-    yield Row("check of a dense G", "a product", len(y), 2.0, "times the cost", lambda: fm.prepare(G, 0), product(G, v),
-              lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10))
-    half = slice(n // 2)
-    problems = {"dense": (G, fm.gram(X[half], y[half], gamma=0.01)),
-                "features": (fm.features(X, y), fm.features(X[half], y[half]))}
-    for name, (whole, _) in problems.items():
-        yield one_product_rows(f"an iteration, {name}", whole, len(y), context.pick(40, 5), whole=False)
-    for name, sizes in problems.items():
-        for problem, size, steps in zip(sizes, (len(y), n // 2), context.pick((50, 1000), (10, 20)), strict=True):
-            yield one_product_rows(f"{steps} iterations, {name}, call to return", problem, size, steps, whole=True)
-
-    F = fm.features(*shuffled_pair(context, (0, 1)), normalize="max")
-    Z, q, w, steps = F.rows, np.full(len(F.rows), 1 / len(F.rows)), F.rows.mean(axis=0), context.pick(100, 5)
+def one_pass(context, method):
+    G = fm.features(*shuffled_pair(context, (0, 1), few=600), normalize="max")
+    Z, q, w = G.rows, np.full(len(G.rows), 1 / len(G.rows)), G.rows.mean(axis=0)
 
     def check(*_):
         (m, found), u, expected = np.empty((2, len(Z))), np.empty_like(w), np.exp(-Z @ w)
-        fm.softmax_pass(F, w, m, found, u)
+        fm.softmax_pass(G, w, m, found, u)
         agree("margins", m, Z @ w, 1e-10)
         agree("gradient", u, Z.T @ (expected / expected.sum()), 1e-10)
 
-    for method in ("momentum", "normalized GD"):
-        yield Row(f"an iteration of {method}, features", "BLAS: Z w and Z'q", len(Z), 1.5, "times faster",
-                  partial(ONE_PRODUCT[method][0], F, max_iter=steps, trace_at=[]), lambda: (Z @ w, Z.T @ q), check,
-                  reading=per_iteration)
+    return {"n": len(Z), "ours": partial(ONE_PRODUCT[method][0], G, max_iter=100, trace_at=[]),
+            "theirs": lambda: (Z @ w, Z.T @ q), "check": check, "reading": per_iteration}
 
 
-def project_by_sorting(v):
-    """Project onto the simplex by a full sort."""
-    falling = np.sort(v)[::-1]
-    excess = np.cumsum(falling) - 1
-    k = np.flatnonzero(falling * np.arange(1, v.size + 1) > excess)[-1]
-    return np.maximum(v - excess[k] / (k + 1), 0)
-
-
-def speed_kernels(context):
-    X, y = shuffled_pair(context, (3, 5), context.pick(6000, 300))
+def gram_of_points(context):
+    X, y = shuffled_pair(context, (3, 5), 6000)
 
     def theirs():
         K = importlib.import_module("sklearn.metrics.pairwise").rbf_kernel(X, gamma=0.01)
@@ -2244,16 +2216,23 @@ def speed_kernels(context):
         K /= roots
         return K
 
-    yield Row("gram, rbf", "rbf_kernel, signs and scale", len(y), 1.3, "times faster",
-              partial(fm.gram, X, y, gamma=0.01), theirs, partial(agree, "gram", tolerance=1e-10), peers=True)
-    rng, n = context.rng(), context.pick(10**6, 1000)
-    for kind, v in (("typical: Gaussian", rng.normal(size=n)), ("most stay", (1 + 0.3 * rng.normal(size=n)) / n)):
-        yield Row(f"project_simplex, {kind}", "NumPy by sorting", n, 5.0, "times faster",
-                  partial(fm.project_simplex, v), partial(project_by_sorting, v),
-                  partial(agree, "projection", tolerance=1e-9), threads=False)
+    return {"n": len(y), "ours": partial(fm.gram, X, y, gamma=0.01), "theirs": theirs, "peers": True,
+            "check": partial(agree, "gram", tolerance=1e-10)}
 
 
-# The exact solver against LIBSVM and LIBLINEAR
+def project_by_sorting(v):
+    """Project onto the simplex by a full sort."""
+    falling = np.sort(v)[::-1]
+    excess = np.cumsum(falling) - 1
+    k = np.flatnonzero(falling * np.arange(1, v.size + 1) > excess)[-1]
+    return np.maximum(v - excess[k] / (k + 1), 0)
+
+
+def projection(context, most_stay):
+    v = context.rng().normal(size=context.pick(10**6, 1000))
+    v = (1 + 0.3 * v) / v.size if most_stay else v
+    return {"n": v.size, "ours": partial(fm.project_simplex, v), "theirs": partial(project_by_sorting, v),
+            "check": partial(agree, "projection", tolerance=1e-9), "threads": False}
 
 
 def fit_peer(name, X, y, **options):
@@ -2335,101 +2314,96 @@ EXACT = {  # problem -> digits and kernel
     "c: 0 vs 1, linear": ((0, 1), {"kernel": "linear", "normalize": "max"}),
     "d: 4 vs 9, rbf, gamma 0.02": ((4, 9), {"gamma": 0.02}),
 }
+RAW = [(name, n) for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02") for n in (6000, 12_000)]
 
 
-def speed_exact_dense(context):
-    def row(name, G, K, y, required, ours, most=1e-4, threads=True, note="", **options):
-        return Row(f"max_margin, {name}", "LIBSVM, precomputed", len(y), required, "times faster", ours,
-                   partial(svc, K, y, kernel="precomputed", **options), against_svc(name, G, y, most), peers=True,
-                   threads=threads, note=note)
-
-    for name, (digits, kernel) in EXACT.items():
-        X, y = shuffled_pair(context, digits, context.pick(6000, 300))
-        G, K = fm.gram(X, y, **kernel), fm.gram(X, **kernel)
-        yield row(name, G, K, y, 2.0, partial(exact, G))
-        yield row(f"{name}, one thread", G, K, y, 1.4, partial(serially, partial(exact, G)), threads=False)
-    cap = context.pick(1_000_000, 10_000)  # iterations of LIBSVM where it would need minutes
-    points = load_htru2(context)
-    X, y = shuffled(standardised(points.X, points.X)[0], points.y, context.pick(6000, 300))
-    Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
-    for name, G, labels in (("e: HTRU2, sigma^2 = 4", fm.gram(X, y, sigma2=4.0), y),
-                            ("f: planted, rho = 0.001", Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1))):
-        yield row(name, G, labels[:, None] * G * labels, labels, 2.0, partial(exact, G), most=math.inf,
-                  note=f"at most {cap:.0e} steps", max_iter=cap)
+def exact_dense(context, name, threads):
+    digits, kernel = EXACT[name]
+    X, y = shuffled_pair(context, digits, 6000)
+    G, K = fm.gram(X, y, **kernel), fm.gram(X, **kernel)
+    ours = partial(exact, G)
+    return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": True,
+            "theirs": partial(svc, K, y, kernel="precomputed"), "check": against_svc(name, G, y)}
 
 
-def raw_problems(context):
-    """Yield (name, X, y, new points, kernel) for the comparisons from raw features."""
-    for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"):
-        digits, kernel = EXACT[name]
-        for n in context.pick((6000, 12_000), (300,)):
-            yield name[3:], *shuffled_pair(context, digits, n), load_mnist(context, digits).X_test, kernel
+def exact_capped(context, name):
+    """Return the sides of problems for which LIBSVM would need minutes, and is stopped."""
+    cap = context.pick(1_000_000, 10_000)
+    if name == "HTRU2":
+        points = load_htru2(context)
+        order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
+        y = points.y[order]
+        G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
+    else:
+        Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
+        G, y = Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1)
+    return {"n": len(y), "ours": partial(exact, G), "peers": True, "note": f"at most {cap:.0e} steps",
+            "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", max_iter=cap),
+            "check": against_svc(name, G, y, most=math.inf)}
 
 
-def speed_exact_raw(context):
-    for name, X, y, _, kernel in raw_problems(context):
-        ways = {make.__name__: partial(exact_from, make, X, y, **kernel) for make in (fm.gram, fm.lazy_gram)}
-        seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
-        fastest = min(seconds, key=seconds.get, default="gram")
-        yield Row(f"from raw features, {name}", "LIBSVM, rbf", len(y), 10.0, "times faster", ways[fastest],
-                  partial(svc, X, y, kernel="rbf", **kernel),
-                  against_svc(name, partial(fm.gram, X, y, **kernel), y), peers=True,
-                  note=f"through {fastest}")
+def exact_raw(context, name, n):
+    if context.quick and n > 6000:
+        return []
+    digits, kernel = EXACT[name]
+    X, y = shuffled_pair(context, digits, n)
+    ways = {make.__name__: partial(exact_from, make, X, y, **kernel) for make in (fm.gram, fm.lazy_gram)}
+    seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
+    fastest = min(seconds, key=seconds.get, default="gram")
+    return {"n": len(y), "ours": ways[fastest], "theirs": partial(svc, X, y, kernel="rbf", **kernel), "peers": True,
+            "check": against_svc(name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
 
 
-def speed_exact_linear(context):
-    plain = partial(fm.features, normalize=None)
+def against_liblinear(G, their_gap, most):
+    """Return a check of (the result of max_margin, a fitted LinearSVC), whose relative gap may be `most` at most."""
+    def check(result, model):
+        gaps = is_margin("features", G, result), their_gap(result, model)
+        if not -1e-9 <= gaps[1] <= most:
+            raise MismatchError(f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
+        return gaps
 
-    def against_liblinear(G, their_gap, most):
-        def check(result, model):
-            gaps = is_margin("features", G, result), their_gap(result, model)
-            if not -1e-9 <= gaps[1] <= most:
-                raise MismatchError(f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
-            return gaps
+    return check
 
-        return check
 
-    X, y = shuffled_pair(context, (0, 1))
-    check = against_liblinear(plain(X, y), lambda result, model: primal_gap(X, y, model.coef_[0], result.upper), 1e-3)
-    for name in ("dense", "sparse"):
-        points = importlib.import_module("scipy.sparse").csr_array(X) if name == "sparse" and has_peers() else X
-        yield Row(f"max_margin, features, {name}, 0 vs 1", "LinearSVC, hinge, C = 1e6", len(y), 3.0, "times faster",
-                  partial(exact_from, plain, points, y),
-                  partial(liblinear, points, y, loss="hinge", C=1e6, tol=1e-6, max_iter=100_000), check,
-                  peers=True)
+def exact_linear(context, sparse):
+    X, y = shuffled_pair(context, (0, 1), few=600)
+    points, make = X, partial(fm.features, normalize=None)
+    if sparse and has_peers():
+        points = importlib.import_module("scipy.sparse").csr_array(X)
+    return {"n": len(y), "ours": partial(exact_from, make, points, y), "peers": True,
+            "theirs": partial(liblinear, points, y, loss="hinge", C=1e6, tol=1e-6, max_iter=100_000),
+            "check": against_liblinear(make(X, y), lambda result, model: primal_gap(X, y, model.coef_[0], result.upper),
+                                       1e-3)}
 
-    A, b = shuffled_pair(context, (3, 5))
+
+def exact_ridge(context):
+    X, y = shuffled_pair(context, (3, 5), few=600)
     ridge = 0.5  # 1/(2C)
-    G, theirs = plain(A, b, ridge=ridge), partial(liblinear, A, b, loss="squared_hinge", dual=True, C=1.0,
-                                                            max_iter=100_000)
+    make = partial(fm.features, X, y, normalize=None, ridge=ridge)
+    G, theirs = make(), partial(liblinear, X, y, loss="squared_hinge", dual=True, C=1.0, max_iter=100_000)
 
-    def ridge_gap(result, model):
-        slacks = np.maximum(0, 1 - b * (A @ model.coef_[0]))
+    def their_gap(result, model):
+        slacks = np.maximum(0, 1 - y * (X @ model.coef_[0]))
         _, upper = fm.certificate(G, slacks, slacks / slacks.sum())
         if upper < result.lower:
             raise MismatchError(f"3 vs 5 with a ridge: LinearSVC's upper end {upper} is below {result}")
-        return primal_gap(A, b, model.coef_[0], upper, ridge)
+        return primal_gap(X, y, model.coef_[0], upper, ridge)
 
     tol, gap = math.nan, 1e-6
     if has_peers():  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach this gap
         best = exact(G)
         for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6):
-            gap = max(ridge_gap(best, theirs(tol=tol)), 1e-10)
+            gap = max(their_gap(best, theirs(tol=tol)), 1e-10)
             if gap <= 1e-6:
                 break
-    yield Row("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", len(b), 2.0, "times faster",
-              lambda: exact(plain(A, b, ridge=ridge), tol=gap), partial(theirs, tol=tol),
-              against_liblinear(G, ridge_gap, 2e-6), peers=True, note=f"theirs with tol = {tol:g}")
+    return {"n": len(y), "ours": lambda: exact(make(), tol=gap), "theirs": partial(theirs, tol=tol), "peers": True,
+            "check": against_liblinear(G, their_gap, 2e-6), "note": f"theirs with tol = {tol:g}"}
 
 
-# Columns, small problems, and what happens before the first iteration
-
-
-def speed_columns(context):
-    rng, n = context.rng(), context.pick(6000, 300)
+def one_column(context):
+    rng, (n, steps) = context.rng(), context.pick((6000, 20_000), (300, 100))
     Z = planted_power_law(n, context.pick(200, 20), 1e-4, rng)
-    G, steps, m = Z @ Z.T, context.pick(20_000, 100), np.zeros(n)
-    order = rng.integers(0, n, steps)
+    G, m, order = Z @ Z.T, np.zeros(n), rng.integers(0, n, steps)
 
     def read():
         m[:] = 0.0
@@ -2443,14 +2417,14 @@ def speed_columns(context):
             raise MismatchError(f"perceptron: {result.status} after {result.n_iter} of {steps} iterations")
         agree("perceptron", result.lower, (G @ result.alpha).min() / np.linalg.norm(Z.T @ result.alpha), 1e-6)
 
-    yield Row("an update of the perceptron, dense", "NumPy: add a column", n, 2.0, "times the cost",
-              partial(fm.perceptron, G, max_iter=steps, trace_at=[]), read, check, reading=per_iteration,
-              their_reading=lambda seconds, _: seconds / steps, threads=False)
-    for n, few in ((20, 1), (200, 1), (200, 100)):
-        small = fm.FeatureGram(planted_margin(n, 10, 0.1, rng)).dense()
-        yield Row(f"a call of momentum, {few} iteration{'s' * (few > 1)}", "without its loop", n, 100, "us",
-                  partial(fm.momentum, small, max_iter=few), check=ran_to_the_end(small, few),
-                  reading=lambda seconds, result: seconds - result.trace["seconds"][-1], threads=False)
+    return {"n": n, "ours": partial(fm.perceptron, G, max_iter=steps, trace_at=[]), "theirs": read, "check": check,
+            "reading": per_iteration, "their_reading": lambda seconds, _: seconds / steps, "threads": False}
+
+
+def small_call(context, n, steps):
+    G = fm.FeatureGram(planted_margin(n, 10, 0.1, context.rng())).dense()
+    return {"n": n, "ours": partial(fm.momentum, G, max_iter=steps), "check": ran_to_the_end(G, steps),
+            "reading": lambda seconds, result: seconds - result.trace["seconds"][-1], "threads": False}
 
 
 def child(code, *arguments, cache=None):
@@ -2464,39 +2438,40 @@ def child(code, *arguments, cache=None):
     return [float(word) for word in done.stdout.split()]
 
 
-IMPORT = "import time; begin = time.perf_counter(); import fastmargin; print(time.perf_counter() - begin)"
+PRINTED = {"reading": lambda _, numbers: numbers[0], "threads": False}  # what counts is what a process prints first
+
+
+def import_alone(context):
+    code = "import time; begin = time.perf_counter(); import fastmargin; print(time.perf_counter() - begin)"
+    return {"n": 0, "ours": partial(child, code)} | PRINTED
+
+
 FIRST_CALL = """
 import sys, time
 import numpy as np, fastmargin as fm
 Z = np.random.default_rng(0).normal(size=(200, 10)) + 3 * np.eye(10)[0]
 G = fm.FeatureGram(Z) if sys.argv[2] == "features" else Z @ Z.T
-begin, cpu = time.perf_counter(), time.process_time()
+clock = time.perf_counter if sys.argv[3] == "warm" else time.process_time  # compiling costs the same on a busy machine
+begin = clock()
 result = getattr(fm, sys.argv[1])(G, max_iter=10)
-print(time.perf_counter() - begin, time.process_time() - cpu, result.lower, result.upper)
+print(clock() - begin, result.lower, result.upper)
 """
 
 
-def speed_start(context):
-    def certified(answer):
-        if not answer[2] <= answer[3]:
-            raise MismatchError(f"first call: the interval is {answer[2:]}")
-
-    start = partial(Row, against="", reading=first_number, threads=False)
-    yield start("import fastmargin", n=0, required=0.3, unit="s", ours=partial(child, IMPORT))
+def first_call(context, algorithm, on, state):
+    """Return the side of a first call with an empty folder for compiled code or, if `state` is warm, the usual one."""
     if context.quick:  # compiling takes seconds
-        return
-    for algorithm, on in (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"),
-                          ("max_margin", "features"), ("subspace_perceptron", "features")):
-        with tempfile.TemporaryDirectory() as folder:
-            call, fresh = partial(child, FIRST_CALL, algorithm, on), itertools.count()
-            yield start(f"first call of {algorithm}, {on}, cold", n=200, required=10.0, unit="s of CPU", alike=True,
-                        ours=lambda call=call, folder=folder, fresh=fresh: call(cache=f"{folder}/{next(fresh)}"),
-                        check=certified, reading=lambda _, answer: answer[1])
-            yield start(f"first call of {algorithm}, {on}, warm", n=200, required=0.3, unit="s", check=certified,
-                        ours=partial(call, cache=f"{folder}/0"))
+        return []
 
+    def call():
+        with contextlib.nullcontext() if state == "warm" else tempfile.TemporaryDirectory() as empty:
+            return child(FIRST_CALL, algorithm, on, state, cache=empty)
 
-# Memory
+    def certified(answer):
+        if not answer[1] <= answer[2]:
+            raise MismatchError(f"first call: the interval is {answer[1:]}")
+
+    return {"n": 200, "ours": call, "check": certified, "alike": state != "warm"} | PRINTED
 
 
 def memory(field):
@@ -2526,7 +2501,21 @@ def extra_memory(call):
     return grown
 
 
-APART = """
+def sampling(context):
+    X, y, *_ = load_mnist(context)
+    images, steps = context.pick((len(y), 64), (500, 8))
+    X, y, x = X[:images].astype(np.float32), y[:images], X[0].astype(np.float32)
+
+    def check(result, dots):
+        if not (result.n_iter == steps and result.lower <= result.upper):
+            raise MismatchError(f"adaptive sampling: {result}")
+        agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
+
+    return {"n": 9 * len(y), "ours": lambda: sample_pairs(X, y, steps), "theirs": lambda: X @ x, "check": check,
+            "reading": per_iteration}
+
+
+PEAK = """
 import sys, time
 import numpy as np, fastmargin as fm, reproduce
 X, y = np.load(sys.argv[1] + "/X.npy"), np.load(sys.argv[1] + "/y.npy")
@@ -2536,69 +2525,88 @@ print(reproduce.memory("VmHWM") / 1e9, time.perf_counter() - begin)
 """
 
 
-def apart(call, X, y):
-    """Make a call with X and y in a process of its own: the peak of its memory in GB, and seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/X", X)
-        np.save(f"{folder}/y", y)
-        return child(APART.format(call), folder)
-
-
-def peak_row(what, n, peak, note=""):
-    return Row(what, "", n, 2.0, "GB", peak, reading=first_number, alike=True, threads=False, note=note)
-
-
-def speed_sampling(context):
+def peak(context, call, dtype, pairs):
+    """Return the side of the peak, in GB, of a process of its own that makes a call with all of MNIST, X and y."""
+    if context.quick or math.isnan(memory("VmHWM")):
+        return []
     X, y, *_ = load_mnist(context)
-    images, steps = context.pick((len(y), 64), (500, 8))
-    X, y = X[:images].astype(np.float32), y[:images]
-    x = X[0].copy()
-
-    def check(result, dots):
-        if not (result.n_iter == steps and result.lower <= result.upper):
-            raise MismatchError(f"adaptive sampling: {result}")
-        agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
-
-    yield Row("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 9 * len(y), 2.0,
-              "times the cost", lambda: sample_pairs(X, y, steps), lambda: X @ x, check, reading=per_iteration)
-    if not context.quick and not math.isnan(memory("VmHWM")):
-        yield peak_row("adaptive_sampling, MNIST pairs, peak memory", 9 * len(y),
-                       partial(apart, f"reproduce.sample_pairs(X, y, {steps})", X, y))
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/X", X.astype(dtype))
+        np.save(f"{folder}/y", y)
+        size, seconds = child(PEAK.format(call), folder)
+    return {"n": pairs * len(y), "ours": lambda: [size], "alike": True, "note": f"run once, {seconds:.0f} s"} | PRINTED
 
 
-def speed_classifier(context):
-    def fit_and_predict(fit, X, y, new):
+def classifier(context, name, n):
+    if context.quick and n > 6000:
+        return []
+    digits, kernel = EXACT[name]
+    X, y = shuffled_pair(context, digits, n)
+    new = load_mnist(context, digits).X_test
+    checked = against_svc(name, partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel), y)
+
+    def fit_and_predict(fit):
         model = fit(X, y)
         return model, model.predict(new)
 
-    for name, X, y, new, kernel in raw_problems(context):
-        checked = against_svc(name, partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel), y)
+    def check(ours, theirs):
+        differ = np.mean(ours[1] != theirs[1])
+        if differ > 0.005:  # the intercepts do: ours is penalised
+            raise MismatchError(f"{100 * differ:.1f} % of the predictions differ")
+        return checked(ours[0].result_, theirs[0])
 
-        def check(ours, theirs, checked=checked):
-            differ = np.mean(ours[1] != theirs[1])
-            if differ > 0.005:  # the intercepts do: ours is penalised
-                raise MismatchError(f"{100 * differ:.1f} % of the predictions differ")
-            return checked(ours[0].result_, theirs[0])
-
-        yield Row(f"MaxMarginClassifier, fit and predict, {name}", "SVC", len(y), 5.0, "times faster",
-                  partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit, X, y, new),
-                  partial(fit_and_predict, partial(svc, **kernel), X, y, new), check, peers=True,
-                  note=f"{len(new):,} points to predict")
-    if not context.quick and not math.isnan(memory("VmHWM")):
-        X, y, *_ = load_mnist(context)
-        peak, seconds = apart('fm.MaxMarginClassifier("rbf").fit(X, y)', X, y)
-        yield peak_row("MaxMarginClassifier.fit, ten classes, rbf, peak memory", len(y), lambda: [peak],
-                       note=f"run once, {seconds:.0f} s")
+    return {"n": len(y), "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit), "peers": True,
+            "theirs": partial(fit_and_predict, partial(svc, **kernel)), "check": check,
+            "note": f"{len(new):,} points to predict"}
 
 
-SPEED = (speed_products, speed_kernels, speed_exact_dense, speed_exact_raw, speed_exact_linear,
-         speed_columns, speed_start, speed_sampling, speed_classifier)
+FASTER, COST, LIBSVM = "times faster", "times the cost", "LIBSVM, precomputed"
+FIRST_CALLS = (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"), ("max_margin", "features"),
+               ("subspace_perceptron", "features"))
+SPEED = (  # what is measured, against what, the bar and its unit, the function that returns both sides, its arguments
+    ("G v, dense float64", "NumPy, float64", 1.8, FASTER, dense_product, np.float64, 1e-10),
+    ("G v, dense float32", "NumPy, float64", 3.0, FASTER, dense_product, np.float32, 1e-6),
+    ("check of a dense G", "a product", 2.0, COST, dense_check),
+    ("an iteration, dense", "its product", 1.15, COST, one_product, "dense", 1, 40, False),
+    ("an iteration, features", "its product", 1.15, COST, one_product, "features", 1, 40, False),
+    ("50 iterations, dense, call to return", "its products", 1.15, COST, one_product, "dense", 1, 50, True),
+    ("1000 iterations, dense, call to return", "its products", 1.15, COST, one_product, "dense", 2, 1000, True),
+    ("50 iterations, features, call to return", "its products", 1.15, COST, one_product, "features", 1, 50, True),
+    ("1000 iterations, features, call to return", "its products", 1.15, COST, one_product, "features", 2, 1000, True),
+    ("an iteration of momentum, features", "BLAS: Z w and Z'q", 1.5, FASTER, one_pass, "momentum"),
+    ("an iteration of normalized GD, features", "BLAS: Z w and Z'q", 1.5, FASTER, one_pass, "normalized GD"),
+    ("gram, rbf", "rbf_kernel, signs and scale", 1.3, FASTER, gram_of_points),
+    ("project_simplex, typical: Gaussian", "NumPy by sorting", 5.0, FASTER, projection, False),
+    ("project_simplex, most stay", "NumPy by sorting", 5.0, FASTER, projection, True),
+    *((f"max_margin, {name}{way}", LIBSVM, bar, FASTER, exact_dense, name, not way)
+      for name in EXACT for way, bar in (("", 2.0), (", one thread", 1.4))),
+    ("max_margin, e: HTRU2, sigma^2 = 4", LIBSVM, 2.0, FASTER, exact_capped, "HTRU2"),
+    ("max_margin, f: planted, rho = 0.001", LIBSVM, 2.0, FASTER, exact_capped, "planted"),
+    *((f"from raw features, {name[3:]}", "LIBSVM, rbf", 10.0, FASTER, exact_raw, name, n) for name, n in RAW),
+    ("max_margin, features, dense, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, False),
+    ("max_margin, features, sparse, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, True),
+    ("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", 2.0, FASTER, exact_ridge),
+    ("an update of the perceptron, dense", "NumPy: add a column", 2.0, COST, one_column),
+    ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 20, 1),
+    ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 200, 1),
+    ("a call of momentum, 100 iterations", "without its loop", 100, "us", small_call, 200, 100),
+    ("import fastmargin", "", 0.3, "s", import_alone),
+    *((f"first call of {algorithm}, {on}, {state}", "", bar, "s", first_call, algorithm, on, state)
+      for algorithm, on in FIRST_CALLS for state, bar in (("cold, CPU", 10.0), ("warm", 0.3))),
+    ("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 2.0, COST, sampling),
+    ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak, "reproduce.sample_pairs(X, y, 64)",
+     np.float32, 9),
+    *((f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", 5.0, FASTER, classifier, name, n)
+      for name, n in RAW),
+    ("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", 2.0, "GB", peak,
+     'fm.MaxMarginClassifier("rbf").fit(X, y)', float, 1),
+)
 
 
 def speed_scaling(context):
     """Return blocks of seconds and memory against n, on problem b."""
     digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
-    X, y = shuffled_pair(context, digits, 12_000)
+    X, y = shuffled_pair(context, digits, 12_000, few=600)
     sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
     blocks = []
     for n in progress(sizes, context, "sizes"):
@@ -2620,14 +2628,12 @@ def speed_scaling(context):
 
 def compute_speed(context):
     blocks = []
-    with progress(len(SPEED), context) as bar:
-        for build in SPEED:
-            for rows in build(context):
-                several = isinstance(rows, list)
-                found = [measure(row, context) for row in (rows if several else [rows])]
-                blocks.append(worst(found) if several else found[0])
-                bar.set_postfix_str(f"{len(blocks)} rows")
-            bar.update()
+    for what, against, required, unit, both_sides, *arguments in progress(SPEED, context):
+        sides = both_sides(context, *arguments)
+        rows = [Row(what, against, required=required, unit=unit, **side)
+                for side in (sides if isinstance(sides, list) else [sides])]
+        if rows:
+            blocks.append(worst([measure(row, context) for row in rows]))
     return stack(blocks + speed_scaling(context)), (
         f"MNIST ({load_mnist(context, (3, 5)).source}), pixels in [0, 1], of each pair the first n images in an order "
         "shuffled with seed 5; HTRU2 standardised; planted sets, sampling and test vectors with seed "
@@ -2636,8 +2642,7 @@ def compute_speed(context):
         "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the "
         "margin; LIBSVM's in its own problem, which has a bias (tolerances are matched, margins differ), LIBLINEAR's "
         "below our upper end. Busy/quiet: our time while other processes keep all cores but one busy, over ours else. "
-        "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, +- two standard errors"
-    )
+        "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, +- two standard errors")
 
 
 def quantity(value, unit=""):
@@ -2654,8 +2659,6 @@ def duration(seconds):
 
 RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # the columns of numbers are aligned
 BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
-
-
 SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs", "gap",
                  "their gap", "note")
 
@@ -2754,7 +2757,7 @@ def draw_speed(table, blank):
 
 
 def select(names):
-    """The keys meant by names: a key, its part before or after the colon, or all. A ValueError says what is unknown."""
+    """Return the keys that names mean: a key, its part before or after the colon, or all; a ValueError if unknown."""
     chosen = {}  # a dict keeps the order and drops repetitions
     for name in names:
         keys = [key for key in FIGURES if name in ("all", key, *key.split(":"))]
