@@ -5415,14 +5415,22 @@ def _smooth(m, mu, q):
     return mu * math.log(total) - low
 
 
+@njit(cache=_CACHE)
+def _scaled_columns(M, index, g, roots):
+    """Return roots_b (M_b - g) for some columns M_b."""
+    columns = np.empty((g.size, index.size))
+    for a in range(g.size):
+        for b in range(index.size):
+            columns[a, b] = roots[b] * (M[a, index[b]] - g[a])
+    return columns
+
+
 def _hessian(M, q, g, mu):
     """Return I + sum_i q_i (M_i - g) (M_i - g)' / mu by the columns M_i that matter."""
     H, active = np.eye(g.size), np.flatnonzero(q > 1e-9 / q.size)
     for first in range(0, active.size, _CHUNK):
         index = active[first:first + _CHUNK]
-        columns = M.take(index, axis=1)
-        columns -= g[:, None]
-        columns *= np.sqrt(q[index] / mu)
+        columns = _scaled_columns(M, index, g, np.sqrt(q[index] / mu))
         H += columns @ columns.T
     return H
 
@@ -5583,8 +5591,8 @@ def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, thresho
         if span.share[-1] > 0.0:
             _fix_mixture(span)
         gap, floor = span.bounds[1]**2 - max(span.bounds[0], 0.0)**2, 1e-12 * span.bounds[1]
-        if rest > 0.0:
-            span.part[0] = 0.5 * span.part[0] if rest < 0.05 * gap else min(1.0, 2.0 * span.part[0])
+        part = 0.5 * span.part[0] if rest < 0.05 * gap else min(1.0, 2.0 * span.part[0])
+        span.part[0] = part if rest > 0.0 else 1.0
         if floor > 0.0 and span.size[0] > 0:
             _settle(span, max(span.part[0] * gap / math.log(max(n, 2)), floor), rest == 0.0, floor, negligible)
         span.idle[0] = span.idle[0] + 1 if rest == 0.0 and tuple(span.bounds) == (lower, upper) else 0
