@@ -563,7 +563,7 @@ def _combine_rows(matrix, index, weights, start, stop, out):
 @njit(cache=_CACHE, parallel=True)
 def _combine_rows_in_parts(matrix, index, weights, start, stop, out):
     for part in prange(_PARTS):
-        first, last = _part(stop - start, int(part))
+        first, last = _part(stop - start, np.int64(part))
         _combine_rows(matrix, index, weights, start + first, start + last, out)
 
 
@@ -1094,7 +1094,7 @@ def _laplacian(gamma, A, B, start, stop, out):
 @njit(cache=_CACHE, parallel=True)
 def _laplacian_in_parts(gamma, A, B, start, stop, out):
     for part in prange(_PARTS):
-        first, last = _part(stop - start, int(part))
+        first, last = _part(stop - start, np.int64(part))
         _laplacian(gamma, A, B, start + first, start + last, out)
 
 
@@ -1116,7 +1116,7 @@ def _mirror(start, stop, out):
 @njit(cache=_CACHE, parallel=True)
 def _mirror_in_parts(start, stop, out):
     for tile in prange((stop + 63) // 64):
-        _mirror_tile(int(tile), start, stop, out)
+        _mirror_tile(np.int64(tile), start, stop, out)
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
@@ -1843,7 +1843,9 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         return self.matrix
 
     def block(self, rows, columns):
-        return self.matrix[np.ix_(rows, columns)]
+        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
+        _gather(self.matrix, rows, columns, out)
+        return out
 
     def adder(self):
         def add(index, weights, m):
@@ -1860,6 +1862,15 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
+
+
+@njit(cache=_CACHE)
+def _gather(matrix, rows, columns, out):
+    """out <- the matrix at some rows and columns."""
+    for a in range(rows.size):
+        row = matrix[rows[a]]
+        for b in range(columns.size):
+            out[a, b] = row[columns[b]]
 
 
 def _symmetric(given, name):
@@ -1930,7 +1941,7 @@ def _survey(matrix, bits, roots, slack, keys, large, sums):
 @njit(cache=_CACHE, parallel=True)
 def _survey_in_parts(matrix, bits, roots, slack, keys, large, sums):
     for part in prange(_PARTS):
-        _survey_part(matrix, bits, roots, slack, keys, int(part), large, sums)
+        _survey_part(matrix, bits, roots, slack, keys, np.int64(part), large, sums)
 
 
 @njit(cache=_CACHE)
@@ -2130,7 +2141,7 @@ def _symmetric_part(matrix, W, part, parts):
 @njit(cache=_CACHE, parallel=True)
 def _symmetric_in_parts(matrix, W, parts):
     for part in prange(_PARTS):
-        _symmetric_part(matrix, W, int(part), parts)
+        _symmetric_part(matrix, W, np.int64(part), parts)
 
 
 @njit(cache=_CACHE)
@@ -2321,7 +2332,7 @@ def _dots_part(G, w, m, part):
 @njit(cache=_CACHE, parallel=True)
 def _dots_in_parts(G, w, m):
     for part in prange(_PARTS):
-        _dots_part(G, w, m, int(part))
+        _dots_part(G, w, m, np.int64(part))
 
 
 @njit(cache=_CACHE)
@@ -2341,7 +2352,7 @@ def _rows_part(G, v, part, parts):
 @njit(cache=_CACHE, parallel=True)
 def _rows_in_parts(G, v, parts):
     for part in prange(_PARTS):
-        _rows_part(G, v, int(part), parts)
+        _rows_part(G, v, np.int64(part), parts)
 
 
 @njit(cache=_CACHE)
@@ -2390,7 +2401,7 @@ def _fused_part(G, w, m, q, few, part, parts, levels):
 @njit(cache=_CACHE, parallel=True)
 def _fused_in_parts(G, w, m, q, few, parts, levels):
     for part in prange(_PARTS):
-        _fused_part(G, w, m, q, few, int(part), parts, levels)
+        _fused_part(G, w, m, q, few, np.int64(part), parts, levels)
 
 
 @njit(cache=_CACHE)
@@ -2644,7 +2655,7 @@ def _sparse_block(G, rows, columns, scratch, out):
 @njit(cache=_CACHE, parallel=True)
 def _sparse_block_in_parts(G, rows, columns, scratch, out):
     for part in prange(_PARTS):
-        _sparse_block_part(G, rows, columns, int(part), scratch, out)
+        _sparse_block_part(G, rows, columns, np.int64(part), scratch, out)
 
 
 @njit(cache=_CACHE)
@@ -4953,7 +4964,7 @@ def _exponentials(m, low, part, sums):
 @njit(cache=_CACHE, parallel=True)
 def _exponentials_in_parts(m, low, sums):
     for part in prange(_PARTS):
-        _exponentials(m, low, int(part), sums)
+        _exponentials(m, low, np.int64(part), sums)
 
 
 @njit(cache=_CACHE)
@@ -5668,186 +5679,319 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 # 9 exact solver
 # ======================================================================================================
 #
-# min c'Gc / 2 - 1'c over c >= 0, which p = c / sum c solves along with min ||p||_G.  In units where G_ii = 1, that is
-# for x_i = c_i root_i and H_ij = s G_ij / (root_i root_j) with root_i^2 = G_ii / s, the gradient is
-# g_i = (u_i - 1) / root_i with u = G c / s; c and u are kept, in double precision.  A round is one of these stages:
+# Minimize x'Hx / 2 - b'x over x >= 0: then p = c / sum c has the least ||p||_G.  Here root_i^2 = G_ii / s,
+# x_i = c_i root_i, b_i = 1 / root_i and H_ij = G_ij / (s root_i root_j), so that H_ii = 1.  Keep c and u = G c / s in
+# double precision, which give the gradient g_i = (u_i - 1) / root_i and the interval.  A round is one of four stages:
 #
-#     blocks       the points that violate optimality most, a block of them at a time, by rows of G, on all points;
-#     working set  the support and the points of least margin, in single precision, refined;
-#     faces        Newton steps on the support within a working set, by one Cholesky factor kept through all changes.
+#     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
+#     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
+#     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
+#     coordinates  make Newton steps on the separator, where a ridge lies over rows of few coordinates.
 #
-# With a dense G they come in this order.  Elsewhere a row costs about as much as a product: there faces come first, as
-# long as the support is small, and blocks last, where it is too large for anything else.  With a ridge over rows of few
-# coordinates, points may support the margin in any number, and steps on the coordinates take the place of working sets.
+# Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
+# while the support is small, and blocks last, if it is too large for anything else.
 
-_GREEDY = 128  # points in a block where rows are at hand
-_BROAD = 12_000  # and elsewhere: 0.6 GB in single precision
-_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
+_NARROW_BLOCK = 128  # points in a block where rows are at hand
+_WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
+_LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
+_FIRST_FACE = 256  # largest support for which faces come first
+_PROBES = 128  # points of a working set of which nothing is known yet
 _PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
-_SAMPLE = 128  # points of a working set of which nothing is known yet
-_FEW = 256  # largest support for which faces come first
-_NEWTON = 50  # steps on the coordinates
-_BLOCKS, _SMALL_FACES, _COORDINATES, _WORKING_SET, _FACES = range(5)
+_TO_BLOCKS, _TO_FIRST_FACES, _TO_COORDINATES, _TO_WORKING_SET, _TO_FACES = range(5)
 
 
-@register_jitable
-def _forward(L, k, x):
-    """x <- L^-1 x."""
-    for a in range(k):
-        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+class _Dual:
+    """Hold the problem in these units, read G for the stages, and count the entries read."""
+
+    def __init__(self, G, scale, tol, eps):
+        self.G, self.scale, self.tol, self.eps = G, scale, 0.8 * tol, eps
+        self.roots, self.n = np.sqrt(G.diagonal() / scale), G.shape()[0]
+        block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
+            G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
+        self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
+        self.begin(np.zeros(1))
+
+    def begin(self, reads):
+        """Count in ``reads`` from now on, and forget what was read, which a round must not depend on."""
+        self.adder, self.last, self.reads = self.G.adder(), None, reads
+
+    def place(self, points, start, H):
+        """Fill in H among the points, from row and column ``start`` on."""
+        factors, step = 1.0 / (math.sqrt(self.scale) * self.roots[points]), max(1, _AT_ONCE // points.size)
+        for first in range(start, points.size, step):
+            rows = points[first:first + step]
+            stop = first + rows.size
+            target = H[first:stop, :stop]
+            np.multiply(self.G.block(rows, points[:stop]), factors[:stop], out=target, casting="same_kind")
+            target *= factors[first:stop, None]
+            self.reads[0] += target.size
+            _enter(_mirror, first, stop, H)
+
+    def product(self, v):
+        """Return (v'Gv, G v), by columns of the support if G has an adder; keep those of the last v."""
+        if self.last is None or not np.array_equal(v, self.last[0]):
+            if self.adder:
+                m, support = np.zeros(self.n), np.flatnonzero(v)
+                self.adder(support, v[support], m)
+                size = _dot(v, m)
+                _refuse_negative(size, self.G.rounding().square * self.scale)
+                self.last = v, max(size, 0.0), m
+            else:
+                self.last = v, *_squares_and_margins(self.G, self.scale, v)[0]
+        return self.last[1:]
+
+    def refresh(self, c, u):
+        """Set u to G c / s."""
+        self.reads[0] += self.n * (np.count_nonzero(c) if self.adder else self.n)
+        v = _unit_range(c)
+        np.multiply(self.product(v)[1], c.max() / v.max() / self.scale, out=u)
+
+    def change(self, c, u, points, weights, most=0.8):
+        """Give some points new weights and bring u up to date, afresh if more than a part of the support changes."""
+        moves = weights - c[points]
+        moved = np.flatnonzero(moves)
+        c[points] = weights
+        if self.adder and moved.size <= most * np.count_nonzero(c):
+            self.reads[0] += self.n * moved.size
+            self.adder(points[moved], moves[moved] / self.scale, u)
+        else:
+            self.refresh(c, u)
+
+    def products(self, G, scale, *points):
+        """Do as `_squares_and_margins`, by `product`."""
+        return [self.product(v) for v in points]
 
 
-@register_jitable
-def _backward(L, k, x):
-    """x <- L'^-1 x."""
-    for a in range(k - 1, -1, -1):
-        x[a] /= L[a, a]
-        _add_multiple(-x[a], L[a, :a], x[:a])
+def _widened(A, size):
+    """Return a square array of that many rows that begins with A."""
+    wider = np.empty((size, size), A.dtype)
+    wider[:len(A), :len(A)] = A
+    return wider
 
 
-@njit(cache=_CACHE)
-def _solve(L, k, x):
-    """x <- (L L')^-1 x."""
-    _forward(L, k, x)
-    _backward(L, k, x)
-
-
-@njit(cache=_CACHE)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _rescale(c, u):
-    """The best multiple of c, in place; returns its relative gap 1 - sum c min u / c'u and ||p||_G / sqrt(s)."""
-    total, square, low = 0.0, 0.0, np.inf
+    """Bring c and u to the best multiple of c; return its relative gap 1 - min u and ||p||_G / sqrt(s)."""
+    total, size, low = 0.0, 0.0, np.inf
     for i in range(c.size):
         total += c[i]
-        square += c[i] * u[i]
+        size += c[i] * u[i]
         low = min(low, u[i])
-    if not square > 1e-300 * total:
+    if not size > 1e-300 * total:
         return np.inf, 0.0
-    factor = total / square
     for i in range(c.size):
-        c[i] *= factor
-        u[i] *= factor
-    return 1.0 - low * factor, math.sqrt(square) / total
+        c[i] *= total / size
+        u[i] *= total / size
+    return 1.0 - low * total / size, math.sqrt(size) / total
 
 
-@njit(cache=_CACHE)
-def _worst_violators(c, u, roots, block):
-    """Fill ``block`` with the points of largest max(-g, min(g, x)), up to ties of four bits, in ascending order."""
-    n, scores, counts = c.size, np.empty(c.size, dtype=np.float32), np.zeros(4096, dtype=np.int64)
-    for i in range(n):
-        g = (u[i] - 1.0) / roots[i]
-        scores[i] = abs(max(-g, min(g, c[i] * roots[i])))
-    bins = scores.view(np.int32)
-    for i in range(n):
-        bins[i] >>= 19  # sign, exponent and four bits: in the order of the scores
-        counts[bins[i]] += 1
-    bar, above = 4095, 0
-    while bar > 0 and above + counts[bar] <= block.size:
-        above += counts[bar]
-        bar -= 1
-    found, ties = 0, block.size - above
-    for i in range(n):
-        if bins[i] > bar or (bins[i] == bar and ties > 0):
-            ties -= bins[i] == bar
-            block[found] = i
-            found += 1
+@register_jitable
+def _gap(x, g, roots):
+    """Return the relative gap within a working set."""
+    total, size, low = 0.0, 0.0, np.inf
+    for k in range(x.size):
+        u, weight = 1.0 + g[k] * roots[k], x[k] / roots[k]
+        total += weight
+        size += weight * u
+        low = min(low, u)
+    return 1.0 - total * low / size if size > 0.0 else np.inf
 
 
-@register_jitable(fastmath=_FINITE)
-def _largest(scores, n):
-    """Index of the largest of n scores of at least 0, found by stretches of 64; there are zeros up to the last one."""
-    top, place = np.float32(-1.0), 0
+# Pair steps
+#
+# A step goes to the minimum in two coordinates i, j.  i violates optimality most; j is the largest
+# (g_j - g_i r)^2 / (1 - r^2), r = H_ij, the gain of the pair over i alone, to two terms of the series, as far as x_j
+# allows.  Where both bounds stop the pair, the minimum is on the edge x_i = 0, if g_i >= 0 there, or else on x_j = 0.
+
+@register_jitable
+def _argmax(scores, n):
+    """Find the largest of n scores of at least 0 by stretches of 64, the last of which goes on in zeros."""
+    place, top = 0, np.float32(0.0)
     for start in range(0, n, 64):
         most = np.float32(0.0)
-        for k in range(64):
-            most = max(most, scores[start + k])
+        for k in range(start, start + 64):
+            most = max(most, scores[k])
         if most > top:
-            top, place = most, start
-    for k in range(place, place + 64):
-        if scores[k] == top:
-            return k
+            place, top = start, most
+    while scores[place] < top:
+        place += 1
     return place
 
 
-@register_jitable(fastmath=_FINITE)
-def _pair_steps(H, x, g, moves, most):
-    """At most ``most`` steps in two coordinates i, j of x >= 0 on x'Hx / 2 - b'x, H_ii = 1; g, kept up to date, is
-    the gradient, and ``moves`` adds up what x, which may be much larger, changes by.  Returns how many there were.
-
-    i violates optimality most; j is the largest (g_j - g_i r)^2 / (1 - r^2), r = H_ij, which is what the pair gains
-    over i alone, to two terms of the series, as far as x_j allows.
-    """
-    n, one, zero = x.size, np.float32(1.0), np.float32(0.0)
-    scores = np.zeros(n + 64, dtype=np.float32)
-    for k in range(n):
-        scores[k] = max(-g[k], min(g[k], x[k]))
-    for step in range(most):
-        i = _largest(scores, n)
-        if not scores[i] > zero:
-            return step
-        row, slope = H[i], g[i]
-        for k in range(n):
-            r = row[k]
-            reach, square = min(g[k] - slope * r, x[k]), r * r
-            scores[k] = reach * reach * (one + square) * (one + square * square)
-        scores[i] = zero
-        j = _largest(scores, n)
-        r, other, a, b = row[j], g[j], x[i], x[j]
-        if scores[j] > zero:
-            shrink = one / max(one - r * r, np.float32(1e-6))
-            move, change = (r * other - slope) * shrink, (r * slope - other) * shrink
-            if a + move < zero or b + change < zero:  # the better of the two edges
-                move, change = -a, max(-b, r * a - other)
-                edge = max(-a, r * b - slope)
-                if (slope * move + other * change + np.float32(0.5) * (move * move + change * change)
-                        + r * move * change > slope * edge - other * b
-                        + np.float32(0.5) * (edge * edge + b * b) - r * edge * b):
-                    move, change = edge, -b
-            x[j] = max(b + change, zero)
-            moves[j] += change
-        else:
-            j, move, change = i, max(-slope, -a), zero
-        x[i] = max(a + move, zero)
-        moves[i] += move
-        mirror = H[j]
+@njit(cache=_CACHE, fastmath=_FINITE)
+def _pair_steps(H, x, g, moves, roots, target, most):
+    """Make at most ``most`` pair steps, until the gap is ``target``, with g kept up to date; return how many."""
+    n, one, zero = x.size, np.float32(1.0), np.float32(0.0)  # moves: what x, which may be much larger, changes by
+    scores, few, i, j, move, change = np.zeros(n + 64, dtype=np.float32), max(16, n // 8), 0, 0, zero, zero
+    for step in range(most + 1):
+        row, mirror = H[i], H[j]
         for k in range(n):
             now = g[k] + (move * row[k] + change * mirror[k])
             g[k] = now
             scores[k] = max(-now, min(now, x[k]))
-    return most
+        i = _argmax(scores, n)
+        if step == most or not scores[i] > zero or (step > 0 and step % few == 0 and _gap(x, g, roots) <= target):
+            break
+        row, slope, a = H[i], g[i], x[i]
+        for k in range(n):
+            r = row[k]
+            reach, r2 = min(g[k] - slope * r, x[k]), r * r
+            scores[k] = reach * reach * (one + r2) * (one + r2 * r2)
+        scores[i] = zero
+        j = _argmax(scores, n)
+        r, other, b = (row[j], g[j], x[j]) if scores[j] > zero else (zero, zero, zero)
+        shrink = one / max(one - r * r, np.float32(1e-6))
+        move, change = (r * other - slope) * shrink, (r * slope - other) * shrink
+        if a + move < zero or b + change < zero:
+            move, change = -a, max(-b, r * a - other)
+            if slope + move + r * change < zero:
+                move, change = max(-a, r * b - slope), -b
+        x[j] = max(x[j] + change, zero)
+        x[i] = max(a + move, zero)
+        moves[j] += change
+        moves[i] += move
+    return step
 
 
-@register_jitable(fastmath=_FAST)
-def _working_gap(x, g, roots):
-    """The relative gap within a working set."""
-    total, square, low = 0.0, 0.0, np.inf
-    for k in range(x.size):
-        u, weight = 1.0 + g[k] * roots[k], x[k] / roots[k]
-        total += weight
-        square += weight * u
-        low = min(low, u)
-    return 1.0 - total * low / square if square > 0.0 else np.inf
+def _by_pairs(dual, c, u, points, H, target, most):
+    """Return new weights of some points, by steps in single precision, and whether fewer than ``most`` sufficed."""
+    roots = dual.roots[points]
+    x, g, moves = np.array((c[points] * roots, (u[points] - 1.0) / roots, 0.0 * roots), dtype=np.float32)
+    steps = _pair_steps(H, x, g, moves, roots, target, most)
+    if not np.isfinite(x).all():  # rows too much alike for single precision, where steps run away
+        return c[points], False
+    return np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0), steps < most
+
+
+# Blocks
+
+def _has_small_support(c, most):
+    """Return whether a support of at most so many points is worth more than blocks."""
+    return np.count_nonzero(c) <= min(most, max(c.size // 2, 4 * _NARROW_BLOCK))
 
 
 @njit(cache=_CACHE)
-def _step_to(H, x, g, moves, roots, target, most):
-    """Pair steps until the gap within the working set is down to ``target``; returns whether fewer than most did."""
-    few, done = max(16, x.size // 8), 0
-    while done < most:
-        steps = _pair_steps(H, x, g, moves, min(few, most - done))
-        done += steps
-        if steps < few or _working_gap(x, g, roots) <= target:
-            return done < most
-    return False
+def _violations(c, u, roots):
+    """Return max(-g, min(g, x)), and -g where x = 0, which puts points of no violation in order."""
+    scores = np.empty(c.size)
+    for i in range(c.size):
+        g = (u[i] - 1.0) / roots[i]
+        scores[i] = max(-g, min(g, c[i] * roots[i])) if c[i] > 0.0 else -g
+    return scores
+
+
+def _over_blocks(dual, c, u, gap):
+    """Make pair steps on blocks for four products' worth of columns; return (next stage, whether c was near enough)."""
+    seen, ended, size = np.zeros(c.size, dtype=bool), gap <= dual.tol, dual.block
+    target, H = 0.1 * gap if ended else dual.tol, np.empty((size, size), np.float32)
+    for turn in range(4 * dual.n // size + 1):
+        block = np.sort(np.argpartition(_violations(c, u, dual.roots), dual.n - size)[dual.n - size:])
+        if turn and 5 * np.count_nonzero(~seen[block]) < size and _has_small_support(c, dual.largest):
+            return _TO_WORKING_SET, ended
+        seen[block] = True
+        dual.place(block, 0, H)
+        weights, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
+        dual.change(c, u, block, weights, np.inf)
+        gap, norm = _rescale(c, u)
+        if gap <= target or norm <= dual.eps:
+            return _TO_FACES if _has_small_support(c, _LARGEST_FACE) else _TO_BLOCKS, ended
+    return _TO_BLOCKS, ended
+
+
+# Working sets
+
+def _grown(dual, points, H, u, most, below=np.inf):
+    """Add points of u below a bound, at most so many, the least; return (points, H)."""
+    outside = u.copy()
+    outside[points] = np.inf
+    found = np.flatnonzero(outside < below)
+    found = np.sort(found[np.argsort(u[found])[:most]])
+    placed, points = points.size if H.size else 0, np.append(points, found)
+    if points.size > len(H):
+        H = _widened(H[:placed, :placed], max(points.size, min(3 * points.size // 2 + 64, dual.room)))
+    dual.place(points, placed, H)
+    return points, H
+
+
+def _working_set(dual, dtype, c, u):
+    """Return (points, H): the support, and half as many points of least margin."""
+    points = support = np.flatnonzero(c)
+    if support.size == 1:  # nothing is known yet
+        points = np.union1d(support, np.arange(0, dual.n, -(-dual.n // _PROBES)))
+    return _grown(dual, points, np.empty((0, 0), dtype), u, support.size // 2 + 64)
+
+
+def _on_working_set(dual, c, u, gap):
+    """Make steps on a working set that grows, until they crawl."""
+    (points, H), closed = _working_set(dual, np.float32, c, u), False
+    while np.count_nonzero(c) <= dual.largest:
+        m, before = points.size, gap
+        target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
+        weights, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
+        dual.change(c, u, points, weights)
+        gap, norm = _rescale(c, u)
+        if gap <= dual.tol or norm <= dual.eps or (gap > 0.3 * before and (closed or not enough)):
+            return _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS, False
+        if m >= dual.room:
+            break
+        points, H = _grown(dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol)
+        closed = points.size == m
+    return _TO_BLOCKS, False
+
+
+# Faces
+#
+# A face is a tuple (H, roots, L, P, inside): H, with room for more points, and the roots of a working set; the Cholesky
+# factor L of its k points P that are in the face, in this order; and which these are.
+#
+# A Newton step on the face goes to the first zero at most, and drops that point.  After a full step the worst
+# violators enter.  Where a point i depends on those inside, x moves along v = e_i - H_PP^-1 H_Pi, in which H is flat,
+# to the first zero; that point is dropped, and i tried again; but if the minimum along v comes before, i enters.  Where
+# nothing stops v, it is a witness of infeasibility, or i enters.
+
+@register_jitable
+def _forward(L, k, x):
+    """Set x to L^-1 x."""
+    for a in range(k):
+        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _solve(L, k, x):
+    """Set x to (L L')^-1 x."""
+    _forward(L, k, x)
+    for a in range(k - 1, -1, -1):
+        x[a] /= L[a, a]
+        row, last = L[a], x[a]
+        for b in range(a):
+            x[b] -= last * row[b]
 
 
 @register_jitable
-def _drop(L, P, k, at):
-    """Take a point out of the face P and of its Cholesky factor L, by rotations; returns how many are left."""
+def _blocking(x, P, k, d, t):
+    """Return the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
+    at = -1
+    for a in range(k):
+        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
+            t, at = x[P[a]] / -d[a], a
+    return t, at
+
+
+@register_jitable
+def _move(face, x, k, d, t, at):
+    """Move x by t d on the face, drop its point ``at`` unless that is -1, and return how many are left."""
+    _, _, L, P, inside = face
+    for a in range(k):
+        x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
+    if at < 0:
+        return k
+    x[P[at]], inside[P[at]] = 0.0, False
     for a in range(at, k - 1):
         P[a] = P[a + 1]
-        _copy(L[a + 1, :a + 2], L[a, :a + 2])
-    for a in range(at, k - 1):
+        for b in range(a + 2):
+            L[a, b] = L[a + 1, b]
+    for a in range(at, k - 1):  # rotations make L a triangle again
         size = math.hypot(L[a, a], L[a, a + 1])
         cosine, sine = L[a, a] / size, L[a, a + 1] / size
         for b in range(a, k - 1):
@@ -5857,147 +6001,130 @@ def _drop(L, P, k, at):
 
 
 @register_jitable
-def _blocking(x, P, k, d, t):
-    """(t, at): the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
-    at = -1
-    for a in range(k):
-        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
-            t, at = x[P[a]] / -d[a], a
-    return t, at
-
-
-class _Face(NamedTuple):
-    """Of a working set: H and its points, and the Cholesky factor of those that are in the face."""
-
-    H: np.ndarray  # float64, as the factor, with room for more points
-    L: np.ndarray
-    P: np.ndarray  # points of the face, in the order of L
-    inside: np.ndarray
-    roots: np.ndarray
-    z: np.ndarray  # scratch, as d
-    d: np.ndarray
-
-
-@register_jitable
 def _append(face, x, g, k, i, eps):
-    """Bring point i into the face of k points; returns (k, changes, whether x is now a witness of infeasibility).
-
-    Where it depends on those inside, x moves first along the direction v = e_i - H_PP^-1 H_Pi in which H is flat, to
-    the first zero, whose point is dropped.  g holds on the face, and at i.
-    """
-    H, L, P, inside, roots, z, d = face
-    changes, row = 0, H[i]
+    """Bring point i into the face, given g there and at i; return its number of points, or -1 if x is now a witness."""
+    H, roots, L, P, inside = face
+    row, d = H[i], np.empty(k)
     while True:
-        changes += 1
+        z = L[k]
         for a in range(k):
             z[a] = row[P[a]]
         _forward(L, k, z)
         pivot = row[i] - _dot(z[:k], z[:k])
         if pivot <= _PIVOT:
-            _copy(z[:k], d[:k])
-            _backward(L, k, d)
+            for a in range(k):
+                d[a] = -row[P[a]]
+            _solve(L, k, d)
             slope, total = g[i], 1.0 / roots[i]
             for a in range(k):
-                d[a] = -d[a]
                 slope += d[a] * g[P[a]]
                 total += d[a] / roots[P[a]]
-            up = not slope > 0.0
-            if not up:
-                for a in range(k):
-                    d[a] = -d[a]
-            t, at = _blocking(x, P, k, d, np.inf if up else x[i])
+            sign = -1.0 if slope > 0.0 else 1.0  # downhill
+            for a in range(k):
+                d[a] *= sign
+            t, at = _blocking(x, P, k, d, np.inf if sign > 0.0 else x[i])
             if t == np.inf:
                 if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
                     x[:] = 0.0
-                    for a in range(k):
-                        x[P[a]] = d[a]
                     x[i] = 1.0
-                    return k, changes, True
+                    _move(face, x, k, d, 1.0, -1)
+                    return -1
             elif not t * pivot > abs(slope):
-                for a in range(k):
-                    x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
+                x[i] = max(x[i] + sign * t, 0.0)
+                k = _move(face, x, k, d, t, at)
                 if at < 0:
-                    x[i] = 0.0
-                    return k, changes, False
-                x[i] = x[i] + t if up else max(x[i] - t, 0.0)
-                x[P[at]], inside[P[at]] = 0.0, False
-                k = _drop(L, P, k, at)
+                    return k
                 continue
-        _copy(z[:k], L[k, :k])
-        L[k, k], P[k], inside[i] = math.sqrt(max(pivot, 1e-16)), i, True
-        return k + 1, changes, False
+        z[k], P[k], inside[i] = math.sqrt(max(pivot, 1e-16)), i, True
+        return k + 1
 
 
-@register_jitable
-def _face_gradient(face, x, g, k):
-    """g <- H x - b for x that is zero outside the face."""
-    for i in range(x.size):
-        g[i] = -1.0 / face.roots[i]
-    for a in range(k):
-        face.d[a] = x[face.P[a]]
-    _combine_rows(face.H, face.P[:k], face.d[:k], 0, x.size, g)
-
-
-@njit(cache=_CACHE)
-def _on_face(face, order, x, g, k, most, tol, eps):
-    """Optimal x >= 0 on a working set, in at most ``most`` changes of the face; returns (k, changes, witness).
-
-    Newton steps to the first zero, whose point is dropped, until one is full; then the worst violators enter.
-    """
-    H, L, P, inside, roots, _, d = face
-    m, changes = x.size, 0
-    for i in order:
-        if x[i] > 0.0 and not inside[i]:
-            g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
-            k, more, witness = _append(face, x, g, k, i, eps)
-            changes += more
-            if witness:
-                return k, changes, True
-    _face_gradient(face, x, g, k)
-    while changes < most:
-        changes += 1
-        for a in range(k):
-            d[a] = -g[P[a]]
-        _solve(L, k, d)
-        t, at = _blocking(x, P, k, d, 1.0)
-        for a in range(k):
-            x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
-            g[P[a]] *= 1.0 - t
-        if at >= 0:
-            x[P[at]], inside[P[at]] = 0.0, False
-            k = _drop(L, P, k, at)
-            continue
-        _face_gradient(face, x, g, k)
-        slopes = np.zeros(m)
-        for a in range(m):
-            if not inside[a]:
-                slopes[a] = g[a]
-        least = _least(slopes)
-        if not least < 0.0 or _working_gap(x, g, roots) <= tol:
-            break
-        for _ in range(1 + k // 32):
-            i = np.argmin(slopes)
-            if slopes[i] > 0.1 * least:
+@njit(cache=_CACHE, fastmath=_FAST)
+def _walk_faces(face, wish, x, g, k, most, tol, eps):
+    """Minimize over a working set by about ``most`` changes; enter ``wish`` < 0 first; return (k or -1, changes)."""
+    H, roots, L, P, inside = face
+    m, d, changes, few, bar = x.size, np.empty(x.size), 0, x.size, 0.0
+    while True:
+        for _ in range(few):
+            i = np.argmin(wish)
+            if not wish[i] < bar:
                 break
-            slopes[i] = 0.0
-            g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
-            k, more, witness = _append(face, x, g, k, i, eps)
-            changes += more
-            if witness:
-                return k, changes, True
-    return k, changes, False
+            wish[i], g[i] = 0.0, _dot(H[i, :m], x) - 1.0 / roots[i]
+            k, changes = _append(face, x, g, k, i, eps), changes + 1
+            if k < 0:
+                return k, changes
+        at, left = 0, 1.0
+        while at >= 0:
+            for a in range(k):
+                d[a] = -left * g[P[a]]
+            _solve(L, k, d)
+            t, at = _blocking(x, P, k, d, 1.0)
+            k = _move(face, x, k, d, t, at)
+            changes, left = changes + 1, left * (1.0 - t)
+        for i in range(m):
+            g[i] = -1.0 / roots[i]
+        for a in range(k):
+            row, weight = H[P[a]], x[P[a]]
+            for i in range(m):
+                g[i] += weight * row[i]
+        for i in range(m):
+            wish[i] = 0.0 if inside[i] else g[i]
+        few, bar = 1 + k // 32, 0.1 * wish[np.argmin(wish)]
+        if not bar < 0.0 or changes >= most or _gap(x, g, roots) <= tol:
+            return k, changes
 
+
+def _on_faces(dual, c, u, gap, most=np.inf):
+    """Make Newton steps while at most ``most`` points are in the face, until only rounding is left."""
+    points, H = _working_set(dual, np.float64, c, u)
+    rough, L, P, changes = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), 0
+    while True:
+        m, k, roots = points.size, P.size, dual.roots[points]
+        L, P, inside = _widened(L[:k, :k], m), np.append(P, np.zeros(m - k, np.int64)), np.bincount(P, minlength=m) > 0
+        x, g = c[points] * roots, (u[points] - 1.0) / roots
+        k, steps = _walk_faces((H, roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
+                                 0.5 * dual.tol, dual.eps)
+        if not 0.0 < x.sum() < np.inf:  # by rounding
+            return _TO_FACES, True
+        dual.change(c, u, points, x / roots)
+        gap, norm = _rescale(c, u)
+        changes += steps
+        if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or changes > 20 * m + 5000:
+            return _TO_FACES, False
+        P = P[:k]
+        points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
+        if points.size == m:
+            break
+    if hasattr(dual.G, "precise"):
+        dual.change(c, u, points[P], _refined(dual, c[points[P]], points[P], L))
+    return _TO_FACES, True
+
+
+def _refined(dual, weights, points, L):
+    """Return the weights after Newton steps on a face by products in twice the working precision, while these help."""
+    part, roots, spread = dual.G.restrict(points), dual.roots[points], np.inf
+    for _ in range(10):
+        total = 2.0 ** math.frexp(weights.sum())[1]
+        g = (part.precise(weights / total)[1] * (total / dual.scale) - 1.0) / roots
+        size, step = np.abs(g).max(), g.copy()
+        _solve(L, g.size, step)
+        if not (size < 0.5 * spread and (weights - step / roots).min() > 0.0):
+            break
+        weights, spread = weights - step / roots, size
+    return weights
+
+
+# Coordinates
+#
+# For rows z_i and a ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r), which c = s max(0, 1 - Zw) / r
+# attains.  A step solves as many equations as there are coordinates, however many points have a part in them.
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
-    """The t > 0 of least slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge).
-
-    Where it falls at t = 0, by Newton steps on the derivative, which is piecewise linear, between known bounds.
-    """
+    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge), which falls at t = 0."""
     t, low, high = 1.0, 0.0, math.inf
-    for _ in range(100):
-        active = m + t * rise < 1.0
-        part = rise[active]
-        root = (((1.0 - m[active]) @ part) / ridge - slope) / (curvature + part @ part / ridge)
+    for _ in range(100):  # Newton steps on the derivative, which is piecewise linear, between known bounds
+        part = np.where(m + t * rise < 1.0, rise, 0.0)
+        root = ((1.0 - m) @ part / ridge - slope) / (curvature + part @ part / ridge)
         if abs(root - t) <= 1e-12 * t:
             break
         low, high = (t, high) if root > t else (low, t)
@@ -6005,292 +6132,58 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
-def _widened(A, size):
-    """A square array of that many rows that begins with A."""
-    wider = np.empty((size, size), A.dtype)
-    wider[:len(A), :len(A)] = A
-    return wider
+def _on_coordinates(dual, c, u, gap):
+    """Minimize by Newton steps on the coordinates; return the next stage."""
+    base, ridge, (n, d) = dual.G.base, dual.G.ridge, dual.G.base.shape()
+    w, pull, m, rise, before = *np.empty((2, d)), *np.empty((2, n)), None
+    lift(base, c / dual.scale, w)
+    for _ in range(50):
+        margins(base, w, m)
+        active = m < 1.0
+        np.maximum((1.0 - m) * (dual.scale / ridge), 0.0, out=c)
+        if np.array_equal(active, before):
+            break
+        H, before = np.eye(d) + base.moments(np.flatnonzero(active)) / ridge, active
+        lift(base, c / dual.scale, pull)
+        step = np.linalg.solve(H, pull - w)
+        margins(base, step, rise)
+        w += _minimizing_step(m, rise, ridge, w @ step, step @ step) * step
+        dual.reads[0] += 2 * n * n + np.count_nonzero(active) * d / 2  # as what is computed in the time
+    return _TO_WORKING_SET, False
 
 
-class _WorkingSet:
-    """Points W, and H among them."""
+# Rounds
 
-    def __init__(self, solver, dtype, c, u):
-        """The support, and half as many again of least margin."""
-        self.solver, self.H, self.placed = solver, np.empty((0, 0), dtype), 0
-        self.inside, self.points = np.zeros(c.size, dtype=bool), np.empty(0, dtype=np.int64)
-        support = np.flatnonzero(c)
-        self.add(support)
-        if support.size == 1:  # nothing is known yet
-            self.add(np.setdiff1d(np.arange(0, c.size, -(-c.size // _SAMPLE)), support))
-        self.add_least(u, support.size // 2 + 64)
-
-    def add(self, points):
-        self.points = np.concatenate((self.points, points))
-        self.inside[points] = True
-
-    def add_least(self, u, most, below=np.inf):
-        """Add the points outside of u below a bound, ``most`` of them at most, the least; returns whether any."""
-        found = np.flatnonzero(~self.inside & (u < below))
-        if found.size > most:
-            found = np.sort(found[np.argpartition(u[found], most)[:most]])
-        self.add(found)
-        return found.size > 0
-
-    def place(self):
-        """H for the points added since."""
-        m = self.points.size
-        if m > len(self.H):
-            size, room = m + m // 2 + 64, self.solver.room
-            if 2 * size > room >= m:  # at once, as what is not used takes no memory, and a copy takes that of both
-                size = room
-            self.H = _widened(self.H[:self.placed, :self.placed], size)
-        if m > self.placed:
-            self.solver.place(self.points, self.placed, self.H)
-        self.placed = m
+def _on_first_faces(dual, c, u, gap):
+    """Go on faces while they are small, and then to coordinates where a ridge lies over rows of few."""
+    ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
+    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge >= 1e-8 * dual.scale
+    is_few = rows and G.base.shape()[1] <= min(dual.n, _LARGEST_FACE)
+    return _TO_COORDINATES if is_few else _TO_WORKING_SET, ended
 
 
-class _Exact:
-    """The rounds of `max_margin`, and what they need of G.
+_STAGES = _over_blocks, _on_first_faces, _on_coordinates, _on_working_set, _on_faces  # as numbered by _TO_...
 
-    A stage returns the one to go on with; faces return whether they found the optimum of a closed working set, beyond
-    which there is rounding alone.
-    """
 
-    def __init__(self, G, scale, tol, eps):
-        self.G, self.scale, self.tol, self.eps = G, scale, 0.8 * tol, eps
-        self.roots = np.sqrt(G.diagonal() / scale)
-        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
-        rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge >= 1e-8 * scale
-        self.few_coordinates = rows and G.base.shape()[1] <= min(self.roots.size, _FACE)
-        n, at_hand = self.roots.size, G.access == "stored"
-        self.block, self.turns = (_GREEDY, 4 * n // min(_GREEDY, n) + 1) if at_hand else (_BROAD, 4)
-        # Of working sets: steps for a point, the largest support, and the most points.
-        self.patience, self.largest, self.room = (4, _FACE, math.inf) if at_hand else (32, 2 * _FACE, _BROAD)
-
-    def place(self, points, start, H):
-        """Rows and columns of H from ``start`` on."""
-        factors, step = 1.0 / (math.sqrt(self.scale) * self.roots[points]), max(1, _AT_ONCE // points.size)
-        for first in range(start, points.size, step):
-            rows = points[first:first + step]
-            block = self.G.block(rows, points[:first + rows.size])
-            self.reads[0] += block.size
-            block = block * factors[:first + rows.size]
-            block *= factors[first:first + rows.size, None]
-            H[first:first + rows.size, :first + rows.size] = block
-            _enter(_mirror, first, first + rows.size, H)
-
-    def count(self, index):
-        """Entries of G that it takes to combine some columns."""
-        self.reads[0] += self.roots.size * (index.size if self.adder else self.roots.size)
-
-    def combine(self, index, weights, u):
-        """u <- u + G_index weights / s."""
-        self.count(index)
-        if self.adder:
-            self.adder(index, weights / self.scale, u)
-        else:
-            _add_by_product(self.G, index, weights / self.scale, u)
-
-    def products(self, G, scale, *points):
-        """As `_squares_and_margins`, by `product`."""
-        return [self.product(G, scale, v) for v in points]
-
-    def product(self, G, scale, v):
-        """(v' G v, G v) by columns of the support where these are at hand, and of the last v at no cost."""
-        if self.last is None or not np.array_equal(v, self.last[0]):
-            if self.adder:
-                m, support = np.zeros(v.size), np.flatnonzero(v)
-                self.adder(support, v[support], m)
-                size = _dot(v, m)
-                _refuse_negative(size, G.rounding().square * scale)
-                self.last = v, max(size, 0.0), m
-            else:
-                self.last = v, *_squares_and_margins(G, scale, v)[0]
-        return self.last[1:]
-
-    def refresh(self, c, u):
-        """u <- G c / s."""
-        self.count(np.flatnonzero(c))
-        v = _unit_range(c)
-        np.multiply(self.product(self.G, self.scale, v)[1], c.max() / v.max() / self.scale, out=u)
-
-    def change(self, c, u, points, weights):
-        """c and u for new weights of some points, outside of which c is zero."""
-        moves = weights - c[points]
-        moved = np.flatnonzero(moves)
-        c[points] = weights
-        if self.adder and 5 * moved.size <= 4 * np.count_nonzero(weights):
-            self.combine(points[moved], moves[moved], u)
-        else:
-            self.refresh(c, u)
-
-    def steps(self, c, u, points, H, target, most):
-        """New weights of some points by pair steps in single precision; (weights, whether it took fewer than most)."""
-        roots = self.roots[points]
-        x, g = (c[points] * roots).astype(np.float32), ((u[points] - 1.0) / roots).astype(np.float32)
-        moves = np.zeros_like(x)
-        enough = _step_to(H, x, g, moves, roots, target, most)
-        weights = np.maximum(c[points] + moves / roots, 0.0)
-        weights[x == 0.0] = 0.0
-        if not np.isfinite(weights).all():  # rows too much alike for single precision, where steps run away
-            return c[points], False
-        return weights, enough
-
-    def is_small(self, c, most):
-        """Whether a support of at most so many points is worth more than blocks."""
-        return np.count_nonzero(c) <= min(most, max(c.size // 2, 4 * _GREEDY))
-
-    def over_blocks(self, c, u):
-        """For up to four products' worth of rows, or four blocks."""
-        n, size = c.size, min(self.block, c.size)
-        block, H = np.empty(size, dtype=np.int64), np.empty((size, size), dtype=np.float32)
-        seen, target = np.zeros(n, dtype=bool), self.tol
-        for turn in range(self.turns):
-            gap, norm = _rescale(c, u)
-            if turn == 0 and gap <= self.tol:
-                target = 0.1 * gap
-            if gap <= target or norm <= self.eps:
-                return _FACES if self.is_small(c, _FACE) else _BLOCKS
-            _worst_violators(c, u, self.roots, block)
-            if turn and 5 * np.count_nonzero(~seen[block]) < size and self.is_small(c, self.largest):
-                return _WORKING_SET
-            seen[block] = True
-            self.place(block, 0, H)
-            moves = self.steps(c, u, block, H, 0.1 * gap, self.patience * size // 8)[0] - c[block]
-            moved = np.flatnonzero(moves)
-            self.combine(block[moved], moves[moved], u)
-            c[block] += moves
-        return _BLOCKS
-
-    def on_working_set(self, c, u):
-        """Until the pair steps crawl."""
-        W, gap = _WorkingSet(self, np.float32, c, u), _rescale(c, u)[0]
-        closed = False
-        while np.count_nonzero(c) <= self.largest:
-            W.place()
-            m = W.points.size
-            target = max(0.5 * self.tol, (0.03 if closed else 0.1) * gap)
-            weights, enough = self.steps(c, u, W.points, W.H, target, self.patience * m)
-            self.change(c, u, W.points, weights)
-            before, (gap, norm) = gap, _rescale(c, u)
-            if gap <= self.tol or norm <= self.eps or (gap > 0.3 * before and (closed or not enough)):
-                return _FACES if np.count_nonzero(c) <= _FACE else _BLOCKS
-            if m >= self.room:
-                break
-            closed = not W.add_least(u, min(max(96, m // 4), self.room - m), 1.0 - 0.25 * self.tol)
-        return _BLOCKS
-
-    def on_faces(self, c, u, most=np.inf):
-        """As long as at most ``most`` points are in the face."""
-        W, k, changes = _WorkingSet(self, np.float64, c, u), 0, 0
-        rough = not _rescale(c, u)[0] <= self.tol
-        face = _Face(W.H, np.empty((0, 0)), np.empty(0, np.int64), np.empty(0, np.bool_), *np.empty((3, 0)))
-        while True:
-            W.place()
-            points, roots, size = W.points, self.roots[W.points], len(W.H)
-            more = size - face.P.size
-            if more:
-                face = face._replace(H=W.H, L=_widened(face.L, size), P=np.append(face.P, np.zeros(more, np.int64)),
-                                     inside=np.append(face.inside, np.zeros(more, np.bool_)), z=np.empty(size),
-                                     d=np.empty(size))
-            face = face._replace(roots=roots)
-            x, g = c[points] * roots, np.empty(points.size)
-            k, steps, witness = _on_face(face, np.argsort(-x), x, g, k, 5 * points.size + 500, 0.5 * self.tol, self.eps)
-            if not 0.0 < x.sum() < np.inf:  # by rounding
-                return True
-            self.change(c, u, points, x / roots)
-            if witness:
-                return False
-            gap, norm = _rescale(c, u)
-            changes += steps
-            if norm <= self.eps or (rough and gap <= self.tol) or changes > 20 * points.size + 5000 or k > most:
-                return False
-            if not W.add_least(u, max(96, points.size // 4), 1.0 - 0.25 * self.tol):
-                break
-        if hasattr(self.G, "precise"):
-            order = points[face.P[:k]]
-            weights = self.refine(c[order], order, face.L)
-            c[:] = 0.0
-            self.change(c, u, order, weights)
-        return True
-
-    def on_coordinates(self, c, u):
-        """Newton steps on min_w ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r), for rows z_i and a ridge r.
-
-        At the minimum c / s = max(0, 1 - Zw) / r.  A step solves d equations, however many points have a part in them.
-        """
-        base, ridge = self.G.base, self.G.ridge
-        n, d = base.shape()
-        w, pull, m, rise, before = *np.empty((2, d)), *np.empty((2, n)), None
-        lift(base, c / self.scale, w)
-        for _ in range(_NEWTON):
-            margins(base, w, m)
-            active = m < 1.0
-            c[:] = np.where(active, (1.0 - m) / ridge, 0.0)
-            if before is not None and np.array_equal(active, before):
-                break
-            H, before = base.moments(np.flatnonzero(active)) / ridge, active
-            H.flat[::d + 1] += 1.0
-            lift(base, c, pull)
-            step = np.linalg.solve(H, pull - w)
-            margins(base, step, rise)
-            w += _minimizing_step(m, rise, ridge, w @ step, step @ step) * step
-            self.reads[0] += 2 * n * n + np.count_nonzero(active) * d / 2  # as what is computed in the time
-        c *= self.scale
-        self.refresh(c, u)
-
-    def refine(self, weights, points, L):
-        """Newton steps on a face by products in twice the working precision, while these help."""
-        part, roots, spread = self.G.restrict(points), self.roots[points], np.inf
-        for _ in range(10):
-            total = 2.0 ** math.frexp(weights.sum())[1]
-            g = (part.precise(weights / total)[1] * (total / self.scale) - 1.0) / roots
-            if not np.abs(g).max() < 0.5 * spread:
-                break  # rounding rules
-            spread = np.abs(g).max()
-            _solve(L, g.size, g)
-            better = weights - g / roots
-            if not better.min() > 0.0:
-                break
-            weights = better
-        return weights
-
-    def interval(self, G, scale, alpha, p, precise):
-        """As `_interval`, by the products of the round where these are certain."""
-        return _interval(G, scale, alpha, p, precise, self.products)
-
-    def rounds(self, G, k, until, c, u, stage, reads):
-        """The loop that the driver is given."""
-        self.reads = reads
-        while k < until:
-            k += 1
-            if math.sqrt(max(float((c * u).sum()), 0.0)) <= 0.63 * self.eps * c.sum():  # the rest is for rounding
-                return k, INFEASIBLE
-            self.adder, self.last = self.G.adder(), None
-            begin, before, ended = c.copy(), stage[0], False
-            gap = _rescale(c, u)[0]
-            if before == _BLOCKS:
-                stage[0], ended = self.over_blocks(c, u), gap <= self.tol
-            elif before == _SMALL_FACES:
-                ended, stage[0] = self.on_faces(c, u, _FEW), _COORDINATES if self.few_coordinates else _WORKING_SET
-            elif before == _COORDINATES:
-                self.on_coordinates(c, u)
-                stage[0] = _WORKING_SET
-            elif before == _WORKING_SET:
-                stage[0] = self.on_working_set(c, u)
-            else:
-                ended = self.on_faces(c, u)
-            c /= c.sum()
-            self.refresh(c, u)
-            if math.sqrt(self.last[1] / self.scale) <= 0.63 * self.eps * self.last[0].sum():
-                return k, INFEASIBLE
-            halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
-            if (ended and not halved) or (stage[0] == before and np.array_equal(c, begin)):
-                return k, EXHAUSTED  # the next round would do the same
-            if stage[0] == before == _BLOCKS and not halved and np.count_nonzero(c) <= 2 * _FACE:
-                stage[0] = _FACES
-        return k, RUNNING
+def _exact_rounds(G, k, until, c, u, stage, reads, dual):
+    """Go through a stage at every iteration: the loop that the driver is given."""
+    while k < until:
+        k += 1
+        if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
+            return k, INFEASIBLE
+        dual.begin(reads)
+        start, before, gap = c.copy(), stage[0], _rescale(c, u)[0]
+        stage[0], ended = _STAGES[before](dual, c, u, gap)
+        c /= c.sum()
+        dual.refresh(c, u)
+        if math.sqrt(dual.last[1] / dual.scale) <= 0.63 * dual.eps * dual.last[0].sum():
+            return k, INFEASIBLE
+        halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
+        if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
+            return k, EXHAUSTED  # the next round would do the same
+        if stage[0] == before == _TO_BLOCKS and not halved and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
+            stage[0] = _TO_FACES
+    return k, RUNNING
 
 
 @_algorithm
@@ -6337,17 +6230,16 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     first = _first_iteration(start)
     trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    n = run.G.shape()[0]
     blur = math.sqrt(run.G.rounding().square)
     eps = 1e-9 if blur == 0.0 else 3e-8 if hasattr(run.G, "precise") else max(3e-8, 1.5 * blur)
-    solver = _Exact(run.G, run.scale, tol, eps)
-    c, u, shortest = np.zeros(n), np.zeros(n), np.argmin(solver.roots)
-    c[shortest] = 1.0
-    solver.refresh(c, u)
-    reads = np.zeros(1)
-    stage = np.array([_BLOCKS if run.G.access == "stored" else _SMALL_FACES])
-    return drive(run, solver.rounds, (c, u, stage, reads), _dual_only, products=lambda k: reads[0] / n**2,
-                 interval=solver.interval, eps=eps * math.sqrt(run.scale))
+    dual = _Dual(run.G, run.scale, tol, eps)
+    c, u = np.zeros(dual.n), np.zeros(dual.n)
+    c[np.argmin(dual.roots)] = 1.0
+    dual.refresh(c, u)
+    reads, stage = np.zeros(1), np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
+    interval = functools.partial(_interval, products=dual.products)
+    return drive(run, _exact_rounds, (c, u, stage, reads), _dual_only, parameters=(dual,), interval=interval,
+                 products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
 
 
 # ======================================================================================================

@@ -28,7 +28,7 @@ from instances import (
 
 import fastmargin as fm
 
-pair_steps, append = compiled(fm._pair_steps), compiled(fm._append)
+append = compiled(fm._append)
 
 TOLERANCES = [1e-3, 1e-9, 1e-12]
 
@@ -345,9 +345,9 @@ def test_random_labels_and_contradictions(seed):
 @pytest.mark.parametrize("broad", [150, 12_000])
 def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
     """Blocks to the end, of a G on demand also where no block holds the support."""
-    monkeypatch.setattr(fm, "_FACE", 100)
-    monkeypatch.setattr(fm, "_FEW", 50)
-    monkeypatch.setattr(fm, "_BROAD", broad)
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 100)
+    monkeypatch.setattr(fm, "_FIRST_FACE", 50)
+    monkeypatch.setattr(fm, "_WIDE_BLOCK", broad)
     X, y = two_classes(900, 4, seed=3)
     dense = fm.gram(X, y, gamma=2.0, dtype=dtype)
     for G, tol in ((dense, 1e-6 if dtype == np.float64 else 1e-2), (fm.lazy_gram(X, y, gamma=2.0), 1e-6)):
@@ -356,10 +356,10 @@ def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
 
 
 def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(monkeypatch):
-    for name, value in (("_FACE", 100), ("_FEW", 50), ("_BROAD", 400)):
+    for name, value in (("_LARGEST_FACE", 100), ("_FIRST_FACE", 50), ("_WIDE_BLOCK", 400)):
         monkeypatch.setattr(fm, name, value)
-    place, largest = fm._Exact.place, []
-    monkeypatch.setattr(fm._Exact, "place", lambda self, points, start, H: (
+    place, largest = fm._Dual.place, []
+    monkeypatch.setattr(fm._Dual, "place", lambda self, points, start, H: (
         largest.append((points.size, len(H))), place(self, points, start, H)))
     X, y = two_classes(2000, 4, seed=3)
     assert fm.max_margin(fm.lazy_gram(X, y, gamma=2.0), tol=1e-4).status == "certified"
@@ -367,9 +367,9 @@ def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(mon
 
 
 def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
-    monkeypatch.setattr(fm, "_FACE", 20)
-    monkeypatch.setattr(fm, "_FEW", 10)
-    monkeypatch.setattr(fm, "_BROAD", 60)
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 20)
+    monkeypatch.setattr(fm, "_FIRST_FACE", 10)
+    monkeypatch.setattr(fm, "_WIDE_BLOCK", 60)
     X, y = two_classes(300, 400, gap=3.0, seed=5)
     Z = fm.features(X, y).rows
     for G in (fm.FeatureGram(Z), sparse(Z)):
@@ -382,7 +382,7 @@ def test_more_pairs_than_a_working_set_holds(monkeypatch):
     X, labels = rows_of(200, 5, 1), np.arange(200) % 4
     G = fm.pair_gram(fm.lazy_gram(X, kernel="rbf", gamma=0.5), labels, 4)
     whole = fm.max_margin(G, tol=1e-6)
-    for name, value in (("_FACE", 20), ("_FEW", 10), ("_BROAD", 300), ("_AT_ONCE", 5000)):
+    for name, value in (("_LARGEST_FACE", 20), ("_FIRST_FACE", 10), ("_WIDE_BLOCK", 300), ("_AT_ONCE", 5000)):
         monkeypatch.setattr(fm, name, value)
     result = fm.max_margin(G, tol=1e-6)
     assert whole.status == result.status == "certified" and (result.p > 0).sum() > 300
@@ -391,7 +391,7 @@ def test_more_pairs_than_a_working_set_holds(monkeypatch):
 
 @every_representation
 def test_rounds_can_be_cut_anywhere(kind, monkeypatch):
-    monkeypatch.setattr(fm, "_FEW", 5)
+    monkeypatch.setattr(fm, "_FIRST_FACE", 5)
     X, y = two_classes(900, 12, gap=5.0, seed=2)
     G = form(kind, fm.features(X, y).rows)
     whole = fm.max_margin(G, tol=1e-12)
@@ -469,7 +469,7 @@ def test_pair_steps_go_down_and_stay_inside(seed):
     g32, moves = (H @ x - 1 / roots).astype(np.float32), np.zeros(m, dtype=np.float32)
     before = 0.5 * x @ H @ x - (x / roots).sum()
     for _ in range(30):
-        steps = pair_steps(H32, x32, g32, moves, 5)
+        steps = fm._pair_steps(H32, x32, g32, moves, roots, -np.inf, 5)
         now = x32.astype(float)
         after = 0.5 * now @ H @ now - (now / roots).sum()
         assert (x32 >= 0).all() and after <= before + 1e-5 * (1 + abs(before))
@@ -481,8 +481,21 @@ def test_pair_steps_go_down_and_stay_inside(seed):
     assert m > 1 or steps < 5
 
 
+def test_pair_steps_end_where_the_gap_is_as_wanted():
+    H, roots = (0.5 + 0.5 * unit_gram(60, 60, 0)).astype(np.float32), np.ones(60)
+    taken = []
+    for target in (1e-1, 1e-2, 1e-3, 0.0):
+        x, moves = np.zeros((2, 60), dtype=np.float32)
+        x[0] = 1.0
+        g = H @ x - np.float32(1.0)
+        taken.append(fm._pair_steps(H, x, g, moves, roots, target, 5000))
+        u = H.astype(float) @ x
+        assert target == 0.0 or 1.0 - x.sum() * u.min() / (x @ u) <= target + 1e-5
+    assert taken[0] < taken[1] < taken[2] < taken[3]
+
+
 def face_of(H, roots, m):
-    return fm._Face(H, np.empty(H.shape), np.zeros(m, np.int64), np.zeros(m, np.bool_), roots, np.empty(m), np.empty(m))
+    return H, roots, np.empty(H.shape), np.zeros(m, np.int64), np.zeros(m, np.bool_)
 
 
 @pytest.mark.parametrize("rank", [2, 10, 60])
@@ -494,17 +507,18 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     Z = rows_of(m, rank, seed) + 1.5
     roots = rng.uniform(0.5, 1.0, m)
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x, g, face = rng.random(m) * (rng.random(m) < 0.7), np.empty(m), face_of(H, roots, m)
+    x, face = rng.random(m) * (rng.random(m) < 0.7), face_of(H, roots, m)
     before = 0.5 * x @ H @ x - (x / roots).sum()
-    k, _, witness = fm._on_face(face, np.argsort(-x), x, g, 0, 10_000, 1e-13, 1e-7)
-    P = face.P[:k]
-    L = np.tril(face.L[:k, :k])
-    assert len(set(P.tolist())) == k and set(np.flatnonzero(face.inside)) == set(P.tolist())
-    np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
-    if witness:
+    k, _ = fm._walk_faces(face, -x, x, H @ x - 1 / roots, 0, 10_000, 1e-13, 1e-7)
+    _, _, L, P, inside = face
+    if k >= 0:
+        P, L = P[:k], np.tril(L[:k, :k])
+        assert len(set(P.tolist())) == k and set(np.flatnonzero(inside)) == set(P.tolist())
+        np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
+    else:
         assert (x >= 0).all() and np.sqrt(max(x @ H @ x, 0.0)) <= 1e-7 * (x / roots).sum()
         return
-    assert not x[~face.inside].any() and (x >= 0).all()
+    assert not x[~inside].any() and (x >= 0).all()
     g = H @ x - 1 / roots
     assert 0.5 * x @ H @ x - (x / roots).sum() <= before + 1e-9
     assert np.abs(g[P]).max(initial=0.0) <= 1e-6 and g.min() >= -1e-6
@@ -550,18 +564,16 @@ def test_moments(kind):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_worst_violators_are_the_worst(seed):
+def test_violations_are_of_the_optimality_conditions(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 500))
     c, u, roots = rng.random(n) * (rng.random(n) < 0.5), rng.normal(1.0, 10.0 ** -rng.integers(0, 9), n), rng.random(n)
     u[rng.random(n) < 0.2] = 1.0
-    block = np.full(int(rng.integers(1, n + 1)), -1)
-    fm._worst_violators(c, u, roots, block)
+    found = fm._violations(c, u, roots)
     g = (u - 1) / roots
-    scores = np.maximum(-g, np.minimum(g, c * roots))
-    assert (np.diff(block) > 0).all() and block[0] >= 0
-    left_out = np.setdiff1d(np.arange(n), block)
-    assert scores[left_out].max(initial=0.0) <= scores[block].min() * (1 + 1 / 16) + 1e-30
+    np.testing.assert_array_equal(np.maximum(found, 0.0), np.maximum(-g, np.minimum(g, c * roots)))
+    outside = c == 0.0
+    assert np.array_equal(found[outside], -g[outside]) and (found[~outside] >= 0.0).all()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -574,7 +586,7 @@ def test_a_dependent_point_comes_in_downhill(seed):
     value = 0.5 * x @ H @ x - (x / roots).sum()
     for i in range(m):
         g[i] = H[i] @ x - 1 / roots[i]
-        k, _, witness = append(face, x, g, k, i, 0.0)
+        k = append(face, x, g, k, i, 0.0)
         before, value = value, 0.5 * x @ H @ x - (x / roots).sum()
-        assert not witness and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
+        assert k >= 0 and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
     assert k <= 3
