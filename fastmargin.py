@@ -262,6 +262,8 @@ def _array(a, name):
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
                         "entries and pass a plain array")
+    if hasattr(a, "_fields"):
+        raise TypeError(f"{name} must be an array, got {type(a).__name__}")
     plain = np.asarray(a)
     return _of_columns(a, plain, name) if plain.dtype.kind not in "fiub" and hasattr(a, "dtypes") else plain
 
