@@ -5720,13 +5720,13 @@ class _Dual:
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
-        factors, step = 1.0 / (math.sqrt(self.scale) * self.roots[points]), max(1, _AT_ONCE // points.size)
+        roots, step = self.roots[points], max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
             rows = points[first:first + step]
             stop = first + rows.size
             target = H[first:stop, :stop]
-            np.multiply(self.G.block(rows, points[:stop]), factors[:stop], out=target, casting="same_kind")
-            target *= factors[first:stop, None]
+            np.divide(self.G.block(rows, points[:stop]), self.scale * roots[:stop], out=target, casting="same_kind")
+            target /= roots[first:stop, None]
             self.reads[0] += target.size
             _enter(_mirror, first, stop, H)
 
