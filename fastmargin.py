@@ -255,7 +255,7 @@ def _is_sparse(a):
 
 
 def _array(a, name):
-    """What every array that a user passes goes through first."""
+    """Return an array that a user passes as a plain one; refuse sparse and masked ones."""
     if _is_sparse(a):
         raise TypeError(f"{name} is sparse; only features(X, y) takes sparse points, for the linear kernel: pass "
                         f"{name}.toarray() if memory allows")
@@ -269,7 +269,7 @@ def _array(a, name):
 
 
 def _of_columns(frame, plain, name):
-    """The numbers of a data frame, or of one column, where columns have no common type of number."""
+    """Return the numbers of a data frame, or of one column, whose columns have no common type of number."""
     dtypes, numbers = np.atleast_1d(frame.dtypes), np.empty(plain.shape)
     wrong = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"]
     columns, gaps = [] if wrong else zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True), ""
@@ -285,8 +285,7 @@ def _of_columns(frame, plain, name):
 
 
 def _real_array(a, name, ndim, first=0):
-    """A finite float array of the given dimension (float32 stays float32); otherwise an error that says where, for an
-    array that is the rows from ``first`` on."""
+    """Return a finite float array of this dimension, float32 or float64; errors count rows from ``first`` on."""
     labels = getattr(a, "columns", None)
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
@@ -310,10 +309,7 @@ def _real_array(a, name, ndim, first=0):
 
 
 def _points(X, name="X", kernel=None, first=0):
-    """A C-ordered float64 copy or view of finite rows, whose squared distances are finite as well.
-
-    Rows of a precomputed kernel are no points: they stay as they are.
-    """
+    """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay."""
     X = _real_array(X, name, 2, first)
     if isinstance(kernel, str) and kernel == "precomputed":
         return X
@@ -327,13 +323,13 @@ def _points(X, name="X", kernel=None, first=0):
 
 
 def _is_mapped(X, dtype=None):
-    """Whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
+    """Tell whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
     return (isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and (dtype is None or dtype == X.dtype)
             and X.ndim == 2 and X.size > 0 and X.flags.c_contiguous)
 
 
 def _blocks(X):
-    """(first row, checked rows in float64) of points, mapped ones a few at a time; else, of checked points, all."""
+    """Yield (first row, checked rows in float64): of mapped points a few at a time, of checked ones all."""
     mapped = _is_mapped(X)
     few = max(1, (1 << 20) // X.shape[1]) if mapped else len(X)
     for first in range(0, len(X), few):
@@ -342,7 +338,7 @@ def _blocks(X):
 
 
 def _variance(X):
-    """Var X, in one pass."""
+    """Return Var X, in one pass."""
     count, mean, total = 0, 0.0, 0.0
     for _, block in _blocks(X):
         share, change = block.size / (count + block.size), block.mean() - mean
@@ -363,7 +359,7 @@ def _labels(y, n):
 
 
 def _class_labels(y, n, n_classes):
-    """Labels 0 to n_classes - 1 as integers, and their number of classes."""
+    """Return labels 0 to n_classes - 1 as integers, and the number of classes."""
     n_classes = _count(n_classes, "n_classes", 2)
     y = _real_array(y, "labels", 1)
     if y.size != n:
@@ -381,7 +377,7 @@ def _choice(value, name, options):
 
 
 def _number(value, name, low=0.0, *, closed=False, infinite=False):
-    """A finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
+    """Return a finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -585,7 +581,7 @@ def _distribution(q, name, n):
 
 
 def _weights(alpha):
-    """p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
+    """Return p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
     alpha = np.ldexp(alpha, -math.frexp(float(alpha.max()))[1])  # exact but for underflow, and the sum cannot overflow
     total = alpha.sum()
     return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
@@ -593,13 +589,13 @@ def _weights(alpha):
 
 @register_jitable(fastmath=False)  # as for `_add_exactly`
 def _excess(x, top, tau):
-    """What exceeds tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
+    """Return the excess over tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
     return max((x - top) - tau, 0.0)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _sum_excess(v, top, tau):
-    """The sum of what exceeds tau, and how many entries do; without a branch, which would often be mispredicted."""
+    """Return the sum of the excesses over tau and their number; without a branch, which would be mispredicted."""
     total, count = 0.0, 0
     for i in range(v.size):
         x = _excess(v[i], top, tau)
@@ -610,7 +606,7 @@ def _sum_excess(v, top, tau):
 
 @njit(cache=_CACHE)
 def _simplex_tau(v, top, tau):
-    """The threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
+    """Return the threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
 
     Newton's method, which is Michelot's: exact once the support stays as it is, if the step that led there came from
     a sum near 1 and lost no digits.  Each round divides the product of the support and of what the sum has above 1 by
@@ -648,6 +644,7 @@ def _project_simplex(v, out):
     tau = _simplex_tau(v, top, _simplex_tau(v[:n // 64], top, -1.0))  # that of a part is below, often by little
     for i in range(n):
         out[i] = _excess(v[i], top, tau)
+    return out
 
 
 def project_simplex(v):
@@ -683,23 +680,18 @@ def project_simplex(v):
     >>> fm.project_simplex([1.0, 0.5, -3.0])
     array([0.75, 0.25, 0.  ])
     """
-    out = _real_array(v, "v", 1).astype(np.float64)
-    _project_simplex(out, out)
-    return out
+    v = _real_array(v, "v", 1).astype(np.float64)
+    return _project_simplex(v, v)
 
 
 @overload(project_simplex)
 def _project_simplex_compiled(v):
-    def project(v):
-        out = np.empty(v.size)
-        _project_simplex(v, out)
-        return out
-    return project
+    return lambda v: _project_simplex(v, np.empty(v.size))
 
 
 @register_jitable
 def _fall(low, g, mu):
-    """(low - g) / mu, also where the difference of two finite numbers overflows."""
+    """Return (low - g) / mu, also where the difference of two finite numbers overflows."""
     difference = low - g
     return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
 
@@ -721,6 +713,7 @@ def _entropy_prox(g, mu, q, out):
         total += out[i]
     for i in range(g.size):
         out[i] /= total
+    return out
 
 
 def entropy_prox(g, mu, q=None):
@@ -759,24 +752,14 @@ def entropy_prox(g, mu, q=None):
     g = _real_array(g, "g", 1).astype(np.float64)
     mu = _number(mu, "mu")
     q = np.full(g.size, 1.0 / g.size) if q is None else _distribution(q, "q", g.size)
-    out = np.empty(g.size)
-    _entropy_prox(g, mu, q, out)
-    return out
+    return _entropy_prox(g, mu, q, np.empty(g.size))
 
 
 @overload(entropy_prox)
 def _entropy_prox_compiled(g, mu, q=None):
     if q is None or isinstance(q, types.Omitted) or q is types.none:
-        def prox(g, mu, q=None):
-            out = np.empty(g.size)
-            _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size), out)
-            return out
-    else:
-        def prox(g, mu, q=None):
-            out = np.empty(g.size)
-            _entropy_prox(g, mu, q, out)
-            return out
-    return prox
+        return lambda g, mu, q=None: _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size), np.empty(g.size))
+    return lambda g, mu, q=None: _entropy_prox(g, mu, q, np.empty(g.size))
 
 
 @njit(cache=_CACHE)
@@ -785,7 +768,7 @@ def _l2_prox(g, mu, q, out):
     low = _least(g)
     for i in range(g.size):
         out[i] = q[i] + _fall(low, g[i], mu)
-    _project_simplex(out, out)
+    return _project_simplex(out, out)
 
 
 def l2_prox(g, mu, q):
@@ -824,19 +807,12 @@ def l2_prox(g, mu, q):
     q = _real_array(q, "q", 1).astype(np.float64)
     if q.size != g.size:
         raise ValueError(f"g has {g.size} entries and q has {q.size}; they must agree")
-    mu = _number(mu, "mu")
-    out = np.empty(g.size)
-    _l2_prox(g, mu, q, out)
-    return out
+    return _l2_prox(g, _number(mu, "mu"), q, np.empty(g.size))
 
 
 @overload(l2_prox)
 def _l2_prox_compiled(g, mu, q):
-    def prox(g, mu, q):
-        out = np.empty(g.size)
-        _l2_prox(g, mu, q, out)
-        return out
-    return prox
+    return lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size))
 
 
 _ENTROPY, _L2 = range(2)
@@ -6256,27 +6232,27 @@ _SOFT = 1e4  # C max_i K(x_i, x_i) of the margin that stands in where there is n
 
 
 def _known_as(name, otherwise):
-    """An exception or warning of scikit-learn, where that is loaded."""
+    """Return an exception or warning of scikit-learn, where that is loaded."""
     return getattr(sys.modules.get("sklearn.exceptions"), name, otherwise)
 
 
 class _NotFittedError(ValueError, AttributeError):
-    """Where scikit-learn is not loaded."""
+    """Stand in for scikit-learn's NotFittedError where that is not loaded."""
 
 
 def _rounded_up(number):
-    """A number of one digit that is not less."""
+    """Write a number of one digit that is not less."""
     return f"{decimal.Context(prec=1, rounding=decimal.ROUND_CEILING).create_decimal(number):e}"
 
 
 def _between(lower, upper):
-    """An interval in words, by its relative width too where its ends print alike."""
+    """Put an interval in words, with its relative width where its ends print alike."""
     low, high = f"{lower:.3g}", f"{upper:.3g}"
     return f"between {low} and {high}{f', a relative gap of {1.0 - lower / upper:.2g},' if low == high else ''}"
 
 
 def _column_names(X):
-    """Names of the columns of a data frame, where all are strings."""
+    """Return the names of the columns of a data frame, where all are strings."""
     names = np.asarray(getattr(X, "columns", ()), dtype=object)
     return names if names.size and all(isinstance(name, str) for name in names) else None
 
@@ -6287,7 +6263,7 @@ def _listed(names, kind):
 
 
 def _table(X, owner):
-    """Points for a kernel: rows of float64, a matrix in compressed rows, or what is mapped from a file."""
+    """Return points for a kernel: rows of float64, a matrix in compressed rows, or a mapped file."""
     if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
         X = np.asarray(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "")
@@ -6308,7 +6284,7 @@ def _table(X, owner):
 
 
 def _targets(y, n):
-    """(classes, the number of each point's class)."""
+    """Return the classes and the number of each point's class."""
     if y is None:
         raise ValueError("MaxMarginClassifier requires y to be passed, but the target y is None")
     if np.ma.is_masked(y):
@@ -6339,7 +6315,7 @@ def _targets(y, n):
 
 
 def _self_products(kernel, X):
-    """K(x, x) of points, sparse ones with the linear kernel."""
+    """Return K(x, x) of points, sparse ones with the linear kernel."""
     if _is_sparse(X):
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
@@ -6348,7 +6324,7 @@ def _self_products(kernel, X):
 
 
 def _separators(G, alpha, least):
-    """Z' v / least for the rows under G and the weights v of every class, (k, d), to the last digits if at hand."""
+    """Return Z' v / least for the rows under G and the weights v of every class, (k, d), precise where offered."""
     rows, parts = G.base if isinstance(G, RidgeGram) else G, alpha[None, None]
     if isinstance(rows, PairGram):
         rows, parts = rows.K, _parted_class_weights(rows, alpha)
@@ -6361,7 +6337,7 @@ def _separators(G, alpha, least):
 
 
 def _contradiction(X, labels):
-    """(i, j) of two equal points of different classes, or None."""
+    """Return (i, j) of two equal points of different classes, or None."""
     seen = {}
     for i in range(X.shape[0]):
         row = (X[[i]].toarray() if _is_sparse(X) else X[i]) + 0.0  # of the two zeros, one
@@ -6415,7 +6391,7 @@ class MaxMarginClassifier:
     interval_ : (float, float)
         lower <= rho <= upper, certified as in `certificate`; with C finite for the margin of G + I / (2 C).
     margin_ : float
-        lower; with C = inf the predictor has it at least, but for the rounding of its coefficients.
+        lower; with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
     status_ : str
         As in `Result`.
     result_ : Result
@@ -6510,7 +6486,7 @@ class MaxMarginClassifier:
                     input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
 
     def _more_tags(self):
-        """The same, before scikit-learn 1.6."""
+        """Return the same, before scikit-learn 1.6."""
         return {"requires_y": True, "pairwise": self._takes("precomputed")}
 
     def get_metadata_routing(self):
@@ -6533,7 +6509,7 @@ class MaxMarginClassifier:
         return isinstance(self.kernel, str) and self.kernel == kernel
 
     def _parameters(self):
-        """What the kernel's functions are called with."""
+        """Return the kernel's parameters by name."""
         accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
         params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
         if "sigma2" in params and isinstance(self.gamma, str):
@@ -6601,10 +6577,7 @@ class MaxMarginClassifier:
         return self
 
     def _solve(self, algorithm, G, X, labels):
-        """(weights of the predictor, by what to divide them); sets the attributes of the certificate.
-
-        So divided, the least margin is 1, where there is one.
-        """
+        """Set the attributes of the certificate; return the weights and the least margin, by which to divide them."""
         G, scale = _representation(G)
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
         given = {"max_iter": self.max_iter, "seed": self._seed(), "callback": _report if self.verbose else None,
@@ -6643,7 +6616,7 @@ class MaxMarginClassifier:
         return _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
 
     def _witness(self, X, labels, p):
-        """The points that leave no margin, in words."""
+        """Name the points that leave no margin."""
         pair = _contradiction(X, labels)
         points = np.flatnonzero(p) if pair is None else np.array(pair)
         if pair is None and self.classes_.size > 2:
@@ -6657,7 +6630,7 @@ class MaxMarginClassifier:
         return f"the points {', '.join(others)} and {last} {claim}"
 
     def _checked(self, X):
-        """New points, as those of `fit`."""
+        """Return new points, as those of `fit`."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
