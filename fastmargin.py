@@ -3485,63 +3485,56 @@ def _unit_range(v):
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
-class _Bounds(NamedTuple):
-    """Bounds of (G v)_i and ||v||_G at some v."""
+class _Seen(NamedTuple):
+    """Products at some v, as computed, and the `Rounding` of them."""
 
-    least: float  # <= min_i (G v)_i
-    shortest: float  # <= ||v||_G
-    longest: float  # >= ||v||_G
-    margin: float  # min_i (G v)_i as computed
-    length: float  # ||v||_G as computed
+    least: float  # min_i (G v)_i
+    size: float  # ||v||_G^2
+    total: float  # ||v||_1
+    rounding: tuple
 
-    @classmethod
-    def around(cls, margin, size, total, scale, rounding):
-        """Widen min_i (G v)_i and ||v||_G^2 as computed, where ||v||_1 = total."""
-        blur, root = rounding.square * scale * total * total, rounding.length * math.sqrt(scale) * total
-        return cls(margin - _LAST * abs(margin) - rounding.margins * scale * total,
-                   (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
-                   (1.0 + _LAST) * math.sqrt(size + blur) + root, margin, math.sqrt(size))
-
-    def lower(self, trivial):
-        """Return at most min_i (G v)_i / ||v||_G; ``trivial`` always is."""
-        length = self.longest if self.least > 0.0 else self.shortest
-        lower = max(trivial, self.least / length) if length > 0.0 else trivial
-        return lower - _LAST * abs(lower)
-
-    def upper(self, total, terms):
-        """Return at least ||v||_G / ||v||_1, where the total was summed over so many terms."""
-        return self.longest / total * (1.0 + _LAST + _gamma(terms))
+    def lengths(self, scale):
+        """Return ||v||_G as computed, the least and the most that it can be."""
+        blur = self.rounding.square * scale * self.total * self.total
+        root, size = self.rounding.length * math.sqrt(scale) * self.total, max(self.size, 0.0)
+        return (math.sqrt(size), (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
+                (1.0 + _LAST) * math.sqrt(size + blur) + root)
 
 
-def _bounds(G, scale, points, precise, products):
-    """Return `_Bounds` at each of the points."""
-    if precise:
-        known = [G.precise(v) for v in points]
-        for size, _, rounding in known:
-            _refuse_negative(size, rounding.square * scale)
-    else:
-        known = [(size, m, G.rounding()) for size, m in products(G, scale, *points)]
-    return [_Bounds.around(float(m.min()), max(size, 0.0), float(np.abs(v).sum()), scale, rounding)
-            for v, (size, m, rounding) in zip(points, known, strict=True)]
+def _bracket(scale, alpha, p, total, terms, unit):
+    """Return lower, upper, and how much of upper - lower is due to rounding, by what was seen at alpha and p.
+
+    The p was divided by ``total``, summed over so many terms; alpha is None for alpha = 0.
+    """
+    length, _, longest = p.lengths(scale)
+    gap, upper = length / total, longest / total * (1.0 + _LAST + _gamma(terms))
+    trivial = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
+    if alpha is None:
+        return trivial, upper, 0.0
+    length, shortest, longest = alpha.lengths(scale)
+    least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
+    extreme = longest if least > 0.0 else shortest
+    lower = max(trivial, least / extreme) if extreme > 0.0 else trivial
+    lower -= _LAST * abs(lower)
+    # So written that margins of NaN, which leave lower as it is, show in what is returned.
+    gap -= lower if alpha.least <= 0.0 or length == 0.0 else alpha.least / length
+    return lower, upper, upper - lower - max(gap, 0.0)
 
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     precise = precise and hasattr(G, "precise")
-    trivial = -math.sqrt(scale) * (1.0 + G.rounding().margins + _LAST)  # by Cauchy-Schwarz, for every alpha
     points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
-    bounds = _bounds(G, scale, points, precise, products)
-    total = math.fsum(points[0]) if precise else float(points[0].sum())
-    upper = bounds[0].upper(total, 0 if precise else p.size)
-    if not alpha.any():
-        return trivial, upper, 0.0
-    gap, bounds = bounds[0].length / total, bounds[-1]
-    lower = bounds.lower(trivial)
+    known = [G.precise(v) for v in points] if precise else [(*at, G.rounding()) for at in products(G, scale, *points)]
+    for size, _, rounding in known:
+        _refuse_negative(size, rounding.square * scale)
+    seen = [_Seen(float(m.min()), size, float(np.abs(v).sum()), rounding)
+            for v, (size, m, rounding) in zip(points, known, strict=True)]
+    total, terms = (math.fsum(points[0]), 0) if precise else (float(points[0].sum()), p.size)
+    lower, upper, blur = _bracket(scale, seen[-1] if alpha.any() else None, seen[0], total, terms, G.rounding().margins)
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
-    # So written that margins of NaN, which leave lower as it is, show in what is returned.
-    gap -= lower if bounds.margin <= 0.0 or bounds.length == 0.0 else bounds.margin / bounds.length
-    return lower, upper, upper - lower - max(gap, 0.0)
+    return lower, upper, blur
 
 
 _LEAST, _SIZE, _TOTAL, _DUAL_SIZE, _DUAL_TOTAL, _REACH, _TARGET = range(7)  # entries of a loop's report
@@ -3572,11 +3565,6 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), size, total, size, total, total)
 
 
-def _new_report(run):
-    """Return the report of a loop that has not looked yet."""
-    return np.array([-math.inf, 0.0, 0.0, 0.0, 0.0, 0.0, run.tol or 0.0])
-
-
 def _reported(run, k, report):
     """Return lower, upper, and what rounding adds to upper - lower, by a loop's report at iteration k.
 
@@ -3591,14 +3579,42 @@ def _reported(run, k, report):
     squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
     if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
         return -math.inf, math.inf, math.inf  # squares might over- or underflow; alpha = 0 says nothing
-    rounding = Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
-    bounds = _Bounds.around(least, max(size, 0.0), total, scale, rounding)
-    lower = bounds.lower(-math.sqrt(scale) * (1.0 + rounding.margins + _LAST))
-    gap = bounds.margin / bounds.length if bounds.margin > 0.0 and bounds.length > 0.0 else lower
-    rounding = Rounding(0.0, reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift, of_length + drift)
-    bounds = _Bounds.around(0.0, max(dual_size, 0.0), dual_total, scale, rounding)
-    upper = bounds.upper(dual_total, n)
-    return lower, upper, upper - lower - max(bounds.length / dual_total - gap, 0.0)
+    alpha = _Seen(least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift))
+    of_square = reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift
+    p = _Seen(0.0, dual_size, dual_total, Rounding(0.0, of_square, of_length + drift))
+    return _bracket(scale, alpha, p, dual_total, n, unit + drift)
+
+
+def _on_the_way(run, k, report, flag, eps):
+    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
+    if report is not None and flag == RUNNING:
+        lower, upper, blur = _reported(run, k, report)
+        if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+            return lower, upper, "running"
+    return None
+
+
+def _certified(run, interval, eps, k, flag, alpha, p):
+    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
+
+    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
+    rounding again, more iterations are of no use.
+    """
+    last = k == run.checkpoints[-1]
+    for precise in (False, True):
+        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
+        _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
+        gap = 0.0 if run.tol is None else run.tol * upper
+        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
+            return lower, upper, "infeasible"
+        if flag == SEPARATED and lower > 0.0:
+            return lower, upper, "separated"
+        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
+            return lower, upper, "certified"
+        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
+            return lower, upper, "max_iter" if last else "running"
+    return lower, upper, "rounding"
 
 
 def certificate(G, alpha, p, *, precise=False):
@@ -4008,38 +4024,6 @@ def _primal_and_dual(solution, state, k):
     return alpha, p
 
 
-def _on_the_way(run, k, report, flag, eps):
-    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
-    if report is not None and flag == RUNNING:
-        lower, upper, blur = _reported(run, k, report)
-        if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
-            return lower, upper, "running"
-    return None
-
-
-def _certified(run, interval, eps, k, flag, alpha, p):
-    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
-
-    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
-    rounding again, more iterations are of no use.
-    """
-    last = k == run.checkpoints[-1]
-    for precise in (False, True):
-        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
-        _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
-        gap = 0.0 if run.tol is None else run.tol * upper
-        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
-            return lower, upper, "infeasible"
-        if flag == SEPARATED and lower > 0.0:
-            return lower, upper, "separated"
-        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
-            return lower, upper, "certified"
-        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
-        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
-            return lower, upper, "max_iter" if last else "running"
-    return lower, upper, "rounding"
-
-
 ALGORITHMS = {}
 
 _RUN_OPTIONS = """\
@@ -4209,7 +4193,7 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    report = _new_report(run)
+    report = np.zeros(7)
     return drive(run, _perceptron_loop, (alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), report),
                  parameters=(rule, _least_visible(run)), products=lambda k: k / n, report=report)
 
@@ -4265,7 +4249,7 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     alpha, m = np.zeros((2, n))
-    report = _new_report(run)
+    report = np.zeros(7)
     return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, report), products=lambda k: k / n, report=report,
                  parameters=(_separating_margin(run, stop),))
 
@@ -4327,7 +4311,7 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
-    report = _new_report(run)
+    report = np.zeros(7)
     return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m, report), _dual_only, report=report,
                  parameters=(run.G.diagonal(), _threshold(run, eps)),
                  products=lambda k: 1.0 + k / n, eps=eps)
@@ -4434,7 +4418,7 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    call, report = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), _new_report(run)
+    call, report = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), np.zeros(7)
     return drive(run, _smoothed_loop, (alpha, p, q, call, report), _both_points, parameters=(smoothing,),
                  products=lambda k: k + 2.0, report=report, eps=eps)
 
@@ -4701,7 +4685,7 @@ def _descend(run, loss, schedule, step):
     """The run behind gradient_descent and normalized_gradient_descent."""
     n, dimension = run.G.shape()
     m, q, u, log_slope = _first_pass(run, loss)
-    report = _new_report(run)
+    report = np.zeros(7)
     return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), report),
                  parameters=(loss, schedule, step / run.scale), report=report)
 
@@ -4859,7 +4843,7 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     alpha, g = np.zeros((2, n))
     w, gw = np.zeros((2, dimension))
     m, q, u, _ = _first_pass(run, loss)
-    move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), _new_report(run)
+    move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), _momentum_points,
                  parameters=(loss, step), report=report)
 
@@ -5043,7 +5027,7 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
     alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    report, threads = _new_report(run), _EXPENSIVE * n >= _SERIAL and not _forked
+    report, threads = np.zeros(7), _EXPENSIVE * n >= _SERIAL and not _forked
     return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, report), products=lambda k: k / n, report=report,
                  parameters=(uniforms, bool(momentum), step / run.scale, threads))
 
@@ -5133,7 +5117,7 @@ def _hinge_descent(G, lam, lam0, accel, step, run_options):
         norm, products = _operator_norm(run.G)
         found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
     alpha, previous, z, m, of_alpha = np.zeros((5, n))
-    report = _new_report(run)
+    report = np.zeros(7)
     return drive(run, _hinge_descent_loop,
                  (alpha, previous, z, np.zeros(dimension), m, of_alpha, np.zeros(1), report, found),
                  parameters=(bounds, step, accel), products=lambda k: found[1] + k, report=report, spent=spent)
