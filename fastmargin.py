@@ -3913,6 +3913,11 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     k, flag = _advance(loop, run.G, first, first, state + parameters)  # compiles, outside the clock
     rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
     certified = functools.partial(_certified, run, interval or _interval, eps)
+
+    def result(trace, kept):
+        return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), trace, kept,
+                      _State(*origin, [a.copy() for a in arrays]))
+
     for checkpoint in run.checkpoints:
         status = "running"
         while status == "running":
@@ -3940,16 +3945,13 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
             iterates.append(alpha.copy())
         if run.callback is not None:
             shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
-            answer = run.callback(Result(alpha.copy(), p.copy(), lower, upper, status, int(k), shown[:len(rows)], None,
-                                         _State(*origin, [a.copy() for a in arrays])))
+            answer = run.callback(result(shown[:len(rows)], None))
             if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
                 lower, upper, status = certified(k, flag, alpha, p)  # what is returned comes from fresh products
                 rows[-1] = (*rows[-1][:3], lower, upper)
                 status = "stopped" if status == "running" else status
         if status != "running":
-            return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), np.array(rows, dtype=_TRACE),
-                          np.array(iterates) if run.keep_iterates else None,
-                          _State(*origin, [a.copy() for a in arrays]))
+            return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
 
 
 class _State(NamedTuple):
@@ -4026,6 +4028,11 @@ def _primal_and_dual(solution, state, k):
 
 ALGORITHMS = {}
 
+_FIRST_PARAMETER = """\
+    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+"""
+
 _RUN_OPTIONS = """\
     Returns
     -------
@@ -4067,8 +4074,10 @@ def _algorithm(function):
     """Enter an algorithm into ALGORITHMS and complete its docstring with what all of them share."""
     ALGORITHMS[function.__name__] = function
     if function.__doc__ is not None:  # python -OO has none
-        own, notes, rest = function.__doc__.partition("    Notes\n    -----\n")
-        function.__doc__ = own + _RUN_OPTIONS + notes + rest
+        head, parameters, own = function.__doc__.partition("    Parameters\n    ----------\n")
+        own, notes, rest = own.partition("    Notes\n    -----\n")
+        first = "" if own.startswith(("    G :", "    Z :")) else _FIRST_PARAMETER
+        function.__doc__ = head + parameters + first + own + _RUN_OPTIONS + notes + rest
     return function
 
 
@@ -4169,8 +4178,6 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     rule : {"cyclic", "worst"}
         Take the next such row in cyclic order, or the one of least margin.
 
@@ -4225,8 +4232,6 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     stop : {"separated", None}
         End at G alpha > 0, or go on towards the maximum margin.
 
@@ -4286,8 +4291,6 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     eps : float
         Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s).
 
@@ -4402,10 +4405,6 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
         k += 1
 
 
-def _both_points(alpha, p, *_):
-    return alpha.v, p.v
-
-
 def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     """The run behind snkp, snkpvn and isnkpvn."""
     n, dimension = run.G.shape()
@@ -4419,8 +4418,8 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     margins(run.G, p.w, p.m)
     q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
     call, report = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), np.zeros(7)
-    return drive(run, _smoothed_loop, (alpha, p, q, call, report), _both_points, parameters=(smoothing,),
-                 products=lambda k: k + 2.0, report=report, eps=eps)
+    return drive(run, _smoothed_loop, (alpha, p, q, call, report), lambda alpha, p, *_: (alpha.v, p.v),
+                 parameters=(smoothing,), products=lambda k: k + 2.0, report=report, eps=eps)
 
 
 @_algorithm
@@ -4435,8 +4434,6 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     stop : {"separated", None}
         End at G alpha > 0, or go on towards the maximum margin.
 
@@ -4468,8 +4465,6 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     delta : float
         Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s).
     q : array, shape (n,), optional
@@ -4505,8 +4500,6 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     eps : float
         Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s).
     gamma : float
@@ -4567,10 +4560,6 @@ def _l1_interval(G, scale, w, p, precise):
     return lower - blur, upper + blur, 2.0 * blur
 
 
-def _primal_and_hits(w, m, hits, *_):
-    return w, _weights(hits)
-
-
 @_algorithm
 def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
@@ -4613,8 +4602,8 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start)
     n, d = run.G.shape()
     w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), _primal_and_hits,
-                 parameters=(run.G.rows, eta, least), interval=_l1_interval)
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)),
+                 lambda w, m, hits, _: (w, _weights(hits)), parameters=(run.G.rows, eta, least), interval=_l1_interval)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4698,8 +4687,6 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     step : float
         Step length in units of 1/s, above 0.
     loss : {"exp", "logistic"}
@@ -4733,8 +4720,6 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     step : float
         Step length in units of 1/s, above 0.
     schedule : {"constant", "sqrt"}
@@ -4799,10 +4784,6 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, st
     return k, RUNNING
 
 
-def _momentum_points(alpha, g, q, *_):
-    return alpha, _weights(g + q)
-
-
 @_algorithm
 def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, Algorithm 1):
@@ -4813,8 +4794,6 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), and theta = 1/(n s); q_t is then not
         normalised and mu_t is divided by its sum.
@@ -4844,8 +4823,8 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     w, gw = np.zeros((2, dimension))
     m, q, u, _ = _first_pass(run, loss)
     move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), _momentum_points,
-                 parameters=(loss, step), report=report)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
+                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report)
 
 
 @njit(cache=_CACHE)
@@ -4867,14 +4846,6 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
     return k, RUNNING
 
 
-def _last_and_hits(alpha, total, hits, *_):
-    return alpha, _weights(hits)
-
-
-def _average_and_hits(alpha, total, hits, *_):
-    return total, _weights(hits)
-
-
 @_algorithm
 def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
                      start=None):
@@ -4884,8 +4855,6 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     averaged : bool
         alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last.
 
@@ -4909,7 +4878,7 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
     n = run.G.shape()[0]
     alpha, total, hits, m = np.zeros((4, n))
     return drive(run, _batch_perceptron_loop, (alpha, total, hits, m, np.zeros(1)),
-                 _average_and_hits if averaged else _last_and_hits,
+                 lambda alpha, total, hits, *_: (total if averaged else alpha, _weights(hits)),
                  parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)), products=lambda k: k / n)
 
 
@@ -4993,8 +4962,6 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     momentum : bool
         beta_t = t/(t+1), which works well and has no proof; or beta_t = 0, which is what Theorem 4.1 is about.
     step : float
@@ -5133,8 +5100,6 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an
         array with s(t) at [t - 1]; not negative (0: the bound is infinite), in the theory non-increasing.
@@ -5171,8 +5136,6 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     lam, lam0 : str, callable or array, and float
         lambda_t = lam0 s(t), as in `diagonal_descent`.
     accel : float
@@ -5231,8 +5194,6 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 
     Parameters
     ----------
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
     a, b : float
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
 
