@@ -1988,7 +1988,6 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     Returns
     -------
     G : array, shape (n, n)
-    G : array, shape (n, n)
         Memory: the matrix and a few blocks of 8 MB.
 
     Raises

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib.util
 import inspect
+import io
 import itertools
 import os
 import re
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tokenize
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ README = SOURCE.parent / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
+BUDGET = 3605, 1751, 436  # lines of code, lines of docstrings, functions
 
 
 # ======================================================================================================
@@ -97,6 +100,34 @@ def test_dependencies_point_down_the_file():
         used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
         below = [name for name in used if where.get(name, -1) > room]
         assert not below, (names, below)
+
+
+NUMBA = {"numba": {"get_num_threads", "njit", "prange", "threading_layer", "types"},
+         "numba.extending": {"is_jitted", "overload", "register_jitable"}}
+
+
+def test_nothing_is_used_but_the_manual_of_numba():
+    for node in ast.walk(TREE):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("numba"):
+            assert {alias.name for alias in node.names} <= NUMBA[node.module]
+        assert not (isinstance(node, ast.Import) and any(alias.name.startswith("numba") for alias in node.names))
+    words = set(re.findall(r"\w+", SOURCE.read_text(encoding="utf-8")))
+    assert not words & {"intrinsic", "forceinline", "pipeline_class", "llvmlite", "ExternalFunction"}
+
+
+def test_the_module_keeps_to_its_budget():
+    """Lines of code, without blanks, comments and docstrings; lines of docstrings; functions and methods."""
+    text, documented = SOURCE.read_text(encoding="utf-8"), set()
+    functions = [node for node in ast.walk(TREE) if isinstance(node, ast.FunctionDef)]
+    for node in [TREE, *functions, *(node for node in ast.walk(TREE) if isinstance(node, ast.ClassDef))]:
+        if ast.get_docstring(node) is not None:
+            documented.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    skipped = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+    code = {line for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in skipped
+            for line in range(token.start[0], token.end[0] + 1)}
+    blank = {number for number, line in enumerate(text.splitlines(), 1) if not line.strip()}
+    counts = len(code - documented - blank), len(documented - blank), len(functions)
+    assert all(count <= most for count, most in zip(counts, BUDGET, strict=True)), counts
 
 
 def test_tab_completion_shows_the_toolkit():
