@@ -1512,11 +1512,9 @@ def lift(G, v, w):
 
     Parameters
     ----------
-    G : representation
-        Of n points in d coordinates, as `prepare` returns it.
+    G : representation of n points in d coordinates, as `prepare` returns it
     v : array, shape (n,)
-    w : array, shape (d,)
-        Overwritten.
+    w : array, shape (d,), overwritten
 
     Examples
     --------
@@ -1534,11 +1532,9 @@ def margins(G, w, m):
 
     Parameters
     ----------
-    G : representation
-        Of n points in d coordinates, as `prepare` returns it.
+    G : representation of n points in d coordinates, as `prepare` returns it
     w : array, shape (d,)
-    m : array, shape (n,)
-        Overwritten.
+    m : array, shape (n,), overwritten
 
     Examples
     --------
@@ -1556,13 +1552,10 @@ def add_column(G, i, c, m):
 
     Parameters
     ----------
-    G : representation
-        Of n points in d coordinates, as `prepare` returns it.
-    i : int
-        Number of the point.
+    G : representation of n points in d coordinates, as `prepare` returns it
+    i : int, the number of the point
     c : float
-    m : array, shape (n,)
-        Changed in place.
+    m : array, shape (n,), changed in place
 
     Examples
     --------
@@ -1580,13 +1573,10 @@ def softmax_pass(G, w, m, q, u):
 
     Parameters
     ----------
-    G : representation
-        Of n points in d coordinates, as `prepare` returns it.
+    G : representation of n points in d coordinates, as `prepare` returns it
     w : array, shape (d,)
-    m, q : array, shape (n,)
-        Overwritten.
-    u : array, shape (d,)
-        Overwritten.
+    m, q : array, shape (n,), overwritten
+    u : array, shape (d,), overwritten
 
     Returns
     -------
@@ -1609,8 +1599,7 @@ def square(G, v, w, m):
 
     Parameters
     ----------
-    G : representation
-        Of n points in d coordinates, as `prepare` returns it.
+    G : representation of n points in d coordinates, as `prepare` returns it
     v : array, shape (n,)
     w : array, shape (d,)
     m : array, shape (n,)
@@ -1633,11 +1622,9 @@ def table_margins(G, W, M):
 
     Parameters
     ----------
-    G : representation
-        Of n points in d coordinates, as `prepare` returns it.
+    G : representation of n points in d coordinates, as `prepare` returns it
     W : array, shape (k, d)
-    M : array, shape (k, n)
-        Overwritten.
+    M : array, shape (k, n), overwritten
 
     Examples
     --------
@@ -3584,38 +3571,6 @@ def _reported(run, k, report):
     return _bracket(scale, alpha, p, dual_total, n, unit + drift)
 
 
-def _on_the_way(run, k, report, flag, eps):
-    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
-    if report is not None and flag == RUNNING:
-        lower, upper, blur = _reported(run, k, report)
-        if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
-            return lower, upper, "running"
-    return None
-
-
-def _certified(run, interval, eps, k, flag, alpha, p):
-    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
-
-    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
-    rounding again, more iterations are of no use.
-    """
-    last = k == run.checkpoints[-1]
-    for precise in (False, True):
-        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
-        _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
-        gap = 0.0 if run.tol is None else run.tol * upper
-        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
-            return lower, upper, "infeasible"
-        if flag == SEPARATED and lower > 0.0:
-            return lower, upper, "separated"
-        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
-            return lower, upper, "certified"
-        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
-        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
-            return lower, upper, "max_iter" if last else "running"
-    return lower, upper, "rounding"
-
-
 def certificate(G, alpha, p, *, precise=False):
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
@@ -3834,14 +3789,14 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     loop : callable
         ``loop(G, k, until, *state, *parameters) -> (k, flag)``: goes from iteration k to iteration ``until`` at the
         latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
-        SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  Of these, CERTIFIED is believed where fresh
-        products confirm that the interval meets the tolerance; else the loop is sent on, and must advance.  Compiled
-        with njit, without cache=True, which would outlive changes of this module, or plain Python.  Over a G that is
-        not dense or by rows a compiled loop runs as its Python source.
+        SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  CERTIFIED is believed where fresh products
+        confirm it; else the loop is sent on, and must advance.  It is plain Python or compiled with njit, without
+        cache=True, which would outlive changes of this module.  Over a G that is neither dense nor by rows a compiled
+        loop runs as its Python source; functions that take G and that it calls must then be plain or register_jitable.
     state : tuple
         Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
-        overwritten by what it ended with.  To tell its G from another, `table_margins` is called once per run, of G
-        restricted to 16 points; of an operator, which is not restricted at less cost, of G itself.
+        overwritten by what it ended with.  To tell its G from another, `margins` is called once per run, of G on 16
+        points, or, where its entries cost products, of G itself.
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
         array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
@@ -4023,6 +3978,38 @@ def _primal_and_dual(solution, state, k):
         raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
                          "with such a p, for alpha / sum alpha is one only where alpha >= 0")
     return alpha, p
+
+
+def _on_the_way(run, k, report, flag, eps):
+    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
+    if report is not None and flag == RUNNING:
+        lower, upper, blur = _reported(run, k, report)
+        if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+            return lower, upper, "running"
+    return None
+
+
+def _certified(run, interval, eps, k, flag, alpha, p):
+    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
+
+    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
+    rounding again, more iterations are of no use.
+    """
+    last = k == run.checkpoints[-1]
+    for precise in (False, True):
+        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
+        _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
+        gap = 0.0 if run.tol is None else run.tol * upper
+        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
+            return lower, upper, "infeasible"
+        if flag == SEPARATED and lower > 0.0:
+            return lower, upper, "separated"
+        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
+            return lower, upper, "certified"
+        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
+            return lower, upper, "max_iter" if last else "running"
+    return lower, upper, "rounding"
 
 
 ALGORITHMS = {}
