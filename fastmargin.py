@@ -503,7 +503,7 @@ def _softmax(m, q):
 
 @register_jitable(fastmath=False)  # unless told, it takes on the flags of whoever calls it first
 def _add_exactly(high, low, a, b):
-    """(high, low) + a b for a sum kept in two parts: what the product and the addition round off goes to ``low``.
+    """Return (high, low) + a b, a sum in two parts: ``low`` collects what the product and the addition round off.
 
     Knuth's sum and Dekker's product, as in T. Ogita, S. Rump, S. Oishi, SIAM J. Sci. Comput. 26, 2005.
     """
@@ -519,7 +519,7 @@ def _add_exactly(high, low, a, b):
 
 @njit(cache=_CACHE)
 def _precise_dot(a, b):
-    """(high, low): <a, b> = high + low to twice the working precision."""
+    """Return (high, low): <a, b> = high + low to twice the working precision."""
     high, low = 0.0, 0.0
     for i in range(a.size):
         high, low = _add_exactly(high, low, a[i], b[i])
@@ -2527,7 +2527,7 @@ class SparseGram(Representation, namedtuple("SparseGram", "values columns starts
 
 
 def _sparse_points(X):
-    """A copy of a SciPy sparse matrix or array in compressed rows, finite, by its own methods."""
+    """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
     X = X.tocsr(copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
@@ -2624,7 +2624,7 @@ def _sparse_block_in_parts(G, rows, columns, scratch, out):
 
 @njit(cache=_CACHE)
 def _sparse_separator(G, v):
-    """As `_feature_separator`."""
+    """Do as `_feature_separator`."""
     parts = np.zeros((2, G.dimension))
     w, rest = parts
     for i in range(v.size):
@@ -2638,7 +2638,7 @@ def _sparse_separator(G, v):
 
 @njit(cache=_CACHE)
 def _sparse_precise(G, v, m):
-    """As `_feature_precise`."""
+    """Do as `_feature_precise`."""
     w, rest = _sparse_separator(G, v)
     for i in range(m.size):
         values, columns = _sparse_row(G, i)
@@ -3202,7 +3202,7 @@ def _pair_block(K, point, right, wrong, other, other_right, other_wrong, out):
 
 @njit(cache=_CACHE)
 def _add_weights(row, column, v, T, rest):
-    """T + rest, a table of sums kept in two parts, plus v_k at (row_k, column_k) for all k."""
+    """Add v_k at (row_k, column_k) for all k to T + rest, a table of sums kept in two parts."""
     for k in range(v.size):
         i, j = row[k], column[k]
         T[i, j], rest[i, j] = _add_exactly(T[i, j], rest[i, j], 1.0, v[k])
@@ -3411,7 +3411,7 @@ class Model(NamedTuple):
                                  n_classes=self.n_classes, **self.params)
 
     def _represented(self, make, ridge):
-        """With ``n_classes`` that of the pairs."""
+        """Make G, with ``n_classes`` that of the pairs."""
         if self.n_classes is None:
             return make(self.X, self.y, normalize=self.normalize, ridge=ridge, **self.params)
         K = make(self.X, np.ones(len(self.y)), normalize=self.normalize, **self.params)
@@ -3909,7 +3909,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
 
 
 class _State(NamedTuple):
-    """What `drive` needs of a Result to go on from it."""
+    """Keep what `drive` needs of a Result to go on from it."""
 
     loop: str
     shape: tuple
@@ -4138,7 +4138,7 @@ def _next_row(m, i, level):
 
 @njit(cache=_CACHE)
 def _perceptron_loop(G, k, until, alpha, w, m, position, report, rule, least):
-    """position[0] is the row from which the cyclic rule looks on."""
+    """Take rows of margin 0 or less; position[0] is where the cyclic rule looks on."""
     first = k
     while True:
         if _is_separated(G, alpha, w, m, least * k):
@@ -4346,7 +4346,7 @@ def _average(theta, p, q):
 
 @njit(cache=_CACHE)
 def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
-    """SNKP, SNKPVN and ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
+    """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
     alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
     gamma > 0 and delta >= eps, goes over into the next call, centred at p.
@@ -4392,7 +4392,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
 
 
 def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
-    """The run behind snkp, snkpvn and isnkpvn."""
+    """Run snkp, snkpvn or isnkpvn."""
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
@@ -4519,7 +4519,7 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
 @njit(cache=_CACHE)
 def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
-    """score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
+    """Keep score = -eta * (sum of the rows taken), w = softmax(-score), m = Z w."""
     while True:
         if _exceeds(m, least):
             return k, SEPARATED
@@ -4534,13 +4534,13 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
 
 
 def _l1_rounding(G):
-    """Of (Zw)_i and (Z'p)_j, for rows that were divided by ||x_i||_inf, and w by a sum."""
+    """Bound the rounding of (Zw)_i and (Z'p)_j, for rows divided by ||x_i||_inf and w by a sum."""
     n, d = G.shape()
     return _gamma(n + 2 * d + 8)
 
 
 def _l1_interval(G, scale, w, p, precise):
-    """As `_interval`, for |z_ij| <= 1, w and p in the simplex and either order of the sums; precise changes nothing."""
+    """Do as `_interval`, for |z_ij| <= 1, w and p in the simplex, sums in any order; precise changes nothing."""
     blur = _l1_rounding(G)
     lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
     return lower - blur, upper + blur, 2.0 * blur
@@ -4648,7 +4648,7 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, loss, sche
 
 
 def _first_pass(run, loss):
-    """What `_dual_pass` gives at w = 0, where all margins are 0: (m, q, u) and ln l'(psi)."""
+    """Return (m, q, u) and ln l'(psi) of `_dual_pass` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
     m, q, u = np.zeros(n), np.empty(n), np.empty(dimension)
     log_slope = (_softmax if loss == _EXP else _logistic_weights)(m, q)
@@ -4657,7 +4657,7 @@ def _first_pass(run, loss):
 
 
 def _descend(run, loss, schedule, step):
-    """The run behind gradient_descent and normalized_gradient_descent."""
+    """Run gradient_descent or normalized_gradient_descent."""
     n, dimension = run.G.shape()
     m, q, u, log_slope = _first_pass(run, loss)
     report = np.zeros(7)
@@ -4748,7 +4748,7 @@ def _quotient(m, before, step):
 
 @njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, step):
-    """(g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
+    """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
     The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.
     """
@@ -4815,7 +4815,7 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
 
 @njit(cache=_CACHE)
 def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, step):
-    """norm2[0] = ||w||^2; ``total`` is the sum of the iterates, ``hits`` counts the rows taken."""
+    """Keep norm2[0] = ||w||^2, in ``total`` the sum of the iterates, in ``hits`` how often each row was taken."""
     while k < until:
         i = np.argmin(m)
         eta = step / math.sqrt(k + 1.0)
@@ -4999,7 +4999,7 @@ _SCHEDULES = {
 
 
 def _penalties(lam, lam0, steps):
-    """lambda_t = lam0 s(t) for t = 1..steps; s by name, callable or array."""
+    """Return lambda_t = lam0 s(t) for t = 1..steps; s by name, callable or array."""
     t = np.arange(1.0, steps + 1.0)
     if isinstance(lam, str):
         values = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](t)
@@ -5034,7 +5034,7 @@ def _follow(m, inertia, of_alpha):
 
 @njit(cache=_CACHE)
 def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest, report, found, bounds, step, accel):
-    """alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
+    """Step in alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
 
     m = G z at the point z of the next step, and of_alpha = G alpha follows from it; largest[0] is the largest
     ||alpha||_1 so far, to which its errors are in proportion.  step 0 stands for found[0].
@@ -5057,7 +5057,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
 
 
 def _hinge_descent(G, lam, lam0, accel, step, run_options):
-    """The run behind diagonal_descent and inertial_diagonal_descent."""
+    """Run diagonal_descent or inertial_diagonal_descent."""
     step, lam0 = 0.0 if step is None else _number(step, "step"), _number(lam0, "lam0")
     run = prepare(G, *run_options)
     with np.errstate(divide="ignore", over="ignore"):
@@ -5485,7 +5485,7 @@ def _compress(span, negligible):
 
 
 def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, threshold):
-    """A product brings Z'q into the span; then p, mu and w_k follow at no product."""
+    """Bring Z'q into the span by a product; then p, mu and w_k follow at no product."""
     n, dimension = G.shape()
     while True:
         size, (lower, upper) = span.size[0], span.bounds
