@@ -850,7 +850,6 @@ class _Formula(NamedTuple):
     offset: float  # added to every value: the square of the intercept
 
 
-
 class _Prepared(NamedTuple):
     """Points as kernels read them."""
 
@@ -997,7 +996,6 @@ class _Kernel(NamedTuple):
         return sums
 
 
-
 def _slices(n, width):
     """Yield slices of n rows, as many rows of this width as are computed at a time."""
     step = max(1, _AT_ONCE // width)
@@ -1121,11 +1119,10 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
 
 
 class _Problem(NamedTuple):
-    """Labelled points, prepared for a kernel once: what G and the scores of new points share."""
+    """Points, prepared for a kernel once: what G and the scores of new points share."""
 
     kernel: _Kernel
     points: _Prepared
-    sign: np.ndarray  # (n,) the labels, or 1
     diagonal: np.ndarray  # (n,) K(x_i, x_i)
     normalizer: np.ndarray  # (n,) c with G_ij = y_i y_j c_i c_j K(x_i, x_j)
 
@@ -1141,12 +1138,12 @@ class _Problem(NamedTuple):
         return self.kernel.sums(weights * self.normalizer, self.points, new) * normalizer
 
 
-def _problem(X, sign, kernel, normalize, params):
+def _problem(X, kernel, normalize, params):
     """Prepare checked points; ``kernel`` is a name or a callable."""
     kernel = _kernel(kernel, X, params)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
-    return _Problem(kernel, points, sign, diagonal, _normalizers(diagonal, normalize))
+    return _Problem(kernel, points, diagonal, _normalizers(diagonal, normalize))
 
 
 def kernel_matrix(A, B, *, kernel="rbf", **params):
@@ -1264,7 +1261,7 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
         raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {count}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
-    problem = _problem(X, None, kernel, normalize, params)
+    problem = _problem(X, kernel, normalize, params)
     weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
     scores = problem.scores(weights, Xnew, normalize)
     if n_classes is not None:
@@ -2012,7 +2009,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
     out = np.empty((len(X), len(X)), dtype)
-    problem = _problem(X, sign, kernel, normalize, params)
+    problem = _problem(X, kernel, normalize, params)
     by_entries = problem.kernel.formula.code in (_PRECOMPUTED, _CALLABLE)
     points = problem.points if by_entries else _without_zeros(problem.points)
     _fill_gram(problem.kernel, points, problem.diagonal, sign * problem.normalizer, out)
@@ -3523,7 +3520,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     return lower, upper, blur
 
 
-_LEAST, _SIZE, _TOTAL, _DUAL_SIZE, _DUAL_TOTAL, _REACH, _TARGET = range(7)  # entries of a loop's report
+_TARGET = 6  # entry of a loop's report: the relative gap at which it halts
 
 
 @njit(cache=_CACHE)
@@ -3536,7 +3533,7 @@ def _closes(report, least, size, total, dual_size, dual_total, reach):
     report[0], report[1], report[2], report[3], report[4], report[5] = least, size, total, dual_size, dual_total, reach
     if not (size > 0.0 and dual_total > 0.0):
         return False
-    return math.sqrt(max(dual_size, 0.0)) / dual_total * (1.0 - report[6]) <= least / math.sqrt(size)
+    return math.sqrt(max(dual_size, 0.0)) / dual_total * (1.0 - report[_TARGET]) <= least / math.sqrt(size)
 
 
 @njit(cache=_CACHE)
@@ -3545,7 +3542,7 @@ def _meets(k, until, alpha, m, report):
 
     Without a target they are looked at only where a call of the loop ends.
     """
-    if k < until and report[6] == 0.0:
+    if k < until and report[_TARGET] == 0.0:
         return False
     size, total = _dot(alpha, m), _total(alpha)
     return _closes(report, _least(m), size, total, size, total, total)
@@ -5635,7 +5632,7 @@ class _Dual:
             np.divide(self.G.block(rows, points[:stop]), self.scale * roots[:stop], out=target, casting="same_kind")
             target /= roots[first:stop, None]
             self.reads[0] += target.size
-            _enter(_mirror, first, stop, H)
+            _mirror(first, stop, H)
 
     def product(self, v):
         """Return (v'Gv, G v), by columns of the support if G has an adder; keep those of the last v."""
