@@ -2959,7 +2959,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Returns
     -------
     G : LazyGram; RidgeGram over it if r > 0
-        Memory: the points, and for "ntk" the hidden layer; during a product a few blocks of 32 MB at most.  A column
+        Memory: the points, and for "ntk" the hidden layer; during a product a few blocks of 8 MB.  A column
         reads the points once; a product evaluates the kernel n^2 / 2 times, or n times for each non-zero weight if that
         is less, and for "ntk" goes through the network's gates, in O(n d m), if that is less.
 
