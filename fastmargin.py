@@ -1855,70 +1855,55 @@ def _symmetric(given, name):
                   "must be positive semi-definite")[kind]
         entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j))))
         raise ValueError(f"{name} {demand}; row {i} has {', '.join(entries)}")
-    return matrix if is_symmetric else np.triu(matrix) + np.triu(matrix, 1).T
+    if not is_symmetric:
+        matrix = matrix.copy()
+        _enter_by_size(matrix.size, _mirror_in_parts, _mirror, 0, len(matrix), matrix.T)
+    return matrix
 
 
 def _first_flaw(matrix, slack):
     """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
-    and whether the matrix is symmetric to the last bit.
-
-    One reading finds entries that are too large, and for the bits b_ij and random k, modulo 2^64, the sums over i of
-    (b_ij - b_ji) k_i.  These are 0 if b is symmetric, and else all but surely not.
-    """
-    diagonal = matrix.diagonal().astype(np.float64)
+    and whether the matrix is symmetric to the last bit."""
     with np.errstate(invalid="ignore"):
-        roots = np.sqrt(np.maximum(diagonal, 0.0))
-    bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
-    keys = np.random.default_rng(0).integers(0, 2**64, len(matrix), np.uint64)
-    large, sums = np.zeros(_PARTS, dtype=np.int64), np.zeros((_PARTS, len(matrix)), dtype=np.uint64)
-    _enter_by_size(matrix.size, _survey_in_parts, _survey, matrix, bits, roots, slack, keys, large, sums)
-    is_symmetric = not sums.sum(axis=0).any()
-    if is_symmetric and not large.any() and np.isfinite(diagonal).all() and diagonal.min() >= 0.0:
-        return None, True
-    i, j, kind = _locate_flaw(matrix, diagonal, roots, slack)
-    return (None if kind < 0 else (i, j, kind)), is_symmetric
+        roots = np.sqrt(matrix.diagonal().astype(np.float64))  # NaN, which no comparison passes, where it is below 0
+    worst = np.zeros(-(-len(matrix) // 64), dtype=np.int64)
+    _enter_by_size(matrix.size, _survey_in_parts, _survey, matrix, roots, slack, worst)
+    if worst.max() < 2:
+        return None, not worst.any()
+    start = 64 * int(np.argmax(worst == 2))
+    rows = slice(start, start + 64)
+    a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
+    with np.errstate(invalid="ignore"):
+        flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
+                          ~(np.abs(a) <= roots[rows, None] * (1.0 + 5e-7) * roots[:rows.stop] + slack)])
+    i, j = np.argwhere(np.tril(flaws.any(axis=0), start))[0].tolist()
+    return (start + i, j, int(np.argmax(flaws[:, i, j]))), False
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _survey_tile(matrix, roots, slack, tile, worst):
+    """Look at 64 rows up to the diagonal: 0 if symmetric to the last bit, 1 if up to rounding, 2 if there is a flaw."""
+    stop, wrong, differ = min(64 * tile + 64, roots.size), 0, 0
+    for first in range(0, stop, 64):
+        for i in range(64 * tile, stop):
+            row, most = matrix[i], roots[i] * (1.0 + 5e-7)
+            for j in range(first, min(first + 64, i + 1)):
+                a, b = row[j], matrix[j, i]
+                wrong += not (abs(a) <= most * roots[j] + slack and abs(a - b) <= slack)
+                differ += a != b
+    worst[tile] = 2 if wrong else int(differ > 0)
 
 
 @njit(cache=_CACHE)
-def _survey_part(matrix, bits, roots, slack, keys, part, large, sums):
-    """Count entries that no positive semi-definite matrix has, and sum the bits, over one of the parts."""
-    start, stop = _part(roots.size, part)
-    for i in range(start, stop):
-        values, row, total, found = matrix[i], bits[i], np.uint64(0), 0
-        key, column, most = keys[i], sums[part], roots[i] * (1.0 + 5e-7)
-        for j in range(row.size):
-            column[j] += row[j] * key
-            total += row[j] * keys[j]
-            found += not abs(values[j]) <= most * roots[j] + slack
-        column[i] -= total
-        large[part] += found
-
-
-@njit(cache=_CACHE)
-def _survey(matrix, bits, roots, slack, keys, large, sums):
-    for part in range(_PARTS):
-        _survey_part(matrix, bits, roots, slack, keys, part, large, sums)
+def _survey(matrix, roots, slack, worst):
+    for tile in range(worst.size):
+        _survey_tile(matrix, roots, slack, tile, worst)
 
 
 @njit(cache=_CACHE, parallel=True)
-def _survey_in_parts(matrix, bits, roots, slack, keys, large, sums):
-    for part in prange(_PARTS):
-        _survey_part(matrix, bits, roots, slack, keys, np.int64(part), large, sums)
-
-
-@njit(cache=_CACHE)
-def _locate_flaw(matrix, diagonal, roots, slack):
-    """Return the first (i, j, kind), j <= i, of a flaw; kind -1 where there is none."""
-    for i in range(diagonal.size):
-        for j in range(i + 1):
-            a, b = matrix[i, j], matrix[j, i]
-            if not (math.isfinite(a) and math.isfinite(b)):
-                return i, j, 0
-            if abs(a - b) > slack:
-                return i, j, 1
-            if abs(a) > roots[i] * (1.0 + 5e-7) * roots[j] + slack or diagonal[i] < 0.0:
-                return i, j, 2
-    return -1, -1, -1
+def _survey_in_parts(matrix, roots, slack, worst):
+    for tile in prange(worst.size):
+        _survey_tile(matrix, roots, slack, np.int64(tile), worst)
 
 
 def _check_callable(block, diagonal, start):
@@ -3548,16 +3533,17 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), size, total, size, total, total)
 
 
-def _reported(run, k, report):
+def _reported(run, k, report, by_square):
     """Return lower, upper, and what rounding adds to upper - lower, by a loop's report at iteration k.
 
-    Beside the errors of a product, and of sums of n terms, it has at most 16 roundings an iteration of terms that come
-    to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors of a product, and 16 roundings, are those
-    of a vector of ||.||_1 = reach.
+    Beside the errors of a product, and of squares as sums of n terms unless `square` took them, it has at most 16
+    roundings an iteration of terms that come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors
+    of a product, and 16 roundings, are those of a vector of ||.||_1 = reach.
     """
     least, size, total, dual_size, dual_total, reach, _ = report.tolist()
     (unit, of_square, of_length), n, scale = run.G.rounding(), run.G.shape()[0], run.scale
-    of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
+    if not by_square:
+        of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
     drift, few = _gamma(16.0 * k), _gamma(16.0)
     squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
     if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
@@ -3775,8 +3761,8 @@ def _first_weights(alpha, *_):
     return alpha, _weights(alpha)
 
 
-def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None, spent=0.0,
-          eps=0.0):
+def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None,
+          by_square=False, spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -3810,6 +3796,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         roundings an iteration: an interval for a checkpoint without products.  Only where rounding makes a hundredth
         of it, or of upper, and at the end of the run, is one computed by fresh products.  The last entry is the
         relative gap, 0 for none, at which to halt as CERTIFIED; it is halved where that proves premature.
+    by_square : bool, optional
+        The squares in the report come from `square`; else from inner products of n terms, which may err by more.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
@@ -3881,7 +3869,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 if flag == CERTIFIED and k == refuted:
                     raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again, where fresh "
                                      "products do not confirm it; it must advance")
-            bounds = _on_the_way(run, k, report, flag, eps) if k < last else None
+            bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
                 alpha, p = _primal_and_dual(solution or _first_weights, state, k)
             lower, upper, status = bounds or certified(k, flag, alpha, p)
@@ -3977,10 +3965,10 @@ def _primal_and_dual(solution, state, k):
     return alpha, p
 
 
-def _on_the_way(run, k, report, flag, eps):
+def _on_the_way(run, k, report, by_square, flag, eps):
     """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
     if report is not None and flag == RUNNING:
-        lower, upper, blur = _reported(run, k, report)
+        lower, upper, blur = _reported(run, k, report, by_square)
         if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
             return lower, upper, "running"
     return None
@@ -4807,7 +4795,8 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     m, q, u, _ = _first_pass(run, loss)
     move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
-                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report)
+                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report,
+                 by_square=True)
 
 
 @njit(cache=_CACHE)
