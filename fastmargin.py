@@ -536,26 +536,19 @@ def _part(n, part):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _combine_rows(matrix, index, weights, start, stop, out):
-    """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], eight rows at a time."""
+    """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], four rows at a time."""
     n = index.size
     for first in range(start, stop, 1024):
-        total, end, k = out[first:min(first + 1024, stop)], min(first + 1024, stop), 0
-        while k + 8 <= n:
-            i = index[k:k + 8]
-            a, b, c = matrix[i[0], first:end], matrix[i[1], first:end], matrix[i[2], first:end]
-            d, e, f = matrix[i[3], first:end], matrix[i[4], first:end], matrix[i[5], first:end]
-            g, h = matrix[i[6], first:end], matrix[i[7], first:end]
+        end = min(first + 1024, stop)
+        total = out[first:end]
+        for k in range(0, n - 3, 4):
+            a, b = matrix[index[k], first:end], matrix[index[k + 1], first:end]
+            c, d = matrix[index[k + 2], first:end], matrix[index[k + 3], first:end]
             va, vb, vc, vd = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-            ve, vf, vg, vh = weights[k + 4], weights[k + 5], weights[k + 6], weights[k + 7]
             for j in range(total.size):
-                total[j] += ((a[j] * va + b[j] * vb + c[j] * vc + d[j] * vd)
-                             + (e[j] * ve + f[j] * vf + g[j] * vg + h[j] * vh))
-            k += 8
-        while k < n:
-            a, va = matrix[index[k], first:end], weights[k]
-            for j in range(total.size):
-                total[j] += a[j] * va
-            k += 1
+                total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
+        for k in range(n - n % 4, n):
+            _add_multiple(weights[k], matrix[index[k], first:end], total)
 
 
 @njit(cache=_CACHE, parallel=True)
@@ -1074,25 +1067,13 @@ def _laplacian_in_parts(gamma, A, B, start, stop, out):
         _laplacian(gamma, A, B, start + first, start + last, out)
 
 
-@njit(cache=_CACHE)
-def _mirror_tile(tile, start, stop, out):
-    """out_ji <- out_ij for the rows i from start to stop - 1 and 64 columns j < i."""
-    for j in range(64 * tile, min(64 * tile + 64, stop)):
-        row = out[j]
-        for i in range(max(start, j + 1), stop):
-            row[i] = out[i, j]
-
-
-@njit(cache=_CACHE)
 def _mirror(start, stop, out):
-    for tile in range((stop + 63) // 64):
-        _mirror_tile(tile, start, stop, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _mirror_in_parts(start, stop, out):
-    for tile in prange((stop + 63) // 64):
-        _mirror_tile(np.int64(tile), start, stop, out)
+    """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, a few rows at a time, which caches keep."""
+    for first in range(start, stop, 128):
+        last = min(first + 128, stop)
+        out[:first, first:last] = out[first:last, :first].T
+        tile = out[first:last, first:last]
+        np.copyto(tile, tile.T, where=~np.tri(last - first, dtype=bool))
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
@@ -2028,7 +2009,7 @@ def _fill_gram(kernel, points, diagonal, c, out):
         block = block * c[:rows.stop]
         block *= c[rows, None]
         out[rows, :rows.stop] = block
-    _enter_by_size(out.size, _mirror_in_parts, _mirror, 0, c.size, out)
+    _mirror(0, c.size, out)
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
