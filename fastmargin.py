@@ -129,7 +129,6 @@ def _can_cache():
 
 _CACHE = _can_cache()
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
-_layer = None  # of threads, once they are there
 _forked = False  # whether this process was forked from one that had started the threads, which the child is without
 
 
@@ -146,20 +145,19 @@ if hasattr(os, "register_at_fork"):  # where there is fork
 _WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
 
 
-def _start_threads():
+@functools.cache
+def _threads():
     """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise; return their layer.
 
     OpenMP's own choice is that they spin, which holds up whoever needs the core.  It reads the choice once, when it is
     loaded; other libraries and child processes are not to inherit ours.
     """
-    chosen = any(name in os.environ for name in _WAITING)
-    if not chosen:
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    try:
+    if any(name in os.environ for name in _WAITING):
         get_num_threads()
-    finally:
-        if not chosen:
-            del os.environ["OMP_WAIT_POLICY"]
+    else:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        get_num_threads()
+        os.environ.pop("OMP_WAIT_POLICY", None)
     return threading_layer()
 
 
@@ -169,14 +167,9 @@ def _enter(code, *args):
     A forked child has no threads, and OpenMP would end it if it asked for them.  The layer "workqueue" ends a process
     that comes from two threads of Python at once, so there they take turns.
     """
-    global _layer
     if _forked:
         return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
-    if _layer is None:
-        _layer = _start_threads()
-    if _layer != "workqueue":
-        return code(*args)
-    with _LOCK:
+    with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
         return code(*args)
 
 
@@ -271,16 +264,16 @@ def _array(a, name):
 def _of_columns(frame, plain, name):
     """Return the numbers of a data frame, or of one column, whose columns have no common type of number."""
     dtypes, numbers = np.atleast_1d(frame.dtypes), np.empty(plain.shape)
-    wrong = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"]
-    columns, gaps = [] if wrong else zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True), ""
-    for k, (column, out) in enumerate(columns):
-        try:
-            out[:] = column
-        except (TypeError, ValueError):
-            wrong, gaps = [k], " and missing values"
-    if wrong:
-        column = f"column {frame.columns[wrong[0]]!r}" if hasattr(frame, "columns") else "it"
-        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
+    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
+        gaps = ""
+        if getattr(dtypes[k], "kind", "O") in "fiub":
+            try:
+                out[:] = column
+                continue
+            except (TypeError, ValueError):
+                gaps = " and missing values"
+        which = f"column {frame.columns[k]!r}" if hasattr(frame, "columns") else "it"
+        raise TypeError(f"{name} must hold real numbers; {which} has dtype {dtypes[k]}{gaps}")
     return numbers
 
 
@@ -337,41 +330,26 @@ def _blocks(X):
         yield first, _points(block, first=first) if mapped else block
 
 
-def _variance(X):
-    """Return Var X, in one pass."""
-    count, mean, total = 0, 0.0, 0.0
-    for _, block in _blocks(X):
-        share, change = block.size / (count + block.size), block.mean() - mean
-        total += block.size * (block.var() + (1.0 - share) * change**2)
-        mean += share * change
-        count += block.size
-    return total / count
-
-
-def _labels(y, n):
-    y = _real_array(y, "y", 1).astype(np.float64)
+def _labels(y, n, name="y", allowed=(-1, 1)):
+    """Return n checked labels in float64."""
+    y = _real_array(y, name, 1).astype(np.float64)
     if y.size != n:
-        raise ValueError(f"X has {n} rows and y has {y.size} labels; they must agree")
-    wrong = np.flatnonzero(np.abs(y) != 1)
+        raise ValueError(f"X has {n} rows and {name} has {y.size} labels; they must agree")
+    wrong = np.flatnonzero(~np.isin(y, allowed))
     if wrong.size:
-        raise ValueError(f"labels must be -1 or +1; y[{wrong[0]}] is {y[wrong[0]]:g}")
+        wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
+        raise ValueError(f"labels must be {wanted}; {name}[{wrong[0]}] is {y[wrong[0]]:g}")
     return y
 
 
 def _class_labels(y, n, n_classes):
     """Return labels 0 to n_classes - 1 as integers, and the number of classes."""
     n_classes = _count(n_classes, "n_classes", 2)
-    y = _real_array(y, "labels", 1)
-    if y.size != n:
-        raise ValueError(f"there are {n} points and {y.size} labels; they must agree")
-    wrong = np.flatnonzero((y < 0) | (y >= n_classes) | (y != np.round(y)))
-    if wrong.size:
-        raise ValueError(f"labels must be integers from 0 to {n_classes - 1}; labels[{wrong[0]}] is {y[wrong[0]]:g}")
-    return y.astype(np.int64), n_classes
+    return _labels(y, n, "labels", range(n_classes)).astype(np.int64), n_classes
 
 
 def _choice(value, name, options):
-    if not isinstance(value, str) or value not in options:
+    if not isinstance(value, str | None) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
     return value
 
@@ -379,11 +357,9 @@ def _choice(value, name, options):
 def _number(value, name, low=0.0, *, closed=False, infinite=False):
     """Return a finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
     try:
-        number = float(value)
+        number = math.ldexp(value, 0)  # float(value) would read text
     except (TypeError, ValueError):
-        number = None
-    if number is None or isinstance(value, str | bytes):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
     if infinite and number == math.inf:
         return number
     if not math.isfinite(number) or number < low or (number == low and not closed):
@@ -823,41 +799,22 @@ def _prox(which, g, mu, q, out):
 # 4 kernels
 # ======================================================================================================
 
-_LINEAR, _POLY, _RBF, _LAPLACIAN, _NTK, _PRECOMPUTED, _NTK_LIMIT, _CALLABLE = range(8)
 _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
             "ntk": ("W",), "precomputed": ()}
-_NORMALIZE = ("unit", "max", None)
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
-
-
-class _Formula(NamedTuple):
-    """A kernel's parameters."""
-
-    code: int
-    gamma: float
-    coef0: float
-    degree: int
-    dimension: int  # of the points
-    width: int  # of the network of _NTK
-    offset: float  # added to every value: the square of the intercept
 
 
 class _Prepared(NamedTuple):
     """Points as kernels read them."""
 
-    rows: np.ndarray  # (n, d) the points; their numbers, (n,), where columns of a precomputed matrix are meant
+    rows: np.ndarray  # (n, d) the points
     squares: np.ndarray  # (n,) ||x_i||^2
-    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width), of _NTK; without columns elsewhere
+    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width)
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
         return _Prepared(*(part[index] for part in self))
-
-
-def _product(A, B):
-    """Return A B', summed in float64."""
-    return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
 
 
 def _without_zeros(points):
@@ -866,126 +823,114 @@ def _without_zeros(points):
     return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
 
 
+def _product(A, B):
+    """Return A B', summed in float64."""
+    return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
+
+
 class _Kernel(NamedTuple):
     """A kernel with its parameters, resolved against the training points."""
 
-    formula: _Formula
+    name: str  # of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
+    gamma: float
+    coef0: float
+    degree: int
+    dimension: int  # of the points
+    offset: float  # added to every value: the square of the intercept
     center: np.ndarray | None  # subtracted from the points: distances do not change, their rounding shrinks
-    W: np.ndarray | None  # of _NTK
-    function: Callable | None  # of _CALLABLE
+    W: np.ndarray  # (width, d) of "ntk"; elsewhere without rows
+    function: Callable | None  # of "callable"
 
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
-        hidden = np.empty((len(X), 0), dtype)
+        if self.name == "precomputed":
+            return _Prepared(X, np.zeros(len(X)), X[:, :0])
         if self.center is not None:
             X = X - self.center
-        if self.W is not None:
-            hidden = X @ self.W.T
-            is_open = hidden > 0.0
-            hidden *= is_open
-            hidden /= math.sqrt(len(self.W))
-            hidden = hidden.astype(dtype, copy=False)
-            hidden[is_open & (hidden == 0.0)] = np.finfo(dtype).smallest_subnormal  # a gate shows as a positive entry
-        if self.formula.code == _PRECOMPUTED:
-            return _Prepared(X, np.zeros(len(X)), hidden)
+        hidden = X @ self.W.T
+        is_open = hidden > 0.0
+        hidden /= math.sqrt(max(1, len(self.W)))
         with np.errstate(over="ignore"):
-            X = X.astype(dtype, copy=False)
+            X, hidden = X.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
+        np.maximum(hidden, np.finfo(dtype).smallest_subnormal, out=hidden)  # a gate shows as a positive entry
+        hidden *= is_open
         return _Prepared(X, np.einsum("ij,ij->i", X, X, dtype=np.float64), hidden)
 
-    def columns(self, points):
-        """Return training points as the right side of `block` takes them: themselves, or their numbers."""
-        by_number = self.formula.code == _PRECOMPUTED
-        return points._replace(rows=np.arange(len(points.rows))) if by_number else points
-
     def block(self, A, B, product=_product):
-        """Return K(a_i, b_j) for prepared points; the b_j are `columns` where B holds training points."""
-        formula = self.formula
-        if formula.code == _PRECOMPUTED:
-            values = A.rows[:, B.rows]
-        elif formula.code == _CALLABLE:
+        """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
+        if self.name == "precomputed":
+            values = A.rows[:, :len(B.rows)]
+        elif self.name == "callable":
             values = self._called(A.rows, B.rows)
-        elif formula.code == _LAPLACIAN:
+        elif self.name == "laplacian":
             values = np.empty((len(A.rows), len(B.rows)))
-            _enter_by_size(values.size * formula.dimension, _laplacian_in_parts, _laplacian, formula.gamma, A.rows,
-                           B.rows, 0, len(values), values)
+            _enter_by_size(values.size * self.dimension, _laplacian_in_parts, _laplacian, self.gamma, A.rows, B.rows,
+                           values)
         else:
-            values = self._of_products(product(A.rows, B.rows), A, B, product)
-        if formula.offset:
-            values += formula.offset
-        return values
-
-    def _of_products(self, values, A, B, product):
-        """Turn inner products <a_i, b_j> into K(a_i, b_j), in place, by array operations."""
-        code, gamma, coef0, degree, dimension, width, _ = self.formula
-        if code == _POLY:
-            values *= gamma
-            values += coef0
+            values = product(A.rows, B.rows)
+        if self.name == "poly":
+            values *= self.gamma
+            values += self.coef0
             base = values.copy()
-            for _ in range(degree - 1):
+            for _ in range(self.degree - 1):
                 values *= base
-        elif code == _RBF:
-            values *= 2.0 * gamma
-            values -= gamma * A.squares[:, None]
-            values -= gamma * B.squares
+        elif self.name == "rbf":
+            values *= 2.0 * self.gamma
+            values -= self.gamma * A.squares[:, None]
+            values -= self.gamma * B.squares
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
-        elif code == _NTK:
+        elif self.name == "ntk":
             values *= (A.hidden > 0.0).astype(np.float32) @ (B.hidden > 0.0).astype(np.float32).T
-            values /= width
+            values /= len(self.W)
             values += product(A.hidden, B.hidden)
-        elif code == _NTK_LIMIT:
+        elif self.name == "ntk limit":
             lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)  # a product might leave the range of numbers
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            cosines[cosines >= 1.0 - 2.0 * (dimension + 8.0) * _EPS] = 1.0  # it may be, as for copies of a point
+            cosines[cosines >= 1.0 - 2.0 * (self.dimension + 8.0) * _EPS] = 1.0  # it may be, as for copies of a point
             angles = np.arccos(np.maximum(cosines, -1.0))
             values = lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
-        return values
+        return values + self.offset if self.offset else values
 
     def _called(self, A, B):
-        """Return the checked values of a function that a user gave as the kernel."""
-        readable = [part.view() for part in (A, B)]
-        for part in readable:
-            part.flags.writeable = False
+        """Return the checked values of a function that a user gave as the kernel; it may not write to the points."""
         try:
-            values = self.function(*readable)
+            values = self.function(np.broadcast_to(A, A.shape), np.broadcast_to(B, B.shape))
         except ValueError as error:
             if "buffer source array is read-only" not in str(error):
                 raise
             values = self.function(A.copy(), B.copy())  # for compiled code that asks for no less
-        out = _real_array(values, "kernel(A, B)", 2)
-        if out.shape != (len(A), len(B)):
-            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {out.shape}")
-        return out
+        values = _real_array(values, "kernel(A, B)", 2)
+        if values.shape != (len(A), len(B)):
+            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}")
+        return values
 
     def diagonal(self, points):
         """Return K(x_i, x_i) for prepared points, training ones or new."""
-        return self._diagonal_without_intercept(points) + self.formula.offset
-
-    def _diagonal_without_intercept(self, points):
-        formula, squares = self.formula, points.squares
-        if formula.code == _PRECOMPUTED:
-            return points.rows.diagonal()
-        if formula.code == _CALLABLE:
+        values, hidden = points.squares, points.hidden
+        if self.name == "precomputed":
+            values = points.rows.diagonal()
+        elif self.name == "callable":
             few = 32  # of the values in a block only the diagonal is used
-            blocks = (points.rows[k:k + few] for k in range(0, len(squares), few))
-            return np.concatenate([self._called(block, block).diagonal() for block in blocks])
-        if formula.code in (_RBF, _LAPLACIAN):
-            return np.ones(len(squares))
-        if formula.code == _POLY:
-            return (formula.gamma * squares + formula.coef0) ** formula.degree
-        if formula.code == _NTK:
-            hidden = points.hidden
-            return (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
-                    + squares * ((hidden > 0.0).sum(axis=1) / formula.width))
-        return squares
+            blocks = (points.rows[k:k + few] for k in range(0, len(values), few))
+            values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
+        elif self.name in ("rbf", "laplacian"):
+            values = np.ones(len(values))
+        elif self.name == "poly":
+            values = (self.gamma * values + self.coef0) ** self.degree
+        elif self.name == "ntk":
+            values = (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
+                      + values * ((hidden > 0.0).sum(axis=1) / len(self.W)))
+        return values + self.offset
 
     def sums(self, weights, X, Xnew):
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and prepared points; not normalised."""
-        support, sums = weights.any(axis=0), np.zeros((len(weights), len(Xnew.rows)))
-        if support.any():
-            columns, weights = self.columns(X).take(support), weights[:, support]
+        sums = np.zeros((len(weights), len(Xnew.rows)))
+        if weights.any():
+            support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
+            weights, X = weights[:, support], X.take(support)
             for rows in _slices(len(Xnew.rows), weights.shape[1]):
-                sums[:, rows] = weights @ self.block(Xnew.take(rows), columns).T
+                sums[:, rows] = weights @ self.block(Xnew.take(rows), X).T
         return sums
 
 
@@ -998,48 +943,50 @@ def _slices(n, width):
 
 def _kernel(kernel, X, params):
     """Resolve a kernel's name, or a callable, and its keywords against the training points X."""
-    named = not callable(kernel)
-    if named:
-        _choice(kernel, "kernel", tuple(_KERNELS))
-    accepted = _KERNELS[kernel] if named else ()
-    if kernel == "precomputed" and X.shape[0] != X.shape[1]:
+    name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
+    accepted = (*_KERNELS.get(name, ()), "intercept")
+    unknown = sorted(set(params) - set(accepted))
+    if unknown:
+        raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted)}; got {', '.join(unknown)}")
+    if name == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError('kernel="precomputed" takes the square kernel matrix of the training points in place of the '
                          f"points; got shape {X.shape}")
-    unknown = set(params) - {*accepted, "intercept"}
-    if unknown:
-        raise TypeError(f"kernel {kernel!r} takes {', '.join((*accepted, 'intercept'))}; "
-                        f"got {', '.join(sorted(unknown))}")
-    code, W = list(_KERNELS).index(kernel) if named else _CALLABLE, None
-    if code == _NTK and params.get("W") is None:
-        code = _NTK_LIMIT
-    elif code == _NTK:
+    W = np.empty((0, X.shape[1]))
+    if params.get("W") is not None:
         W = _points(params["W"], "W")
         if W.shape[1] != X.shape[1]:
             raise ValueError(f"W must have a row for each hidden unit and a column for each of the {X.shape[1]} of X; "
                              f"got shape {W.shape}")
+    elif name == "ntk":
+        name = "ntk limit"
     gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
+    coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
+    degree = _count(params.get("degree", 3), "degree", 1)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
-    formula = _Formula(code, gamma, _number(params.get("coef0", 1.0), "coef0", closed=True),
-                       _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W),
-                       _number(intercept * intercept, "the square of the intercept", closed=True))
-    centred = kernel in ("rbf", "laplacian") and not _is_mapped(X)
-    return _Kernel(formula, X.mean(axis=0) if centred else None, W, None if named else kernel)
+    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
+    center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
+    return _Kernel(name, gamma, coef0, degree, X.shape[1], offset, center, W, kernel if name == "callable" else None)
 
 
 def _gamma_of(params, X):
     """Return gamma, by itself, by sigma2, or by the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
+    gamma = params.get("gamma", "scale")
     if "sigma2" in params:
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
         gamma = 0.5 / _number(params["sigma2"], "sigma2")
         if gamma == math.inf:
             raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
-        return gamma
-    if not isinstance(params.get("gamma", "scale"), str):
-        return _number(params["gamma"], "gamma")
-    _choice(params.get("gamma", "scale"), "gamma", ("scale",))
+    if not isinstance(gamma, str):
+        return _number(gamma, "gamma")
+    _choice(gamma, "gamma", ("scale",))
+    mean, total = 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = X.shape[1] * float(_variance(X))
+        for first, block in _blocks(X):
+            share, change = len(block) / (first + len(block)), block.mean() - mean
+            total += block.size * (block.var() + (1.0 - share) * change**2)
+            mean += share * change
+        spread = X.shape[1] * float(total / X.size)
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
         spread = float(X.shape[1])
     if not _NORMAL <= spread < math.inf:
@@ -1049,9 +996,9 @@ def _gamma_of(params, X):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _laplacian(gamma, A, B, start, stop, out):
-    """Rows start..stop-1 of out_ij <- exp(-gamma ||a_i - b_j||_1)."""
-    for i in range(start, stop):
+def _laplacian(gamma, A, B, out):
+    """out_ij <- exp(-gamma ||a_i - b_j||_1)."""
+    for i in range(len(A)):
         a, row = A[i], out[i]
         for j in range(row.size):
             b, distance = B[j], 0.0
@@ -1061,10 +1008,10 @@ def _laplacian(gamma, A, B, start, stop, out):
 
 
 @njit(cache=_CACHE, parallel=True)
-def _laplacian_in_parts(gamma, A, B, start, stop, out):
+def _laplacian_in_parts(gamma, A, B, out):
     for part in prange(_PARTS):
-        first, last = _part(stop - start, np.int64(part))
-        _laplacian(gamma, A, B, start + first, start + last, out)
+        start, stop = _part(len(A), np.int64(part))
+        _laplacian(gamma, A[start:stop], B, out[start:stop])
 
 
 def _mirror(start, stop, out):
@@ -1078,53 +1025,29 @@ def _mirror(start, stop, out):
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
     """Return c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
-    if normalize is not None:
-        _choice(normalize, "normalize", _NORMALIZE)
-    if not np.isfinite(diagonal).all():
-        row = np.flatnonzero(~np.isfinite(diagonal))[0]
-        raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
+    _choice(normalize, "normalize", ("unit", "max", None))
     top = (diagonal if reference is None else reference).max()
+    if not np.isfinite(diagonal).all():
+        raise ValueError(f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points")
     if 0.0 < top < _NORMAL:
         raise ValueError(f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points")
-    if normalize == "unit":
-        flat = np.flatnonzero(diagonal < _NORMAL)
-        if flat.size:
-            raise ValueError(f"row {flat[0]} of {name} has K(x, x) = {diagonal[flat[0]]:g}; "
-                             f'normalize="unit" needs K(x, x) > 0, {_NORMAL:.1g} at least')
-        return 1.0 / np.sqrt(diagonal)
-    if normalize == "max":
-        if top <= 0:
-            raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
-        return np.full(diagonal.size, 1.0 / math.sqrt(top))
-    return np.ones(diagonal.size)
-
-
-class _Problem(NamedTuple):
-    """Points, prepared for a kernel once: what G and the scores of new points share."""
-
-    kernel: _Kernel
-    points: _Prepared
-    diagonal: np.ndarray  # (n,) K(x_i, x_i)
-    normalizer: np.ndarray  # (n,) c with G_ij = y_i y_j c_i c_j K(x_i, x_j)
-
-    def scores(self, weights, X, normalize):
-        """Return sum_i weights_ci K(x_i, x) / normalisation, (k, m), for checked new points x and weights (k, n)."""
-        precomputed = self.kernel.formula.code == _PRECOMPUTED
-        if precomputed and normalize == "unit":
-            raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not '
-                             'tell; give G and the scores normalize="max" or None')
-        new = self.kernel.prepare(X)
-        of_new = np.ones(len(X)) if precomputed else self.kernel.diagonal(new)
-        normalizer = _normalizers(of_new, normalize, "Xnew", self.diagonal)
-        return self.kernel.sums(weights * self.normalizer, self.points, new) * normalizer
+    if normalize == "max" and top <= 0.0:
+        raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
+    if normalize != "unit":
+        return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
+    if diagonal.min() < _NORMAL:
+        row = np.argmax(diagonal < _NORMAL)
+        raise ValueError(f"row {row} of {name} has K(x, x) = {diagonal[row]:g}; "
+                         f'normalize="unit" needs K(x, x) > 0, {_NORMAL:.1g} at least')
+    return 1.0 / np.sqrt(diagonal)
 
 
 def _problem(X, kernel, normalize, params):
-    """Prepare checked points; ``kernel`` is a name or a callable."""
+    """Prepare checked points; return the kernel, the points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij."""
     kernel = _kernel(kernel, X, params)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
-    return _Problem(kernel, points, diagonal, _normalizers(diagonal, normalize))
+    return kernel, points, diagonal, _normalizers(diagonal, normalize)
 
 
 def kernel_matrix(A, B, *, kernel="rbf", **params):
@@ -1163,8 +1086,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
-    if kernel.formula.code == _PRECOMPUTED:
-        return B.T + kernel.formula.offset
+    if kernel.name == "precomputed":
+        return B.T + kernel.offset
     return kernel.block(kernel.prepare(A), kernel.prepare(B))
 
 
@@ -1230,8 +1153,7 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     array([ True, False])
     """
     X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
-    alpha = _array(alpha, "alpha")
-    many = alpha.ndim == 2
+    many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
     if n_classes is None:
         y, count = _labels(y, len(X)), len(X)
@@ -1242,9 +1164,14 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
         raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {count}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
-    problem = _problem(X, kernel, normalize, params)
+    if kernel == "precomputed" and normalize == "unit":
+        raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not tell; '
+                         'give G and the scores normalize="max" or None')
+    kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
-    scores = problem.scores(weights, Xnew, normalize)
+    new = kernel.prepare(Xnew)
+    of_new = np.ones(len(Xnew)) if kernel.name == "precomputed" else kernel.diagonal(new)
+    scores = kernel.sums(weights * normalizer, points, new) * _normalizers(of_new, normalize, "Xnew", diagonal)
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, len(Xnew)).swapaxes(1, 2)
     return scores if many else scores[0]
@@ -1990,21 +1917,20 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
     out = np.empty((len(X), len(X)), dtype)
-    problem = _problem(X, kernel, normalize, params)
-    by_entries = problem.kernel.formula.code in (_PRECOMPUTED, _CALLABLE)
-    points = problem.points if by_entries else _without_zeros(problem.points)
-    _fill_gram(problem.kernel, points, problem.diagonal, sign * problem.normalizer, out)
-    entries = 1.0 if normalize == "unit" else problem.diagonal * problem.normalizer**2
+    kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
+    if kernel.name not in ("precomputed", "callable"):
+        points = _without_zeros(points)
+    _fill_gram(kernel, points, diagonal, sign * normalizer, out)
+    entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
     np.fill_diagonal(out, entries + ridge)
     return out
 
 
 def _fill_gram(kernel, points, diagonal, c, out):
     """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric, up to rounding of the diagonal."""
-    columns = kernel.columns(points)
     for rows in _slices(c.size, c.size):
-        block = kernel.block(points.take(rows), columns.take(slice(rows.stop)))
-        if kernel.formula.code == _CALLABLE:
+        block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
+        if kernel.name == "callable":
             _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
         block = block * c[:rows.stop]
         block *= c[rows, None]
@@ -2800,8 +2726,8 @@ class LazyGram(Representation):
         return self.entries
 
     def rounding(self):
-        formula = self.kernel.formula
-        return Rounding.of_entries(self.c.size, _evaluation_error(formula, formula.gamma * self.points.squares.max()))
+        reach = self.kernel.gamma * self.points.squares.max()
+        return Rounding.of_entries(self.c.size, _evaluation_error(self.kernel, reach))
 
     def lift(self, v, w):
         w[:] = v
@@ -2817,12 +2743,11 @@ class LazyGram(Representation):
     def table_margins(self, W, M):
         """M <- W G, through the features of "ntk" where that takes fewer operations; else through the columns with a
         weight, or, where these are more than half, the lower triangle of G."""
-        n, formula, scaled = self.c.size, self.kernel.formula, W * self.c
+        n, d, width, scaled = self.c.size, self.kernel.dimension, len(self.kernel.W), W * self.c
         support = np.flatnonzero(W.any(axis=0))
         entries = n * min(support.size, 0.5 * n)
         M[:] = 0.0
-        if formula.code == _NTK and 2 * len(W) * n * formula.width * formula.dimension < entries * (
-                formula.dimension + 2 * formula.width):
+        if self.kernel.name == "ntk" and 2 * len(W) * n * width * d < entries * (d + 2 * width):
             self._add_through_gates(scaled, M)
         elif 2 * support.size <= n:
             weights, columns = scaled[:, support], self.points.take(support)
@@ -2841,7 +2766,7 @@ class LazyGram(Representation):
     def _add_through_gates(self, W, M):
         """M <- M + W K: K is the inner product of the hidden layers and, for every gate, that of the points where it is
         open for both, over the width."""
-        points, width = self.points, self.kernel.formula.width
+        points, width = self.points, len(self.kernel.W)
         for w, m in zip(W, M, strict=True):
             sums, of_hidden = np.zeros((width, points.rows.shape[1])), np.zeros(width)
             for rows in _slices(w.size, width):
@@ -2852,7 +2777,7 @@ class LazyGram(Representation):
                 hidden = points.hidden[rows].astype(np.float64, copy=False)
                 through = (hidden > 0.0).astype(np.float64) @ sums
                 m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + hidden @ of_hidden
-            m += self.kernel.formula.offset * w.sum()
+            m += self.kernel.offset * w.sum()
 
     def restrict(self, index):
         return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
@@ -2898,19 +2823,19 @@ def _column_product(A, b):
     return out
 
 
-def _evaluation_error(formula, reach):
+def _evaluation_error(kernel, reach):
     """Bound |computed - true| of a normalised kernel value in units of s, for stored points, in any order of sums.
 
     ``reach`` is gamma max ||x||^2.  An inner product of d terms errs by gamma_d ||x|| ||x'||, and what follows by a few
     units in the last place.  The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2) near an angle of
     0, and the limit kernel grows by at most 0.75 ||x|| ||x'|| times that.
     """
-    error = _gamma(formula.dimension + formula.width + 16)
-    if formula.code == _POLY:
-        return 1.01 * (formula.degree * error + _gamma(2 * formula.degree + 8))
-    if formula.code == _RBF:
+    error = _gamma(kernel.dimension + len(kernel.W) + 16)
+    if kernel.name == "poly":
+        return 1.01 * (kernel.degree * error + _gamma(2 * kernel.degree + 8))
+    if kernel.name == "rbf":
         return 1.01 * (4.0 * reach * error + _gamma(16))
-    if formula.code == _NTK_LIMIT:
+    if kernel.name == "ntk limit":
         return 2.0 * math.sqrt(5.0 * error)
     return 1.01 * error
 
@@ -6227,7 +6152,7 @@ def _self_products(kernel, X):
     """Return K(x, x) of points, sparse ones with the linear kernel."""
     if _is_sparse(X):
         X = X.astype(np.float64)
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.offset
     kernel = kernel._replace(center=None)
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
@@ -6452,7 +6377,7 @@ class MaxMarginClassifier:
         params = self._parameters()
         kernel = _kernel(self.kernel, X, params)
         if "gamma" in params:
-            params["gamma"] = kernel.formula.gamma
+            params["gamma"] = kernel.gamma
         count = None if self.classes_.size == 2 else self.classes_.size
         problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
                         normalize=self.normalize, **params)
@@ -6475,7 +6400,7 @@ class MaxMarginClassifier:
         else:
             own = slice(0, 0) if self._takes("precomputed") else slice(None)
             self.support_vectors_ = np.asarray(X[self.support_][own, own], dtype=np.float64)
-        self.intercept_ = kernel.formula.offset * self.dual_coef_.sum(axis=1)
+        self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1)
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha, least)
             if self.normalize != "unit":
@@ -6568,7 +6493,7 @@ class MaxMarginClassifier:
         elif self._takes("precomputed"):
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:
-            plain = kernel._replace(formula=kernel.formula._replace(offset=0.0))
+            plain = kernel._replace(offset=0.0)
             points = plain.prepare(self.support_vectors_)
             scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
                                      for _, block in _blocks(X)])
