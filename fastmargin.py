@@ -17,12 +17,11 @@ so every algorithm here, at every iteration, carries an interval ``lower <= rho 
 Conventions.  With linear features G = Z Z', rows z_i = y_i x_i, and w = Z' alpha is the separator;
 m = G alpha = Z w are the margins, the larger the better.  s = max_i G_ii is the scale: where a paper
 assumes ||x_i|| <= 1, steps are in units of 1/s here and smoothing parameters in units of s, so that
-nothing changes when s = 1 and every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of
-compiled code.
+every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of compiled code.
 
 Threads.  Large arrays are shared among Numba's threads, NUMBA_NUM_THREADS or numba.set_num_threads(k) of them;
-results do not depend on their number.  Threads that wait sleep, so that other work may have the core; with
-OMP_WAIT_POLICY=ACTIVE in the environment, before the first call, they spin.
+results do not depend on their number.  Threads that wait sleep; they spin if OMP_WAIT_POLICY=ACTIVE is in the
+environment before the first call.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
@@ -84,7 +83,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads, njit, prange, threading_layer, types
+from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
 
 __version__ = "0.1.0"
@@ -113,21 +112,16 @@ _SERIAL = 1 << 18  # entries of an array below which waking threads costs more t
 _EXPENSIVE = 8  # entries that are read in the time of an exponential
 
 
-def _can_cache():
-    """Tell whether compiled code can be kept on disk; if not, warn once, since Numba refuses to go on."""
-    try:
-        probe = njit(_can_cache, cache=True)
-        if is_jitted(probe):  # a module in a zip file is given a folder that nobody has tried to write to
-            os.makedirs(probe.stats.cache_path, exist_ok=True)
-            tempfile.TemporaryFile(dir=probe.stats.cache_path).close()
-    except (OSError, RuntimeError):
-        warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
-                      "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=3)
-        return False
-    return True
+try:  # whether compiled code can be kept on disk: if not, Numba would refuse to go on
+    _CACHE, _probe = True, njit(__dir__, cache=True)
+    if is_jitted(_probe):  # a module in a zip file is given a folder that nobody has tried to write to
+        os.makedirs(_probe.stats.cache_path, exist_ok=True)
+        tempfile.TemporaryFile(dir=_probe.stats.cache_path).close()
+except (OSError, RuntimeError):
+    _CACHE = False
+    warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
+                  "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=2)
 
-
-_CACHE = _can_cache()
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
 _forked = False  # whether this process was forked from one that had started the threads, which the child is without
 
@@ -198,18 +192,18 @@ class Result(NamedTuple):
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
         "infeasible": upper <= eps, no margin above eps exists;
-        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved, and more iterations would
-        not help: use features instead of a dense G, float64 instead of float32, or a larger tol or eps;
+        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved: use features instead of a
+        dense G, float64 instead of float32, or a larger tol or eps;
         "max_iter": none of these within max_iter iterations;
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
     n_iter : int
         Number of updates made; iteration 0 is before the first.  Those of ``start`` count.
     trace : structured array
-        A row per checkpoint of this call, the first at its start, with the fields iteration, products (G-vector
-        products spent by the iterations, a column counting 1/n; certificates are not counted), seconds (likewise
-        without certificates and without compilation), lower, upper.  These last come from fresh products where the run
-        ends; before, from what the loop holds, where it holds enough, widened by what its recurrences may err.
+        A row per checkpoint of this call, the first at its start: iteration, products (with G, spent by the iterations;
+        a column counts 1/n), seconds (likewise without certificates, and without compilation), lower, upper.  These
+        last come from fresh products where the run ends; before, from what the loop holds, where it holds enough,
+        widened by what its recurrences may err.
     iterates : array, shape (checkpoints, n), or None
         alpha at every row of the trace, with keep_iterates=True; None in partial results.
     state : tuple
@@ -248,7 +242,7 @@ def _is_sparse(a):
 
 
 def _array(a, name):
-    """Return an array that a user passes as a plain one; refuse sparse and masked ones."""
+    """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
     if _is_sparse(a):
         raise TypeError(f"{name} is sparse; only features(X, y) takes sparse points, for the linear kernel: pass "
                         f"{name}.toarray() if memory allows")
@@ -258,12 +252,9 @@ def _array(a, name):
     if hasattr(a, "_fields"):
         raise TypeError(f"{name} must be an array, got {type(a).__name__}")
     plain = np.asarray(a)
-    return _of_columns(a, plain, name) if plain.dtype.kind not in "fiub" and hasattr(a, "dtypes") else plain
-
-
-def _of_columns(frame, plain, name):
-    """Return the numbers of a data frame, or of one column, whose columns have no common type of number."""
-    dtypes, numbers = np.atleast_1d(frame.dtypes), np.empty(plain.shape)
+    if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
+        return plain
+    dtypes, numbers = np.atleast_1d(a.dtypes), np.empty(plain.shape)  # of a data frame, or of one column
     for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
         gaps = ""
         if getattr(dtypes[k], "kind", "O") in "fiub":
@@ -272,7 +263,7 @@ def _of_columns(frame, plain, name):
                 continue
             except (TypeError, ValueError):
                 gaps = " and missing values"
-        which = f"column {frame.columns[k]!r}" if hasattr(frame, "columns") else "it"
+        which = f"column {a.columns[k]!r}" if hasattr(a, "columns") else "it"
         raise TypeError(f"{name} must hold real numbers; {which} has dtype {dtypes[k]}{gaps}")
     return numbers
 
@@ -283,8 +274,7 @@ def _real_array(a, name, ndim, first=0):
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
-    if a.dtype not in (np.float32, np.float64):
-        a = a.astype(np.float64)
+    a = a.astype(a.dtype if a.dtype in (np.float32, np.float64) else np.float64, copy=False)
     if a.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}")
     if a.size == 0:
@@ -293,11 +283,10 @@ def _real_array(a, name, ndim, first=0):
     with np.errstate(over="ignore", invalid="ignore"):
         total = a.sum()
     if not np.isfinite(total) and not np.isfinite(a).all():
-        where = [int(k) for k in np.argwhere(~np.isfinite(a))[0]]
-        value, where[0] = a[tuple(where)], where[0] + first
-        column = "" if labels is None else f", in column {labels[where[1]]!r}"
-        raise ValueError(f"{name} must be finite, without NaN or inf; row {where[0]} has {value} at "
-                         f"{name}{where}{column}")
+        row, *rest = np.argwhere(~np.isfinite(a))[0].tolist()
+        column = "" if labels is None else f", in column {labels[rest[0]]!r}"
+        raise ValueError(f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
+                         f"{name}{[first + row, *rest]}{column}")
     return a
 
 
@@ -331,7 +320,7 @@ def _blocks(X):
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
-    """Return n checked labels in float64."""
+    """Return labels of n points in float64."""
     y = _real_array(y, name, 1).astype(np.float64)
     if y.size != n:
         raise ValueError(f"X has {n} rows and {name} has {y.size} labels; they must agree")
@@ -360,9 +349,7 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
         number = math.ldexp(value, 0)  # float(value) would read text
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
-    if infinite and number == math.inf:
-        return number
-    if not math.isfinite(number) or number < low or (number == low and not closed):
+    if not (low < number < math.inf or (closed and number == low) or (infinite and number == math.inf)):
         raise ValueError(f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
                          f"{', or inf' if infinite else ''}; got {value!r}")
     return number
@@ -387,10 +374,8 @@ def _count(value, name, low=0):
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
-    if isinstance(value, bool) or number < low:
-        raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
-    if number > 2**53:
-        raise ValueError(f"{name} must be at most 2**53, got {value!r}")
+    if isinstance(value, bool) or not low <= number <= 2**53:
+        raise ValueError(f"{name} must be an integer from {low} to 2**53; got {value!r}")
     return number
 
 
@@ -414,13 +399,6 @@ def _copy(a, b):
     """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
     for i in range(a.size):
         b[i] = a[i]
-
-
-@njit(cache=_CACHE)
-def _add(a, b, c):
-    """c <- a + b."""
-    for i in range(c.size):
-        c[i] = a[i] + b[i]
 
 
 @njit(cache=_CACHE)
@@ -563,17 +541,6 @@ def _excess(x, top, tau):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _sum_excess(v, top, tau):
-    """Return the sum of the excesses over tau and their number; without a branch, which would be mispredicted."""
-    total, count = 0.0, 0
-    for i in range(v.size):
-        x = _excess(v[i], top, tau)
-        total += x
-        count += x > 0.0
-    return total, count
-
-
-@njit(cache=_CACHE)
 def _simplex_tau(v, top, tau):
     """Return the threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
 
@@ -583,7 +550,11 @@ def _simplex_tau(v, top, tau):
     """
     count, before = 0, tau
     for _ in range(100):
-        total, left = _sum_excess(v, top, tau)
+        total, left = 0.0, 0
+        for i in range(v.size):  # without a branch, which would be mispredicted
+            x = _excess(v[i], top, tau)
+            total += x
+            left += x > 0.0
         if left == 0:  # as of NaN
             break
         if total > 1.0 and left < v.size // 4:  # tau is not too large: what it excludes is out for good
@@ -636,12 +607,8 @@ def project_simplex(v):
 
     Notes
     -----
-    A few passes, O(log n) at worst, no sort; nothing cancels or overflows at any |v|.  Callable inside njit as well.
-
-    References
-    ----------
-    C. Michelot, A finite algorithm for finding the projection of a point onto the canonical simplex of R^n, Journal of
-    Optimization Theory and Applications 50, 1986.
+    By C. Michelot, Journal of Optimization Theory and Applications 50, 1986: a few passes, O(log n) at worst, no sort.
+    Nothing cancels or overflows at any |v|.  Callable inside njit as well.
 
     Examples
     --------
@@ -672,16 +639,9 @@ def _entropy_prox(g, mu, q, out):
     for i in range(g.size):
         if q[i] > 0.0 and g[i] < low:
             low = g[i]
-    top = -np.inf
     for i in range(g.size):
-        out[i] = _fall(low, g[i], mu) + math.log(q[i]) if q[i] > 0.0 else -np.inf
-        top = max(top, out[i])
-    total = 0.0
-    for i in range(g.size):
-        out[i] = math.exp(out[i] - top)
-        total += out[i]
-    for i in range(g.size):
-        out[i] /= total
+        out[i] = -(_fall(low, g[i], mu) + math.log(q[i])) if q[i] > 0.0 else np.inf
+    _softmax(out, out)
     return out
 
 
@@ -709,8 +669,7 @@ def entropy_prox(g, mu, q=None):
 
     Notes
     -----
-    Exact at any scale: nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside
-    njit as well.
+    Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
 
     Examples
     --------
@@ -726,9 +685,8 @@ def entropy_prox(g, mu, q=None):
 
 @overload(entropy_prox)
 def _entropy_prox_compiled(g, mu, q=None):
-    if q is None or isinstance(q, types.Omitted) or q is types.none:
-        return lambda g, mu, q=None: _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size), np.empty(g.size))
-    return lambda g, mu, q=None: _entropy_prox(g, mu, q, np.empty(g.size))
+    return lambda g, mu, q=None: _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size) if q is None else q,
+                                               np.empty(g.size))
 
 
 @njit(cache=_CACHE)
@@ -745,10 +703,8 @@ def l2_prox(g, mu, q):
 
     Parameters
     ----------
-    g : array, shape (n,)
-        Any finite vector.
-    mu : float
-        Smoothing parameter, above 0, in units of g.
+    g, mu
+        As in `entropy_prox`.
     q : array, shape (n,)
         Centre, any finite vector.
 
@@ -764,7 +720,7 @@ def l2_prox(g, mu, q):
 
     Notes
     -----
-    Exact at any scale.  Callable inside njit as well.
+    Nothing overflows.  Callable inside njit as well.
 
     Examples
     --------
@@ -1059,10 +1015,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
         The training points, on which gamma="scale" is resolved; for kernel="precomputed" (k, k), their matrix.
     B : array, shape (m, d)
         Other points; for kernel="precomputed" (m, k), the values K(b_j, a_i).
-    kernel : str or callable
+    kernel, **params
         As in `gram`.
-    **params
-        The kernel's parameters, as in `gram`.
 
     Returns
     -------
@@ -1070,10 +1024,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
 
     Raises
     ------
-    ValueError
-        Values are not finite, the numbers of columns differ, or a parameter is out of range.
-    TypeError
-        The kernel does not take one of the parameters.
+    ValueError, TypeError
+        As `gram`; and the numbers of columns differ.
 
     Examples
     --------
@@ -1121,10 +1073,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
         Their labels, -1 or +1; with ``n_classes`` 0 to n_classes - 1.
     Xnew : array, shape (m, d)
         The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
-    kernel : str or callable
+    kernel, normalize
         What made G, as in `gram`; for `features`, "linear".
-    normalize : {"unit", "max", None}
-        What made G, as in `gram`.
     n_classes : int, optional
         Of a multiclass problem.
     **params
@@ -1138,11 +1088,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
 
     Raises
     ------
-    ValueError
-        Values are not finite, lengths differ, a parameter is out of range, or normalize="unit" meets a point with
-        K(x, x) <= 0, or a precomputed kernel, which does not tell K(x, x) of new points.
-    TypeError
-        The kernel does not take one of the parameters.
+    ValueError, TypeError
+        As `gram`; lengths differ; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of Xnew.
 
     Examples
     --------
@@ -1156,12 +1103,12 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
     if n_classes is None:
-        y, count = _labels(y, len(X)), len(X)
+        y, pairs = _labels(y, len(X)), len(X)
     else:
         y, n_classes = _class_labels(y, len(X), n_classes)
-        count = len(X) * (n_classes - 1)
-    if alpha.shape[1] != count:
-        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {count}; they must agree")
+        pairs = len(X) * (n_classes - 1)
+    if alpha.shape[1] != pairs:
+        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {pairs}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
     if kernel == "precomputed" and normalize == "unit":
@@ -4660,8 +4607,10 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, st
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         if looks:
-            _add(g, q, move.v)
-            _add(gw, u, move.w)
+            _copy(g, move.v)
+            _copy(gw, move.w)
+            _add_multiple(1.0, q, move.v)
+            _add_multiple(1.0, u, move.w)
             _copy(m, move.m)
         _dual_pass(G, w, loss, m, q, u)
         k += 1
