@@ -17,12 +17,11 @@ so every algorithm here, at every iteration, carries an interval ``lower <= rho 
 Conventions.  With linear features G = Z Z', rows z_i = y_i x_i, and w = Z' alpha is the separator;
 m = G alpha = Z w are the margins, the larger the better.  s = max_i G_ii is the scale: where a paper
 assumes ||x_i|| <= 1, steps are in units of 1/s here and smoothing parameters in units of s, so that
-nothing changes when s = 1 and every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of
-compiled code.
+every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of compiled code.
 
 Threads.  Large arrays are shared among Numba's threads, NUMBA_NUM_THREADS or numba.set_num_threads(k) of them;
-results do not depend on their number.  Threads that wait sleep, so that other work may have the core; with
-OMP_WAIT_POLICY=ACTIVE in the environment, before the first call, they spin.
+results do not depend on their number.  Threads that wait sleep; they spin if OMP_WAIT_POLICY=ACTIVE is in the
+environment before the first call.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
@@ -85,7 +84,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads, njit, prange, threading_layer, types
+from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
 
 __version__ = "0.1.0"
@@ -114,23 +113,17 @@ _SERIAL = 1 << 18  # entries of an array below which waking threads costs more t
 _EXPENSIVE = 8  # entries that are read in the time of an exponential
 
 
-def _can_cache():
-    """Tell whether compiled code can be kept on disk; if not, warn once, since Numba refuses to go on."""
-    try:
-        probe = njit(_can_cache, cache=True)
-        if is_jitted(probe):  # a module in a zip file is given a folder that nobody has tried to write to
-            os.makedirs(probe.stats.cache_path, exist_ok=True)
-            tempfile.TemporaryFile(dir=probe.stats.cache_path).close()
-    except (OSError, RuntimeError):
-        warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
-                      "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=3)
-        return False
-    return True
+try:  # whether compiled code can be kept on disk: if not, Numba would refuse to go on
+    _CACHE, _probe = True, njit(__dir__, cache=True)
+    if is_jitted(_probe):  # a module in a zip file is given a folder that nobody has tried to write to
+        os.makedirs(_probe.stats.cache_path, exist_ok=True)
+        tempfile.TemporaryFile(dir=_probe.stats.cache_path).close()
+except (OSError, RuntimeError):
+    _CACHE = False
+    warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
+                  "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=2)
 
-
-_CACHE = _can_cache()
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
-_layer = None  # of threads, once they are there
 _forked = False  # whether this process was forked from one that had started the threads, which the child is without
 
 
@@ -147,20 +140,19 @@ if hasattr(os, "register_at_fork"):  # where there is fork
 _WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
 
 
-def _start_threads():
+@functools.cache
+def _threads():
     """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise; return their layer.
 
     OpenMP's own choice is that they spin, which holds up whoever needs the core.  It reads the choice once, when it is
     loaded; other libraries and child processes are not to inherit ours.
     """
-    chosen = any(name in os.environ for name in _WAITING)
-    if not chosen:
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    try:
+    if any(name in os.environ for name in _WAITING):
         get_num_threads()
-    finally:
-        if not chosen:
-            del os.environ["OMP_WAIT_POLICY"]
+    else:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        get_num_threads()
+        os.environ.pop("OMP_WAIT_POLICY", None)
     return threading_layer()
 
 
@@ -170,14 +162,9 @@ def _enter(code, *args):
     A forked child has no threads, and OpenMP would end it if it asked for them.  The layer "workqueue" ends a process
     that comes from two threads of Python at once, so there they take turns.
     """
-    global _layer
     if _forked:
         return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
-    if _layer is None:
-        _layer = _start_threads()
-    if _layer != "workqueue":
-        return code(*args)
-    with _LOCK:
+    with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
         return code(*args)
 
 
@@ -206,18 +193,18 @@ class Result(NamedTuple):
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
         "infeasible": upper <= eps, no margin above eps exists;
-        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved, and more iterations would
-        not help: use features instead of a dense G, float64 instead of float32, or a larger tol or eps;
+        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved: use features instead of a
+        dense G, float64 instead of float32, or a larger tol or eps;
         "max_iter": none of these within max_iter iterations;
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
     n_iter : int
         Number of updates made; iteration 0 is before the first.  Those of ``start`` count.
     trace : structured array
-        A row per checkpoint of this call, the first at its start, with the fields iteration, products (G-vector
-        products spent by the iterations, a column counting 1/n; certificates are not counted), seconds (likewise
-        without certificates and without compilation), lower, upper.  These last come from fresh products where the run
-        ends; before, from what the loop holds, where it holds enough, widened by what its recurrences may err.
+        A row per checkpoint of this call, the first at its start: iteration, products (with G, spent by the iterations;
+        a column counts 1/n), seconds (likewise without certificates, and without compilation), lower, upper.  These
+        last come from fresh products where the run ends; before, from what the loop holds, where it holds enough,
+        widened by what its recurrences may err.
     iterates : array, shape (checkpoints, n), or None
         alpha at every row of the trace, with keep_iterates=True; None in partial results.
     state : tuple
@@ -256,7 +243,7 @@ def _is_sparse(a):
 
 
 def _array(a, name):
-    """Return an array that a user passes as a plain one; refuse sparse and masked ones."""
+    """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
     if _is_sparse(a):
         raise TypeError(f"{name} is sparse; only features(X, y) takes sparse points, for the linear kernel: pass "
                         f"{name}.toarray() if memory allows")
@@ -266,22 +253,19 @@ def _array(a, name):
     if hasattr(a, "_fields"):
         raise TypeError(f"{name} must be an array, got {type(a).__name__}")
     plain = np.asarray(a)
-    return _of_columns(a, plain, name) if plain.dtype.kind not in "fiub" and hasattr(a, "dtypes") else plain
-
-
-def _of_columns(frame, plain, name):
-    """Return the numbers of a data frame, or of one column, whose columns have no common type of number."""
-    dtypes, numbers = np.atleast_1d(frame.dtypes), np.empty(plain.shape)
-    wrong = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"]
-    columns, gaps = [] if wrong else zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True), ""
-    for k, (column, out) in enumerate(columns):
-        try:
-            out[:] = column
-        except (TypeError, ValueError):
-            wrong, gaps = [k], " and missing values"
-    if wrong:
-        column = f"column {frame.columns[wrong[0]]!r}" if hasattr(frame, "columns") else "it"
-        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
+    if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
+        return plain
+    dtypes, numbers = np.atleast_1d(a.dtypes), np.empty(plain.shape)  # of a data frame, or of one column
+    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
+        gaps = ""
+        if getattr(dtypes[k], "kind", "O") in "fiub":
+            try:
+                out[:] = column
+                continue
+            except (TypeError, ValueError):
+                gaps = " and missing values"
+        which = f"column {a.columns[k]!r}" if hasattr(a, "columns") else "it"
+        raise TypeError(f"{name} must hold real numbers; {which} has dtype {dtypes[k]}{gaps}")
     return numbers
 
 
@@ -291,8 +275,7 @@ def _real_array(a, name, ndim, first=0):
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
-    if a.dtype not in (np.float32, np.float64):
-        a = a.astype(np.float64)
+    a = a.astype(a.dtype if a.dtype in (np.float32, np.float64) else np.float64, copy=False)
     if a.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}")
     if a.size == 0:
@@ -301,11 +284,10 @@ def _real_array(a, name, ndim, first=0):
     with np.errstate(over="ignore", invalid="ignore"):
         total = a.sum()
     if not np.isfinite(total) and not np.isfinite(a).all():
-        where = [int(k) for k in np.argwhere(~np.isfinite(a))[0]]
-        value, where[0] = a[tuple(where)], where[0] + first
-        column = "" if labels is None else f", in column {labels[where[1]]!r}"
-        raise ValueError(f"{name} must be finite, without NaN or inf; row {where[0]} has {value} at "
-                         f"{name}{where}{column}")
+        row, *rest = np.argwhere(~np.isfinite(a))[0].tolist()
+        column = "" if labels is None else f", in column {labels[rest[0]]!r}"
+        raise ValueError(f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
+                         f"{name}{[first + row, *rest]}{column}")
     return a
 
 
@@ -338,41 +320,26 @@ def _blocks(X):
         yield first, _points(block, first=first) if mapped else block
 
 
-def _variance(X):
-    """Return Var X, in one pass."""
-    count, mean, total = 0, 0.0, 0.0
-    for _, block in _blocks(X):
-        share, change = block.size / (count + block.size), block.mean() - mean
-        total += block.size * (block.var() + (1.0 - share) * change**2)
-        mean += share * change
-        count += block.size
-    return total / count
-
-
-def _labels(y, n):
-    y = _real_array(y, "y", 1).astype(np.float64)
+def _labels(y, n, name="y", allowed=(-1, 1)):
+    """Return labels of n points in float64."""
+    y = _real_array(y, name, 1).astype(np.float64)
     if y.size != n:
-        raise ValueError(f"X has {n} rows and y has {y.size} labels; they must agree")
-    wrong = np.flatnonzero(np.abs(y) != 1)
+        raise ValueError(f"X has {n} rows and {name} has {y.size} labels; they must agree")
+    wrong = np.flatnonzero(~np.isin(y, allowed))
     if wrong.size:
-        raise ValueError(f"labels must be -1 or +1; y[{wrong[0]}] is {y[wrong[0]]:g}")
+        wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
+        raise ValueError(f"labels must be {wanted}; {name}[{wrong[0]}] is {y[wrong[0]]:g}")
     return y
 
 
 def _class_labels(y, n, n_classes):
     """Return labels 0 to n_classes - 1 as integers, and the number of classes."""
     n_classes = _count(n_classes, "n_classes", 2)
-    y = _real_array(y, "labels", 1)
-    if y.size != n:
-        raise ValueError(f"there are {n} points and {y.size} labels; they must agree")
-    wrong = np.flatnonzero((y < 0) | (y >= n_classes) | (y != np.round(y)))
-    if wrong.size:
-        raise ValueError(f"labels must be integers from 0 to {n_classes - 1}; labels[{wrong[0]}] is {y[wrong[0]]:g}")
-    return y.astype(np.int64), n_classes
+    return _labels(y, n, "labels", range(n_classes)).astype(np.int64), n_classes
 
 
 def _choice(value, name, options):
-    if not isinstance(value, str) or value not in options:
+    if not isinstance(value, str | None) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
     return value
 
@@ -380,14 +347,10 @@ def _choice(value, name, options):
 def _number(value, name, low=0.0, *, closed=False, infinite=False):
     """Return a finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
     try:
-        number = float(value)
+        number = math.ldexp(value, 0)  # float(value) would read text
     except (TypeError, ValueError):
-        number = None
-    if number is None or isinstance(value, str | bytes):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if infinite and number == math.inf:
-        return number
-    if not math.isfinite(number) or number < low or (number == low and not closed):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+    if not (low < number < math.inf or (closed and number == low) or (infinite and number == math.inf)):
         raise ValueError(f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
                          f"{', or inf' if infinite else ''}; got {value!r}")
     return number
@@ -412,10 +375,8 @@ def _count(value, name, low=0):
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
-    if isinstance(value, bool) or number < low:
-        raise ValueError(f"{name} must be an integer of at least {low}; got {value!r}")
-    if number > 2**53:
-        raise ValueError(f"{name} must be at most 2**53, got {value!r}")
+    if isinstance(value, bool) or not low <= number <= 2**53:
+        raise ValueError(f"{name} must be an integer from {low} to 2**53; got {value!r}")
     return number
 
 
@@ -439,13 +400,6 @@ def _copy(a, b):
     """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
     for i in range(a.size):
         b[i] = a[i]
-
-
-@njit(cache=_CACHE)
-def _add(a, b, c):
-    """c <- a + b."""
-    for i in range(c.size):
-        c[i] = a[i] + b[i]
 
 
 @njit(cache=_CACHE)
@@ -537,26 +491,19 @@ def _part(n, part):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _combine_rows(matrix, index, weights, start, stop, out):
-    """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], eight rows at a time."""
+    """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], four rows at a time."""
     n = index.size
     for first in range(start, stop, 1024):
-        total, end, k = out[first:min(first + 1024, stop)], min(first + 1024, stop), 0
-        while k + 8 <= n:
-            i = index[k:k + 8]
-            a, b, c = matrix[i[0], first:end], matrix[i[1], first:end], matrix[i[2], first:end]
-            d, e, f = matrix[i[3], first:end], matrix[i[4], first:end], matrix[i[5], first:end]
-            g, h = matrix[i[6], first:end], matrix[i[7], first:end]
+        end = min(first + 1024, stop)
+        total = out[first:end]
+        for k in range(0, n - 3, 4):
+            a, b = matrix[index[k], first:end], matrix[index[k + 1], first:end]
+            c, d = matrix[index[k + 2], first:end], matrix[index[k + 3], first:end]
             va, vb, vc, vd = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-            ve, vf, vg, vh = weights[k + 4], weights[k + 5], weights[k + 6], weights[k + 7]
             for j in range(total.size):
-                total[j] += ((a[j] * va + b[j] * vb + c[j] * vc + d[j] * vd)
-                             + (e[j] * ve + f[j] * vf + g[j] * vg + h[j] * vh))
-            k += 8
-        while k < n:
-            a, va = matrix[index[k], first:end], weights[k]
-            for j in range(total.size):
-                total[j] += a[j] * va
-            k += 1
+                total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
+        for k in range(n - n % 4, n):
+            _add_multiple(weights[k], matrix[index[k], first:end], total)
 
 
 @njit(cache=_CACHE, parallel=True)
@@ -595,17 +542,6 @@ def _excess(x, top, tau):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _sum_excess(v, top, tau):
-    """Return the sum of the excesses over tau and their number; without a branch, which would be mispredicted."""
-    total, count = 0.0, 0
-    for i in range(v.size):
-        x = _excess(v[i], top, tau)
-        total += x
-        count += x > 0.0
-    return total, count
-
-
-@njit(cache=_CACHE)
 def _simplex_tau(v, top, tau):
     """Return the threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
 
@@ -615,7 +551,11 @@ def _simplex_tau(v, top, tau):
     """
     count, before = 0, tau
     for _ in range(100):
-        total, left = _sum_excess(v, top, tau)
+        total, left = 0.0, 0
+        for i in range(v.size):  # without a branch, which would be mispredicted
+            x = _excess(v[i], top, tau)
+            total += x
+            left += x > 0.0
         if left == 0:  # as of NaN
             break
         if total > 1.0 and left < v.size // 4:  # tau is not too large: what it excludes is out for good
@@ -668,12 +608,8 @@ def project_simplex(v):
 
     Notes
     -----
-    A few passes, O(log n) at worst, no sort; nothing cancels or overflows at any |v|.  Callable inside njit as well.
-
-    References
-    ----------
-    C. Michelot, A finite algorithm for finding the projection of a point onto the canonical simplex of R^n, Journal of
-    Optimization Theory and Applications 50, 1986.
+    By C. Michelot, Journal of Optimization Theory and Applications 50, 1986: a few passes, O(log n) at worst, no sort.
+    Nothing cancels or overflows at any |v|.  Callable inside njit as well.
 
     Examples
     --------
@@ -704,16 +640,9 @@ def _entropy_prox(g, mu, q, out):
     for i in range(g.size):
         if q[i] > 0.0 and g[i] < low:
             low = g[i]
-    top = -np.inf
     for i in range(g.size):
-        out[i] = _fall(low, g[i], mu) + math.log(q[i]) if q[i] > 0.0 else -np.inf
-        top = max(top, out[i])
-    total = 0.0
-    for i in range(g.size):
-        out[i] = math.exp(out[i] - top)
-        total += out[i]
-    for i in range(g.size):
-        out[i] /= total
+        out[i] = -(_fall(low, g[i], mu) + math.log(q[i])) if q[i] > 0.0 else np.inf
+    _softmax(out, out)
     return out
 
 
@@ -741,8 +670,7 @@ def entropy_prox(g, mu, q=None):
 
     Notes
     -----
-    Exact at any scale: nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside
-    njit as well.
+    Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
 
     Examples
     --------
@@ -758,9 +686,8 @@ def entropy_prox(g, mu, q=None):
 
 @overload(entropy_prox)
 def _entropy_prox_compiled(g, mu, q=None):
-    if q is None or isinstance(q, types.Omitted) or q is types.none:
-        return lambda g, mu, q=None: _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size), np.empty(g.size))
-    return lambda g, mu, q=None: _entropy_prox(g, mu, q, np.empty(g.size))
+    return lambda g, mu, q=None: _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size) if q is None else q,
+                                               np.empty(g.size))
 
 
 @njit(cache=_CACHE)
@@ -777,10 +704,8 @@ def l2_prox(g, mu, q):
 
     Parameters
     ----------
-    g : array, shape (n,)
-        Any finite vector.
-    mu : float
-        Smoothing parameter, above 0, in units of g.
+    g, mu
+        As in `entropy_prox`.
     q : array, shape (n,)
         Centre, any finite vector.
 
@@ -796,7 +721,7 @@ def l2_prox(g, mu, q):
 
     Notes
     -----
-    Exact at any scale.  Callable inside njit as well.
+    Nothing overflows.  Callable inside njit as well.
 
     Examples
     --------
@@ -831,41 +756,22 @@ def _prox(which, g, mu, q, out):
 # 4 kernels
 # ======================================================================================================
 
-_LINEAR, _POLY, _RBF, _LAPLACIAN, _NTK, _PRECOMPUTED, _NTK_LIMIT, _CALLABLE = range(8)
 _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
             "ntk": ("W",), "precomputed": ()}
-_NORMALIZE = ("unit", "max", None)
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
-
-
-class _Formula(NamedTuple):
-    """A kernel's parameters."""
-
-    code: int
-    gamma: float
-    coef0: float
-    degree: int
-    dimension: int  # of the points
-    width: int  # of the network of _NTK
-    offset: float  # added to every value: the square of the intercept
 
 
 class _Prepared(NamedTuple):
     """Points as kernels read them."""
 
-    rows: np.ndarray  # (n, d) the points; their numbers, (n,), where columns of a precomputed matrix are meant
+    rows: np.ndarray  # (n, d) the points
     squares: np.ndarray  # (n,) ||x_i||^2
-    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width), of _NTK; without columns elsewhere
+    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width)
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
         return _Prepared(*(part[index] for part in self))
-
-
-def _product(A, B):
-    """Return A B', summed in float64."""
-    return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
 
 
 def _without_zeros(points):
@@ -874,126 +780,114 @@ def _without_zeros(points):
     return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
 
 
+def _product(A, B):
+    """Return A B', summed in float64."""
+    return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
+
+
 class _Kernel(NamedTuple):
     """A kernel with its parameters, resolved against the training points."""
 
-    formula: _Formula
+    name: str  # of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
+    gamma: float
+    coef0: float
+    degree: int
+    dimension: int  # of the points
+    offset: float  # added to every value: the square of the intercept
     center: np.ndarray | None  # subtracted from the points: distances do not change, their rounding shrinks
-    W: np.ndarray | None  # of _NTK
-    function: Callable | None  # of _CALLABLE
+    W: np.ndarray  # (width, d) of "ntk"; elsewhere without rows
+    function: Callable | None  # of "callable"
 
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
-        hidden = np.empty((len(X), 0), dtype)
+        if self.name == "precomputed":
+            return _Prepared(X, np.zeros(len(X)), X[:, :0])
         if self.center is not None:
             X = X - self.center
-        if self.W is not None:
-            hidden = X @ self.W.T
-            is_open = hidden > 0.0
-            hidden *= is_open
-            hidden /= math.sqrt(len(self.W))
-            hidden = hidden.astype(dtype, copy=False)
-            hidden[is_open & (hidden == 0.0)] = np.finfo(dtype).smallest_subnormal  # a gate shows as a positive entry
-        if self.formula.code == _PRECOMPUTED:
-            return _Prepared(X, np.zeros(len(X)), hidden)
+        hidden = X @ self.W.T
+        is_open = hidden > 0.0
+        hidden /= math.sqrt(max(1, len(self.W)))
         with np.errstate(over="ignore"):
-            X = X.astype(dtype, copy=False)
+            X, hidden = X.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
+        np.maximum(hidden, np.finfo(dtype).smallest_subnormal, out=hidden)  # a gate shows as a positive entry
+        hidden *= is_open
         return _Prepared(X, np.einsum("ij,ij->i", X, X, dtype=np.float64), hidden)
 
-    def columns(self, points):
-        """Return training points as the right side of `block` takes them: themselves, or their numbers."""
-        by_number = self.formula.code == _PRECOMPUTED
-        return points._replace(rows=np.arange(len(points.rows))) if by_number else points
-
     def block(self, A, B, product=_product):
-        """Return K(a_i, b_j) for prepared points; the b_j are `columns` where B holds training points."""
-        formula = self.formula
-        if formula.code == _PRECOMPUTED:
-            values = A.rows[:, B.rows]
-        elif formula.code == _CALLABLE:
+        """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
+        if self.name == "precomputed":
+            values = A.rows[:, :len(B.rows)]
+        elif self.name == "callable":
             values = self._called(A.rows, B.rows)
-        elif formula.code == _LAPLACIAN:
+        elif self.name == "laplacian":
             values = np.empty((len(A.rows), len(B.rows)))
-            _enter_by_size(values.size * formula.dimension, _laplacian_in_parts, _laplacian, formula.gamma, A.rows,
-                           B.rows, 0, len(values), values)
+            _enter_by_size(values.size * self.dimension, _laplacian_in_parts, _laplacian, self.gamma, A.rows, B.rows,
+                           values)
         else:
-            values = self._of_products(product(A.rows, B.rows), A, B, product)
-        if formula.offset:
-            values += formula.offset
-        return values
-
-    def _of_products(self, values, A, B, product):
-        """Turn inner products <a_i, b_j> into K(a_i, b_j), in place, by array operations."""
-        code, gamma, coef0, degree, dimension, width, _ = self.formula
-        if code == _POLY:
-            values *= gamma
-            values += coef0
+            values = product(A.rows, B.rows)
+        if self.name == "poly":
+            values *= self.gamma
+            values += self.coef0
             base = values.copy()
-            for _ in range(degree - 1):
+            for _ in range(self.degree - 1):
                 values *= base
-        elif code == _RBF:
-            values *= 2.0 * gamma
-            values -= gamma * A.squares[:, None]
-            values -= gamma * B.squares
+        elif self.name == "rbf":
+            values *= 2.0 * self.gamma
+            values -= self.gamma * A.squares[:, None]
+            values -= self.gamma * B.squares
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
-        elif code == _NTK:
+        elif self.name == "ntk":
             values *= (A.hidden > 0.0).astype(np.float32) @ (B.hidden > 0.0).astype(np.float32).T
-            values /= width
+            values /= len(self.W)
             values += product(A.hidden, B.hidden)
-        elif code == _NTK_LIMIT:
+        elif self.name == "ntk limit":
             lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)  # a product might leave the range of numbers
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            cosines[cosines >= 1.0 - 2.0 * (dimension + 8.0) * _EPS] = 1.0  # it may be, as for copies of a point
+            cosines[cosines >= 1.0 - 2.0 * (self.dimension + 8.0) * _EPS] = 1.0  # it may be, as for copies of a point
             angles = np.arccos(np.maximum(cosines, -1.0))
             values = lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
-        return values
+        return values + self.offset if self.offset else values
 
     def _called(self, A, B):
-        """Return the checked values of a function that a user gave as the kernel."""
-        readable = [part.view() for part in (A, B)]
-        for part in readable:
-            part.flags.writeable = False
+        """Return the checked values of a function that a user gave as the kernel; it may not write to the points."""
         try:
-            values = self.function(*readable)
+            values = self.function(np.broadcast_to(A, A.shape), np.broadcast_to(B, B.shape))
         except ValueError as error:
             if "buffer source array is read-only" not in str(error):
                 raise
             values = self.function(A.copy(), B.copy())  # for compiled code that asks for no less
-        out = _real_array(values, "kernel(A, B)", 2)
-        if out.shape != (len(A), len(B)):
-            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {out.shape}")
-        return out
+        values = _real_array(values, "kernel(A, B)", 2)
+        if values.shape != (len(A), len(B)):
+            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}")
+        return values
 
     def diagonal(self, points):
         """Return K(x_i, x_i) for prepared points, training ones or new."""
-        return self._diagonal_without_intercept(points) + self.formula.offset
-
-    def _diagonal_without_intercept(self, points):
-        formula, squares = self.formula, points.squares
-        if formula.code == _PRECOMPUTED:
-            return points.rows.diagonal()
-        if formula.code == _CALLABLE:
+        values, hidden = points.squares, points.hidden
+        if self.name == "precomputed":
+            values = points.rows.diagonal()
+        elif self.name == "callable":
             few = 32  # of the values in a block only the diagonal is used
-            blocks = (points.rows[k:k + few] for k in range(0, len(squares), few))
-            return np.concatenate([self._called(block, block).diagonal() for block in blocks])
-        if formula.code in (_RBF, _LAPLACIAN):
-            return np.ones(len(squares))
-        if formula.code == _POLY:
-            return (formula.gamma * squares + formula.coef0) ** formula.degree
-        if formula.code == _NTK:
-            hidden = points.hidden
-            return (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
-                    + squares * ((hidden > 0.0).sum(axis=1) / formula.width))
-        return squares
+            blocks = (points.rows[k:k + few] for k in range(0, len(values), few))
+            values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
+        elif self.name in ("rbf", "laplacian"):
+            values = np.ones(len(values))
+        elif self.name == "poly":
+            values = (self.gamma * values + self.coef0) ** self.degree
+        elif self.name == "ntk":
+            values = (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
+                      + values * ((hidden > 0.0).sum(axis=1) / len(self.W)))
+        return values + self.offset
 
     def sums(self, weights, X, Xnew):
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and prepared points; not normalised."""
-        support, sums = weights.any(axis=0), np.zeros((len(weights), len(Xnew.rows)))
-        if support.any():
-            columns, weights = self.columns(X).take(support), weights[:, support]
+        sums = np.zeros((len(weights), len(Xnew.rows)))
+        if weights.any():
+            support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
+            weights, X = weights[:, support], X.take(support)
             for rows in _slices(len(Xnew.rows), weights.shape[1]):
-                sums[:, rows] = weights @ self.block(Xnew.take(rows), columns).T
+                sums[:, rows] = weights @ self.block(Xnew.take(rows), X).T
         return sums
 
 
@@ -1006,48 +900,50 @@ def _slices(n, width):
 
 def _kernel(kernel, X, params):
     """Resolve a kernel's name, or a callable, and its keywords against the training points X."""
-    named = not callable(kernel)
-    if named:
-        _choice(kernel, "kernel", tuple(_KERNELS))
-    accepted = _KERNELS[kernel] if named else ()
-    if kernel == "precomputed" and X.shape[0] != X.shape[1]:
+    name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
+    accepted = (*_KERNELS.get(name, ()), "intercept")
+    unknown = sorted(set(params) - set(accepted))
+    if unknown:
+        raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted)}; got {', '.join(unknown)}")
+    if name == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError('kernel="precomputed" takes the square kernel matrix of the training points in place of the '
                          f"points; got shape {X.shape}")
-    unknown = set(params) - {*accepted, "intercept"}
-    if unknown:
-        raise TypeError(f"kernel {kernel!r} takes {', '.join((*accepted, 'intercept'))}; "
-                        f"got {', '.join(sorted(unknown))}")
-    code, W = list(_KERNELS).index(kernel) if named else _CALLABLE, None
-    if code == _NTK and params.get("W") is None:
-        code = _NTK_LIMIT
-    elif code == _NTK:
+    W = np.empty((0, X.shape[1]))
+    if params.get("W") is not None:
         W = _points(params["W"], "W")
         if W.shape[1] != X.shape[1]:
             raise ValueError(f"W must have a row for each hidden unit and a column for each of the {X.shape[1]} of X; "
                              f"got shape {W.shape}")
+    elif name == "ntk":
+        name = "ntk limit"
     gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
+    coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
+    degree = _count(params.get("degree", 3), "degree", 1)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
-    formula = _Formula(code, gamma, _number(params.get("coef0", 1.0), "coef0", closed=True),
-                       _count(params.get("degree", 3), "degree", 1), X.shape[1], 0 if W is None else len(W),
-                       _number(intercept * intercept, "the square of the intercept", closed=True))
-    centred = kernel in ("rbf", "laplacian") and not _is_mapped(X)
-    return _Kernel(formula, X.mean(axis=0) if centred else None, W, None if named else kernel)
+    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
+    center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
+    return _Kernel(name, gamma, coef0, degree, X.shape[1], offset, center, W, kernel if name == "callable" else None)
 
 
 def _gamma_of(params, X):
     """Return gamma, by itself, by sigma2, or by the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
+    gamma = params.get("gamma", "scale")
     if "sigma2" in params:
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
         gamma = 0.5 / _number(params["sigma2"], "sigma2")
         if gamma == math.inf:
             raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
-        return gamma
-    if not isinstance(params.get("gamma", "scale"), str):
-        return _number(params["gamma"], "gamma")
-    _choice(params.get("gamma", "scale"), "gamma", ("scale",))
+    if not isinstance(gamma, str):
+        return _number(gamma, "gamma")
+    _choice(gamma, "gamma", ("scale",))
+    mean, total = 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = X.shape[1] * float(_variance(X))
+        for first, block in _blocks(X):
+            share, change = len(block) / (first + len(block)), block.mean() - mean
+            total += block.size * (block.var() + (1.0 - share) * change**2)
+            mean += share * change
+        spread = X.shape[1] * float(total / X.size)
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
         spread = float(X.shape[1])
     if not _NORMAL <= spread < math.inf:
@@ -1057,9 +953,9 @@ def _gamma_of(params, X):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _laplacian(gamma, A, B, start, stop, out):
-    """Rows start..stop-1 of out_ij <- exp(-gamma ||a_i - b_j||_1)."""
-    for i in range(start, stop):
+def _laplacian(gamma, A, B, out):
+    """out_ij <- exp(-gamma ||a_i - b_j||_1)."""
+    for i in range(len(A)):
         a, row = A[i], out[i]
         for j in range(row.size):
             b, distance = B[j], 0.0
@@ -1069,82 +965,46 @@ def _laplacian(gamma, A, B, start, stop, out):
 
 
 @njit(cache=_CACHE, parallel=True)
-def _laplacian_in_parts(gamma, A, B, start, stop, out):
+def _laplacian_in_parts(gamma, A, B, out):
     for part in prange(_PARTS):
-        first, last = _part(stop - start, np.int64(part))
-        _laplacian(gamma, A, B, start + first, start + last, out)
+        start, stop = _part(len(A), np.int64(part))
+        _laplacian(gamma, A[start:stop], B, out[start:stop])
 
 
-@njit(cache=_CACHE)
-def _mirror_tile(tile, start, stop, out):
-    """out_ji <- out_ij for the rows i from start to stop - 1 and 64 columns j < i."""
-    for j in range(64 * tile, min(64 * tile + 64, stop)):
-        row = out[j]
-        for i in range(max(start, j + 1), stop):
-            row[i] = out[i, j]
-
-
-@njit(cache=_CACHE)
 def _mirror(start, stop, out):
-    for tile in range((stop + 63) // 64):
-        _mirror_tile(tile, start, stop, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _mirror_in_parts(start, stop, out):
-    for tile in prange((stop + 63) // 64):
-        _mirror_tile(np.int64(tile), start, stop, out)
+    """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, a few rows at a time, which caches keep."""
+    for first in range(start, stop, 128):
+        last = min(first + 128, stop)
+        out[:first, first:last] = out[first:last, :first].T
+        tile = out[first:last, first:last]
+        np.copyto(tile, tile.T, where=~np.tri(last - first, dtype=bool))
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
     """Return c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
-    if normalize is not None:
-        _choice(normalize, "normalize", _NORMALIZE)
-    if not np.isfinite(diagonal).all():
-        row = np.flatnonzero(~np.isfinite(diagonal))[0]
-        raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
+    _choice(normalize, "normalize", ("unit", "max", None))
     top = (diagonal if reference is None else reference).max()
+    if not np.isfinite(diagonal).all():
+        raise ValueError(f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points")
     if 0.0 < top < _NORMAL:
         raise ValueError(f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points")
-    if normalize == "unit":
-        flat = np.flatnonzero(diagonal < _NORMAL)
-        if flat.size:
-            raise ValueError(f"row {flat[0]} of {name} has K(x, x) = {diagonal[flat[0]]:g}; "
-                             f'normalize="unit" needs K(x, x) > 0, {_NORMAL:.1g} at least')
-        return 1.0 / np.sqrt(diagonal)
-    if normalize == "max":
-        if top <= 0:
-            raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
-        return np.full(diagonal.size, 1.0 / math.sqrt(top))
-    return np.ones(diagonal.size)
-
-
-class _Problem(NamedTuple):
-    """Points, prepared for a kernel once: what G and the scores of new points share."""
-
-    kernel: _Kernel
-    points: _Prepared
-    diagonal: np.ndarray  # (n,) K(x_i, x_i)
-    normalizer: np.ndarray  # (n,) c with G_ij = y_i y_j c_i c_j K(x_i, x_j)
-
-    def scores(self, weights, X, normalize):
-        """Return sum_i weights_ci K(x_i, x) / normalisation, (k, m), for checked new points x and weights (k, n)."""
-        precomputed = self.kernel.formula.code == _PRECOMPUTED
-        if precomputed and normalize == "unit":
-            raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not '
-                             'tell; give G and the scores normalize="max" or None')
-        new = self.kernel.prepare(X)
-        of_new = np.ones(len(X)) if precomputed else self.kernel.diagonal(new)
-        normalizer = _normalizers(of_new, normalize, "Xnew", self.diagonal)
-        return self.kernel.sums(weights * self.normalizer, self.points, new) * normalizer
+    if normalize == "max" and top <= 0.0:
+        raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
+    if normalize != "unit":
+        return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
+    if diagonal.min() < _NORMAL:
+        row = np.argmax(diagonal < _NORMAL)
+        raise ValueError(f"row {row} of {name} has K(x, x) = {diagonal[row]:g}; "
+                         f'normalize="unit" needs K(x, x) > 0, {_NORMAL:.1g} at least')
+    return 1.0 / np.sqrt(diagonal)
 
 
 def _problem(X, kernel, normalize, params):
-    """Prepare checked points; ``kernel`` is a name or a callable."""
+    """Prepare checked points; return the kernel, the points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij."""
     kernel = _kernel(kernel, X, params)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
-    return _Problem(kernel, points, diagonal, _normalizers(diagonal, normalize))
+    return kernel, points, diagonal, _normalizers(diagonal, normalize)
 
 
 def kernel_matrix(A, B, *, kernel="rbf", **params):
@@ -1156,10 +1016,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
         The training points, on which gamma="scale" is resolved; for kernel="precomputed" (k, k), their matrix.
     B : array, shape (m, d)
         Other points; for kernel="precomputed" (m, k), the values K(b_j, a_i).
-    kernel : str or callable
+    kernel, **params
         As in `gram`.
-    **params
-        The kernel's parameters, as in `gram`.
 
     Returns
     -------
@@ -1167,10 +1025,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
 
     Raises
     ------
-    ValueError
-        Values are not finite, the numbers of columns differ, or a parameter is out of range.
-    TypeError
-        The kernel does not take one of the parameters.
+    ValueError, TypeError
+        As `gram`; and the numbers of columns differ.
 
     Examples
     --------
@@ -1183,8 +1039,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
-    if kernel.formula.code == _PRECOMPUTED:
-        return B.T + kernel.formula.offset
+    if kernel.name == "precomputed":
+        return B.T + kernel.offset
     return kernel.block(kernel.prepare(A), kernel.prepare(B))
 
 
@@ -1218,10 +1074,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
         Their labels, -1 or +1; with ``n_classes`` 0 to n_classes - 1.
     Xnew : array, shape (m, d)
         The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
-    kernel : str or callable
+    kernel, normalize
         What made G, as in `gram`; for `features`, "linear".
-    normalize : {"unit", "max", None}
-        What made G, as in `gram`.
     n_classes : int, optional
         Of a multiclass problem.
     **params
@@ -1235,11 +1089,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
 
     Raises
     ------
-    ValueError
-        Values are not finite, lengths differ, a parameter is out of range, or normalize="unit" meets a point with
-        K(x, x) <= 0, or a precomputed kernel, which does not tell K(x, x) of new points.
-    TypeError
-        The kernel does not take one of the parameters.
+    ValueError, TypeError
+        As `gram`; lengths differ; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of Xnew.
 
     Examples
     --------
@@ -1250,21 +1101,25 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     array([ True, False])
     """
     X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
-    alpha = _array(alpha, "alpha")
-    many = alpha.ndim == 2
+    many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
     if n_classes is None:
-        y, count = _labels(y, len(X)), len(X)
+        y, pairs = _labels(y, len(X)), len(X)
     else:
         y, n_classes = _class_labels(y, len(X), n_classes)
-        count = len(X) * (n_classes - 1)
-    if alpha.shape[1] != count:
-        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {count}; they must agree")
+        pairs = len(X) * (n_classes - 1)
+    if alpha.shape[1] != pairs:
+        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {pairs}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
-    problem = _problem(X, kernel, normalize, params)
+    if kernel == "precomputed" and normalize == "unit":
+        raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not tell; '
+                         'give G and the scores normalize="max" or None')
+    kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
-    scores = problem.scores(weights, Xnew, normalize)
+    new = kernel.prepare(Xnew)
+    of_new = np.ones(len(Xnew)) if kernel.name == "precomputed" else kernel.diagonal(new)
+    scores = kernel.sums(weights * normalizer, points, new) * _normalizers(of_new, normalize, "Xnew", diagonal)
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, len(Xnew)).swapaxes(1, 2)
     return scores if many else scores[0]
@@ -1924,26 +1779,25 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
     out = np.empty((len(X), len(X)), dtype)
-    problem = _problem(X, kernel, normalize, params)
-    by_entries = problem.kernel.formula.code in (_PRECOMPUTED, _CALLABLE)
-    points = problem.points if by_entries else _without_zeros(problem.points)
-    _fill_gram(problem.kernel, points, problem.diagonal, sign * problem.normalizer, out)
-    entries = 1.0 if normalize == "unit" else problem.diagonal * problem.normalizer**2
+    kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
+    if kernel.name not in ("precomputed", "callable"):
+        points = _without_zeros(points)
+    _fill_gram(kernel, points, diagonal, sign * normalizer, out)
+    entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
     np.fill_diagonal(out, entries + ridge)
     return out
 
 
 def _fill_gram(kernel, points, diagonal, c, out):
     """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric, up to rounding of the diagonal."""
-    columns = kernel.columns(points)
     for rows in _slices(c.size, c.size):
-        block = kernel.block(points.take(rows), columns.take(slice(rows.stop)))
-        if kernel.formula.code == _CALLABLE:
+        block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
+        if kernel.name == "callable":
             _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
         block = block * c[:rows.stop]
         block *= c[rows, None]
         out[rows, :rows.stop] = block
-    _enter_by_size(out.size, _mirror_in_parts, _mirror, 0, c.size, out)
+    _mirror(0, c.size, out)
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -2685,8 +2539,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return self.entries
 
     def rounding(self):
-        formula = self.kernel.formula
-        return Rounding.of_entries(self.c.size, _evaluation_error(formula, formula.gamma * self.points.squares.max()))
+        reach = self.kernel.gamma * self.points.squares.max()
+        return Rounding.of_entries(self.c.size, _evaluation_error(self.kernel, reach))
 
     def lift(self, v, w):
         w[:] = v
@@ -2701,12 +2555,11 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
     def table_margins(self, W, M):
         """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
-        n, formula, scaled = self.c.size, self.kernel.formula, W * self.c
+        n, d, width, scaled = self.c.size, self.kernel.dimension, len(self.kernel.W), W * self.c
         support = np.flatnonzero(W.any(axis=0))
         entries = n * min(support.size, 0.5 * n)
         M[:] = 0.0
-        if formula.code == _NTK and 2 * len(W) * n * formula.width * formula.dimension < entries * (
-                formula.dimension + 2 * formula.width):
+        if self.kernel.name == "ntk" and 2 * len(W) * n * width * d < entries * (d + 2 * width):
             self._add_through_gates(scaled, M)
         elif 2 * support.size <= n:
             weights, columns = scaled[:, support], self.points.take(support)
@@ -2725,7 +2578,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def _add_through_gates(self, W, M):
         """M <- M + W K: K is the inner product of the hidden layers and, for every gate, that of the points where it is
         open for both, over the width."""
-        points, width = self.points, self.kernel.formula.width
+        points, width = self.points, len(self.kernel.W)
         for w, m in zip(W, M, strict=True):
             sums, of_hidden = np.zeros((width, points.rows.shape[1])), np.zeros(width)
             for rows in _slices(w.size, width):
@@ -2736,7 +2589,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
                 hidden = points.hidden[rows].astype(np.float64, copy=False)
                 through = (hidden > 0.0).astype(np.float64) @ sums
                 m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + hidden @ of_hidden
-            m += self.kernel.formula.offset * w.sum()
+            m += self.kernel.offset * w.sum()
 
     def restrict(self, index):
         return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
@@ -2782,18 +2635,18 @@ def _column_product(A, b):
     return out
 
 
-def _evaluation_error(formula, reach):
+def _evaluation_error(kernel, reach):
     """Bound |computed - true| of a normalised kernel value in units of s; ``reach`` is gamma max ||x||^2.
 
     An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.  The arc
     cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'|| times that.
     """
-    error = _gamma(formula.dimension + formula.width + 16)
-    if formula.code == _POLY:
-        return 1.01 * (formula.degree * error + _gamma(2 * formula.degree + 8))
-    if formula.code == _RBF:
+    error = _gamma(kernel.dimension + len(kernel.W) + 16)
+    if kernel.name == "poly":
+        return 1.01 * (kernel.degree * error + _gamma(2 * kernel.degree + 8))
+    if kernel.name == "rbf":
         return 1.01 * (4.0 * reach * error + _gamma(16))
-    if formula.code == _NTK_LIMIT:
+    if kernel.name == "ntk limit":
         return 2.0 * math.sqrt(5.0 * error)
     return 1.01 * error
 
@@ -4553,8 +4406,10 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, st
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         if looks:
-            _add(g, q, move.v)
-            _add(gw, u, move.w)
+            _copy(g, move.v)
+            _copy(gw, move.w)
+            _add_multiple(1.0, q, move.v)
+            _add_multiple(1.0, u, move.w)
             _copy(m, move.m)
         _dual_pass(G, w, loss, m, q, u)
         k += 1
@@ -6046,7 +5901,7 @@ def _self_products(kernel, X):
     """Return K(x, x) of points, sparse ones with the linear kernel."""
     if _is_sparse(X):
         X = X.astype(np.float64)
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.offset
     kernel = kernel._replace(center=None)
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
@@ -6271,7 +6126,7 @@ class MaxMarginClassifier:
         params = self._parameters()
         kernel = _kernel(self.kernel, X, params)
         if "gamma" in params:
-            params["gamma"] = kernel.formula.gamma
+            params["gamma"] = kernel.gamma
         count = None if self.classes_.size == 2 else self.classes_.size
         problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
                         normalize=self.normalize, **params)
@@ -6294,7 +6149,7 @@ class MaxMarginClassifier:
         else:
             own = slice(0, 0) if self._takes("precomputed") else slice(None)
             self.support_vectors_ = np.asarray(X[self.support_][own, own], dtype=np.float64)
-        self.intercept_ = kernel.formula.offset * self.dual_coef_.sum(axis=1)
+        self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1)
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha, least)
             if self.normalize != "unit":
@@ -6387,7 +6242,7 @@ class MaxMarginClassifier:
         elif self._takes("precomputed"):
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:
-            plain = kernel._replace(formula=kernel.formula._replace(offset=0.0))
+            plain = kernel._replace(offset=0.0)
             points = plain.prepare(self.support_vectors_)
             scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
                                      for _, block in _blocks(X)])

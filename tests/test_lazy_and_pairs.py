@@ -46,7 +46,7 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
     assert G.points.rows.dtype == dtype
     rows = G.points.rows.astype(naive.LONG)
     if kernel in ("rbf", "laplacian"):  # gamma is that of all points, which are held centred
-        gamma = naive.LONG(G.kernel.formula.gamma)
+        gamma = naive.LONG(G.kernel.gamma)
         distances = naive.squared_distances(rows, rows) if kernel == "rbf" else np.abs(rows[:, None] - rows).sum(axis=2)
         K = np.exp(-gamma * distances)
     elif name == LIMIT:
@@ -56,7 +56,7 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
         gates = (X @ params["W"].T > 0.0).astype(int)
         K = hidden @ hidden.T + (rows @ rows.T) * (gates @ gates.T) / naive.LONG(len(params["W"]))
     elif kernel == "poly":
-        K = (naive.LONG(G.kernel.formula.gamma) * (rows @ rows.T) + params["coef0"]) ** params["degree"]
+        K = (naive.LONG(G.kernel.gamma) * (rows @ rows.T) + params["coef0"]) ** params["degree"]
     else:
         K = rows @ rows.T
     return G, np.outer(G.c, G.c) * K
@@ -81,7 +81,7 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         G, exact = lazy(name, n, d, dtype, normalize, blank)
         s, bound = scale_of(G), G.rounding().margins
         assert bound < (1e-5 if name == LIMIT else 1e-12)
-        reach = G.kernel.formula.gamma * G.points.squares.max()
+        reach = G.kernel.gamma * G.points.squares.max()
         slack = (bound if name == LIMIT else min(bound, 2e-14 * (1.0 + reach))) * s
         np.testing.assert_allclose(G.diagonal(), exact.diagonal().astype(float), rtol=1e-14)
         np.testing.assert_allclose(G.dense(), exact.astype(float), rtol=0, atol=slack)
