@@ -3443,23 +3443,21 @@ def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
 # ======================================================================================================
 
 def _squares_and_margins(G, scale, *points):
-    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1.
-
-    Raises ValueError where a square is negative beyond rounding.
-    """
+    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1."""
     n, dimension = G.shape()
     W, M = np.empty((len(points), dimension)), np.empty((len(points), n))
     for v, w in zip(points, W, strict=True):
         lift(G, v, w)
     table_margins(G, W, M)
-    sizes = [square(G, v, w, m) for v, w, m in zip(points, W, M, strict=True)]
-    _refuse_negative(min(sizes), G.rounding().square * scale)
-    return [(max(size, 0.0), m) for size, m in zip(sizes, M, strict=True)]
+    blur = G.rounding().square * scale
+    return [(_nonnegative(square(G, v, w, m), blur), m) for v, w, m in zip(points, W, M, strict=True)]
 
 
-def _refuse_negative(size, rounding):
-    if size < -rounding:
+def _nonnegative(size, blur):
+    """Return v'Gv, or 0 where it is negative by rounding; refuse a G for which it is by more."""
+    if size < -blur:
         raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1")
+    return max(size, 0.0)
 
 
 def _unit_range(v):
@@ -3487,17 +3485,15 @@ class _Seen(NamedTuple):
 def _bracket(scale, alpha, p, total, terms, unit):
     """Return lower, upper, and how much of upper - lower is due to rounding, by what was seen at alpha and p.
 
-    The p was divided by ``total``, summed over so many terms; alpha is None for alpha = 0.
+    The p was divided by ``total``, summed over so many terms.
     """
     length, _, longest = p.lengths(scale)
     gap, upper = length / total, longest / total * (1.0 + _LAST + _gamma(terms))
-    trivial = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
-    if alpha is None:
-        return trivial, upper, 0.0
     length, shortest, longest = alpha.lengths(scale)
     least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
     extreme = longest if least > 0.0 else shortest
-    lower = max(trivial, least / extreme) if extreme > 0.0 else trivial
+    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
+    lower = max(lower, least / extreme) if extreme > 0.0 else lower
     lower -= _LAST * abs(lower)
     # So written that margins of NaN, which leave lower as it is, show in what is returned.
     gap -= lower if alpha.least <= 0.0 or length == 0.0 else alpha.least / length
@@ -3506,15 +3502,15 @@ def _bracket(scale, alpha, p, total, terms, unit):
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
-    precise = precise and hasattr(G, "precise")
-    points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
-    known = [G.precise(v) for v in points] if precise else [(*at, G.rounding()) for at in products(G, scale, *points)]
-    for size, _, rounding in known:
-        _refuse_negative(size, rounding.square * scale)
-    seen = [_Seen(float(m.min()), size, float(np.abs(v).sum()), rounding)
+    points = [_unit_range(v) for v in ((p,) if alpha is p else (p, alpha))]
+    if precise and hasattr(G, "precise"):
+        known, total, terms = [G.precise(v) for v in points], math.fsum(points[0]), 0
+    else:
+        known = [(*at, G.rounding()) for at in products(G, scale, *points)]
+        total, terms = float(points[0].sum()), p.size
+    seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
-    total, terms = (math.fsum(points[0]), 0) if precise else (float(points[0].sum()), p.size)
-    lower, upper, blur = _bracket(scale, seen[-1] if alpha.any() else None, seen[0], total, terms, G.rounding().margins)
+    lower, upper, blur = _bracket(scale, seen[-1], seen[0], total, terms, G.rounding().margins)
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     return lower, upper, blur
@@ -3525,11 +3521,7 @@ _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
 
 @njit(cache=_CACHE)
 def _closes(report, least, size, total, dual_size, dual_total, reach):
-    """Write what bounds rho where a loop stands to its report; return whether the gap is down to the target in it.
-
-    These are min_i (G alpha)_i, ||alpha||_G^2 and ||alpha||_1, ||p||_G^2 and ||p||_1 for any p >= 0, and the ||.||_1 of
-    the vectors that G p was made of.  The driver allows for rounding.
-    """
+    """Fill a loop's report (see `drive`), without room for rounding; return whether the gap is down to its target."""
     report[0], report[1], report[2], report[3], report[4], report[5] = least, size, total, dual_size, dual_total, reach
     if not (size > 0.0 and dual_total > 0.0):
         return False
@@ -3538,9 +3530,9 @@ def _closes(report, least, size, total, dual_size, dual_total, reach):
 
 @njit(cache=_CACHE)
 def _meets(k, until, alpha, m, report):
-    """Tell whether alpha >= 0 and p = alpha / sum alpha meet the target of the report, by m = G alpha.
+    """Report alpha >= 0 with p = alpha / sum alpha, by m = G alpha, where there is a target or a call of the loop ends.
 
-    Without a target they are looked at only where a call of the loop ends.
+    Return whether the gap is down to the target.
     """
     if k < until and report[_TARGET] == 0.0:
         return False
@@ -3580,8 +3572,7 @@ def certificate(G, alpha, p, *, precise=False):
     p : array, shape (n,)
         A point of the simplex; it is divided by its sum.
     precise : bool
-        Use products in twice the working precision, which cost several times as much, where the representation has
-        them.
+        Use products in twice the working precision, several times as dear, where the representation has them.
 
     Returns
     -------
@@ -3595,12 +3586,10 @@ def certificate(G, alpha, p, *, precise=False):
 
     Notes
     -----
-    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose entries
-    round to the stored ones (of the upper triangle, which is what products read), G itself among them if it is one: a
-    float32 G stands for all that was lost in storing it.
+    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose upper
+    triangle rounds to the stored one, G among them if it is one: a float32 G stands for all that storing it lost.
 
-    A power of two brings ||v||_1 to at most 1, exactly but for underflow, and the errors of a product are bounded
-    beforehand (see `Rounding`):
+    A power of two brings ||v||_1 to at most 1.  With r = ||v||_G as computed and the `Rounding` of a product
 
         lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
                 else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
@@ -3611,11 +3600,9 @@ def certificate(G, alpha, p, *, precise=False):
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        40 u                                    with features and ``precise``, plus what the rounding of alpha to double
-                                                precision takes from its margins: up to u s / rho^2.
+        40 u + up to u s / rho^2                with features and ``precise``, the second by the rounding of alpha.
 
-    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): for margins as small as that use
-    features, and float64 rather than float32.
+    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.
 
     References
     ----------
@@ -3639,32 +3626,32 @@ def certificate(G, alpha, p, *, precise=False):
 def _operator_norm(G):
     """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
-    Lanczos, the power iteration that makes use of its past: from a random start, k steps miss a fraction e of the
-    largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
-    (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are
-    kept: where rounding spoils their orthogonality, eigenvalues that were found are found again (A. Greenbaum, Linear
-    Algebra and its Applications 113, 1989).
+    Lanczos from a random start: k steps miss a fraction e of it with probability at most
+    1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13,
+    1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are kept: where rounding spoils their orthogonality,
+    eigenvalues that were found are found again (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n, dimension = G.shape()
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
-    steps, diagonal, beside = min(64, n), [], []
+    T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
     v, before = np.random.default_rng(0).standard_normal(n), np.zeros(n)
     w, m = np.empty(dimension), np.empty(n)
-    for k in range(steps):
+    for k in range(len(T)):
         size = float(np.linalg.norm(v))
-        if k and size <= 1e-13 * max(diagonal + beside):  # an invariant subspace: its largest eigenvalue is exact
+        if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
+            T = T[:k, :k]
             break
         v /= size
         lift(G, v, w)
         margins(G, w, m)
         m /= scale
-        diagonal.append(float(v @ m))
-        beside.append(size if k else 0.0)
-        m -= diagonal[k] * v
-        m -= beside[k] * before
+        T[k, k] = v @ m
+        m -= T[k, k] * v
+        if k:
+            T[k, k - 1] = size
+            m -= size * before
         before, v, m = v, m, before
-    beside = np.diag(beside[1:], -1)
-    return scale * np.linalg.eigvalsh(np.diag(diagonal) + beside + beside.T)[-1] / (1.0 - 0.03), len(diagonal)
+    return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
 
 # ======================================================================================================
@@ -5640,9 +5627,7 @@ class _Dual:
             if self.adder:
                 m, support = np.zeros(self.n), np.flatnonzero(v)
                 self.adder(support, v[support], m)
-                size = _dot(v, m)
-                _refuse_negative(size, self.G.rounding().square * self.scale)
-                self.last = v, max(size, 0.0), m
+                self.last = v, _nonnegative(_dot(v, m), self.G.rounding().square * self.scale), m
             else:
                 self.last = v, *_squares_and_margins(self.G, self.scale, v)[0]
         return self.last[1:]
