@@ -4059,17 +4059,15 @@ def _algorithm(function):
 # 8.1 ramdas14
 # ------------------------------------------------------------------------------------------------------
 
-def _least_visible(run):
-    """Return the least margin, at ||alpha||_1 = 1, that rounding cannot make of 0, neither here nor in `_interval`."""
-    return 4.0 * run.G.rounding().margins * run.scale
+def _separating_margin(run, stop="separated"):
+    """Return the margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on.
 
-
-def _separating_margin(run, stop):
-    """Return the margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on."""
+    Rounding cannot make that much of 0, neither here nor in `_interval`.
+    """
     if stop is None:
         return math.inf
     _choice(stop, "stop", ("separated",))
-    return _least_visible(run)
+    return 4.0 * run.G.rounding().margins * run.scale
 
 
 @register_jitable
@@ -4109,9 +4107,6 @@ def _is_small(G, p, w, m, threshold):
     return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
 
 
-_CYCLIC, _WORST = range(2)
-
-
 @njit(cache=_CACHE)
 def _next_row(m, i, level):
     """Return the first row from i on, in cyclic order, whose margin is not above the level."""
@@ -4121,8 +4116,8 @@ def _next_row(m, i, level):
 
 
 @njit(cache=_CACHE)
-def _perceptron_loop(G, k, until, alpha, w, m, position, report, rule, least):
-    """Take rows of margin 0 or less; position[0] is where the cyclic rule looks on."""
+def _perceptron_loop(G, k, until, alpha, w, m, position, report, cyclic, least):
+    """Take the next row of margin 0 or less from position[0] on, or the worst row; ||alpha||_1 = k."""
     first = k
     while True:
         if _is_separated(G, alpha, w, m, least * k):
@@ -4131,14 +4126,20 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, report, rule, least):
             return k, CERTIFIED
         if k >= until:
             return k, RUNNING
-        if rule == _WORST:
-            i = np.argmin(m)
-        else:
-            i = _next_row(m, position[0], least * k)
-            position[0] = (i + 1) % m.size
+        i = _next_row(m, position[0], least * k) if cyclic else np.argmin(m)
+        position[0] = (i + 1) % m.size
         alpha[i] += 1.0
         add_column(G, i, 1.0, m)
         k += 1
+
+
+def _take_rows(run, cyclic, least, solution=None):
+    """Run perceptron or nkp."""
+    n, dimension = run.G.shape()
+    alpha, m = np.zeros((2, n))
+    report = np.zeros(7)
+    return drive(run, _perceptron_loop, (alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), report), solution,
+                 parameters=(cyclic, least), products=lambda k: k / n, report=report)
 
 
 @_algorithm
@@ -4166,32 +4167,9 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     >>> result.status, result.n_iter
     ('separated', 1)
     """
-    rule = {"cyclic": _CYCLIC, "worst": _WORST}[_choice(rule, "rule", ("cyclic", "worst"))]
+    cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    report = np.zeros(7)
-    return drive(run, _perceptron_loop, (alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), report),
-                 parameters=(rule, _least_visible(run)), products=lambda k: k / n, report=report)
-
-
-@njit(cache=_CACHE)
-def _nkp_loop(G, k, until, alpha, w, m, report, least):
-    first = k
-    while True:
-        if _is_separated(G, alpha, w, m, least):
-            return k, SEPARATED
-        if _meets(k, until, alpha, m, report) and k > first:
-            return k, CERTIFIED
-        if k >= until:
-            return k, RUNNING
-        i = np.argmin(m)
-        theta = 1.0 / (k + 1.0)
-        _scale(1.0 - theta, alpha)
-        _scale(1.0 - theta, m)
-        alpha[i] += theta
-        add_column(G, i, theta, m)
-        k += 1
+    return _take_rows(run, cyclic, _separating_margin(run))
 
 
 @_algorithm
@@ -4207,8 +4185,9 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
     Notes
     -----
-    A subgradient method for L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2
-    (Lemma 3).  Stops as "separated" within s / rho^2 iterations.  p = alpha.  One column per iteration.
+    k alpha_k counts the rows taken: this is `perceptron` with rule="worst", scaled and not bound to halt.  A
+    subgradient method for L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2 (Lemma 3).
+    Stops as "separated" within s / rho^2 iterations.  p = alpha.  One column per iteration.
 
     References
     ----------
@@ -4222,11 +4201,8 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     ('separated', 'certified')
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    report = np.zeros(7)
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, report), products=lambda k: k / n, report=report,
-                 parameters=(_separating_margin(run, stop),))
+    return _take_rows(run, False, _separating_margin(run, stop),
+                      lambda alpha, *_: (alpha / max(alpha.sum(), 1.0), _weights(alpha)))
 
 
 @njit(cache=_CACHE)
