@@ -4274,22 +4274,6 @@ class _Point(NamedTuple):
     m: np.ndarray
 
 
-class _Call(NamedTuple):
-    """One call of SNKPVN within ISNKPVN; the arrays of one entry change from call to call."""
-
-    center: np.ndarray  # (n,) of the prox map
-    norm: np.ndarray  # (1,) ||center||_G
-    age: np.ndarray  # (1,) iterations of the call so far
-
-
-class _Smoothing(NamedTuple):
-    prox: int  # _ENTROPY or _L2
-    mu0: float
-    gamma: float  # 0: no call after the first
-    threshold: _Threshold
-    least: float  # margin
-
-
 @njit(cache=_CACHE)
 def _smoothed_step(theta, v, p, q):
     """v <- (1 - theta)(v + theta p) + theta^2 q."""
@@ -4305,19 +4289,20 @@ def _average(theta, p, q):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
+def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, threshold, least):
     """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
-    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
+    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  The current call of SNKPVN has its prox centred at
+    ``center``, of ||center||_G = length[0], and is in iteration age[0].  At ||p||_G < delta the run halts or, while
     gamma > 0 and delta >= eps, goes over into the next call, centred at p.
     """
-    prox, mu0, gamma, (eps, blur, root), least = smoothing
+    eps, blur, root = threshold
     first = k
     while True:
         if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
         norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        delta = max(call.norm[0], eps) / gamma if gamma > 0.0 else eps
+        delta = max(length[0], eps) / gamma if gamma > 0.0 else eps
         ends = norm < delta
         if ends and (gamma == 0.0 or delta < eps):
             if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
@@ -4329,20 +4314,18 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
-        theta = 2.0 / (call.age[0] + 3.0)
+        theta = 2.0 / (age[0] + 3.0)
         if ends:
-            theta = 1.0
-            call.age[0] = -1
-            call.norm[0] = norm
-            _copy(p.v, call.center)
+            theta, age[0], length[0] = 1.0, -1, norm
+            _copy(p.v, center)
             _copy(p.v, alpha.v)
             _copy(p.m, alpha.m)
         else:
             _smoothed_step(theta, alpha.v, p.v, q.v)
             _smoothed_step(theta, alpha.m, p.m, q.m)
-        call.age[0] += 1
-        mu = 2.0 * mu0 / ((call.age[0] + 1.0) * (call.age[0] + 2.0))
-        _prox(prox, alpha.m, mu, call.center, q.v)
+        age[0] += 1
+        mu = 2.0 * mu0 / ((age[0] + 1.0) * (age[0] + 2.0))
+        _prox(prox, alpha.m, mu, center, q.v)
         lift(G, q.v, q.w)
         margins(G, q.w, q.m)
         _average(theta, p.v, q.v)
@@ -4352,20 +4335,20 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
 
 
 def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
-    """Run snkp, snkpvn or isnkpvn."""
+    """Run snkp, snkpvn or, with gamma > 0, isnkpvn."""
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
-    smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop))
+    parameters = prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop)
     (size, m), = _squares_and_margins(run.G, run.scale, center)
     alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
-    q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    call, report = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), np.zeros(7)
-    return drive(run, _smoothed_loop, (alpha, p, q, call, report), lambda alpha, p, *_: (alpha.v, p.v),
-                 parameters=(smoothing,), products=lambda k: k + 2.0, report=report, eps=eps)
+    q, report = _Point(p.v.copy(), p.w.copy(), p.m.copy()), np.zeros(7)
+    state = alpha, p, q, center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64), report
+    return drive(run, _smoothed_loop, state, lambda alpha, p, *_: (alpha.v, p.v), parameters=parameters,
+                 products=lambda k: k + 2.0, report=report, eps=eps)
 
 
 @_algorithm
@@ -4493,19 +4476,6 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
         k += 1
 
 
-def _l1_rounding(G):
-    """Bound the rounding of (Zw)_i and (Z'p)_j, for rows divided by ||x_i||_inf and w by a sum."""
-    n, d = G.shape()
-    return _gamma(n + 2 * d + 8)
-
-
-def _l1_interval(G, scale, w, p, precise):
-    """Do as `_interval`, for |z_ij| <= 1, w and p in the simplex, sums in any order; precise changes nothing."""
-    blur = _l1_rounding(G)
-    lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
-    return lower - blur, upper + blur, 2.0 * blur
-
-
 @_algorithm
 def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
@@ -4547,9 +4517,14 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
         raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
     run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start)
     n, d = run.G.shape()
-    w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)),
-                 lambda w, m, hits, _: (w, _weights(hits)), parameters=(run.G.rows, eta, least), interval=_l1_interval)
+    w, blur = np.full(d, 1.0 / d), _gamma(n + 2 * d + 8)  # of z_i / ||x_i||_inf and w / sum, sums in any order
+
+    def interval(G, scale, w, p, precise):
+        lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
+        return lower - blur, upper + blur, 2.0 * blur
+
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), interval=interval,
+                 solution=lambda w, m, hits, _: (w, _weights(hits)), parameters=(run.G.rows, eta, 2.0 * blur))
 
 
 # ------------------------------------------------------------------------------------------------------
