@@ -110,7 +110,6 @@ _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
-_EXPENSIVE = 8  # entries that are read in the time of an exponential
 
 
 def _can_cache():
@@ -438,13 +437,6 @@ def _copy(a, b):
     """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
     for i in range(a.size):
         b[i] = a[i]
-
-
-@njit(cache=_CACHE)
-def _add(a, b, c):
-    """c <- a + b."""
-    for i in range(c.size):
-        c[i] = a[i] + b[i]
 
 
 @njit(cache=_CACHE)
@@ -4531,7 +4523,6 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
 # 8.2 ji21
 # ------------------------------------------------------------------------------------------------------
 
-_EXP, _LOGISTIC = range(2)
 _RISK, _CONSTANT, _SQRT = range(3)
 
 
@@ -4554,9 +4545,9 @@ def _logistic_weights(m, q):
 
 
 @register_jitable
-def _dual_pass(G, w, loss, m, q, u):
+def _dual_pass(G, w, logistic, m, q, u):
     """m <- Z w, q <- grad psi(-m), u <- Z' q, one product; returns ln l'(psi(-m)), so that l'(-m_i) = q_i l'(psi)."""
-    if loss == _EXP:
+    if not logistic:
         return softmax_pass(G, w, m, q, u)
     margins(G, w, m)
     log_slope = _logistic_weights(m, q)
@@ -4565,7 +4556,7 @@ def _dual_pass(G, w, loss, m, q, u):
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, loss, schedule, step):
+def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, schedule, step):
     """alpha <- alpha + theta_k q_k and w = Z' alpha alike; m, q, u and log_slope[0] belong to the current w."""
     while k < until:
         theta = step
@@ -4575,29 +4566,29 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, loss, sche
             theta /= math.sqrt(k + 1.0)
         _add_multiple(theta, q, alpha)
         _add_multiple(theta, u, w)
-        log_slope[0] = _dual_pass(G, w, loss, m, q, u)
+        log_slope[0] = _dual_pass(G, w, logistic, m, q, u)
         k += 1
         if _meets(k, until, alpha, m, report):
             return k, CERTIFIED
     return k, RUNNING
 
 
-def _first_pass(run, loss):
+def _first_pass(run, logistic):
     """Return (m, q, u) and ln l'(psi) of `_dual_pass` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
     m, q, u = np.zeros(n), np.empty(n), np.empty(dimension)
-    log_slope = (_softmax if loss == _EXP else _logistic_weights)(m, q)
+    log_slope = (_logistic_weights if logistic else _softmax)(m, q)
     lift(run.G, q, u)
     return m, q, u, log_slope
 
 
-def _descend(run, loss, schedule, step):
+def _descend(run, logistic, schedule, step):
     """Run gradient_descent or normalized_gradient_descent."""
     n, dimension = run.G.shape()
-    m, q, u, log_slope = _first_pass(run, loss)
+    m, q, u, log_slope = _first_pass(run, logistic)
     report = np.zeros(7)
     return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), report),
-                 parameters=(loss, schedule, step / run.scale), report=report)
+                 parameters=(logistic, schedule, step / run.scale), report=report)
 
 
 @_algorithm
@@ -4628,9 +4619,8 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     >>> fm.gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
     True
     """
-    loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
-    step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), loss, _RISK, step)
+    logistic, step = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(step, "step")
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), logistic, _RISK, step)
 
 
 @_algorithm
@@ -4663,7 +4653,7 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), _EXP, schedule, step)
+    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), False, schedule, step)
 
 
 @njit(cache=_CACHE)
@@ -4682,7 +4672,7 @@ def _quotient(m, before, step):
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, step):
+def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, step):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
     The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.
@@ -4692,10 +4682,12 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, st
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         if looks:
-            _add(g, q, move.v)
-            _add(gw, u, move.w)
+            _copy(g, move.v)
+            _copy(gw, move.w)
             _copy(m, move.m)
-        _dual_pass(G, w, loss, m, q, u)
+            _add_multiple(1.0, q, move.v)
+            _add_multiple(1.0, u, move.w)
+        _dual_pass(G, w, logistic, m, q, u)
         k += 1
         if looks:
             _quotient(m, move.m, step)  # errs by what both margins err, for the many moves up to now
@@ -4736,16 +4728,16 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
     'certified'
     """
-    loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
+    logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    step = 1.0 / run.scale if loss == _EXP else 1.0 / (n * run.scale)
+    step = 1.0 / (n * run.scale) if logistic else 1.0 / run.scale
     alpha, g = np.zeros((2, n))
     w, gw = np.zeros((2, dimension))
-    m, q, u, _ = _first_pass(run, loss)
+    m, q, u, _ = _first_pass(run, logistic)
     move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
-                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report)
+                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, step), report=report)
 
 
 @njit(cache=_CACHE)
@@ -4804,63 +4796,27 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
 
 @njit(cache=_CACHE)
-def _exponentials(m, low, part, sums):
-    """sums_part <- sum_i exp(low - m_i) over one of the parts."""
-    start, stop = _part(m.size, part)
-    total = 0.0
-    for i in range(start, stop):
-        total += math.exp(low - m[i])
-    sums[part] = total
-
-
-@njit(cache=_CACHE, parallel=True)
-def _exponentials_in_parts(m, low, sums):
-    for part in prange(_PARTS):
-        _exponentials(m, low, np.int64(part), sums)
-
-
-@njit(cache=_CACHE)
-def _draw_compiled(m, uniform, threads):
-    low, sums = _least(m), np.empty(_PARTS)
-    if threads:
-        _exponentials_in_parts(m, low, sums)
-    else:
-        for part in range(_PARTS):
-            _exponentials(m, low, part, sums)
-    level, chosen = uniform * sums.sum(), 0
-    for part in range(_PARTS):
-        if sums[part] > 0.0:
-            chosen = part
-            if level < sums[part]:
-                break
-            level -= sums[part]
-    start, stop = _part(m.size, chosen)
-    last = start
-    for i in range(start, stop):
-        weight = math.exp(low - m[i])
-        if weight > 0.0:
+def _draw(m, uniform, weights):
+    """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
+    low, total, last = _least(m), 0.0, 0
+    for i in range(m.size):
+        weights[i] = math.exp(low - m[i])
+        total += weights[i]
+    level = uniform * total
+    for i in range(m.size):
+        if weights[i] > 0.0:
             last = i
-            if level < weight:
+            if level < weights[i]:
                 break
-            level -= weight
+            level -= weights[i]
     return last  # by rounding the sum may fall short of the level: then it is the last of any weight
 
 
-def _draw(m, uniform, threads):
-    """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
-    return _enter(_draw_compiled, m, uniform, threads)
-
-
-@overload(_draw)
-def _draw_in_loops(m, uniform, threads):
-    return lambda m, uniform, threads: _draw_compiled(m, uniform, threads)
-
-
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step, threads):
+def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step):
     """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates."""
     while k < until:
-        i = _draw(m, uniforms[k], threads)
+        i = _draw(m, uniforms[k], column)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
         column[:] = 0.0
@@ -4915,9 +4871,9 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
     alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    report, threads = np.zeros(7), _EXPENSIVE * n >= _SERIAL and not _forked
+    report = np.zeros(7)
     return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, report), products=lambda k: k / n, report=report,
-                 parameters=(uniforms, bool(momentum), step / run.scale, threads))
+                 parameters=(uniforms, bool(momentum), step / run.scale))
 
 
 # ------------------------------------------------------------------------------------------------------
