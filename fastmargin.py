@@ -4891,20 +4891,17 @@ _SCHEDULES = {
 
 def _penalties(lam, lam0, steps):
     """Return lambda_t = lam0 s(t) for t = 1..steps; s by name, callable or array."""
-    t = np.arange(1.0, steps + 1.0)
     if isinstance(lam, str):
-        values = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](t)
+        lam = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](np.arange(1.0, steps + 1.0))
     elif callable(lam):
-        values = np.array([float(lam(int(k))) for k in t])
-    else:
-        values = _array(lam, "lam").astype(np.float64)
-        if values.ndim != 1 or values.size < steps:
-            raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
-        values = values[:steps]
-    wrong = np.flatnonzero(~(values >= 0.0))
+        lam = [float(lam(t)) for t in range(1, steps + 1)]
+    values = _array(lam, "lam").astype(np.float64)
+    if values.ndim != 1 or values.size < steps:
+        raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
+    wrong = np.flatnonzero(~(values[:steps] >= 0.0))
     if wrong.size:
         raise ValueError(f"lam must be at least 0; at t = {wrong[0] + 1} it is {values[wrong[0]]:g}")
-    return lam0 * values
+    return lam0 * values[:steps]
 
 
 @njit(cache=_CACHE)
@@ -4914,13 +4911,6 @@ def _projected_step(alpha, previous, z, m, step, bound, inertia):
         previous[i] = alpha[i]
         alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bound)
         z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
-
-
-@njit(cache=_CACHE)
-def _follow(m, inertia, of_alpha):
-    """of_alpha <- (m + inertia of_alpha) / (1 + inertia)."""
-    for i in range(m.size):
-        of_alpha[i] = (m[i] + inertia * of_alpha[i]) / (1.0 + inertia)
 
 
 @njit(cache=_CACHE)
@@ -4936,7 +4926,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
         _projected_step(alpha, previous, z, m, step, bounds[k], inertia)
         lift(G, z, w)
         margins(G, w, m)
-        _follow(m, inertia, of_alpha)
+        _average(1.0 / (1.0 + inertia), of_alpha, m)
         k += 1
         total = _total(alpha)
         largest[0] = max(largest[0], total)
