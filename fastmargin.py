@@ -4128,9 +4128,8 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, report, cyclic, least):
 def _take_rows(run, cyclic, least, solution=None):
     """Run perceptron or nkp."""
     n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    report = np.zeros(7)
-    return drive(run, _perceptron_loop, (alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), report), solution,
+    alpha, w, m, report = map(np.zeros, (n, dimension, n, 7))
+    return drive(run, _perceptron_loop, (alpha, w, m, np.zeros(1, np.int64), report), solution,
                  parameters=(cyclic, least), products=lambda k: k / n, report=report)
 
 
@@ -4218,10 +4217,6 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, threshold):
         k += 1
 
 
-def _dual_only(p, *_):
-    return p, p
-
-
 @_algorithm
 def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Normalized von Neumann algorithm (ramdas14, Algorithm 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
@@ -4250,12 +4245,10 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     eps = _number(eps, "eps")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    p = np.full(n, 1.0 / n)
+    p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
-    report = np.zeros(7)
-    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m, report), _dual_only, report=report,
-                 parameters=(run.G.diagonal(), _threshold(run, eps)),
-                 products=lambda k: 1.0 + k / n, eps=eps)
+    return drive(run, _von_neumann_loop, (p, w, m, report), lambda p, *_: (p, p), report=report, eps=eps,
+                 parameters=(run.G.diagonal(), _threshold(run, eps)), products=lambda k: 1.0 + k / n)
 
 
 class _Point(NamedTuple):
@@ -4333,12 +4326,12 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
     parameters = prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop)
     (size, m), = _squares_and_margins(run.G, run.scale, center)
-    alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
+    alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(*map(np.empty, (n, dimension, n)))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
-    q, report = _Point(p.v.copy(), p.w.copy(), p.m.copy()), np.zeros(7)
-    state = alpha, p, q, center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64), report
+    report = np.zeros(7)
+    state = alpha, p, _Point(*map(np.copy, p)), center, np.array([math.sqrt(size)]), np.zeros(1, np.int64), report
     return drive(run, _smoothed_loop, state, lambda alpha, p, *_: (alpha.v, p.v), parameters=parameters,
                  products=lambda k: k + 2.0, report=report, eps=eps)
 
@@ -4573,22 +4566,13 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, 
     return k, RUNNING
 
 
-def _first_pass(run, logistic):
-    """Return (m, q, u) and ln l'(psi) of `_dual_pass` at w = 0, where all margins are 0."""
+def _at_rest(run, logistic):
+    """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
-    m, q, u = np.zeros(n), np.empty(n), np.empty(dimension)
-    log_slope = (_logistic_weights if logistic else _softmax)(m, q)
+    alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
+    log_slope[0] = (_logistic_weights if logistic else _softmax)(m, q)
     lift(run.G, q, u)
-    return m, q, u, log_slope
-
-
-def _descend(run, logistic, schedule, step):
-    """Run gradient_descent or normalized_gradient_descent."""
-    n, dimension = run.G.shape()
-    m, q, u, log_slope = _first_pass(run, logistic)
-    report = np.zeros(7)
-    return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), report),
-                 parameters=(logistic, schedule, step / run.scale), report=report)
+    return alpha, w, m, q, u, log_slope, report
 
 
 @_algorithm
@@ -4620,7 +4604,9 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     True
     """
     logistic, step = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), logistic, _RISK, step)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    state = _at_rest(run, logistic)
+    return drive(run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1])
 
 
 @_algorithm
@@ -4653,7 +4639,9 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), False, schedule, step)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    state = _at_rest(run, False)
+    return drive(run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=state[-1])
 
 
 @njit(cache=_CACHE)
@@ -4732,10 +4720,8 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     step = 1.0 / (n * run.scale) if logistic else 1.0 / run.scale
-    alpha, g = np.zeros((2, n))
-    w, gw = np.zeros((2, dimension))
-    m, q, u, _ = _first_pass(run, logistic)
-    move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
+    alpha, w, m, q, u, _, report = _at_rest(run, logistic)
+    g, gw, move = np.zeros(n), np.zeros(dimension), _Point(*map(np.zeros, (n, dimension, n)))
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
                  lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, step), report=report)
 
@@ -4870,9 +4856,8 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
-    alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    report = np.zeros(7)
-    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, report), products=lambda k: k / n, report=report,
+    *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
+    return drive(run, _sampling_loop, (*state, report), products=lambda k: k / n, report=report,
                  parameters=(uniforms, bool(momentum), step / run.scale))
 
 
@@ -4950,11 +4935,9 @@ def _hinge_descent(G, lam, lam0, accel, step, run_options):
         begin = time.perf_counter()
         norm, products = _operator_norm(run.G)
         found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
-    alpha, previous, z, m, of_alpha = np.zeros((5, n))
-    report = np.zeros(7)
-    return drive(run, _hinge_descent_loop,
-                 (alpha, previous, z, np.zeros(dimension), m, of_alpha, np.zeros(1), report, found),
-                 parameters=(bounds, step, accel), products=lambda k: found[1] + k, report=report, spent=spent)
+    *state, report = map(np.zeros, (n, n, n, dimension, n, n, 1, 7))
+    return drive(run, _hinge_descent_loop, (*state, report, found), parameters=(bounds, step, accel), report=report,
+                 products=lambda k: found[1] + k, spent=spent)
 
 
 @_algorithm
@@ -5084,8 +5067,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m), parameters=(a, b, run.scale))
+    return drive(run, _homotopic_loop, tuple(map(np.zeros, (n, dimension, n))), parameters=(a, b, run.scale))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -6026,7 +6008,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     dual.refresh(c, u)
     reads, stage = np.zeros(1), np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
     interval = functools.partial(_interval, products=dual.products)
-    return drive(run, _exact_rounds, (c, u, stage, reads), _dual_only, parameters=(dual,), interval=interval,
+    return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
                  products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
 
 
