@@ -110,7 +110,6 @@ _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
-_EXPENSIVE = 8  # entries that are read in the time of an exponential
 
 
 try:  # whether compiled code can be kept on disk: if not, Numba would refuse to go on
@@ -3123,23 +3122,21 @@ def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
 # ======================================================================================================
 
 def _squares_and_margins(G, scale, *points):
-    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1.
-
-    Raises ValueError where a square is negative beyond rounding.
-    """
+    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1."""
     n, dimension = G.shape()
     W, M = np.empty((len(points), dimension)), np.empty((len(points), n))
     for v, w in zip(points, W, strict=True):
         lift(G, v, w)
     table_margins(G, W, M)
-    sizes = [square(G, v, w, m) for v, w, m in zip(points, W, M, strict=True)]
-    _refuse_negative(min(sizes), G.rounding().square * scale)
-    return [(max(size, 0.0), m) for size, m in zip(sizes, M, strict=True)]
+    blur = G.rounding().square * scale
+    return [(_nonnegative(square(G, v, w, m), blur), m) for v, w, m in zip(points, W, M, strict=True)]
 
 
-def _refuse_negative(size, rounding):
-    if size < -rounding:
+def _nonnegative(size, blur):
+    """Return v'Gv, or 0 where it is negative by rounding; refuse a G for which it is by more."""
+    if size < -blur:
         raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1")
+    return max(size, 0.0)
 
 
 def _unit_range(v):
@@ -3167,17 +3164,15 @@ class _Seen(NamedTuple):
 def _bracket(scale, alpha, p, total, terms, unit):
     """Return lower, upper, and how much of upper - lower is due to rounding, by what was seen at alpha and p.
 
-    The p was divided by ``total``, summed over so many terms; alpha is None for alpha = 0.
+    The p was divided by ``total``, summed over so many terms.
     """
     length, _, longest = p.lengths(scale)
     gap, upper = length / total, longest / total * (1.0 + _LAST + _gamma(terms))
-    trivial = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
-    if alpha is None:
-        return trivial, upper, 0.0
     length, shortest, longest = alpha.lengths(scale)
     least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
     extreme = longest if least > 0.0 else shortest
-    lower = max(trivial, least / extreme) if extreme > 0.0 else trivial
+    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
+    lower = max(lower, least / extreme) if extreme > 0.0 else lower
     lower -= _LAST * abs(lower)
     # So written that margins of NaN, which leave lower as it is, show in what is returned.
     gap -= lower if alpha.least <= 0.0 or length == 0.0 else alpha.least / length
@@ -3186,15 +3181,15 @@ def _bracket(scale, alpha, p, total, terms, unit):
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
-    precise = precise and hasattr(G, "precise")
-    points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
-    known = [G.precise(v) for v in points] if precise else [(*at, G.rounding()) for at in products(G, scale, *points)]
-    for size, _, rounding in known:
-        _refuse_negative(size, rounding.square * scale)
-    seen = [_Seen(float(m.min()), size, float(np.abs(v).sum()), rounding)
+    points = [_unit_range(v) for v in ((p,) if alpha is p else (p, alpha))]
+    if precise and hasattr(G, "precise"):
+        known, total, terms = [G.precise(v) for v in points], math.fsum(points[0]), 0
+    else:
+        known = [(*at, G.rounding()) for at in products(G, scale, *points)]
+        total, terms = float(points[0].sum()), p.size
+    seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
-    total, terms = (math.fsum(points[0]), 0) if precise else (float(points[0].sum()), p.size)
-    lower, upper, blur = _bracket(scale, seen[-1] if alpha.any() else None, seen[0], total, terms, G.rounding().margins)
+    lower, upper, blur = _bracket(scale, seen[-1], seen[0], total, terms, G.rounding().margins)
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     return lower, upper, blur
@@ -3205,11 +3200,7 @@ _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
 
 @njit(cache=_CACHE)
 def _closes(report, least, size, total, dual_size, dual_total, reach):
-    """Write what bounds rho where a loop stands to its report; return whether the gap is down to the target in it.
-
-    These are min_i (G alpha)_i, ||alpha||_G^2 and ||alpha||_1, ||p||_G^2 and ||p||_1 for any p >= 0, and the ||.||_1 of
-    the vectors that G p was made of.  The driver allows for rounding.
-    """
+    """Fill a loop's report (see `drive`), without room for rounding; return whether the gap is down to its target."""
     report[0], report[1], report[2], report[3], report[4], report[5] = least, size, total, dual_size, dual_total, reach
     if not (size > 0.0 and dual_total > 0.0):
         return False
@@ -3218,9 +3209,9 @@ def _closes(report, least, size, total, dual_size, dual_total, reach):
 
 @njit(cache=_CACHE)
 def _meets(k, until, alpha, m, report):
-    """Tell whether alpha >= 0 and p = alpha / sum alpha meet the target of the report, by m = G alpha.
+    """Report alpha >= 0 with p = alpha / sum alpha, by m = G alpha, where there is a target or a call of the loop ends.
 
-    Without a target they are looked at only where a call of the loop ends.
+    Return whether the gap is down to the target.
     """
     if k < until and report[_TARGET] == 0.0:
         return False
@@ -3261,8 +3252,7 @@ def certificate(G, alpha, p, *, precise=False):
     p : array, shape (n,)
         A point of the simplex; it is divided by its sum.
     precise : bool
-        Use products in twice the working precision, which cost several times as much, where the representation has
-        them.
+        Use products in twice the working precision, several times as dear, where the representation has them.
 
     Returns
     -------
@@ -3276,12 +3266,10 @@ def certificate(G, alpha, p, *, precise=False):
 
     Notes
     -----
-    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose entries
-    round to the stored ones (of the upper triangle, which is what products read), G itself among them if it is one: a
-    float32 G stands for all that was lost in storing it.
+    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose upper
+    triangle rounds to the stored one, G among them if it is one: a float32 G stands for all that storing it lost.
 
-    A power of two brings ||v||_1 to at most 1, exactly but for underflow, and the errors of a product are bounded
-    beforehand (see `Rounding`):
+    A power of two brings ||v||_1 to at most 1.  With r = ||v||_G as computed and the `Rounding` of a product
 
         lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
                 else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
@@ -3292,11 +3280,9 @@ def certificate(G, alpha, p, *, precise=False):
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        40 u                                    with features and ``precise``, plus what the rounding of alpha to double
-                                                precision takes from its margins: up to u s / rho^2.
+        40 u + up to u s / rho^2                with features and ``precise``, the second by the rounding of alpha.
 
-    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): for margins as small as that use
-    features, and float64 rather than float32.
+    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.
 
     References
     ----------
@@ -3320,32 +3306,32 @@ def certificate(G, alpha, p, *, precise=False):
 def _operator_norm(G):
     """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
-    Lanczos, the power iteration that makes use of its past: from a random start, k steps miss a fraction e of the
-    largest eigenvalue with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum
-    (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are
-    kept: where rounding spoils their orthogonality, eigenvalues that were found are found again (A. Greenbaum, Linear
-    Algebra and its Applications 113, 1989).
+    Lanczos from a random start: k steps miss a fraction e of it with probability at most
+    1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13,
+    1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are kept: where rounding spoils their orthogonality,
+    eigenvalues that were found are found again (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n, dimension = G.shape()
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
-    steps, diagonal, beside = min(64, n), [], []
+    T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
     v, before = np.random.default_rng(0).standard_normal(n), np.zeros(n)
     w, m = np.empty(dimension), np.empty(n)
-    for k in range(steps):
+    for k in range(len(T)):
         size = float(np.linalg.norm(v))
-        if k and size <= 1e-13 * max(diagonal + beside):  # an invariant subspace: its largest eigenvalue is exact
+        if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
+            T = T[:k, :k]
             break
         v /= size
         lift(G, v, w)
         margins(G, w, m)
         m /= scale
-        diagonal.append(float(v @ m))
-        beside.append(size if k else 0.0)
-        m -= diagonal[k] * v
-        m -= beside[k] * before
+        T[k, k] = v @ m
+        m -= T[k, k] * v
+        if k:
+            T[k, k - 1] = size
+            m -= size * before
         before, v, m = v, m, before
-    beside = np.diag(beside[1:], -1)
-    return scale * np.linalg.eigvalsh(np.diag(diagonal) + beside + beside.T)[-1] / (1.0 - 0.03), len(diagonal)
+    return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
 
 # ======================================================================================================
@@ -3724,17 +3710,15 @@ result : Result
 # 8.1 ramdas14
 # ------------------------------------------------------------------------------------------------------
 
-def _least_visible(run):
-    """Return the least margin, at ||alpha||_1 = 1, that rounding cannot make of 0, neither here nor in `_interval`."""
-    return 4.0 * run.G.rounding().margins * run.scale
+def _separating_margin(run, stop="separated"):
+    """Return the margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on.
 
-
-def _separating_margin(run, stop):
-    """Return the margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on."""
+    Rounding cannot make that much of 0, neither here nor in `_interval`.
+    """
     if stop is None:
         return math.inf
     _choice(stop, "stop", ("separated",))
-    return _least_visible(run)
+    return 4.0 * run.G.rounding().margins * run.scale
 
 
 @register_jitable
@@ -3774,9 +3758,6 @@ def _is_small(G, p, w, m, threshold):
     return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
 
 
-_CYCLIC, _WORST = range(2)
-
-
 @njit(cache=_CACHE)
 def _next_row(m, i, level):
     """Return the first row from i on, in cyclic order, whose margin is not above the level."""
@@ -3786,8 +3767,8 @@ def _next_row(m, i, level):
 
 
 @njit(cache=_CACHE)
-def _perceptron_loop(G, k, until, alpha, w, m, position, report, rule, least):
-    """Take rows of margin 0 or less; position[0] is where the cyclic rule looks on."""
+def _perceptron_loop(G, k, until, alpha, w, m, position, report, cyclic, least):
+    """Take the next row of margin 0 or less from position[0] on, or the worst row; ||alpha||_1 = k."""
     first = k
     while True:
         if _is_separated(G, alpha, w, m, least * k):
@@ -3796,14 +3777,19 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, report, rule, least):
             return k, CERTIFIED
         if k >= until:
             return k, RUNNING
-        if rule == _WORST:
-            i = np.argmin(m)
-        else:
-            i = _next_row(m, position[0], least * k)
-            position[0] = (i + 1) % m.size
+        i = _next_row(m, position[0], least * k) if cyclic else np.argmin(m)
+        position[0] = (i + 1) % m.size
         alpha[i] += 1.0
         add_column(G, i, 1.0, m)
         k += 1
+
+
+def _take_rows(run, cyclic, least, solution=None):
+    """Run perceptron or nkp."""
+    n, dimension = run.G.shape()
+    alpha, w, m, report = map(np.zeros, (n, dimension, n, 7))
+    return drive(run, _perceptron_loop, (alpha, w, m, np.zeros(1, np.int64), report), solution,
+                 parameters=(cyclic, least), products=lambda k: k / n, report=report)
 
 
 @_algorithm
@@ -3831,32 +3817,9 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     >>> result.status, result.n_iter
     ('separated', 1)
     """
-    rule = {"cyclic": _CYCLIC, "worst": _WORST}[_choice(rule, "rule", ("cyclic", "worst"))]
+    cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    report = np.zeros(7)
-    return drive(run, _perceptron_loop, (alpha, np.zeros(dimension), m, np.zeros(1, dtype=np.int64), report),
-                 parameters=(rule, _least_visible(run)), products=lambda k: k / n, report=report)
-
-
-@njit(cache=_CACHE)
-def _nkp_loop(G, k, until, alpha, w, m, report, least):
-    first = k
-    while True:
-        if _is_separated(G, alpha, w, m, least):
-            return k, SEPARATED
-        if _meets(k, until, alpha, m, report) and k > first:
-            return k, CERTIFIED
-        if k >= until:
-            return k, RUNNING
-        i = np.argmin(m)
-        theta = 1.0 / (k + 1.0)
-        _scale(1.0 - theta, alpha)
-        _scale(1.0 - theta, m)
-        alpha[i] += theta
-        add_column(G, i, theta, m)
-        k += 1
+    return _take_rows(run, cyclic, _separating_margin(run))
 
 
 @_algorithm
@@ -3872,8 +3835,9 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
     Notes
     -----
-    A subgradient method for L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2
-    (Lemma 3).  Stops as "separated" within s / rho^2 iterations.  p = alpha.  One column per iteration.
+    k alpha_k counts the rows taken: this is `perceptron` with rule="worst", scaled and not bound to halt.  A
+    subgradient method for L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2 (Lemma 3).
+    Stops as "separated" within s / rho^2 iterations.  p = alpha.  One column per iteration.
 
     References
     ----------
@@ -3887,11 +3851,8 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     ('separated', 'certified')
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    report = np.zeros(7)
-    return drive(run, _nkp_loop, (alpha, np.zeros(dimension), m, report), products=lambda k: k / n, report=report,
-                 parameters=(_separating_margin(run, stop),))
+    return _take_rows(run, False, _separating_margin(run, stop),
+                      lambda alpha, *_: (alpha / max(alpha.sum(), 1.0), _weights(alpha)))
 
 
 @njit(cache=_CACHE)
@@ -3913,10 +3874,6 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, threshold):
         p[j] += move
         add_column(G, j, move, m)
         k += 1
-
-
-def _dual_only(p, *_):
-    return p, p
 
 
 @_algorithm
@@ -3947,12 +3904,10 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     eps = _number(eps, "eps")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    p = np.full(n, 1.0 / n)
+    p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
-    report = np.zeros(7)
-    return drive(run, _von_neumann_loop, (p, np.zeros(dimension), m, report), _dual_only, report=report,
-                 parameters=(run.G.diagonal(), _threshold(run, eps)),
-                 products=lambda k: 1.0 + k / n, eps=eps)
+    return drive(run, _von_neumann_loop, (p, w, m, report), lambda p, *_: (p, p), report=report, eps=eps,
+                 parameters=(run.G.diagonal(), _threshold(run, eps)), products=lambda k: 1.0 + k / n)
 
 
 class _Point(NamedTuple):
@@ -3961,22 +3916,6 @@ class _Point(NamedTuple):
     v: np.ndarray
     w: np.ndarray
     m: np.ndarray
-
-
-class _Call(NamedTuple):
-    """One call of SNKPVN within ISNKPVN; the arrays of one entry change from call to call."""
-
-    center: np.ndarray  # (n,) of the prox map
-    norm: np.ndarray  # (1,) ||center||_G
-    age: np.ndarray  # (1,) iterations of the call so far
-
-
-class _Smoothing(NamedTuple):
-    prox: int  # _ENTROPY or _L2
-    mu0: float
-    gamma: float  # 0: no call after the first
-    threshold: _Threshold
-    least: float  # margin
 
 
 @njit(cache=_CACHE)
@@ -3994,19 +3933,20 @@ def _average(theta, p, q):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
+def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, threshold, least):
     """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
-    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  At ||p||_G < delta the run halts or, while
+    alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  The current call of SNKPVN has its prox centred at
+    ``center``, of ||center||_G = length[0], and is in iteration age[0].  At ||p||_G < delta the run halts or, while
     gamma > 0 and delta >= eps, goes over into the next call, centred at p.
     """
-    prox, mu0, gamma, (eps, blur, root), least = smoothing
+    eps, blur, root = threshold
     first = k
     while True:
         if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
         norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        delta = max(call.norm[0], eps) / gamma if gamma > 0.0 else eps
+        delta = max(length[0], eps) / gamma if gamma > 0.0 else eps
         ends = norm < delta
         if ends and (gamma == 0.0 or delta < eps):
             if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
@@ -4018,20 +3958,18 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
-        theta = 2.0 / (call.age[0] + 3.0)
+        theta = 2.0 / (age[0] + 3.0)
         if ends:
-            theta = 1.0
-            call.age[0] = -1
-            call.norm[0] = norm
-            _copy(p.v, call.center)
+            theta, age[0], length[0] = 1.0, -1, norm
+            _copy(p.v, center)
             _copy(p.v, alpha.v)
             _copy(p.m, alpha.m)
         else:
             _smoothed_step(theta, alpha.v, p.v, q.v)
             _smoothed_step(theta, alpha.m, p.m, q.m)
-        call.age[0] += 1
-        mu = 2.0 * mu0 / ((call.age[0] + 1.0) * (call.age[0] + 2.0))
-        _prox(prox, alpha.m, mu, call.center, q.v)
+        age[0] += 1
+        mu = 2.0 * mu0 / ((age[0] + 1.0) * (age[0] + 2.0))
+        _prox(prox, alpha.m, mu, center, q.v)
         lift(G, q.v, q.w)
         margins(G, q.w, q.m)
         _average(theta, p.v, q.v)
@@ -4041,20 +3979,20 @@ def _smoothed_loop(G, k, until, alpha, p, q, call, report, smoothing):
 
 
 def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
-    """Run snkp, snkpvn or isnkpvn."""
+    """Run snkp, snkpvn or, with gamma > 0, isnkpvn."""
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
-    smoothing = _Smoothing(prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop))
+    parameters = prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop)
     (size, m), = _squares_and_margins(run.G, run.scale, center)
-    alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(np.empty(n), np.empty(dimension), np.empty(n))
+    alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(*map(np.empty, (n, dimension, n)))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
-    q = _Point(p.v.copy(), p.w.copy(), p.m.copy())
-    call, report = _Call(center, np.array([math.sqrt(size)]), np.zeros(1, dtype=np.int64)), np.zeros(7)
-    return drive(run, _smoothed_loop, (alpha, p, q, call, report), lambda alpha, p, *_: (alpha.v, p.v),
-                 parameters=(smoothing,), products=lambda k: k + 2.0, report=report, eps=eps)
+    report = np.zeros(7)
+    state = alpha, p, _Point(*map(np.copy, p)), center, np.array([math.sqrt(size)]), np.zeros(1, np.int64), report
+    return drive(run, _smoothed_loop, state, lambda alpha, p, *_: (alpha.v, p.v), parameters=parameters,
+                 products=lambda k: k + 2.0, report=report, eps=eps)
 
 
 @_algorithm
@@ -4182,19 +4120,6 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
         k += 1
 
 
-def _l1_rounding(G):
-    """Bound the rounding of (Zw)_i and (Z'p)_j, for rows divided by ||x_i||_inf and w by a sum."""
-    n, d = G.shape()
-    return _gamma(n + 2 * d + 8)
-
-
-def _l1_interval(G, scale, w, p, precise):
-    """Do as `_interval`, for |z_ij| <= 1, w and p in the simplex, sums in any order; precise changes nothing."""
-    blur = _l1_rounding(G)
-    lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
-    return lower - blur, upper + blur, 2.0 * blur
-
-
 @_algorithm
 def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
@@ -4236,16 +4161,20 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
         raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
     run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start)
     n, d = run.G.shape()
-    w, least = np.full(d, 1.0 / d), 2.0 * _l1_rounding(run.G)
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)),
-                 lambda w, m, hits, _: (w, _weights(hits)), parameters=(run.G.rows, eta, least), interval=_l1_interval)
+    w, blur = np.full(d, 1.0 / d), _gamma(n + 2 * d + 8)  # of z_i / ||x_i||_inf and w / sum, sums in any order
+
+    def interval(G, scale, w, p, precise):
+        lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
+        return lower - blur, upper + blur, 2.0 * blur
+
+    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), interval=interval,
+                 solution=lambda w, m, hits, _: (w, _weights(hits)), parameters=(run.G.rows, eta, 2.0 * blur))
 
 
 # ------------------------------------------------------------------------------------------------------
 # 8.2 ji21
 # ------------------------------------------------------------------------------------------------------
 
-_EXP, _LOGISTIC = range(2)
 _RISK, _CONSTANT, _SQRT = range(3)
 
 
@@ -4268,9 +4197,9 @@ def _logistic_weights(m, q):
 
 
 @register_jitable
-def _dual_pass(G, w, loss, m, q, u):
+def _dual_pass(G, w, logistic, m, q, u):
     """m <- Z w, q <- grad psi(-m), u <- Z' q, one product; returns ln l'(psi(-m)), so that l'(-m_i) = q_i l'(psi)."""
-    if loss == _EXP:
+    if not logistic:
         return softmax_pass(G, w, m, q, u)
     margins(G, w, m)
     log_slope = _logistic_weights(m, q)
@@ -4279,7 +4208,7 @@ def _dual_pass(G, w, loss, m, q, u):
 
 
 @njit(cache=_CACHE)
-def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, loss, schedule, step):
+def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, schedule, step):
     """alpha <- alpha + theta_k q_k and w = Z' alpha alike; m, q, u and log_slope[0] belong to the current w."""
     while k < until:
         theta = step
@@ -4289,29 +4218,20 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, loss, sche
             theta /= math.sqrt(k + 1.0)
         _add_multiple(theta, q, alpha)
         _add_multiple(theta, u, w)
-        log_slope[0] = _dual_pass(G, w, loss, m, q, u)
+        log_slope[0] = _dual_pass(G, w, logistic, m, q, u)
         k += 1
         if _meets(k, until, alpha, m, report):
             return k, CERTIFIED
     return k, RUNNING
 
 
-def _first_pass(run, loss):
-    """Return (m, q, u) and ln l'(psi) of `_dual_pass` at w = 0, where all margins are 0."""
+def _at_rest(run, logistic):
+    """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
-    m, q, u = np.zeros(n), np.empty(n), np.empty(dimension)
-    log_slope = (_softmax if loss == _EXP else _logistic_weights)(m, q)
+    alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
+    log_slope[0] = (_logistic_weights if logistic else _softmax)(m, q)
     lift(run.G, q, u)
-    return m, q, u, log_slope
-
-
-def _descend(run, loss, schedule, step):
-    """Run gradient_descent or normalized_gradient_descent."""
-    n, dimension = run.G.shape()
-    m, q, u, log_slope = _first_pass(run, loss)
-    report = np.zeros(7)
-    return drive(run, _gradient_loop, (np.zeros(n), np.zeros(dimension), m, q, u, np.array([log_slope]), report),
-                 parameters=(loss, schedule, step / run.scale), report=report)
+    return alpha, w, m, q, u, log_slope, report
 
 
 @_algorithm
@@ -4342,9 +4262,10 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     >>> fm.gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
     True
     """
-    loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
-    step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), loss, _RISK, step)
+    logistic, step = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(step, "step")
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    state = _at_rest(run, logistic)
+    return drive(run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1])
 
 
 @_algorithm
@@ -4377,7 +4298,9 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     step = _number(step, "step")
-    return _descend(prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start), _EXP, schedule, step)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    state = _at_rest(run, False)
+    return drive(run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=state[-1])
 
 
 @njit(cache=_CACHE)
@@ -4396,7 +4319,7 @@ def _quotient(m, before, step):
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, step):
+def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, step):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
     The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.
@@ -4408,10 +4331,10 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, loss, st
         if looks:
             _copy(g, move.v)
             _copy(gw, move.w)
+            _copy(m, move.m)
             _add_multiple(1.0, q, move.v)
             _add_multiple(1.0, u, move.w)
-            _copy(m, move.m)
-        _dual_pass(G, w, loss, m, q, u)
+        _dual_pass(G, w, logistic, m, q, u)
         k += 1
         if looks:
             _quotient(m, move.m, step)  # errs by what both margins err, for the many moves up to now
@@ -4452,16 +4375,14 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
     'certified'
     """
-    loss = {"exp": _EXP, "logistic": _LOGISTIC}[_choice(loss, "loss", ("exp", "logistic"))]
+    logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    step = 1.0 / run.scale if loss == _EXP else 1.0 / (n * run.scale)
-    alpha, g = np.zeros((2, n))
-    w, gw = np.zeros((2, dimension))
-    m, q, u, _ = _first_pass(run, loss)
-    move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
+    step = 1.0 / (n * run.scale) if logistic else 1.0 / run.scale
+    alpha, w, m, q, u, _, report = _at_rest(run, logistic)
+    g, gw, move = np.zeros(n), np.zeros(dimension), _Point(*map(np.zeros, (n, dimension, n)))
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
-                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report,
+                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, step), report=report,
                  by_square=True)
 
 
@@ -4521,63 +4442,27 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
 
 @njit(cache=_CACHE)
-def _exponentials(m, low, part, sums):
-    """sums_part <- sum_i exp(low - m_i) over one of the parts."""
-    start, stop = _part(m.size, part)
-    total = 0.0
-    for i in range(start, stop):
-        total += math.exp(low - m[i])
-    sums[part] = total
-
-
-@njit(cache=_CACHE, parallel=True)
-def _exponentials_in_parts(m, low, sums):
-    for part in prange(_PARTS):
-        _exponentials(m, low, np.int64(part), sums)
-
-
-@njit(cache=_CACHE)
-def _draw_compiled(m, uniform, threads):
-    low, sums = _least(m), np.empty(_PARTS)
-    if threads:
-        _exponentials_in_parts(m, low, sums)
-    else:
-        for part in range(_PARTS):
-            _exponentials(m, low, part, sums)
-    level, chosen = uniform * sums.sum(), 0
-    for part in range(_PARTS):
-        if sums[part] > 0.0:
-            chosen = part
-            if level < sums[part]:
-                break
-            level -= sums[part]
-    start, stop = _part(m.size, chosen)
-    last = start
-    for i in range(start, stop):
-        weight = math.exp(low - m[i])
-        if weight > 0.0:
+def _draw(m, uniform, weights):
+    """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
+    low, total, last = _least(m), 0.0, 0
+    for i in range(m.size):
+        weights[i] = math.exp(low - m[i])
+        total += weights[i]
+    level = uniform * total
+    for i in range(m.size):
+        if weights[i] > 0.0:
             last = i
-            if level < weight:
+            if level < weights[i]:
                 break
-            level -= weight
+            level -= weights[i]
     return last  # by rounding the sum may fall short of the level: then it is the last of any weight
 
 
-def _draw(m, uniform, threads):
-    """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
-    return _enter(_draw_compiled, m, uniform, threads)
-
-
-@overload(_draw)
-def _draw_in_loops(m, uniform, threads):
-    return lambda m, uniform, threads: _draw_compiled(m, uniform, threads)
-
-
 @njit(cache=_CACHE)
-def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step, threads):
+def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step):
     """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates."""
     while k < until:
-        i = _draw(m, uniforms[k], threads)
+        i = _draw(m, uniforms[k], column)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
         column[:] = 0.0
@@ -4631,10 +4516,9 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
-    alpha, g, drawn, m, gm, column = np.zeros((6, n))
-    report, threads = np.zeros(7), _EXPENSIVE * n >= _SERIAL and not _forked
-    return drive(run, _sampling_loop, (alpha, g, drawn, m, gm, column, report), products=lambda k: k / n, report=report,
-                 parameters=(uniforms, bool(momentum), step / run.scale, threads))
+    *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
+    return drive(run, _sampling_loop, (*state, report), products=lambda k: k / n, report=report,
+                 parameters=(uniforms, bool(momentum), step / run.scale))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4652,20 +4536,17 @@ _SCHEDULES = {
 
 def _penalties(lam, lam0, steps):
     """Return lambda_t = lam0 s(t) for t = 1..steps; s by name, callable or array."""
-    t = np.arange(1.0, steps + 1.0)
     if isinstance(lam, str):
-        values = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](t)
+        lam = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](np.arange(1.0, steps + 1.0))
     elif callable(lam):
-        values = np.array([float(lam(int(k))) for k in t])
-    else:
-        values = _array(lam, "lam").astype(np.float64)
-        if values.ndim != 1 or values.size < steps:
-            raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
-        values = values[:steps]
-    wrong = np.flatnonzero(~(values >= 0.0))
+        lam = [float(lam(t)) for t in range(1, steps + 1)]
+    values = _array(lam, "lam").astype(np.float64)
+    if values.ndim != 1 or values.size < steps:
+        raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
+    wrong = np.flatnonzero(~(values[:steps] >= 0.0))
     if wrong.size:
         raise ValueError(f"lam must be at least 0; at t = {wrong[0] + 1} it is {values[wrong[0]]:g}")
-    return lam0 * values
+    return lam0 * values[:steps]
 
 
 @njit(cache=_CACHE)
@@ -4675,13 +4556,6 @@ def _projected_step(alpha, previous, z, m, step, bound, inertia):
         previous[i] = alpha[i]
         alpha[i] = min(max(z[i] + step * (1.0 - m[i]), 0.0), bound)
         z[i] = alpha[i] + inertia * (alpha[i] - previous[i])
-
-
-@njit(cache=_CACHE)
-def _follow(m, inertia, of_alpha):
-    """of_alpha <- (m + inertia of_alpha) / (1 + inertia)."""
-    for i in range(m.size):
-        of_alpha[i] = (m[i] + inertia * of_alpha[i]) / (1.0 + inertia)
 
 
 @njit(cache=_CACHE)
@@ -4697,7 +4571,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
         _projected_step(alpha, previous, z, m, step, bounds[k], inertia)
         lift(G, z, w)
         margins(G, w, m)
-        _follow(m, inertia, of_alpha)
+        _average(1.0 / (1.0 + inertia), of_alpha, m)
         k += 1
         total = _total(alpha)
         largest[0] = max(largest[0], total)
@@ -4721,11 +4595,9 @@ def _hinge_descent(G, lam, lam0, accel, step, run_options):
         begin = time.perf_counter()
         norm, products = _operator_norm(run.G)
         found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
-    alpha, previous, z, m, of_alpha = np.zeros((5, n))
-    report = np.zeros(7)
-    return drive(run, _hinge_descent_loop,
-                 (alpha, previous, z, np.zeros(dimension), m, of_alpha, np.zeros(1), report, found),
-                 parameters=(bounds, step, accel), products=lambda k: found[1] + k, report=report, spent=spent)
+    *state, report = map(np.zeros, (n, n, n, dimension, n, n, 1, 7))
+    return drive(run, _hinge_descent_loop, (*state, report, found), parameters=(bounds, step, accel), report=report,
+                 products=lambda k: found[1] + k, spent=spent)
 
 
 @_algorithm
@@ -4855,8 +4727,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    alpha, m = np.zeros((2, n))
-    return drive(run, _homotopic_loop, (alpha, np.zeros(dimension), m), parameters=(a, b, run.scale))
+    return drive(run, _homotopic_loop, tuple(map(np.zeros, (n, dimension, n))), parameters=(a, b, run.scale))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -5295,9 +5166,7 @@ class _Dual:
             if self.adder:
                 m, support = np.zeros(self.n), np.flatnonzero(v)
                 self.adder(support, v[support], m)
-                size = _dot(v, m)
-                _refuse_negative(size, self.G.rounding().square * self.scale)
-                self.last = v, max(size, 0.0), m
+                self.last = v, _nonnegative(_dot(v, m), self.G.rounding().square * self.scale), m
             else:
                 self.last = v, *_squares_and_margins(self.G, self.scale, v)[0]
         return self.last[1:]
@@ -5799,7 +5668,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     dual.refresh(c, u)
     reads, stage = np.zeros(1), np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
     interval = functools.partial(_interval, products=dual.products)
-    return drive(run, _exact_rounds, (c, u, stage, reads), _dual_only, parameters=(dual,), interval=interval,
+    return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
                  products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
 
 

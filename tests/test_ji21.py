@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @numba.njit
 def draw(m, uniform):
-    return fm._draw(m, uniform, False)
+    return fm._draw(m, uniform, np.empty(m.size))
 
 
 ALGORITHMS = ("gradient_descent", "normalized_gradient_descent", "momentum", "batch_perceptron", "adaptive_sampling")
