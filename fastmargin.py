@@ -1647,7 +1647,7 @@ def _symmetric(given, name):
         raise ValueError(f"{name} {demand}; row {i} has {', '.join(entries)}")
     if not is_symmetric:
         matrix = matrix.copy()
-        _enter_by_size(matrix.size, _mirror_in_parts, _mirror, 0, len(matrix), matrix.T)
+        _mirror(0, len(matrix), matrix.T)
     return matrix
 
 
