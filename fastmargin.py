@@ -2555,15 +2555,13 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def table_margins(self, W, M):
         """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
         n, d, width, scaled = self.c.size, self.kernel.dimension, len(self.kernel.W), W * self.c
-        support = np.flatnonzero(W.any(axis=0))
-        entries = n * min(support.size, 0.5 * n)
+        support = np.count_nonzero(W.any(axis=0))
+        entries = n * min(support, 0.5 * n)
         M[:] = 0.0
         if self.kernel.name == "ntk" and 2 * len(W) * n * width * d < entries * (d + 2 * width):
             self._add_through_gates(scaled, M)
-        elif 2 * support.size <= n:
-            weights, columns = scaled[:, support], self.points.take(support)
-            for rows in _slices(n, max(support.size, 1)):
-                M[:, rows] = weights @ self.kernel.block(self.points.take(rows), columns).T
+        elif 2 * support <= n:
+            M[:] = self.kernel.sums(scaled, self.points, self.points)
         else:
             tiles = [slice(start, start + _TILE) for start in range(0, n, _TILE)]
             for k, rows in enumerate(tiles):
@@ -3219,27 +3217,6 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), size, total, size, total, total)
 
 
-def _reported(run, k, report, by_square):
-    """Return lower, upper, and what rounding adds to upper - lower, by a loop's report at iteration k.
-
-    Beside the errors of a product, and of squares as sums of n terms unless `square` took them, it has at most 16
-    roundings an iteration of terms that come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors
-    of a product, and 16 roundings, are those of a vector of ||.||_1 = reach.
-    """
-    least, size, total, dual_size, dual_total, reach, _ = report.tolist()
-    (unit, of_square, of_length), n, scale = run.G.rounding(), run.G.shape()[0], run.scale
-    if not by_square:
-        of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
-    drift, few = _gamma(16.0 * k), _gamma(16.0)
-    squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
-    if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
-        return -math.inf, math.inf, math.inf  # squares might over- or underflow; alpha = 0 says nothing
-    alpha = _Seen(least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift))
-    of_square = reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift
-    p = _Seen(0.0, dual_size, dual_total, Rounding(0.0, of_square, of_length + drift))
-    return _bracket(scale, alpha, p, dual_total, n, unit + drift)
-
-
 def certificate(G, alpha, p, *, precise=False):
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
@@ -3648,11 +3625,28 @@ def _primal_and_dual(solution, state, k):
 
 
 def _on_the_way(run, k, report, by_square, flag, eps):
-    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
-    if report is not None and flag == RUNNING:
-        lower, upper, blur = _reported(run, k, report, by_square)
-        if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
-            return lower, upper, "running"
+    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None.
+
+    Beside the errors of a product, and of squares as sums of n terms unless `square` took them, a report has at most 16
+    roundings an iteration of terms that come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors
+    of a product, and 16 roundings, are those of a vector of ||.||_1 = reach.
+    """
+    if report is None or flag != RUNNING:
+        return None
+    least, size, total, dual_size, dual_total, reach, _ = report.tolist()
+    (unit, of_square, of_length), n, scale = run.G.rounding(), run.G.shape()[0], run.scale
+    if not by_square:
+        of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
+    drift, few = _gamma(16.0 * k), _gamma(16.0)
+    squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
+    if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
+        return None  # squares might over- or underflow; alpha = 0 says nothing
+    alpha = _Seen(least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift))
+    of_square = reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift
+    p = _Seen(0.0, dual_size, dual_total, Rounding(0.0, of_square, of_length + drift))
+    lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, unit + drift)
+    if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+        return lower, upper, "running"
     return None
 
 
