@@ -1180,8 +1180,7 @@ class Representation:
 
     Attributes
     ----------
-    access : {"products", "computed", "stored"}
-        What it takes to have some entries of G: products, their evaluation, or reading them.
+    access : {"products", "computed", "stored"}, what it takes to have some entries of G
 
     Examples
     --------
@@ -1456,16 +1455,12 @@ _DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": nji
 # ------------------------------------------------------------------------------------------------------
 
 class RidgeGram(Representation):
-    """G + r I over another representation, what ``ridge=r`` makes of it.
-
-    Coordinates are those of G, and then sqrt(r) v.
+    """G + r I over another representation, what ``ridge=r`` makes of it; coordinates are those of G, then sqrt(r) v.
 
     Attributes
     ----------
-    base : representation
-        G.
-    ridge : float
-        r.
+    base : representation, G
+    ridge : float, r
 
     Examples
     --------
@@ -1560,10 +1555,8 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
     Attributes
     ----------
-    matrix : array, shape (n, n)
-        G.
-    threads : bool
-        Whether large products may be shared among threads.
+    matrix : array, shape (n, n), G
+    threads : bool, whether large products may be shared among threads
 
     Examples
     --------
@@ -1726,8 +1719,8 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         "rbf": exp(-gamma ||x - x'||^2);
         "laplacian": exp(-gamma ||x - x'||_1);
         "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]), the tangent kernel of
-        f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, a_j = +-1; without W its limit of infinite width for
-        w_j ~ N(0, I), ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
+        f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, a_j = +-1; without W its limit for w_j ~ N(0, I), m
+        infinite, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
         read-only, that returns the values K(a_i, b_j), (k, m).
@@ -1737,8 +1730,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     dtype : {float64, float32}
         float32 takes half the memory; sums over n stay in float64.
     ridge : float
-        r >= 0, added to G_ii: the hard-margin problem of G + r I is the soft-margin SVM with squared slacks and
-        C = 1/(2r).
+        r >= 0, added to G_ii: hard margins of G + r I are those of the SVM with squared slacks and C = 1/(2r).
     **params
         gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
         gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
@@ -1747,7 +1739,6 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     Returns
     -------
     G : array, shape (n, n)
-        Memory: the matrix and a few blocks of 8 MB.
 
     Raises
     ------
@@ -1947,10 +1938,8 @@ class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defa
 
     Attributes
     ----------
-    rows : array, shape (n, d)
-        Z.
-    threads : bool
-        Whether large products may be shared among threads.
+    rows : array, shape (n, d), Z
+    threads : bool, as in `DenseGram`
 
     Examples
     --------
@@ -2191,14 +2180,10 @@ class SparseGram(Representation, namedtuple("SparseGram", "values columns starts
 
     Attributes
     ----------
-    values, columns : array, shape (non-zeros,)
-        Entries of Z, row by row, and their columns, in ascending order within a row; unsigned, once checked.
-    starts : array, shape (n + 1,)
-        Row i holds the entries from starts[i] to starts[i + 1] - 1.
-    dimension : int
-        d.
-    threads : bool
-        Whether large products may be shared among threads.
+    values, columns : arrays, entries of Z, row by row, and their columns, in ascending order within a row
+    starts : array, shape (n + 1,), row i holds the entries from starts[i] to starts[i + 1] - 1
+    dimension : int, d
+    threads : bool, as in `DenseGram`
 
     Examples
     --------
@@ -2382,20 +2367,13 @@ def _sparse_precise(G, v, m):
 # ------------------------------------------------------------------------------------------------------
 
 class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept")):
-    """G = Z Z' for rows z_i = c_i (x_i, b) of points x_i that stay in a file, made by `features` of a memory-mapped X.
-
-    Nothing is added to the points where b = 0.
+    """G = Z Z' for rows z_i = c_i (x_i, b), c_i x_i if b = 0, of x_i that stay in a file, made by `features`.
 
     Attributes
     ----------
-    rows : array, shape (n, d)
-        The x_i.
-    c : array, shape (n,)
-        Signs times normalisers.
-    entries : array, shape (n,)
-        G_ii.
-    intercept : float
-        b.
+    rows : array, shape (n, d), the x_i
+    c, entries : arrays, shape (n,), signs times normalisers and G_ii
+    intercept : float, b
 
     Examples
     --------
@@ -2511,14 +2489,9 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
     Attributes
     ----------
-    kernel : tuple
-        K, with its parameters.
-    points : tuple of arrays with n rows
-        The x_i, centred where K depends on distances alone, and what K needs of each.
-    c : array, shape (n,)
-        Signs times normalisers.
-    entries : array, shape (n,)
-        G_ii.
+    kernel : tuple, K with its parameters
+    points : tuple of arrays, the x_i, centred where K depends on distances alone, and what K needs of each
+    c, entries : arrays, shape (n,), signs times normalisers and G_ii
 
     Examples
     --------
@@ -2727,10 +2700,8 @@ class PairGram(Representation):
 
     Attributes
     ----------
-    K : representation
-        Of the unsigned kernel matrix of the points.
-    point, right, wrong : array, shape (pairs,)
-        i, y_i and j of each pair.
+    K : representation of the unsigned kernel matrix of the points
+    point, right, wrong : arrays, shape (pairs,), i, y_i and j
     n_points, n_classes : int
 
     Examples
@@ -2915,14 +2886,10 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
 
     Attributes
     ----------
-    operator : object
-        With the methods of SciPy's LinearOperator.
-    symmetric : bool
-        Whether the operator is G itself, or Z.
-    entries : array, shape (n,)
-        G_ii.
-    unit : float
-        Largest relative error of one operation.
+    operator : object with the methods of SciPy's LinearOperator
+    symmetric : bool, whether the operator is G itself, or Z
+    entries : array, shape (n,), G_ii
+    unit : float, the largest relative error of one operation
 
     Examples
     --------
@@ -3333,11 +3300,9 @@ class Run(NamedTuple):
     Attributes
     ----------
     G : representation
-    scale : float
-        s = max_i G_ii.
+    scale : float, s = max_i G_ii
     tol : float or None
-    checkpoints : array of int
-        Iterations at which a certificate is computed, the first and the last of the run among them.
+    checkpoints : array of int, iterations of certificates, the first and the last of the run among them
     keep_iterates : bool
     callback : callable or None
     start : Result or None
