@@ -111,7 +111,6 @@ _PARTS = 8  # of a product in parallel: a fixed number, so that the result is th
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
 
-
 try:  # whether compiled code can be kept on disk: if not, Numba would refuse to go on
     _CACHE, _probe = True, njit(__dir__, cache=True)
     if is_jitted(_probe):  # a module in a zip file is given a folder that nobody has tried to write to
@@ -143,8 +142,8 @@ _WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP l
 def _threads():
     """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise; return their layer.
 
-    OpenMP's own choice is that they spin, which holds up whoever needs the core.  It reads the choice once, when it is
-    loaded; other libraries and child processes are not to inherit ours.
+    OpenMP would let them spin, which holds up whoever needs the core.  It reads the choice as it is loaded; other
+    libraries and child processes are not to inherit ours.
     """
     if any(name in os.environ for name in _WAITING):
         get_num_threads()
@@ -158,8 +157,8 @@ def _threads():
 def _enter(code, *args):
     """Call compiled code that may share its work among Numba's threads.
 
-    A forked child has no threads, and OpenMP would end it if it asked for them.  The layer "workqueue" ends a process
-    that comes from two threads of Python at once, so there they take turns.
+    OpenMP would end a forked child that asked for threads, which it is without.  The layer "workqueue" would end a
+    process that comes from two threads of Python at once, so there they take turns.
     """
     if _forked:
         return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
@@ -186,8 +185,8 @@ class Result(NamedTuple):
     p : array, shape (n,)
         Point of the simplex, the dual certificate.
     lower, upper : float
-        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see
-        `certificate`).  -sqrt(s) where ||alpha||_G cannot be told from 0.
+        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`);
+        lower is -sqrt(s) where ||alpha||_G cannot be told from 0.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
@@ -198,16 +197,16 @@ class Result(NamedTuple):
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
     n_iter : int
-        Number of updates made; iteration 0 is before the first.  Those of ``start`` count.
+        Number of updates made, those of ``start`` included; iteration 0 is before the first.
     trace : structured array
-        A row per checkpoint of this call, the first at its start: iteration, products (with G, spent by the iterations;
-        a column counts 1/n), seconds (likewise without certificates, and without compilation), lower, upper.  These
-        last come from fresh products where the run ends; before, from what the loop holds, where it holds enough,
-        widened by what its recurrences may err.
+        A row per checkpoint of this call, the first at its start: iteration, products (G-vector products of the
+        iterations, a column counting 1/n), seconds (of the iterations, without compilation), lower, upper.  These come
+        from fresh products where the run ends; before, from what the loop holds, where it holds enough, widened by
+        what its recurrences may err.  Certificates count as no product and take no seconds.
     iterates : array, shape (checkpoints, n), or None
         alpha at every row of the trace, with keep_iterates=True; None in partial results.
     state : tuple
-        What the algorithm remembers, for ``start=result``; nothing to look into.
+        What the algorithm remembers, for ``start=result``.
 
     Examples
     --------
@@ -323,7 +322,8 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     """Return labels of n points in float64."""
     y = _real_array(y, name, 1).astype(np.float64)
     if y.size != n:
-        raise ValueError(f"X has {n} rows and {name} has {y.size} labels; they must agree")
+        points = f"X has {n} rows" if name == "y" else f"there are {n} points"
+        raise ValueError(f"{points} and {name} has {y.size} labels; they must agree")
     wrong = np.flatnonzero(~np.isin(y, allowed))
     if wrong.size:
         wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
@@ -544,9 +544,8 @@ def _excess(x, top, tau):
 def _simplex_tau(v, top, tau):
     """Return the threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
 
-    Newton's method, which is Michelot's: exact once the support stays as it is, if the step that led there came from
-    a sum near 1 and lost no digits.  Each round divides the product of the support and of what the sum has above 1 by
-    at least four, so that there are O(log n) of them.
+    Newton's method, exact once the support stays, if the last step came from a sum near 1 and lost no digits.  Each
+    round divides the product of the support and of what the sum has above 1 by at least four: O(log n) rounds.
     """
     count, before = 0, tau
     for _ in range(100):
@@ -572,10 +571,7 @@ def _simplex_tau(v, top, tau):
 
 @njit(cache=_CACHE)
 def _project_simplex(v, out):
-    """out <- argmin_{p in Delta} ||p - v||; entries of v may be -infinity, its maximum must be finite.
-
-    All is relative to the maximum, so that nothing cancels at large |v|.
-    """
+    """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite."""
     n, quarter = v.size, (v.size + 3) // 4
     a, b, c, d = v[:quarter], v[n // 4:], v[n // 2:], v[n - quarter:]
     top = v[0]
@@ -588,7 +584,7 @@ def _project_simplex(v, out):
 
 
 def project_simplex(v):
-    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
+    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.  Callable inside njit as well.
 
     Parameters
     ----------
@@ -608,7 +604,6 @@ def project_simplex(v):
     Notes
     -----
     By C. Michelot, Journal of Optimization Theory and Applications 50, 1986: a few passes, O(log n) at worst, no sort.
-    Nothing cancels or overflows at any |v|.  Callable inside njit as well.
 
     Examples
     --------
@@ -648,6 +643,8 @@ def _entropy_prox(g, mu, q, out):
 def entropy_prox(g, mu, q=None):
     """Entropy prox map: argmin_{p in Delta} <g, p> + mu KL(p || q), p_i proportional to q_i exp(-g_i / mu).
 
+    Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
+
     Parameters
     ----------
     g : array, shape (n,)
@@ -666,10 +663,6 @@ def entropy_prox(g, mu, q=None):
     ------
     ValueError
         g is not finite, mu <= 0, or q is not in the simplex (checked in calls from Python).
-
-    Notes
-    -----
-    Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
 
     Examples
     --------
@@ -701,6 +694,8 @@ def _l2_prox(g, mu, q, out):
 def l2_prox(g, mu, q):
     """Euclidean prox map: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
 
+    Nothing overflows.  Callable inside njit as well.
+
     Parameters
     ----------
     g, mu
@@ -717,10 +712,6 @@ def l2_prox(g, mu, q):
     ------
     ValueError
         g or q is not finite, their lengths differ, or mu <= 0 (checked in calls from Python).
-
-    Notes
-    -----
-    Nothing overflows.  Callable inside njit as well.
 
     Examples
     --------
@@ -867,8 +858,7 @@ class _Kernel(NamedTuple):
         if self.name == "precomputed":
             values = points.rows.diagonal()
         elif self.name == "callable":
-            few = 32  # of the values in a block only the diagonal is used
-            blocks = (points.rows[k:k + few] for k in range(0, len(values), few))
+            blocks = np.array_split(points.rows, len(values) // 32 + 1)  # of whose values only the diagonal is used
             values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
         elif self.name in ("rbf", "laplacian"):
             values = np.ones(len(values))
@@ -1045,9 +1035,8 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
 
 def _pairs(labels, n_classes):
     """Return (point, right, wrong): the pairs of a point with each class that is not its own, point by point."""
-    right = np.repeat(labels, n_classes - 1)
-    wrong = np.tile(np.arange(n_classes - 1), len(labels))
-    return np.repeat(np.arange(len(labels)), n_classes - 1), right, wrong + (wrong >= right)
+    point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
+    return point, labels[point], wrong
 
 
 def _class_weights(alpha, labels, n_classes):
