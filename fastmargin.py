@@ -3116,10 +3116,7 @@ class _Seen(NamedTuple):
 
 
 def _bracket(scale, alpha, p, total, terms, unit):
-    """Return lower, upper, and how much of upper - lower is due to rounding, by what was seen at alpha and p.
-
-    The p was divided by ``total``, summed over so many terms.
-    """
+    """Return lower, upper, and what rounding adds to upper - lower, by alpha and p / total, a sum of so many terms."""
     length, _, longest = p.lengths(scale)
     gap, upper = length / total, longest / total * (1.0 + _LAST + _gamma(terms))
     length, shortest, longest = alpha.lengths(scale)
@@ -3163,11 +3160,8 @@ def _closes(report, least, size, total, dual_size, dual_total, reach):
 
 @njit(cache=_CACHE)
 def _meets(k, until, alpha, m, report):
-    """Report alpha >= 0 with p = alpha / sum alpha, by m = G alpha, where there is a target or a call of the loop ends.
-
-    Return whether the gap is down to the target.
-    """
-    if k < until and report[_TARGET] == 0.0:
+    """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return whether the gap is down to the target."""
+    if k < until and report[_TARGET] == 0.0:  # nobody looks
         return False
     size, total = _dot(alpha, m), _total(alpha)
     return _closes(report, _least(m), size, total, size, total, total)
@@ -3659,10 +3653,7 @@ result : Result
 # ------------------------------------------------------------------------------------------------------
 
 def _separating_margin(run, stop="separated"):
-    """Return the margin, at ||alpha||_1 = 1, above which the run ends as "separated"; infinite where it is to go on.
-
-    Rounding cannot make that much of 0, neither here nor in `_interval`.
-    """
+    """Return the margin, at ||alpha||_1 = 1, of "separated", which rounding cannot make of 0; infinite to go on."""
     if stop is None:
         return math.inf
     _choice(stop, "stop", ("separated",))
@@ -3694,10 +3685,7 @@ def _threshold(run, eps):
 
 @register_jitable
 def _is_small(G, p, w, m, threshold):
-    """Tell whether ||p||_G <= eps, by a product (not counted) that makes w = Z'p and m = G p anew.
-
-    What recurrences say is confirmed with room for rounding, if rounding leaves any.
-    """
+    """Tell whether ||p||_G <= eps, with room for rounding if there is any, by a product (not counted) in w and m."""
     lift(G, p, w)
     margins(G, w, m)
     eps, blur, root = threshold
@@ -3719,7 +3707,7 @@ def _perceptron_loop(G, k, until, alpha, w, m, position, report, cyclic, least):
     """Take the next row of margin 0 or less from position[0] on, or the worst row; ||alpha||_1 = k."""
     first = k
     while True:
-        if _is_separated(G, alpha, w, m, least * k):
+        if _is_separated(G, alpha, w, m, least * k):  # inf * 0 is NaN, which nothing exceeds
             return k, SEPARATED
         if _meets(k, until, alpha, m, report) and k > first:
             return k, CERTIFIED
@@ -3761,9 +3749,8 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     Examples
     --------
     >>> import fastmargin as fm
-    >>> result = fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]))
-    >>> result.status, result.n_iter
-    ('separated', 1)
+    >>> fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
+    'separated'
     """
     cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
@@ -3783,9 +3770,9 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
     Notes
     -----
-    k alpha_k counts the rows taken: this is `perceptron` with rule="worst", scaled and not bound to halt.  A
-    subgradient method for L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2 (Lemma 3).
-    Stops as "separated" within s / rho^2 iterations.  p = alpha.  One column per iteration.
+    `perceptron` with rule="worst", scaled: k alpha_k counts the rows taken.  A subgradient method for
+    L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2 (Lemma 3).  Stops as "separated"
+    within s / rho^2 iterations.  p = alpha.  One column per iteration.
 
     References
     ----------
@@ -3794,9 +3781,8 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     Examples
     --------
     >>> import fastmargin as fm
-    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
-    >>> fm.nkp(G).status, fm.nkp(G, stop=None, tol=0.01).status
-    ('separated', 'certified')
+    >>> fm.nkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), stop=None, tol=0.01).status
+    'certified'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     return _take_rows(run, False, _separating_margin(run, stop),
@@ -3845,8 +3831,7 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     Examples
     --------
     >>> import fastmargin as fm
-    >>> G = fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]])
-    >>> fm.von_neumann(G, eps=0.01).status
+    >>> fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01).status
     'infeasible'
     """
     eps = _number(eps, "eps")
@@ -3993,10 +3978,9 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
 
     Notes
     -----
-    Stops as "separated" at G alpha > 0 as well.  Along the run
-    -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k (Lemma 8) and, if rho <= 0,
-    ||p_k||_G <= (2 sqrt(2 n s)/(k+1)) min(1, ||q||_G / |rho|) (Lemma 9; the paper's last line drops a sqrt 2).
-    One product per iteration, two at the start.
+    Stops as "separated", too.  Along the run -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k (Lemma 8); if
+    rho <= 0, ||p_k||_G <= (2 sqrt(2 n s)/(k+1)) min(1, ||q||_G / |rho|) (Lemma 9; the paper's last line drops a
+    sqrt 2).  One product per iteration, two at the start.
 
     References
     ----------
@@ -4026,15 +4010,14 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
-        "entropy" is the paper's open question, an experiment without a guarantee: the prox is KL(p || q_t) with
-        mu_0 = 2s.
+        "entropy" is the paper's open question, without a guarantee: the prox is KL(p || q_t), with mu_0 = 2s.
 
     Notes
     -----
-    Stops as "separated" at G alpha > 0 as well.  For s = 1 it takes at most O(sqrt(n)/rho log(1/rho)) iterations if
-    rho > eps, and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has
-    no eps in delta_t; it matters only for a q_t that is a certificate already.  Iterations are summed over the calls
-    and a restart counts as one: one product per iteration, two at the start.
+    Stops as "separated" at G alpha > 0 as well.  For s = 1 it takes O(sqrt(n)/rho log(1/rho)) iterations if rho > eps,
+    and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has no eps in
+    delta_t; it matters only for a q_t that is a certificate already.  A restart counts as an iteration: one product
+    each, two at the start.
 
     References
     ----------
@@ -4086,15 +4069,13 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
 
     Notes
     -----
-    In the result alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <= max_j (Z'p)_j =
-    upper.  Stops as "separated", after at most 2 ln(d) / rho_1^2 updates with eta = rho_1 (the paper's
-    ln(n) / rho_1^2 up to the constant; n there is the dimension); upper <= 0 ends it as "infeasible".  An iteration
-    reads Z once and counts as one product.
+    alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <= max_j (Z'p)_j = upper; upper <= 0 is
+    "infeasible".  Stops as "separated", after at most 2 ln(d) / rho_1^2 updates with eta = rho_1 (the paper's bound up
+    to the constant).  An iteration reads Z once and counts as one product.
 
     References
     ----------
-    ramdas14, section 2.2; N. Littlestone, Redundant noisy attributes, attribute errors, and linear-threshold learning
-    using Winnow, COLT 1991.
+    ramdas14, section 2.2; N. Littlestone, Redundant noisy attributes, attribute errors, ..., COLT 1991.
 
     Examples
     --------
@@ -4128,16 +4109,13 @@ _RISK, _CONSTANT, _SQRT = range(3)
 
 @njit(cache=_CACHE)
 def _logistic_weights(m, q):
-    """q <- grad psi(-m) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z); returns ln l'(psi(-m)).
-
-    l'(psi) = 1 - exp(-sum l).  From margins of 37 on, l(z) = e^z to rounding, and q is the softmax.
-    """
-    if _least(m) > 37.0:
+    """q <- grad psi(-m) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z); returns ln l'(psi(-m))."""
+    if _least(m) > 37.0:  # l(z) = e^z to rounding
         return _softmax(m, q)
     total = 0.0
     for i in range(m.size):
         total += max(-m[i], 0.0) + math.log1p(math.exp(-abs(m[i])))
-    slope = -math.expm1(-total)
+    slope = -math.expm1(-total)  # l'(psi) = 1 - exp(-sum l)
     for i in range(m.size):
         small = math.exp(-abs(m[i]))
         q[i] = (small if m[i] > 0.0 else 1.0) / ((1.0 + small) * slope)
@@ -4240,9 +4218,8 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     Examples
     --------
     >>> import fastmargin as fm
-    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
-    >>> fm.normalized_gradient_descent(G, tol=0.01).status
-    'certified'
+    >>> fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
+    True
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     step = _number(step, "step")
@@ -4367,13 +4344,11 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
     Notes
     -----
-    p counts how often each row was taken; while lower >= 0, upper - lower = O(sqrt(s/t)), the regret of the
-    ascent over t.  One column per iteration.
+    p counts the rows taken; while lower >= 0, upper - lower = O(sqrt(s/t)).  One column per iteration.
 
     References
     ----------
-    A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012; ji21,
-    section 1.1 and appendix F.
+    Cotter, Shalev-Shwartz, Srebro, The kernelized stochastic batch perceptron, ICML 2012; ji21, sections 1.1 and F.
 
     Examples
     --------
@@ -4438,17 +4413,16 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     step : float
         theta in units of 1/s, above 0.
     seed : int
-        Of the samples, at least 0: the same seed gives the same run, on any number of threads.
+        Of the samples, at least 0: the same seed gives the same run.
 
     Notes
     -----
-    Theorem 4.1, for momentum=False and step = sqrt(ln(n) / T), with rho in units of sqrt(s): after T iterations, with
-    probability at least 1 - 2 delta,
+    Theorem 4.1, for momentum=False, step = sqrt(ln(n) / T), rho in units of sqrt(s): with probability 1 - 2 delta,
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (the constants as its proof gives them).  Samples are exact: q_t is summed afresh at every iteration, in O(n).
-    p = alpha / sum alpha.  One column per iteration.
+    (the constants as its proof gives them).  q_t is summed afresh at every iteration.  p = alpha / sum alpha.  One
+    column per iteration.
 
     References
     ----------
@@ -4560,12 +4534,12 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     ----------
     lam : str, callable or array
         s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an
-        array with s(t) at [t - 1]; not negative (0: the bound is infinite), in the theory non-increasing.
+        array with s(t) at [t - 1]; not negative (0: no bound), in the theory non-increasing.
     lam0 : float
         Above 0, in the units of G.
     step : float, optional
-        gamma itself, not in units of 1/s; by default that of ``start`` or 1/||G||_op on the safe side, from a Lanczos
-        run of at most 64 products, which the trace counts as spent before iteration 0.
+        gamma itself, not in units of 1/s; by default that of ``start``, or 1/||G||_op on the safe side, by at most 64
+        products, which the trace counts as spent before iteration 0.
 
     Notes
     -----
@@ -4625,9 +4599,7 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
 def _penalised_step(alpha, m, shrink, gain):
     """alpha <- shrink alpha + gain [m < 1]."""
     for i in range(m.size):
-        alpha[i] *= shrink
-        if m[i] < 1.0:
-            alpha[i] += gain
+        alpha[i] = shrink * alpha[i] + (gain if m[i] < 1.0 else 0.0)
 
 
 @njit(cache=_CACHE)
@@ -4661,8 +4633,7 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 
     References
     ----------
-    D. Molitor, D. Needell, R. Ward, Bias of homotopic gradient descent for the hinge loss, Applied Mathematics &
-    Optimization 84, 2021.
+    D. Molitor, D. Needell, R. Ward, Bias of homotopic gradient descent for the hinge loss, Appl. Math. Optim. 84, 2021.
 
     Examples
     --------
