@@ -166,9 +166,16 @@ def _enter(code, *args):
         return code(*args)
 
 
-def _enter_by_size(work, parallel, serial, *args):
-    """Call the one of two compiled functions that so much work, in entries read, is worth."""
-    return _enter(serial if work < _SERIAL or _forked else parallel, *args)
+def _for_threads(loop):
+    """Compile a function that loops over `prange` for Numba's threads and, under a name of its own, for one alone."""
+    alone = type(loop)(loop.__code__, loop.__globals__)
+    alone.__qualname__ = f"{loop.__name__}_alone"  # by which compiled code is kept on disk
+    return njit(loop, cache=_CACHE, fastmath=_FAST, parallel=True), njit(alone, cache=_CACHE, fastmath=_FAST)
+
+
+def _enter_by_size(work, code, *args):
+    """Call what `_for_threads` compiled, for threads if so much work, in entries read, is worth them."""
+    return _enter(code[work < _SERIAL or _forked], *args)
 
 
 # ======================================================================================================
@@ -488,28 +495,22 @@ def _part(n, part):
     return 4 * (groups * part // _PARTS), stop
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _combine_rows(matrix, index, weights, start, stop, out):
-    """Entries start..stop-1 of out <- out + sum_k weights_k matrix[index_k], four rows at a time."""
+@_for_threads
+def _combine_rows(matrix, index, weights, out):
+    """out <- out + sum_k weights_k matrix[index_k], four rows at a time."""
     n = index.size
-    for first in range(start, stop, 1024):
-        end = min(first + 1024, stop)
-        total = out[first:end]
+    for block in prange((out.size + 511) // 512):
+        start = 512 * np.int64(block)
+        stop = min(start + 512, out.size)
+        total = out[start:stop]
         for k in range(0, n - 3, 4):
-            a, b = matrix[index[k], first:end], matrix[index[k + 1], first:end]
-            c, d = matrix[index[k + 2], first:end], matrix[index[k + 3], first:end]
+            a, b = matrix[index[k], start:stop], matrix[index[k + 1], start:stop]
+            c, d = matrix[index[k + 2], start:stop], matrix[index[k + 3], start:stop]
             va, vb, vc, vd = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
             for j in range(total.size):
                 total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
         for k in range(n - n % 4, n):
-            _add_multiple(weights[k], matrix[index[k], first:end], total)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _combine_rows_in_parts(matrix, index, weights, start, stop, out):
-    for part in prange(_PARTS):
-        first, last = _part(stop - start, np.int64(part))
-        _combine_rows(matrix, index, weights, start + first, start + last, out)
+            _add_multiple(weights[k], matrix[index[k], start:stop], total)
 
 
 # ======================================================================================================
@@ -811,8 +812,7 @@ class _Kernel(NamedTuple):
             values = self._called(A.rows, B.rows)
         elif self.name == "laplacian":
             values = np.empty((len(A.rows), len(B.rows)))
-            _enter_by_size(values.size * self.dimension, _laplacian_in_parts, _laplacian, self.gamma, A.rows, B.rows,
-                           values)
+            _enter_by_size(values.size * self.dimension, _laplacian, self.gamma, A.rows, B.rows, values)
         else:
             values = product(A.rows, B.rows)
         if self.name == "poly":
@@ -941,23 +941,15 @@ def _gamma_of(params, X):
     return 1.0 / spread
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@_for_threads
 def _laplacian(gamma, A, B, out):
     """out_ij <- exp(-gamma ||a_i - b_j||_1)."""
-    for i in range(len(A)):
-        a, row = A[i], out[i]
-        for j in range(row.size):
-            b, distance = B[j], 0.0
-            for k in range(a.size):
-                distance += abs(np.float64(a[k]) - b[k])
-            row[j] = math.exp(-gamma * distance)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _laplacian_in_parts(gamma, A, B, out):
-    for part in prange(_PARTS):
-        start, stop = _part(len(A), np.int64(part))
-        _laplacian(gamma, A[start:stop], B, out[start:stop])
+    for i in prange(len(A)):
+        for j in range(len(B)):
+            distance = 0.0
+            for k in range(A.shape[1]):
+                distance += abs(np.float64(A[i, k]) - B[j, k])
+            out[i, j] = math.exp(-gamma * distance)
 
 
 def _mirror(start, stop, out):
@@ -1586,8 +1578,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
             if 2 * len(index) > m.size:  # a product reads half of G
                 _add_by_product(self, index, weights, m)
             else:
-                work = len(index) * m.size
-                _enter_by_size(work, _combine_rows_in_parts, _combine_rows, self.matrix, index, weights, 0, m.size, m)
+                _enter_by_size(len(index) * m.size, _combine_rows, self.matrix, index, weights, m)
 
         return add
 
@@ -1639,7 +1630,7 @@ def _first_flaw(matrix, slack):
     with np.errstate(invalid="ignore"):
         roots = np.sqrt(matrix.diagonal().astype(np.float64))  # NaN, which no comparison passes, where it is below 0
     worst = np.zeros(-(-len(matrix) // 64), dtype=np.int64)
-    _enter_by_size(matrix.size, _survey_in_parts, _survey, matrix, roots, slack, worst)
+    _enter_by_size(matrix.size, _survey, matrix, roots, slack, worst)
     if worst.max() < 2:
         return None, not worst.any()
     start = 64 * int(np.argmax(worst == 2))
@@ -1652,30 +1643,20 @@ def _first_flaw(matrix, slack):
     return (start + i, j, int(np.argmax(flaws[:, i, j]))), False
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
-def _survey_tile(matrix, roots, slack, tile, worst):
-    """Look at 64 rows up to the diagonal: 0 if symmetric to the last bit, 1 if up to rounding, 2 if there is a flaw."""
-    stop, wrong, differ = min(64 * tile + 64, roots.size), 0, 0
-    for first in range(0, stop, 64):
-        for i in range(64 * tile, stop):
-            row, most = matrix[i], roots[i] * (1.0 + 5e-7)
-            for j in range(first, min(first + 64, i + 1)):
-                a, b = row[j], matrix[j, i]
-                wrong += not (abs(a) <= most * roots[j] + slack and abs(a - b) <= slack)
-                differ += a != b
-    worst[tile] = 2 if wrong else int(differ > 0)
-
-
-@njit(cache=_CACHE)
+@_for_threads
 def _survey(matrix, roots, slack, worst):
-    for tile in range(worst.size):
-        _survey_tile(matrix, roots, slack, tile, worst)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _survey_in_parts(matrix, roots, slack, worst):
+    """Look at 64 rows at a time, up to the diagonal: 0 if symmetric to the last bit, 1 up to rounding, 2 if flawed."""
     for tile in prange(worst.size):
-        _survey_tile(matrix, roots, slack, np.int64(tile), worst)
+        start = 64 * np.int64(tile)
+        stop, wrong, differ = min(start + 64, roots.size), 0, 0
+        for first in range(0, stop, 64):
+            for i in range(start, stop):
+                row, most = matrix[i], roots[i] * (1.0 + 5e-7)
+                for j in range(first, min(first + 64, i + 1)):
+                    a, b = row[j], matrix[j, i]
+                    wrong += not (abs(a) <= most * roots[j] + slack and abs(a - b) <= slack)
+                    differ += a != b
+        worst[tile] = 2 if wrong else int(differ > 0)
 
 
 def _check_callable(block, diagonal, start):
@@ -1796,7 +1777,7 @@ def _symmetric_rows(matrix, v, start, stop, out):
         for r in range(i, j):
             total = 0.0
             for k in range(i, j):
-                total += matrix[min(r, k), max(r, k)] * v[k]
+                total += matrix[r, k] * v[k]
             out[r] += total
         if j < n:
             a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
@@ -1889,9 +1870,7 @@ def _dense_precise(matrix, v, m):
     m[:] = 0.0
     for j in range(v.size):
         if v[j] != 0.0:
-            for i in range(j):
-                m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[i, j]), v[j])
-            for i in range(j, v.size):
+            for i in range(m.size):
                 m[i], low[i] = _add_exactly(m[i], low[i], float(matrix[j, i]), v[j])
     for i in range(m.size):
         m[i] += low[i]
@@ -2578,8 +2557,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
             places[new] = np.arange(count, count + new.size)
             count += new.size
             known, total = places[index] >= 0, np.zeros(n)
-            _enter_by_size(index.size * n, _combine_rows_in_parts, _combine_rows, kept, places[index[known]],
-                           weights[known] * self.c[index[known]], 0, n, total)
+            _enter_by_size(index.size * n, _combine_rows, kept, places[index[known]],
+                           weights[known] * self.c[index[known]], total)
             m += self.c * total
             if not known.all():
                 _add_by_product(self, index[~known], weights[~known], m)
