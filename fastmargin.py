@@ -182,7 +182,7 @@ def _enter_by_size(work, code, *args):
 # 1 result and input
 # ======================================================================================================
 
-class Result(NamedTuple):
+class Result(namedtuple("Result", "alpha p lower upper status n_iter trace iterates state")):
     """What every algorithm returns.
 
     Attributes
@@ -222,15 +222,7 @@ class Result(NamedTuple):
     Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
     """
 
-    alpha: np.ndarray
-    p: np.ndarray
-    lower: float
-    upper: float
-    status: str
-    n_iter: int
-    trace: np.ndarray
-    iterates: np.ndarray | None
-    state: tuple
+    __slots__ = ()
 
     def __repr__(self):
         gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
@@ -1219,7 +1211,7 @@ def _gamma(k, unit=_UNIT):
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
 
-class Rounding(NamedTuple):
+class Rounding(namedtuple("Rounding", "margins square length")):
     """A-priori bounds on the errors of a product, in units of s = max_i G_ii, at any v with ||v||_1 <= 1.
 
     With (w, m) = (Z'v, G v) from `lift` and `margins` and r^2 from `square`, as computed,
@@ -1251,9 +1243,7 @@ class Rounding(NamedTuple):
     (2.2605917138210118e-13, 0.0)
     """
 
-    margins: float
-    square: float
-    length: float
+    __slots__ = ()
 
     @classmethod
     def of_entries(cls, n, unit):
@@ -2973,7 +2963,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
 # 5.10 models
 # ------------------------------------------------------------------------------------------------------
 
-class Model(NamedTuple):
+class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
     """Labelled points and the kernel that compares them, made by `model`: what G and the scores of new points share.
 
     Attributes
@@ -2994,12 +2984,7 @@ class Model(NamedTuple):
     array([ True, False])
     """
 
-    X: np.ndarray
-    y: np.ndarray
-    kernel: str | Callable
-    normalize: str | None
-    n_classes: int | None
-    params: dict
+    __slots__ = ()
 
     def gram(self, *, dtype=np.float64, ridge=0.0):
         """G, dense, by `gram`."""
@@ -3257,7 +3242,7 @@ def _operator_norm(G):
 RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)  # a loop's answer: go on, or halt for this reason
 
 
-class Run(NamedTuple):
+class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start")):
     """A checked G with the checked run options: what `prepare` makes and `drive` takes.
 
     Attributes
@@ -3277,13 +3262,7 @@ class Run(NamedTuple):
     array([0, 1, 2, 3])
     """
 
-    G: tuple
-    scale: float
-    tol: float | None
-    checkpoints: np.ndarray
-    keep_iterates: bool
-    callback: Callable | None
-    start: Result | None
+    __slots__ = ()
 
 
 def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
@@ -3327,10 +3306,8 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     Examples
     --------
     >>> import numpy as np, fastmargin as fm
-    >>> fm.prepare(np.eye(2), max_iter=10, tol=0)
-    Traceback (most recent call last):
-      ...
-    ValueError: tol must be finite and above 0; got 0
+    >>> fm.prepare(2.0 * np.eye(2), max_iter=3).scale
+    2.0
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
@@ -3373,8 +3350,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
         SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  CERTIFIED is believed where fresh products
         confirm it; else the loop is sent on, and must advance.  It is plain Python or compiled with njit, without
-        cache=True, which would outlive changes of this module.  Over a G that is neither dense nor by rows a compiled
-        loop runs as its Python source; functions that take G and that it calls must then be plain or register_jitable.
+        cache=True.  Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions
+        of G that it calls must then be plain or register_jitable.
     state : tuple
         Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  A ``start`` overwrites them.
     solution : callable, optional
@@ -3390,9 +3367,9 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     report : array, shape (7,), optional
         One of the state, in which the loop leaves (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1, ||p||_G^2, ||p||_1,
         reach) of the iteration that it reaches, for any p >= 0 with G p from vectors of ||.||_1 <= reach, up to 16
-        roundings an iteration: an interval for a checkpoint without products.  Only where rounding makes a hundredth
-        of it, or of upper, and at the end of the run, is one computed by fresh products.  The last entry is the
-        relative gap, 0 for none, at which to halt as CERTIFIED; it is halved where that proves premature.
+        roundings an iteration.  Products are left to the end of the run, and to where rounding makes a hundredth of
+        this interval or of upper.  The last entry is the relative gap, 0 for none, at which to halt as CERTIFIED; it
+        is halved where that proves premature.
     by_square : bool, optional
         The squares in the report come from `square`; else from inner products of n terms, which may err by more.
     spent : float, optional
@@ -3409,13 +3386,11 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     FloatingPointError
         The iterates overflowed, or G was written to during the run.
     TypeError, ValueError
-        The start is of another loop or another G, the loop or the solution returns something else, G turns out not to
-        be positive semi-definite.
+        The start, the loop or the solution is not as above; G turns out not to be positive semi-definite.
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; its state makes the result
-    independent of where it was cut.
+    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.
 
     Examples
     --------
