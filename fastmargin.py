@@ -3612,10 +3612,10 @@ def certificate(G, alpha, p, *, precise=False):
 def _operator_norm(G):
     """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
-    Lanczos from a random start: k steps miss a fraction e of it with probability at most
-    1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13,
-    1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are kept: where rounding spoils their orthogonality,
-    eigenvalues that were found are found again (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
+    Lanczos: k steps miss a fraction e of it with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the
+    spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No
+    vectors are kept: where rounding spoils their orthogonality, eigenvalues are found again (A. Greenbaum, Linear
+    Algebra and its Applications 113, 1989).
     """
     n, dimension = G.shape()
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
