@@ -4805,7 +4805,7 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     step : float
         theta in units of 1/s, above 0.
     seed : int
-        Of the samples, at least 0: the same seed gives the same run.
+        Of the samples, at least 0: the same seed gives the same run, on any number of threads.
 
     Notes
     -----
@@ -4813,8 +4813,7 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (the constants as its proof gives them).  q_t is summed afresh at every iteration.  p = alpha / sum alpha.  One
-    column per iteration.
+    (constants as in its proof).  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
 
     References
     ----------
