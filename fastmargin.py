@@ -3198,10 +3198,10 @@ def certificate(G, alpha, p, *, precise=False):
 def _operator_norm(G):
     """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
 
-    Lanczos from a random start: k steps miss a fraction e of it with probability at most
-    1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13,
-    1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No vectors are kept: where rounding spoils their orthogonality,
-    eigenvalues that were found are found again (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
+    Lanczos: k steps miss a fraction e of it with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the
+    spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No
+    vectors are kept: where rounding spoils their orthogonality, eigenvalues are found again (A. Greenbaum, Linear
+    Algebra and its Applications 113, 1989).
     """
     n, dimension = G.shape()
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
@@ -4211,9 +4211,9 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         if looks:
             _copy(g, move.v)
             _copy(gw, move.w)
-            _copy(m, move.m)
             _add_multiple(1.0, q, move.v)
             _add_multiple(1.0, u, move.w)
+            _copy(m, move.m)
         _dual_pass(G, w, logistic, m, q, u)
         k += 1
         if looks:
@@ -4368,7 +4368,7 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     step : float
         theta in units of 1/s, above 0.
     seed : int
-        Of the samples, at least 0: the same seed gives the same run.
+        Of the samples, at least 0: the same seed gives the same run, on any number of threads.
 
     Notes
     -----
@@ -4376,8 +4376,7 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (the constants as its proof gives them).  q_t is summed afresh at every iteration.  p = alpha / sum alpha.  One
-    column per iteration.
+    (constants as in its proof).  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
 
     References
     ----------
