@@ -5323,23 +5323,10 @@ def _keep_best(span, c, m, negligible):
 @njit(cache=_CACHE)
 def _smooth(m, mu, q):
     """q <- softmax(-m / mu); returns mu ln sum_i exp(-m_i / mu)."""
-    low, total = _least(m), 0.0
+    low = _least(m)
     for i in range(m.size):
-        q[i] = math.exp((low - m[i]) / mu)
-        total += q[i]
-    for i in range(m.size):
-        q[i] /= total
-    return mu * math.log(total) - low
-
-
-@njit(cache=_CACHE)
-def _scaled_columns(M, index, g, roots):
-    """Return roots_b (M_b - g) for some columns M_b."""
-    columns = np.empty((g.size, index.size))
-    for a in range(g.size):
-        for b in range(index.size):
-            columns[a, b] = roots[b] * (M[a, index[b]] - g[a])
-    return columns
+        q[i] = (m[i] - low) / mu
+    return mu * _softmax(q, q) - low
 
 
 def _hessian(M, q, g, mu):
@@ -5347,7 +5334,7 @@ def _hessian(M, q, g, mu):
     H, active = np.eye(g.size), np.flatnonzero(q > 1e-9 / q.size)
     for first in range(0, active.size, _CHUNK):
         index = active[first:first + _CHUNK]
-        columns = _scaled_columns(M, index, g, np.sqrt(q[index] / mu))
+        columns = (M.take(index, axis=1) - g[:, None]) * np.sqrt(q[index] / mu)
         H += columns @ columns.T
     return H
 
@@ -5616,11 +5603,7 @@ class _Dual:
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
             G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
-        self.begin(np.zeros(1))
-
-    def begin(self, reads):
-        """Count in ``reads`` from now on, and forget what was read, which a round must not depend on."""
-        self.adder, self.last, self.reads = self.G.adder(), None, reads
+        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
@@ -5653,16 +5636,17 @@ class _Dual:
         v = _unit_range(c)
         np.multiply(self.product(v)[1], c.max() / v.max() / self.scale, out=u)
 
-    def change(self, c, u, points, weights, most=0.8):
-        """Give some points new weights and bring u up to date, afresh if more than a part of the support changes."""
+    def change(self, c, u, points, weights):
+        """Give some points new weights, bring u up to date, afresh if most of the support changes, and `_rescale`."""
         moves = weights - c[points]
         moved = np.flatnonzero(moves)
         c[points] = weights
-        if self.adder and moved.size <= most * np.count_nonzero(c):
+        if self.adder and moved.size <= 0.8 * np.count_nonzero(c):
             self.reads[0] += self.n * moved.size
             self.adder(points[moved], moves[moved] / self.scale, u)
         else:
             self.refresh(c, u)
+        return _rescale(c, u)
 
     def products(self, G, scale, *points):
         """Do as `_squares_and_margins`, by `product`."""
@@ -5676,20 +5660,14 @@ def _widened(A, size):
     return wider
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
 def _rescale(c, u):
     """Bring c and u to the best multiple of c; return its relative gap 1 - min u and ||p||_G / sqrt(s)."""
-    total, size, low = 0.0, 0.0, np.inf
-    for i in range(c.size):
-        total += c[i]
-        size += c[i] * u[i]
-        low = min(low, u[i])
+    total, size = float(c.sum()), _dot(c, u)
     if not size > 1e-300 * total:
         return np.inf, 0.0
-    for i in range(c.size):
-        c[i] *= total / size
-        u[i] *= total / size
-    return 1.0 - low * total / size, math.sqrt(size) / total
+    c *= total / size
+    u *= total / size
+    return 1.0 - float(u.min()), math.sqrt(size) / total
 
 
 @register_jitable
@@ -5761,47 +5739,38 @@ def _pair_steps(H, x, g, moves, roots, target, most):
 
 
 def _by_pairs(dual, c, u, points, H, target, most):
-    """Return new weights of some points, by steps in single precision, and whether fewer than ``most`` sufficed."""
+    """Change some points by steps in single precision; return (gap, norm, whether fewer than ``most`` sufficed)."""
     roots = dual.roots[points]
     x, g, moves = np.array((c[points] * roots, (u[points] - 1.0) / roots, 0.0 * roots), dtype=np.float32)
     steps = _pair_steps(H, x, g, moves, roots, target, most)
     if not np.isfinite(x).all():  # rows too much alike for single precision, where steps run away
-        return c[points], False
-    return np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0), steps < most
+        return *_rescale(c, u), False
+    weights = np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0)
+    return *dual.change(c, u, points, weights), steps < most
 
 
 # Blocks
 
-def _has_small_support(c, most):
-    """Return whether a support of at most so many points is worth more than blocks."""
-    return np.count_nonzero(c) <= min(most, max(c.size // 2, 4 * _NARROW_BLOCK))
-
-
-@njit(cache=_CACHE)
 def _violations(c, u, roots):
     """Return max(-g, min(g, x)), and -g where x = 0, which puts points of no violation in order."""
-    scores = np.empty(c.size)
-    for i in range(c.size):
-        g = (u[i] - 1.0) / roots[i]
-        scores[i] = max(-g, min(g, c[i] * roots[i])) if c[i] > 0.0 else -g
-    return scores
+    g = (u - 1.0) / roots
+    return np.where(c > 0.0, np.maximum(-g, np.minimum(g, c * roots)), -g)
 
 
 def _over_blocks(dual, c, u, gap):
     """Make pair steps on blocks for four products' worth of columns; return (next stage, whether c was near enough)."""
-    seen, ended, size = np.zeros(c.size, dtype=bool), gap <= dual.tol, dual.block
+    n, size, seen, ended = dual.n, dual.block, np.zeros(dual.n, dtype=bool), gap <= dual.tol
     target, H = 0.1 * gap if ended else dual.tol, np.empty((size, size), np.float32)
-    for turn in range(4 * dual.n // size + 1):
-        block = np.sort(np.argpartition(_violations(c, u, dual.roots), dual.n - size)[dual.n - size:])
-        if turn and 5 * np.count_nonzero(~seen[block]) < size and _has_small_support(c, dual.largest):
+    few = max(n // 2, 4 * _NARROW_BLOCK)  # a larger support is left to blocks
+    for turn in range(4 * n // size + 1):
+        block = np.sort(np.argpartition(_violations(c, u, dual.roots), -size)[-size:])
+        if turn and 5 * np.count_nonzero(~seen[block]) < size and np.count_nonzero(c) <= min(few, dual.largest):
             return _TO_WORKING_SET, ended
         seen[block] = True
         dual.place(block, 0, H)
-        weights, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
-        dual.change(c, u, block, weights, np.inf)
-        gap, norm = _rescale(c, u)
+        gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
         if gap <= target or norm <= dual.eps:
-            return _TO_FACES if _has_small_support(c, _LARGEST_FACE) else _TO_BLOCKS, ended
+            return _TO_FACES if np.count_nonzero(c) <= min(few, _LARGEST_FACE) else _TO_BLOCKS, ended
     return _TO_BLOCKS, ended
 
 
@@ -5834,9 +5803,7 @@ def _on_working_set(dual, c, u, gap):
     while np.count_nonzero(c) <= dual.largest:
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
-        weights, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
-        dual.change(c, u, points, weights)
-        gap, norm = _rescale(c, u)
+        gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
         if gap <= dual.tol or norm <= dual.eps or (gap > 0.3 * before and (closed or not enough)):
             return _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS, False
         if m >= dual.room:
@@ -5992,8 +5959,7 @@ def _on_faces(dual, c, u, gap, most=np.inf):
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return _TO_FACES, True
-        dual.change(c, u, points, x / roots)
-        gap, norm = _rescale(c, u)
+        gap, norm = dual.change(c, u, points, x / roots)
         changes += steps
         if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or changes > 20 * m + 5000:
             return _TO_FACES, False
@@ -6077,7 +6043,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         k += 1
         if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
             return k, INFEASIBLE
-        dual.begin(reads)
+        dual.adder, dual.last, dual.reads = G.adder(), None, reads  # a round must not depend on what was read before
         start, before, gap = c.copy(), stage[0], _rescale(c, u)[0]
         stage[0], ended = _STAGES[before](dual, c, u, gap)
         c /= c.sum()
@@ -6100,8 +6066,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) in place of (2), where a ridge of
-    at least 1e-8 s lies over rows of at most 3,000 coordinates, Newton steps on the coordinates of the separator.  Only
-    a dense G, whose rows are at hand, begins with (1); elsewhere a support of up to 256 points begins with (3).
+    at least 1e-8 s lies over rows of at most 3,000 coordinates, Newton steps on the coordinates of the separator.
 
     Parameters
     ----------
@@ -6115,10 +6080,12 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
-    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the support, and of a G that
-    is evaluated on demand 0.25 GB of its columns; without them, each stage takes a product for every working set.  A
-    support of more than 3,000 points, or 6,000 where G is not dense, is left to (1), with blocks of 128 points where G
-    is dense and of up to 12,000 elsewhere, 0.6 GB.
+    entries of G read / n^2.
+
+    Memory beside G: up to three squares of one and a half times the support, and of a G evaluated on demand 0.25 GB of
+    its columns; without them, each stage takes a product for every working set.  A support of more than 3,000 points,
+    or 6,000 where G is not dense, is left to (1), with blocks of 128 points where G is dense and of up to 12,000
+    elsewhere, 0.6 GB.
 
     References
     ----------
@@ -6202,10 +6169,8 @@ def _targets(y, n):
                       "(n_samples, ), for example using ravel().",
                       _known_as("DataConversionWarning", UserWarning), stacklevel=3)
         y = y.ravel()
-    if y.ndim != 1:
-        raise ValueError(f"y should be a 1d array, got an array of shape {y.shape} instead.")
-    if y.size != n:
-        raise ValueError(f"X has {n} rows and y has {y.size} labels; they must agree")
+    if y.shape != (n,):
+        raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
     real = y.dtype.kind == "f"
     try:
         if (y != y).any() or (real and np.isinf(y).any()):
@@ -6225,6 +6190,7 @@ def _self_products(kernel, X):
     if _is_sparse(X):
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.formula.offset
+    kernel = kernel._replace(center=None)  # of no account here
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
 
@@ -6434,6 +6400,8 @@ class MaxMarginClassifier:
             del params["gamma"]
         params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
         kernel = self._kernel = _kernel(self.kernel, X, params)
+        if "gamma" in params:
+            params["gamma"] = kernel.formula.gamma  # "scale" is found once
         count = None if self.classes_.size == 2 else self.classes_.size
         problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
                         normalize=self.normalize, **params)
@@ -6509,8 +6477,8 @@ class MaxMarginClassifier:
             return f"the point {last} allows no larger one"
         return f"the points {', '.join(others)} and {last} allow no larger one"
 
-    def _checked(self, X):
-        """Return new points, as those of `fit`."""
+    def _scores(self, X):
+        """Return scores of new points, a row for each, whose columns must be those of `fit`."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
@@ -6526,13 +6494,6 @@ class MaxMarginClassifier:
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
                              "input")
-        return X
-
-    def decision_function(self, X):
-        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        return self._scores(self._checked(X))
-
-    def _scores(self, X):
         kernel = self._kernel
         if self._takes("linear"):
             scores = X @ self.coef_.T
@@ -6548,9 +6509,13 @@ class MaxMarginClassifier:
             scores *= _normalizers(_self_products(kernel, X), "unit")[:, None]
         return scores[:, 0] if self.classes_.size == 2 else scores
 
+    def decision_function(self, X):
+        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
+        return self._scores(X)
+
     def predict(self, X):
         """The classes of the rows of X, (m, d): (m,)."""
-        scores = self._scores(self._checked(X))
+        scores = self._scores(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X, y, sample_weight=None):
