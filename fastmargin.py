@@ -73,6 +73,7 @@ import inspect
 import math
 import operator
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -1281,16 +1282,47 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
 # named tuples of arrays, operations are compiled functions, and loops run compiled from end to end.  Any other G is an
 # object with methods, over which the same loop runs as its own Python source: a product costs much more than that.
 
+@register_jitable
+def _three_step_pass(G, w, m, q, u):
+    margins(G, w, m)
+    log_total = _softmax(m, q)
+    lift(G, q, u)
+    return log_total
+
+
+@register_jitable
+def _inner_product(G, v, w, m):
+    return _dot(v, m)
+
+
+@register_jitable
+def _one_by_one(G, W, M):
+    for c in range(W.shape[0]):
+        margins(G, W[c], M[c])
+
+
+def _add_by_product(G, index, weights, m):
+    """m <- m + sum_k weights_k G e_index_k, of any representation, by a product."""
+    n, dimension = G.shape()
+    v, w, product = np.zeros(n), np.empty(dimension), np.empty(n)
+    v[index] = weights
+    lift(G, v, w)
+    margins(G, w, product)
+    m += product
+
+
 class Representation:
-    """What a representation of G is: an object with ``shape``, ``diagonal``, ``lift`` and ``margins``.
+    """What a representation of G is: an object with the four methods ``shape()``, which returns (points, coordinates),
+    the lengths of v and of w = Z' v; ``diagonal()``, the G_ii, (n,); ``lift(v, w)`` and ``margins(w, m)``, as the
+    operations of these names.
 
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
 
-    The other methods have defaults that make do with these four.  Overriding them makes G faster, `rounding` bounds
-    tighter.  Three more are looked for where they help: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working
-    precision for ||v||_1 <= 1; ``separator(v)``, Z'v with the rounding of its last digits alone; ``moments(index)``,
-    sum_i z_i z_i' over some points, (d, d).
+    The other methods have defaults that make do with these four; overriding them makes G faster, `rounding` bounds
+    tighter.  Four more help where a class has them, the first is needed where ``access`` is not "products":
+    ``restrict(index)``, G on some of the points; ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working
+    precision for ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index)``, sum_i z_i z_i' of some points.
 
     Attributes
     ----------
@@ -1314,32 +1346,7 @@ class Representation:
     access = "products"
     routines = {}  # compiled operations by name, of the kinds that have them
 
-    def shape(self):
-        """Return (points, coordinates): the lengths of v and of w = Z' v."""
-        raise NotImplementedError
-
-    def diagonal(self):
-        """Return the G_ii, (n,) in float64."""
-        raise NotImplementedError
-
-    def lift(self, v, w):
-        """Do as the operation `lift`; so too for the other operations."""
-        raise NotImplementedError
-
-    def margins(self, w, m):
-        raise NotImplementedError
-
-    def add_column(self, i, c, m):
-        _add_by_product(self, i, c, m)
-
-    def softmax_pass(self, w, m, q, u):
-        return _three_step_pass(self, w, m, q, u)
-
-    def square(self, v, w, m):
-        return _inner_product(self, v, w, m)
-
-    def table_margins(self, W, M):
-        _one_by_one(self, W, M)
+    add_column, softmax_pass, square, table_margins = _add_by_product, _three_step_pass, _inner_product, _one_by_one
 
     def checked(self):
         """Return itself, in the layout that its operations expect; raise ValueError or TypeError for bad values."""
@@ -1350,10 +1357,6 @@ class Representation:
         n, dimension = self.shape()
         margins = Rounding.of_rows(n, dimension).margins
         return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
-
-    def restrict(self, index):
-        """Return G on some of the points, an array of their numbers, as a representation."""
-        return _EntriesGram(self.block(index, index))
 
     def dense(self):
         """Return G itself, (n, n); asked of a few points at a time."""
@@ -1368,41 +1371,9 @@ class Representation:
         return out[:, columns]
 
     def adder(self):
-        """Return a function ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, with
-        the errors of `margins`, which may keep columns that it has seen; None where it costs as much as a product."""
+        """Return ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, which may keep
+        columns that it has seen; None where that costs as much as a product."""
         return None
-
-
-class _EntriesGram(Representation):
-    """G on a few points, by its entries."""
-
-    def __init__(self, matrix):
-        self.matrix = matrix
-
-    def shape(self):
-        return self.matrix.shape
-
-    def diagonal(self):
-        return self.matrix.diagonal().copy()
-
-    def lift(self, v, w):
-        w[:] = v
-
-    def margins(self, w, m):
-        m[:] = self.matrix @ w
-
-    def block(self, rows, columns):
-        return self.matrix[np.ix_(rows, columns)]
-
-
-def _add_by_product(G, index, weights, m):
-    """m <- m + sum_k weights_k G e_index_k, of any representation, by a product."""
-    n, dimension = G.shape()
-    v, w, product = np.zeros(n), np.empty(dimension), np.empty(n)
-    v[index] = weights
-    lift(G, v, w)
-    margins(G, w, product)
-    m += product
 
 
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
@@ -1430,11 +1401,10 @@ class Rounding(NamedTuple):
 
     Notes
     -----
-    Since |G_ij| <= s, sum_j |G_ij v_j| <= s: a sum of n rounded terms, in whatever order, errs by at most gamma_n s
-    with gamma_k = k u / (1 - k u) and u = 2^-53, and by one rounding of the entries more where G itself was rounded
-    when it was stored.  Over rows, w errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A
-    factor of 1.01 stands for all products of such errors, for the rounding of s itself (and of G, which may leave
-    |G_ij| above s), and, where s > 1e-285, for underflow.
+    Since |G_ij| <= s, a sum of n rounded terms G_ij v_j, in whatever order, errs by at most gamma_n s, with gamma_k =
+    k u / (1 - k u) and u = 2^-53, and by one rounding more where G itself was rounded when it was stored.  Over rows, w
+    errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A factor of 1.01 stands for products
+    of errors, for the rounding of s and, where s > 1e-285, for underflow.
 
     References
     ----------
@@ -1509,9 +1479,8 @@ def lift(G, v, w):
 
     Parameters
     ----------
-    G : representation of n points in d coordinates, as `prepare` returns it
-    v : array, shape (n,)
-    w : array, shape (d,), overwritten
+    G : representation of n points in d coordinates
+    v, w : arrays, shapes (n,), (d,); w is overwritten
 
     Examples
     --------
@@ -1529,9 +1498,8 @@ def margins(G, w, m):
 
     Parameters
     ----------
-    G : representation of n points in d coordinates, as `prepare` returns it
-    w : array, shape (d,)
-    m : array, shape (n,), overwritten
+    G : representation of n points in d coordinates
+    w, m : arrays, shapes (d,), (n,); m is overwritten
 
     Examples
     --------
@@ -1549,7 +1517,7 @@ def add_column(G, i, c, m):
 
     Parameters
     ----------
-    G : representation of n points in d coordinates, as `prepare` returns it
+    G : representation of n points
     i : int, the number of the point
     c : float
     m : array, shape (n,), changed in place
@@ -1570,10 +1538,8 @@ def softmax_pass(G, w, m, q, u):
 
     Parameters
     ----------
-    G : representation of n points in d coordinates, as `prepare` returns it
-    w : array, shape (d,)
-    m, q : array, shape (n,), overwritten
-    u : array, shape (d,), overwritten
+    G : representation of n points in d coordinates
+    w, m, q, u : arrays, shapes (d,), (n,), (n,), (d,); all but w are overwritten
 
     Returns
     -------
@@ -1596,14 +1562,8 @@ def square(G, v, w, m):
 
     Parameters
     ----------
-    G : representation of n points in d coordinates, as `prepare` returns it
-    v : array, shape (n,)
-    w : array, shape (d,)
-    m : array, shape (n,)
-
-    Returns
-    -------
-    float
+    G : representation of n points in d coordinates
+    v, w, m : arrays, shapes (n,), (d,), (n,)
 
     Examples
     --------
@@ -1619,9 +1579,8 @@ def table_margins(G, W, M):
 
     Parameters
     ----------
-    G : representation of n points in d coordinates, as `prepare` returns it
-    W : array, shape (k, d)
-    M : array, shape (k, n), overwritten
+    G : representation of n points in d coordinates
+    W, M : arrays, shapes (k, d), (k, n); M is overwritten
 
     Examples
     --------
@@ -1632,25 +1591,6 @@ def table_margins(G, W, M):
     array([[1., 0., 1.],
            [2., 1., 0.]])
     """
-
-
-@register_jitable
-def _three_step_pass(G, w, m, q, u):
-    margins(G, w, m)
-    log_total = _softmax(m, q)
-    lift(G, q, u)
-    return log_total
-
-
-@register_jitable
-def _inner_product(G, v, w, m):
-    return _dot(v, m)
-
-
-@register_jitable
-def _one_by_one(G, W, M):
-    for c in range(W.shape[0]):
-        margins(G, W[c], M[c])
 
 
 _DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": njit(_inner_product, cache=_CACHE),
@@ -1697,8 +1637,7 @@ class RidgeGram(Representation):
         return self.base.diagonal() + self.ridge
 
     def rounding(self):
-        """Beside what the base does, in its own s, r v_i errs by a few units, and the sum of their squares by n; where
-        the base takes a square from m, it is given m - r v, of which a few are lost."""
+        """Add to the base's a few units for r v_i, n for the sum of their squares, and a few for m - r v."""
         rounding, n = self.base.rounding(), self.base.shape()[0]
         return Rounding(rounding.margins + _gamma(16), rounding.square + (_gamma(16) if rounding.square else 0.0),
                         rounding.length + _gamma(n + 16))
@@ -1762,8 +1701,8 @@ def _with_ridge(G, ridge):
 class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
     """A symmetric (n, n) matrix, C-ordered, float64 or float32.
 
-    Algorithms make it of a plain array by themselves.  One whose rounding errors are not symmetric is copied, with its
-    upper triangle on both sides.
+    Algorithms make it of a plain array.  One whose rounding errors are not symmetric is copied, with its upper triangle
+    on both sides.
 
     Attributes
     ----------
@@ -1800,9 +1739,6 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
     def restrict(self, index):
         return self._replace(matrix=self.block(index, index))
-
-    def dense(self):
-        return self.matrix
 
     def block(self, rows, columns):
         out = np.empty((len(rows), len(columns)), self.matrix.dtype)
@@ -1855,70 +1791,55 @@ def _symmetric(given, name):
                   "must be positive semi-definite")[kind]
         entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j))))
         raise ValueError(f"{name} {demand}; row {i} has {', '.join(entries)}")
-    return matrix if is_symmetric else np.triu(matrix) + np.triu(matrix, 1).T
+    if not is_symmetric:
+        matrix = matrix.copy()
+        _enter_by_size(matrix.size, _mirror_in_parts, _mirror, 0, len(matrix), matrix.T)
+    return matrix
 
 
 def _first_flaw(matrix, slack):
     """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
-    and whether the matrix is symmetric to the last bit.
-
-    One reading finds entries that are too large, and for the bits b_ij and random k, modulo 2^64, the sums over i of
-    (b_ij - b_ji) k_i.  These are 0 if b is symmetric, and else all but surely not.
-    """
-    diagonal = matrix.diagonal().astype(np.float64)
+    and whether the matrix is symmetric to the last bit."""
     with np.errstate(invalid="ignore"):
-        roots = np.sqrt(np.maximum(diagonal, 0.0))
-    bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
-    keys = np.random.default_rng(0).integers(0, 2**64, len(matrix), np.uint64)
-    large, sums = np.zeros(_PARTS, dtype=np.int64), np.zeros((_PARTS, len(matrix)), dtype=np.uint64)
-    _enter_by_size(matrix.size, _survey_in_parts, _survey, matrix, bits, roots, slack, keys, large, sums)
-    is_symmetric = not sums.sum(axis=0).any()
-    if is_symmetric and not large.any() and np.isfinite(diagonal).all() and diagonal.min() >= 0.0:
-        return None, True
-    i, j, kind = _locate_flaw(matrix, diagonal, roots, slack)
-    return (None if kind < 0 else (i, j, kind)), is_symmetric
+        roots = np.sqrt(matrix.diagonal().astype(np.float64))  # NaN, which no comparison passes, where it is below 0
+    worst = np.zeros(-(-len(matrix) // 64), dtype=np.int64)
+    _enter_by_size(matrix.size, _survey_in_parts, _survey, matrix, roots, slack, worst)
+    if worst.max() < 2:
+        return None, not worst.any()
+    start = 64 * int(np.argmax(worst == 2))
+    rows = slice(start, start + 64)
+    a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
+    with np.errstate(invalid="ignore"):
+        flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
+                          ~(np.abs(a) <= roots[rows, None] * (1.0 + 5e-7) * roots[:rows.stop] + slack)])
+    i, j = np.argwhere(np.tril(flaws.any(axis=0), start))[0].tolist()
+    return (start + i, j, int(np.argmax(flaws[:, i, j]))), False
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _survey_tile(matrix, roots, slack, tile, worst):
+    """Look at 64 rows up to the diagonal: 0 if symmetric to the last bit, 1 if up to rounding, 2 if there is a flaw."""
+    stop, wrong, differ = min(64 * tile + 64, roots.size), 0, 0
+    for first in range(0, stop, 64):
+        for i in range(64 * tile, stop):
+            row, most = matrix[i], roots[i] * (1.0 + 5e-7)
+            for j in range(first, min(first + 64, i + 1)):
+                a, b = row[j], matrix[j, i]
+                wrong += not (abs(a) <= most * roots[j] + slack and abs(a - b) <= slack)
+                differ += a != b
+    worst[tile] = 2 if wrong else int(differ > 0)
 
 
 @njit(cache=_CACHE)
-def _survey_part(matrix, bits, roots, slack, keys, part, large, sums):
-    """Count entries that no positive semi-definite matrix has, and sum the bits, over one of the parts."""
-    start, stop = _part(roots.size, part)
-    for i in range(start, stop):
-        values, row, total, found = matrix[i], bits[i], np.uint64(0), 0
-        key, column, most = keys[i], sums[part], roots[i] * (1.0 + 5e-7)
-        for j in range(row.size):
-            column[j] += row[j] * key
-            total += row[j] * keys[j]
-            found += not abs(values[j]) <= most * roots[j] + slack
-        column[i] -= total
-        large[part] += found
-
-
-@njit(cache=_CACHE)
-def _survey(matrix, bits, roots, slack, keys, large, sums):
-    for part in range(_PARTS):
-        _survey_part(matrix, bits, roots, slack, keys, part, large, sums)
+def _survey(matrix, roots, slack, worst):
+    for tile in range(worst.size):
+        _survey_tile(matrix, roots, slack, tile, worst)
 
 
 @njit(cache=_CACHE, parallel=True)
-def _survey_in_parts(matrix, bits, roots, slack, keys, large, sums):
-    for part in prange(_PARTS):
-        _survey_part(matrix, bits, roots, slack, keys, np.int64(part), large, sums)
-
-
-@njit(cache=_CACHE)
-def _locate_flaw(matrix, diagonal, roots, slack):
-    """Return the first (i, j, kind), j <= i, of a flaw; kind -1 where there is none."""
-    for i in range(diagonal.size):
-        for j in range(i + 1):
-            a, b = matrix[i, j], matrix[j, i]
-            if not (math.isfinite(a) and math.isfinite(b)):
-                return i, j, 0
-            if abs(a - b) > slack:
-                return i, j, 1
-            if abs(a) > roots[i] * (1.0 + 5e-7) * roots[j] + slack or diagonal[i] < 0.0:
-                return i, j, 2
-    return -1, -1, -1
+def _survey_in_parts(matrix, roots, slack, worst):
+    for tile in prange(worst.size):
+        _survey_tile(matrix, roots, slack, np.int64(tile), worst)
 
 
 def _check_callable(block, diagonal, start):
@@ -1955,7 +1876,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         w_j ~ N(0, I), ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
-        read-only, or copies where compiled code refuses such, that returns the values K(a_i, b_j), (k, m).
+        read-only, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14); "max" divides by max_i K_ii, so that
         G_ii <= 1 (ji21); None leaves K as it is.
@@ -1977,16 +1898,10 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     Raises
     ------
     ValueError
-        Values are not finite, labels are not -1 or +1, lengths differ, K(x, x) <= 0 under "unit", a parameter, or
-        what "scale" stands for, is out of range, or a precomputed or callable kernel is not symmetric or has the wrong
-        shape.
+        Values are not finite, labels are not -1 or +1, lengths differ, K(x, x) <= 0 under "unit", a parameter is out of
+        range, or a precomputed or callable kernel is not symmetric (blocks on the diagonal show it) or of wrong shape.
     TypeError
         The kernel does not take one of the parameters.
-
-    Notes
-    -----
-    Of a callable kernel the values among the points of every block are checked for symmetry; others are taken from
-    below the diagonal.
 
     References
     ----------
@@ -2081,22 +1996,19 @@ def _symmetric_rows(matrix, v, start, stop, out):
 
 
 @njit(cache=_CACHE)
-def _symmetric_table_rows(matrix, W, start, stop, M):
-    """Do the same for every row of W and M, a few rows of the matrix at a time, which the caches keep."""
-    few = 2 * _STREAMS if W.shape[0] > 1 else matrix.shape[0]
+def _symmetric_part(matrix, W, part, parts):
+    """Add what one of len(parts) parts of the upper triangle, of equal area, contributes to W G.
+
+    Where W has several rows, a few rows of the matrix at a time serve them all, which the caches keep.
+    """
+    n, count = W.shape[1], len(parts)
+    blocks = n / _STREAMS  # whole ones, or rows would be read twice
+    start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
+    stop = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (part + 1) / count)))) if part + 1 < count else n
+    few = 2 * _STREAMS if W.shape[0] > 1 else n
     for i in range(start, stop, few):
         for c in range(W.shape[0]):
-            _symmetric_rows(matrix, W[c], i, min(i + few, stop), M[c])
-
-
-@njit(cache=_CACHE)
-def _symmetric_part(matrix, W, part, parts):
-    """Add what one of _PARTS parts of the upper triangle, of equal area, contributes to W G."""
-    n = W.shape[1]
-    blocks = n / _STREAMS  # whole ones, or rows would be read twice
-    start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / _PARTS))))
-    stop = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (part + 1) / _PARTS)))) if part + 1 < _PARTS else n
-    _symmetric_table_rows(matrix, W, start, stop, parts[part])
+            _symmetric_rows(matrix, W[c], i, min(i + few, stop), parts[part, c])
 
 
 @njit(cache=_CACHE, parallel=True)
@@ -2109,7 +2021,7 @@ def _symmetric_in_parts(matrix, W, parts):
 def _dense_table_margins(G, W, M):
     M[:] = 0.0
     if G.matrix.size < _SERIAL:
-        _symmetric_table_rows(G.matrix, W, 0, W.shape[1], M)
+        _symmetric_part(G.matrix, W, 0, np.expand_dims(M, 0))
         return
     parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
     if G.threads:
@@ -2199,11 +2111,7 @@ class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defa
     access = "computed"
 
     def checked(self):
-        rows = self.rows
-        if type(rows) is np.ndarray and rows.dtype == np.float64 and rows.ndim == 2 and rows.flags.c_contiguous and (
-                rows.size and np.isfinite(self.diagonal()).all()):
-            return self
-        return self._replace(rows=np.ascontiguousarray(_real_array(rows, "G.rows", 2), dtype=np.float64))
+        return self._replace(rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
 
     def shape(self):
         return self.rows.shape
@@ -2216,9 +2124,6 @@ class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defa
 
     def restrict(self, index):
         return self._replace(rows=self.rows[index])
-
-    def dense(self):
-        return self.rows @ self.rows.T
 
     def block(self, rows, columns):
         return self.rows[rows] @ self.rows[columns].T
@@ -2284,16 +2189,11 @@ def _feature_add_rows(G, v, start, out):
                 out[j] += Z[start + k, j] * v[k]
 
 
-@njit(cache=_CACHE)
-def _dots_part(G, w, m, part):
-    start, stop = _part(m.size, part)
-    _set_dots(G, w, m[start:stop], start)
-
-
 @njit(cache=_CACHE, parallel=True)
 def _dots_in_parts(G, w, m):
     for part in prange(_PARTS):
-        _dots_part(G, w, m, np.int64(part))
+        start, stop = _part(m.size, np.int64(part))
+        _set_dots(G, w, m[start:stop], start)
 
 
 @njit(cache=_CACHE)
@@ -2500,19 +2400,24 @@ class SparseGram(Representation, namedtuple("SparseGram", "values columns starts
         return self._replace(values=self.values[entries], columns=self.columns[entries], starts=starts)
 
     def block(self, rows, columns):
-        out, work = np.empty((rows.size, columns.size)), self.values.size // (self.starts.size - 1) + 1
-        _enter_by_size(out.size * work, _sparse_block_in_parts, _sparse_block, self, rows, columns,
-                       np.zeros((_PARTS, self.dimension)), out)
+        out, others = np.empty((len(rows), len(columns))), self.restrict(columns)
+        for some in _slices(len(rows), self.dimension):
+            table_margins(others, self._rows(rows[some]), out[some])
         return out
 
     def moments(self, index):
         total = np.zeros((self.dimension, self.dimension))
         for some in _slices(len(index), self.dimension):
-            part = self.restrict(index[some])
-            rows = np.zeros(part.shape())
-            rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
+            rows = self._rows(index[some])
             total += rows.T @ rows
         return total
+
+    def _rows(self, index):
+        """Return some rows with their zeros."""
+        part = self.restrict(index)
+        rows = np.zeros(part.shape())
+        rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
+        return rows
 
     def precise(self, v):
         n, d = self.shape()
@@ -2542,16 +2447,14 @@ def _sparse_points(X):
 
 def _sparse_features(X, y, normalize, intercept):
     X = _sparse_points(X)
-    values, starts = X.data.astype(np.float64), X.indptr.astype(np.int64)
     y = _labels(y, X.shape[0])
-    G = SparseGram(values, X.indices, starts, int(X.shape[1]))
+    G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
     if intercept:
         ends = G.starts[1:]
-        G = SparseGram(np.insert(values, ends, intercept), np.insert(G.columns, ends, G.dimension),
+        G = SparseGram(np.insert(G.values, ends, intercept), np.insert(G.columns, ends, G.dimension),
                        G.starts + np.arange(G.starts.size), G.dimension + 1)
     with np.errstate(over="ignore"):
-        squares = G.diagonal()
-    scale = y * _normalizers(squares, normalize)
+        scale = y * _normalizers(G.diagonal(), normalize)
     return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
 
 
@@ -2593,33 +2496,6 @@ _compiled(SparseGram, **_BY_ROWS, add_column=_sparse_add_column, _set_dots=_spar
 
 
 @njit(cache=_CACHE)
-def _sparse_block_part(G, rows, columns, part, scratch, out):
-    """Fill a part of the rows of out <- G at some rows and columns, given zeros to write on."""
-    dense = scratch[part]
-    start, stop = _part(rows.size, part)
-    for a in range(start, stop):
-        values, places = _sparse_row(G, rows[a])
-        for k in range(values.size):
-            dense[places[k]] = values[k]
-        for b in range(columns.size):
-            _sparse_set_dots(G, dense, out[a, b:b + 1], columns[b])
-        for k in range(values.size):
-            dense[places[k]] = 0.0
-
-
-@njit(cache=_CACHE)
-def _sparse_block(G, rows, columns, scratch, out):
-    for part in range(_PARTS):
-        _sparse_block_part(G, rows, columns, part, scratch, out)
-
-
-@njit(cache=_CACHE, parallel=True)
-def _sparse_block_in_parts(G, rows, columns, scratch, out):
-    for part in prange(_PARTS):
-        _sparse_block_part(G, rows, columns, np.int64(part), scratch, out)
-
-
-@njit(cache=_CACHE)
 def _sparse_separator(G, v):
     """Do as `_feature_separator`."""
     parts = np.zeros((2, G.dimension))
@@ -2652,7 +2528,7 @@ def _sparse_precise(G, v, m):
 # 5.6 mapped
 # ------------------------------------------------------------------------------------------------------
 
-class MappedGram(Representation):
+class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept")):
     """G = Z Z' for rows z_i = c_i (x_i, b) of points x_i that stay in a file, made by `features` of a memory-mapped X.
 
     Nothing is added to the points where b = 0.
@@ -2678,10 +2554,8 @@ class MappedGram(Representation):
            [-2.,  1.]])
     """
 
+    __slots__ = ()
     access = "computed"
-
-    def __init__(self, X, c, entries, intercept):
-        self.rows, self.c, self.entries, self.intercept = np.asarray(X), c, entries, intercept
 
     def shape(self):
         n, d = self.rows.shape
@@ -2704,11 +2578,6 @@ class MappedGram(Representation):
         m += self.intercept * w[d:].sum()
         m *= self.c
 
-    def add_column(self, i, c, m):
-        row, column = self.restrict([i]).rows[0], np.empty(m.size)
-        self.margins(row, column)
-        _add_multiple(c, column, m)
-
     def square(self, v, w, m):
         return _dot(w, w)
 
@@ -2726,7 +2595,7 @@ def _mapped_features(X, y, normalize, intercept):
     y = _labels(y, len(X))
     squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
     normalizer = _normalizers(squares, normalize)
-    return MappedGram(X, y * normalizer, squares * normalizer**2, intercept)
+    return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept)
 
 
 def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
@@ -2744,8 +2613,7 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     intercept : float
         Not 0: all points get it as one more feature, the last, before they are normalised.
     ridge : float
-        r >= 0, added to G_ii: the hard-margin problem of G + r I is the soft-margin SVM with squared slacks and
-        C = 1/(2r).
+        r >= 0, as in `gram`.
 
     Returns
     -------
@@ -2785,7 +2653,7 @@ _KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
 _TILE = 1024  # rows and columns of G that a product evaluates at a time
 
 
-class LazyGram(Representation):
+class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")):
     """G_ij = c_i c_j K(x_i, x_j), evaluated on demand, made by `lazy_gram`.
 
     Attributes
@@ -2807,10 +2675,8 @@ class LazyGram(Representation):
            [-2.,  1.]])
     """
 
+    __slots__ = ()
     access = "computed"
-
-    def __init__(self, kernel, points, c, entries):
-        self.kernel, self.points, self.c, self.entries = kernel, points, c, entries
 
     def shape(self):
         return self.c.size, self.c.size
@@ -2834,8 +2700,7 @@ class LazyGram(Representation):
         _add_multiple(c * self.c[i], column, m)
 
     def table_margins(self, W, M):
-        """M <- W G, through the features of "ntk" where that takes fewer operations; else through the columns with a
-        weight, or, where these are more than half, the lower triangle of G."""
+        """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
         n, formula, scaled = self.c.size, self.kernel.formula, W * self.c
         support = np.flatnonzero(W.any(axis=0))
         entries = n * min(support.size, 0.5 * n)
@@ -2918,11 +2783,10 @@ def _column_product(A, b):
 
 
 def _evaluation_error(formula, reach):
-    """Bound |computed - true| of a normalised kernel value in units of s, for stored points, in any order of sums.
+    """Bound |computed - true| of a normalised kernel value in units of s; ``reach`` is gamma max ||x||^2.
 
-    ``reach`` is gamma max ||x||^2.  An inner product of d terms errs by gamma_d ||x|| ||x'||, and what follows by a few
-    units in the last place.  The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2) near an angle of
-    0, and the limit kernel grows by at most 0.75 ||x|| ||x'|| times that.
+    An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.  The arc
+    cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'|| times that.
     """
     error = _gamma(formula.dimension + formula.width + 16)
     if formula.code == _POLY:
@@ -2940,8 +2804,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Parameters
     ----------
     X : array, shape (n, d)
-        The points; memory-mapped ones may stay in their file, as with `features`, but what has been read counts as
-        memory of the process until the system takes it back.
+        The points; memory-mapped ones stay in their file, as with `features`.
     y : array, shape (n,), optional
         Labels, -1 or +1; None gives the unsigned matrix.
     kernel : str
@@ -2949,8 +2812,8 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     normalize : {"unit", "max", None}
         As in `gram`.
     dtype : {float64, float32}, optional
-        In which the points are stored: by default float64, or what the file holds.  Points of a file that holds another
-        are copied.  Whatever is summed, over coordinates or points, is summed in float64.
+        In which the points are stored: by default float64, or what the file holds; sums are in float64.  Points of a
+        file that holds another are copied.
     ridge : float
         As in `gram`.
     **params
@@ -2959,9 +2822,9 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Returns
     -------
     G : LazyGram; RidgeGram over it if r > 0
-        Memory: the points, and for "ntk" the hidden layer; during a product a few blocks of 8 MB.  A column
-        reads the points once; a product evaluates the kernel n^2 / 2 times, or n times for each non-zero weight if that
-        is less, and for "ntk" goes through the network's gates, in O(n d m), if that is less.
+        Memory: the points, and for "ntk" the hidden layer; during a product a few blocks of 8 MB, during `max_margin`
+        0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero weight, or for
+        "ntk" goes through the network's gates, in O(n d m), whichever is least.
 
     Raises
     ------
@@ -2970,8 +2833,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
 
     Notes
     -----
-    G is that of the points as they are stored; certificates allow for the rounding of every evaluation.  float32 halves
-    the memory of the points.  No columns are kept, but for up to 0.25 GB of them during a call of `max_margin`.
+    G is that of the points as they are stored; certificates allow for the rounding of every evaluation.
 
     Examples
     --------
@@ -3050,9 +2912,7 @@ class PairGram(Representation):
         return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
 
     def lift(self, v, w):
-        T = np.zeros((self.n_classes, self.n_points))
-        _add_pair_weights(self.point, self.right, self.wrong, v, T)
-        for weights, part in zip(T, w.reshape(self.n_classes, -1), strict=True):
+        for weights, part in zip(self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True):
             lift(self.K, weights, part)
 
     def margins(self, w, m):
@@ -3061,32 +2921,37 @@ class PairGram(Representation):
         _score_differences(self.point, self.right, self.wrong, scores, m)
 
     def add_column(self, i, c, m):
-        column = np.zeros(self.n_points)
-        add_column(self.K, self.point[i], 0.5 * c, column)
-        _add_pair_column(self.point, self.right, self.wrong, i, column, m)
+        column, i = np.zeros((1, self.n_points)), slice(i, i + 1)
+        add_column(self.K, self.point[i][0], c, column[0])
+        _add_pair_block(column, np.zeros(1, np.int32), self.right[i], self.wrong[i],
+                        self.point, self.right, self.wrong, m[None])
 
     def restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
-        return PairGram(self.K.restrict(points), place.astype(self.point.dtype), self.right[index], self.wrong[index],
+        return PairGram(self.K.restrict(points), place.astype(np.int32), self.right[index], self.wrong[index],
                         points.size, self.n_classes)
 
     def block(self, rows, columns):
-        sides = [np.unique(self.point[index], return_inverse=True) for index in (rows, columns)]
-        (points, place), (others, other_place) = sides
-        K = np.ascontiguousarray(self.K.block(points, others), dtype=np.float64)
-        out = np.empty((len(place), len(other_place)))
-        _pair_block(K, place, self.right[rows], self.wrong[rows], other_place, self.right[columns],
-                    self.wrong[columns], out)
+        points, place = np.unique(self.point[rows], return_inverse=True)
+        others, other = np.unique(self.point[columns], return_inverse=True)
+        K, out = np.ascontiguousarray(self.K.block(points, others), np.float64), np.zeros((rows.size, columns.size))
+        _add_pair_block(K, place.astype(np.int32), self.right[rows], self.wrong[rows], other.astype(np.int32),
+                        self.right[columns], self.wrong[columns], out)
         return out
 
-    def _precise(self, v):
-        """Do as K does, where it can; the sums of weights are kept in two parts, the second of which is all but 0.
+    def _class_weights(self, v):
+        """Return T of `pair_gram` in two parts, (2, n_classes, n): the sums, and what rounding takes from them."""
+        parts = np.zeros((2, self.n_classes, self.n_points))
+        _add_pair_weights(self.point, self.right, self.wrong, v, *parts)
+        return parts
 
-        A margin is half the difference of two scores, each of which was rounded twice, to a relative u.  Where they
-        cancel, that is not a matter of the margin's own last digits: it errs by up to 2 u max_ci |f_c(x_i)|, which is
-        added to the errors of K's products with room for ||v||_1 >= 1/2.
+    def _precise(self, v):
+        """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
+
+        A margin is half the difference of two rounded scores, which may cancel: it errs by up to 2 u max_ci |f_c(x_i)|
+        beside the errors of K's products.
         """
-        (T, rest), w = _parted_class_weights(self, v), np.empty(self.K.shape()[1])
+        (T, rest), w = self._class_weights(v), np.empty(self.K.shape()[1])
         squares, scores = [], np.empty_like(T)
         for c in range(self.n_classes):
             size, scores[c], rounding = self.K.precise(T[c])
@@ -3123,7 +2988,7 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     -------
     G : PairGram; RidgeGram over it if r > 0
         Of n (n_classes - 1) pairs, point by point, the wrong classes in order.  A product is one with K for all classes
-        together, a column one column of K, and about a pass over the pairs each.
+        together, a column one column of K.
 
     Raises
     ------
@@ -3161,11 +3026,12 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
 
 
 @njit(cache=_CACHE)
-def _add_pair_weights(point, right, wrong, v, T):
-    """T <- T + the class weights of pairs with weights v."""
+def _add_pair_weights(point, right, wrong, v, T, rest):
+    """T + rest <- T + rest + the class weights of pairs with weights v."""
     for k in range(v.size):
-        T[right[k], point[k]] += v[k]
-        T[wrong[k], point[k]] -= v[k]
+        i, c, j = point[k], right[k], wrong[k]
+        T[c, i], rest[c, i] = _add_exactly(T[c, i], rest[c, i], 1.0, v[k])
+        T[j, i], rest[j, i] = _add_exactly(T[j, i], rest[j, i], -1.0, v[k])
 
 
 @njit(cache=_CACHE)
@@ -3182,42 +3048,19 @@ def _agreement(right, wrong, other_right, other_wrong):
 
 
 @njit(cache=_CACHE)
-def _add_pair_column(point, right, wrong, i, column, m):
-    """m <- m + the column of pair i, from that of its point."""
-    for k in range(m.size):
-        m[k] += _agreement(right[i], wrong[i], right[k], wrong[k]) * column[point[k]]
-
-
-@njit(cache=_CACHE)
-def _pair_block(K, point, right, wrong, other, other_right, other_wrong, out):
-    """out <- the entries of pairs, whose points are given by their places in K."""
+def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out):
+    """out <- out + the entries of pairs, whose points are given by their places in K."""
     for i in range(point.size):
         row = K[point[i]]
         for k in range(other.size):
-            out[i, k] = 0.5 * _agreement(right[i], wrong[i], other_right[k], other_wrong[k]) * row[other[k]]
-
-
-@njit(cache=_CACHE)
-def _add_weights(row, column, v, T, rest):
-    """Add v_k at (row_k, column_k) for all k to T + rest, a table of sums kept in two parts."""
-    for k in range(v.size):
-        i, j = row[k], column[k]
-        T[i, j], rest[i, j] = _add_exactly(T[i, j], rest[i, j], 1.0, v[k])
-
-
-def _parted_class_weights(G, v):
-    """Return T of `pair_gram` in two parts, (2, n_classes, n)."""
-    parts = np.zeros((2, G.n_classes, G.n_points))
-    for sign, of in ((1.0, G.right), (-1.0, G.wrong)):
-        _add_weights(of, G.point, sign * v, *parts)
-    return parts
+            out[i, k] += 0.5 * _agreement(right[i], wrong[i], other_right[k], other_wrong[k]) * row[other[k]]
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.9 operators
 # ------------------------------------------------------------------------------------------------------
 
-class OperatorGram(Representation):
+class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetric entries unit")):
     """G by products that another library computes, made by `operator_gram`.
 
     Attributes
@@ -3244,8 +3087,7 @@ class OperatorGram(Representation):
            [2., 1.]])
     """
 
-    def __init__(self, A, symmetric, entries, unit):
-        self.operator, self.symmetric, self.entries, self.unit = A, symmetric, entries, unit
+    __slots__ = ()
 
     def shape(self):
         n, dimension = self.operator.shape
@@ -3268,17 +3110,6 @@ class OperatorGram(Representation):
     def square(self, v, w, m):
         return _dot(v, m) if self.symmetric else _dot(w, w)
 
-    def restrict(self, index):
-        index = np.arange(len(self.entries))[index]
-        rows = np.array([self._row(i) for i in index])
-        return DenseGram(rows[:, index]) if self.symmetric else FeatureGram(rows)
-
-    def _row(self, i):
-        """Return row i of the operator."""
-        e = np.zeros(self.shape()[0])
-        e[i] = 1.0
-        return self._apply("matvec" if self.symmetric else "rmatvec", e)
-
     def _apply(self, name, x):
         """Return A x or A'x, by the operator's own method, checked."""
         _refuse_overflow(x)
@@ -3297,9 +3128,8 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     ----------
     A : object
         Follows the protocol of SciPy's LinearOperator: ``A.shape``, (n, d); ``A.matvec(w)``, Z w, (n,);
-        ``A.rmatvec(v)``, Z'v, (d,).  The rows of Z are z_i = y_i x_i.  Without ``rmatvec``, or if that raises
-        NotImplementedError, A is G itself, (n, n), symmetric and positive semi-definite, with ``A.matvec(v)`` = G v.
-        What it is given is an array of the algorithm's, to be neither changed nor kept.
+        ``A.rmatvec(v)``, Z'v, (d,); z_i = y_i x_i.  Without ``rmatvec``, or if that raises NotImplementedError, A is G
+        itself, (n, n), symmetric and positive semi-definite.  It neither changes nor keeps what it is given.
     diagonal : array, shape (n,), optional
         G_ii = ||z_i||^2 without the ridge; by default from n products, one for each.
     unit : float
@@ -3310,8 +3140,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     Returns
     -------
     G : OperatorGram; RidgeGram over it if r > 0
-        A product calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once; so does a column, and a row of the
-        working set of `max_margin`.
+        A product, or a column, calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once.
 
     Raises
     ------
@@ -3347,13 +3176,12 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
         raise ValueError(f"A has no rmatvec, so it is G itself, which is square; its shape is {(n, dimension)}")
     G = OperatorGram(A, symmetric, np.zeros(n), unit)
     if diagonal is None:
-        rows = (G._row(i) for i in range(n))
+        rows = (G._apply("matvec" if symmetric else "rmatvec", np.eye(1, n, i)[0]) for i in range(n))
         diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(rows)])
     diagonal = _real_array(diagonal, "diagonal", 1)
     if diagonal.size != n or diagonal.min() < 0.0:
         raise ValueError(f"diagonal must hold {n} numbers of at least 0")
-    G.entries = diagonal.astype(np.float64)
-    return _with_ridge(G, ridge)
+    return _with_ridge(G._replace(entries=diagonal.astype(np.float64)), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3426,8 +3254,7 @@ def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
     Returns
     -------
     model : Model
-        With the methods gram, lazy_gram, features and decision_function.  Nothing is checked or computed before these
-        are called.
+        Nothing is checked or computed before its methods are called.
 
     Examples
     --------
@@ -3548,16 +3375,17 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), size, total, size, total, total)
 
 
-def _reported(run, k, report):
+def _reported(run, k, report, by_square):
     """Return lower, upper, and what rounding adds to upper - lower, by a loop's report at iteration k.
 
-    Beside the errors of a product, and of sums of n terms, it has at most 16 roundings an iteration of terms that come
-    to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors of a product, and 16 roundings, are those
-    of a vector of ||.||_1 = reach.
+    Beside the errors of a product, and of squares as sums of n terms unless `square` took them, it has at most 16
+    roundings an iteration of terms that come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors
+    of a product, and 16 roundings, are those of a vector of ||.||_1 = reach.
     """
     least, size, total, dual_size, dual_total, reach, _ = report.tolist()
     (unit, of_square, of_length), n, scale = run.G.rounding(), run.G.shape()[0], run.scale
-    of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
+    if not by_square:
+        of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
     drift, few = _gamma(16.0 * k), _gamma(16.0)
     squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
     if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
@@ -3721,8 +3549,23 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    max_iter, tol, trace_at, keep_iterates, callback, start
-        The run options, with their meaning as in every algorithm.
+    max_iter : int
+        Updates at most, beside those of ``start``.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints and, where the loop holds an interval,
+        at every iteration.
+    trace_at : array of int, optional
+        Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
+        alpha and p are its own, and the trace is a table kept for callbacks alone; lower and upper are as in the trace.
+        Returning True ends the run as "stopped".
+    start : Result, optional
+        Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
+        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
+        margins of a random separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
 
     Returns
     -------
@@ -3732,7 +3575,10 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     Raises
     ------
     ValueError, TypeError
-        As every algorithm.
+        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
+        parameters out of range.
+    FloatingPointError
+        The iterates overflowed, or G was written to during the run.
 
     Examples
     --------
@@ -3770,13 +3616,8 @@ def _checkpoints(first, last, trace_at):
     return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
 
 
-def _first_weights(alpha, *_):
-    """Return alpha and the p of an algorithm whose state begins with alpha >= 0."""
-    return alpha, _weights(alpha)
-
-
-def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None, spent=0.0,
-          eps=0.0):
+def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None,
+          by_square=False, spent=0.0, eps=0.0):
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -3791,9 +3632,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         cache=True, which would outlive changes of this module.  Over a G that is neither dense nor by rows a compiled
         loop runs as its Python source; functions that take G and that it calls must then be plain or register_jitable.
     state : tuple
-        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  With a ``start`` they are
-        overwritten by what it ended with.  To tell its G from another, `margins` is called once per run, of G on 16
-        points, or, where its entries cost products, of G itself.
+        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  A ``start`` overwrites them.
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
         array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
@@ -3802,14 +3641,16 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     products : callable, optional
         G-vector products that k iterations cost, by default k.
     interval : callable, optional
-        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, with what rounding adds to
-        upper - lower, all of them finite; by default as `certificate`.
+        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)``, finite, by fresh products, with what rounding
+        adds to upper - lower; by default as `certificate`.
     report : array, shape (7,), optional
         One of the state, in which the loop leaves (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1, ||p||_G^2, ||p||_1,
         reach) of the iteration that it reaches, for any p >= 0 with G p from vectors of ||.||_1 <= reach, up to 16
         roundings an iteration: an interval for a checkpoint without products.  Only where rounding makes a hundredth
         of it, or of upper, and at the end of the run, is one computed by fresh products.  The last entry is the
         relative gap, 0 for none, at which to halt as CERTIFIED; it is halved where that proves premature.
+    by_square : bool, optional
+        The squares in the report come from `square`; else from inner products of n terms, which may err by more.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
@@ -3867,7 +3708,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
 
     def result(trace, kept):
         return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), trace, kept,
-                      _State(*origin, [a.copy() for a in arrays]))
+                      (*origin, [a.copy() for a in arrays]))
 
     for checkpoint in run.checkpoints:
         status = "running"
@@ -3881,9 +3722,9 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 if flag == CERTIFIED and k == refuted:
                     raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again, where fresh "
                                      "products do not confirm it; it must advance")
-            bounds = _on_the_way(run, k, report, flag, eps) if k < last else None
+            bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
-                alpha, p = _primal_and_dual(solution or _first_weights, state, k)
+                alpha, p = _primal_and_dual(solution, state, k)
             lower, upper, status = bounds or certified(k, flag, alpha, p)
             if flag == CERTIFIED:  # believed, or not
                 flag, refuted = RUNNING, k
@@ -3903,16 +3744,6 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 status = "stopped" if status == "running" else status
         if status != "running":
             return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
-
-
-class _State(NamedTuple):
-    """Keep what `drive` needs of a Result to go on from it."""
-
-    loop: str
-    shape: tuple
-    scale: float
-    sample: np.ndarray
-    arrays: list
 
 
 _SAMPLED = 16  # points by which one G is told from another
@@ -3969,7 +3800,7 @@ def _advance(loop, G, k, until, arguments):
 
 def _primal_and_dual(solution, state, k):
     """Return (alpha, p) of a state, if they can be certified."""
-    alpha, p = solution(*state)
+    alpha, p = (state[0], _weights(state[0])) if solution is None else solution(*state)
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
@@ -3977,10 +3808,10 @@ def _primal_and_dual(solution, state, k):
     return alpha, p
 
 
-def _on_the_way(run, k, report, flag, eps):
+def _on_the_way(run, k, report, by_square, flag, eps):
     """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None."""
     if report is not None and flag == RUNNING:
-        lower, upper, blur = _reported(run, k, report)
+        lower, upper, blur = _reported(run, k, report, by_square)
         if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
             return lower, upper, "running"
     return None
@@ -4011,56 +3842,24 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 
 ALGORITHMS = {}
 
-_FIRST_PARAMETER = """\
-    G : array, shape (n, n), or representation
-        Signed Gram matrix.
-"""
-
-_RUN_OPTIONS = """\
-    Returns
-    -------
-    result : Result
+def _algorithm(function):
+    """Enter an algorithm into ALGORITHMS and complete its docstring with what `prepare` says for all of them."""
+    ALGORITHMS[function.__name__] = function
+    if function.__doc__ is not None:  # python -OO has none
+        head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
+        own, notes, rest = own.partition("    Notes\n")
+        _, of_G, options, returned, raised, _ = re.split(
+            "    (?=G :|max_iter :|Returns|Raises|Examples)", prepare.__doc__)
+        if not own.startswith(("    G :", "    Z :")):
+            own = f"    {of_G}{own}"
+        returned = returned.partition("run : ")[0] + """\
+result : Result
         With the certified interval lower <= rho <= upper of its alpha and p.
 
     Other Parameters
     ----------------
-    max_iter : int
-        Updates at most, beside those of ``start``.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints and, where the loop holds an interval,
-        at every iteration.
-    trace_at : array of int, optional
-        Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
-        alpha and p are its own, and the trace is a table kept for callbacks alone; lower and upper are as in the trace.
-        Returning True ends the run as "stopped".
-    start : Result, optional
-        Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
-        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
-        margins of a random separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
-        parameters out of range.
-    FloatingPointError
-        The iterates overflowed, or G was written to during the run.
-
 """
-
-
-def _algorithm(function):
-    """Enter an algorithm into ALGORITHMS and complete its docstring with what all of them share."""
-    ALGORITHMS[function.__name__] = function
-    if function.__doc__ is not None:  # python -OO has none
-        head, parameters, own = function.__doc__.partition("    Parameters\n    ----------\n")
-        own, notes, rest = own.partition("    Notes\n    -----\n")
-        first = "" if own.startswith(("    G :", "    Z :")) else _FIRST_PARAMETER
-        function.__doc__ = head + parameters + first + own + _RUN_OPTIONS + notes + rest
+        function.__doc__ = f"{head}{title}{own}    {returned}    {options}    {raised}{notes}{rest}"
     return function
 
 
@@ -4807,7 +4606,8 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     m, q, u, _ = _first_pass(run, loss)
     move, report = _Point(np.zeros(n), np.zeros(dimension), np.zeros(n)), np.zeros(7)
     return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
-                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report)
+                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(loss, step), report=report,
+                 by_square=True)
 
 
 @njit(cache=_CACHE)
@@ -6198,7 +5998,7 @@ def _separators(G, alpha):
     """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
     rows, parts = G.base if isinstance(G, RidgeGram) else G, alpha[None, None]
     if isinstance(rows, PairGram):
-        rows, parts = rows.K, _parted_class_weights(rows, alpha)
+        rows, parts = rows.K, rows._class_weights(alpha)
     if hasattr(rows, "separator"):
         return sum(np.array([rows.separator(v) for v in part]) for part in parts)
     W = np.empty((parts.shape[1], rows.shape()[1]))

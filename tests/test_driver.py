@@ -258,7 +258,7 @@ def test_results_do_not_share_memory_with_the_run(name, kind):
             partial.alpha[:] = partial.p[:] = np.nan
             partial.trace["lower"] = np.nan
             partial.trace["iteration"] = -7
-            for array in partial.state.arrays:
+            for array in partial.state[-1]:
                 array[...] = -1
 
     for options in ({"trace_at": range(51)}, {"keep_iterates": True}):
@@ -319,7 +319,7 @@ def test_a_run_is_resumed_bit_for_bit(name, kind, case):
             assert np.array_equal(second.iterates, whole.iterates[cut:])
             assert but_for_the_clock(second.trace) == but_for_the_clock(whole.trace[cut:])
             assert second.trace["seconds"][0] == first.trace["seconds"][-1]
-            for mine, theirs in zip(second.state.arrays, whole.state.arrays, strict=True):
+            for mine, theirs in zip(second.state[-1], whole.state[-1], strict=True):
                 assert np.array_equal(mine, theirs)
 
 

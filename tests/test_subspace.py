@@ -145,7 +145,7 @@ NAMES = ("alpha", "p", *fm._Span._fields)
 
 
 def state_of(result):
-    return dict(zip(NAMES, result.state.arrays, strict=True))
+    return dict(zip(NAMES, result.state[-1], strict=True))
 
 
 def falling(n, d, rho, seed):
