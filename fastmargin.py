@@ -4722,23 +4722,10 @@ def _keep_best(span, c, m, negligible):
 @njit(cache=_CACHE)
 def _smooth(m, mu, q):
     """q <- softmax(-m / mu); returns mu ln sum_i exp(-m_i / mu)."""
-    low, total = _least(m), 0.0
+    low = _least(m)
     for i in range(m.size):
-        q[i] = math.exp((low - m[i]) / mu)
-        total += q[i]
-    for i in range(m.size):
-        q[i] /= total
-    return mu * math.log(total) - low
-
-
-@njit(cache=_CACHE)
-def _scaled_columns(M, index, g, roots):
-    """Return roots_b (M_b - g) for some columns M_b."""
-    columns = np.empty((g.size, index.size))
-    for a in range(g.size):
-        for b in range(index.size):
-            columns[a, b] = roots[b] * (M[a, index[b]] - g[a])
-    return columns
+        q[i] = (m[i] - low) / mu
+    return mu * _softmax(q, q) - low
 
 
 def _hessian(M, q, g, mu):
@@ -4746,7 +4733,7 @@ def _hessian(M, q, g, mu):
     H, active = np.eye(g.size), np.flatnonzero(q > 1e-9 / q.size)
     for first in range(0, active.size, _CHUNK):
         index = active[first:first + _CHUNK]
-        columns = _scaled_columns(M, index, g, np.sqrt(q[index] / mu))
+        columns = (M.take(index, axis=1) - g[:, None]) * np.sqrt(q[index] / mu)
         H += columns @ columns.T
     return H
 
@@ -5015,11 +5002,7 @@ class _Dual:
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
             G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
-        self.begin(np.zeros(1))
-
-    def begin(self, reads):
-        """Count in ``reads`` from now on, and forget what was read, which a round must not depend on."""
-        self.adder, self.last, self.reads = self.G.adder(), None, reads
+        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
@@ -5050,16 +5033,17 @@ class _Dual:
         v = _unit_range(c)
         np.multiply(self.product(v)[1], c.max() / v.max() / self.scale, out=u)
 
-    def change(self, c, u, points, weights, most=0.8):
-        """Give some points new weights and bring u up to date, afresh if more than a part of the support changes."""
+    def change(self, c, u, points, weights):
+        """Give some points new weights, bring u up to date, afresh if most of the support changes, and `_rescale`."""
         moves = weights - c[points]
         moved = np.flatnonzero(moves)
         c[points] = weights
-        if self.adder and moved.size <= most * np.count_nonzero(c):
+        if self.adder and moved.size <= 0.8 * np.count_nonzero(c):
             self.reads[0] += self.n * moved.size
             self.adder(points[moved], moves[moved] / self.scale, u)
         else:
             self.refresh(c, u)
+        return _rescale(c, u)
 
     def products(self, G, scale, *points):
         """Do as `_squares_and_margins`, by `product`."""
@@ -5073,20 +5057,14 @@ def _widened(A, size):
     return wider
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
 def _rescale(c, u):
     """Bring c and u to the best multiple of c; return its relative gap 1 - min u and ||p||_G / sqrt(s)."""
-    total, size, low = 0.0, 0.0, np.inf
-    for i in range(c.size):
-        total += c[i]
-        size += c[i] * u[i]
-        low = min(low, u[i])
+    total, size = float(c.sum()), _dot(c, u)
     if not size > 1e-300 * total:
         return np.inf, 0.0
-    for i in range(c.size):
-        c[i] *= total / size
-        u[i] *= total / size
-    return 1.0 - low * total / size, math.sqrt(size) / total
+    c *= total / size
+    u *= total / size
+    return 1.0 - float(u.min()), math.sqrt(size) / total
 
 
 @register_jitable
@@ -5158,47 +5136,38 @@ def _pair_steps(H, x, g, moves, roots, target, most):
 
 
 def _by_pairs(dual, c, u, points, H, target, most):
-    """Return new weights of some points, by steps in single precision, and whether fewer than ``most`` sufficed."""
+    """Change some points by steps in single precision; return (gap, norm, whether fewer than ``most`` sufficed)."""
     roots = dual.roots[points]
     x, g, moves = np.array((c[points] * roots, (u[points] - 1.0) / roots, 0.0 * roots), dtype=np.float32)
     steps = _pair_steps(H, x, g, moves, roots, target, most)
     if not np.isfinite(x).all():  # rows too much alike for single precision, where steps run away
-        return c[points], False
-    return np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0), steps < most
+        return *_rescale(c, u), False
+    weights = np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0)
+    return *dual.change(c, u, points, weights), steps < most
 
 
 # Blocks
 
-def _has_small_support(c, most):
-    """Return whether a support of at most so many points is worth more than blocks."""
-    return np.count_nonzero(c) <= min(most, max(c.size // 2, 4 * _NARROW_BLOCK))
-
-
-@njit(cache=_CACHE)
 def _violations(c, u, roots):
     """Return max(-g, min(g, x)), and -g where x = 0, which puts points of no violation in order."""
-    scores = np.empty(c.size)
-    for i in range(c.size):
-        g = (u[i] - 1.0) / roots[i]
-        scores[i] = max(-g, min(g, c[i] * roots[i])) if c[i] > 0.0 else -g
-    return scores
+    g = (u - 1.0) / roots
+    return np.where(c > 0.0, np.maximum(-g, np.minimum(g, c * roots)), -g)
 
 
 def _over_blocks(dual, c, u, gap):
     """Make pair steps on blocks for four products' worth of columns; return (next stage, whether c was near enough)."""
-    seen, ended, size = np.zeros(c.size, dtype=bool), gap <= dual.tol, dual.block
+    n, size, seen, ended = dual.n, dual.block, np.zeros(dual.n, dtype=bool), gap <= dual.tol
     target, H = 0.1 * gap if ended else dual.tol, np.empty((size, size), np.float32)
-    for turn in range(4 * dual.n // size + 1):
-        block = np.sort(np.argpartition(_violations(c, u, dual.roots), dual.n - size)[dual.n - size:])
-        if turn and 5 * np.count_nonzero(~seen[block]) < size and _has_small_support(c, dual.largest):
+    few = max(n // 2, 4 * _NARROW_BLOCK)  # a larger support is left to blocks
+    for turn in range(4 * n // size + 1):
+        block = np.sort(np.argpartition(_violations(c, u, dual.roots), -size)[-size:])
+        if turn and 5 * np.count_nonzero(~seen[block]) < size and np.count_nonzero(c) <= min(few, dual.largest):
             return _TO_WORKING_SET, ended
         seen[block] = True
         dual.place(block, 0, H)
-        weights, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
-        dual.change(c, u, block, weights, np.inf)
-        gap, norm = _rescale(c, u)
+        gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
         if gap <= target or norm <= dual.eps:
-            return _TO_FACES if _has_small_support(c, _LARGEST_FACE) else _TO_BLOCKS, ended
+            return _TO_FACES if np.count_nonzero(c) <= min(few, _LARGEST_FACE) else _TO_BLOCKS, ended
     return _TO_BLOCKS, ended
 
 
@@ -5231,9 +5200,7 @@ def _on_working_set(dual, c, u, gap):
     while np.count_nonzero(c) <= dual.largest:
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
-        weights, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
-        dual.change(c, u, points, weights)
-        gap, norm = _rescale(c, u)
+        gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
         if gap <= dual.tol or norm <= dual.eps or (gap > 0.3 * before and (closed or not enough)):
             return _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS, False
         if m >= dual.room:
@@ -5389,8 +5356,7 @@ def _on_faces(dual, c, u, gap, most=np.inf):
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return _TO_FACES, True
-        dual.change(c, u, points, x / roots)
-        gap, norm = _rescale(c, u)
+        gap, norm = dual.change(c, u, points, x / roots)
         changes += steps
         if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or changes > 20 * m + 5000:
             return _TO_FACES, False
@@ -5474,7 +5440,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         k += 1
         if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
             return k, INFEASIBLE
-        dual.begin(reads)
+        dual.adder, dual.last, dual.reads = G.adder(), None, reads  # a round must not depend on what was read before
         start, before, gap = c.copy(), stage[0], _rescale(c, u)[0]
         stage[0], ended = _STAGES[before](dual, c, u, gap)
         c /= c.sum()
@@ -5497,8 +5463,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) in place of (2), where a ridge of
-    at least 1e-8 s lies over rows of at most 3,000 coordinates, Newton steps on the coordinates of the separator.  Only
-    a dense G, whose rows are at hand, begins with (1); elsewhere a support of up to 256 points begins with (3).
+    at least 1e-8 s lies over rows of at most 3,000 coordinates, Newton steps on the coordinates of the separator.
 
     Parameters
     ----------
@@ -5512,10 +5477,12 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
-    entries of G read / n^2.  Memory beside G: up to three squares of one and a half times the support, and of a G that
-    is evaluated on demand 0.25 GB of its columns; without them, each stage takes a product for every working set.  A
-    support of more than 3,000 points, or 6,000 where G is not dense, is left to (1), with blocks of 128 points where G
-    is dense and of up to 12,000 elsewhere, 0.6 GB.
+    entries of G read / n^2.
+
+    Memory beside G: up to three squares of one and a half times the support, and of a G evaluated on demand 0.25 GB of
+    its columns; without them, each stage takes a product for every working set.  A support of more than 3,000 points,
+    or 6,000 where G is not dense, is left to (1), with blocks of 128 points where G is dense and of up to 12,000
+    elsewhere, 0.6 GB.
 
     References
     ----------
@@ -5587,27 +5554,6 @@ def _listed(names, kind):
     return f"Feature names {kind}:\n" + "".join(f"- {name}\n" for name in few) if names else ""
 
 
-def _table(X, owner):
-    """Return points for a kernel: rows of float64, a matrix in compressed rows, or a mapped file."""
-    if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
-        X = np.asarray(X)
-    kind = getattr(getattr(X, "dtype", None), "kind", "")
-    if kind == "O":
-        X = X.astype(np.float64)
-    if kind == "c":
-        raise ValueError(f"Complex data not supported by {owner}")
-    if len(X.shape) != 2:
-        raise ValueError(f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your "
-                         "data: a row for each point, a column for each feature")
-    for size, kind in zip(X.shape, ("sample", "feature"), strict=True):
-        if not size:
-            raise ValueError(f"Found array with 0 {kind}(s) (shape={X.shape}) while a minimum of 1 is required by "
-                             f"{owner}.")
-    if _is_sparse(X):
-        return _sparse_points(X)
-    return X if _is_mapped(X) else _points(X)
-
-
 def _targets(y, n):
     """Return the classes and the number of each point's class."""
     if y is None:
@@ -5620,16 +5566,13 @@ def _targets(y, n):
                       "(n_samples, ), for example using ravel().",
                       _known_as("DataConversionWarning", UserWarning), stacklevel=3)
         y = y.ravel()
-    if y.ndim != 1:
-        raise ValueError(f"y should be a 1d array, got an array of shape {y.shape} instead.")
-    if y.size != n:
-        raise ValueError(f"X has {n} rows and y has {y.size} labels; they must agree")
-    if y.dtype.kind == "f" and np.isinf(y).any():
-        raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
+    if y.shape != (n,):
+        raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
+    real = y.dtype.kind == "f"
     try:
-        if (y != y).any():
-            raise ValueError("Input y contains NaN")
-        if y.dtype.kind == "f" and (y != np.round(y)).any():
+        if (y != y).any() or (real and np.isinf(y).any()):
+            raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
+        if real and (y != np.round(y)).any():
             raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
@@ -5644,19 +5587,19 @@ def _self_products(kernel, X):
     if _is_sparse(X):
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.offset
-    kernel = kernel._replace(center=None)
+    kernel = kernel._replace(center=None)  # of no account here
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
 
-def _separators(G, alpha, least):
-    """Return Z' v / least for the rows under G and the weights v of every class, (k, d), precise where offered."""
+def _separators(G, alpha):
+    """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
     rows, parts = G.base if isinstance(G, RidgeGram) else G, alpha[None, None]
     if isinstance(rows, PairGram):
         rows, parts = rows.K, rows._class_weights(alpha)
     if hasattr(rows, "separator"):
-        return sum(np.array([rows.separator(v) for v in part]) for part in parts) / least
+        return sum(np.array([rows.separator(v) for v in part]) for part in parts)
     W = np.empty((parts.shape[1], rows.shape()[1]))
-    for v, w in zip(parts[0] / least, W, strict=True):
+    for v, w in zip(parts[0], W, strict=True):
         lift(rows, v, w)
     return W
 
@@ -5681,28 +5624,21 @@ class MaxMarginClassifier:
 
     Parameters
     ----------
-    kernel : str or callable
-        As in `gram`.  For "precomputed", `fit` takes the kernel matrix of the training points and `predict` the values
-        K(x, x_i), (m, n).  Sparse X stay so with "linear"; other kernels take them as dense arrays.
-    gamma, coef0, degree, sigma2, W
-        Parameters of the kernel, as in `gram`; those that it does not have are not looked at.
+    kernel, gamma, coef0, degree, sigma2, W, normalize
+        As in `gram`; parameters that the kernel does not have are not looked at.  For "precomputed", `fit` takes the
+        kernel matrix of the training points and `predict` the values K(x, x_i), (m, n).  Sparse X stay so with
+        "linear"; other kernels take them as dense arrays.
     C : float
         Weight of the squared slacks in ||f||^2 / 2 + C sum_i max(0, 1 - y_i f(x_i))^2; of several classes in
         sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: the hard margin.
-    fit_intercept : bool
-        Whether K is K + c^2, as if all points had a constant feature c = intercept_scaling.
-    intercept_scaling : float
-        c.  LinearSVC has the same convention; the bias of SVC is not penalised, which is the limit of large c, but
-        for the digits that are lost where c^2 is many times K(x, x).
-    normalize : {"unit", "max", None}
-        As in `gram`.
+    fit_intercept, intercept_scaling : bool, float
+        K + c^2 with c = intercept_scaling in place of K, as if all points had a constant feature c.  LinearSVC does the
+        same; the bias of SVC is not penalised, the limit of large c, where K loses digits beside c^2.
     algorithm : str
         "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
         eps and delta, where one has to be given, are tol sqrt(s), below which margins count as none.
-    tol : float
-        Relative width of the certified interval at which to stop.
-    max_iter : int, optional
-        By default that of the algorithm.
+    tol, max_iter : float, int
+        Relative width of the certified interval at which to stop; by default as many iterations as the algorithm makes.
     random_state : int, numpy.random.Generator or RandomState, optional
         Of `adaptive_sampling`; None is 0.
     dtype : {float64, float32}
@@ -5717,11 +5653,8 @@ class MaxMarginClassifier:
         lower <= rho <= upper, certified as in `certificate`; with C finite for the margin of G + I / (2 C).
     margin_ : float
         lower; with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
-    status_ : str
-        As in `Result`.
-    result_ : Result
+    result_, status_, n_iter_ : Result, str, int
         Of the algorithm, with its trace.
-    n_iter_ : int
     support_ : array of int, shape (k,)
         Points with a part in the predictor.
     support_vectors_ : array or sparse matrix, shape (k, d)
@@ -5730,9 +5663,8 @@ class MaxMarginClassifier:
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
     coef_ : array, shape (1, d) or (n_classes, d)
         Of the linear kernel: f(x) = <coef_, x> + intercept_, over the same.
-    n_features_in_ : int
-    feature_names_in_ : array of str, shape (d,)
-        Where X was a data frame with names.
+    n_features_in_, feature_names_in_ : int, array of str
+        d; the names of the columns, where X was a data frame with names.
 
     Notes
     -----
@@ -5744,8 +5676,8 @@ class MaxMarginClassifier:
 
     There is no sample_weight: how often a point occurs does not change a margin.
 
-    Memory: the kernel "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it
-    on demand, and so do other algorithms above 10,000 points.
+    Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
+    and so do other algorithms above 10,000 points.
 
     References
     ----------
@@ -5767,27 +5699,14 @@ class MaxMarginClassifier:
     def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
                  fit_intercept=True, intercept_scaling=1.0, normalize=None, algorithm="exact", tol=1e-6, max_iter=None,
                  random_state=None, dtype=np.float64, verbose=False):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.degree = degree
-        self.sigma2 = sigma2
-        self.W = W
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.normalize = normalize
-        self.algorithm = algorithm
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.dtype = dtype
-        self.verbose = verbose
+        given = dict(locals())
+        del given["self"]
+        vars(self).update(given)
 
     def __repr__(self):
         defaults = inspect.signature(type(self)).parameters
         changed = (f"{name}={value!r}" for name, value in self.get_params().items()
-                   if value is not defaults[name].default and repr(value) != repr(defaults[name].default))
+                   if repr(value) != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep=True):
@@ -5817,11 +5736,9 @@ class MaxMarginClassifier:
     def get_metadata_routing(self):
         """What scikit-learn's routing of metadata asks of an estimator: that `score` takes a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
-        if hasattr(self, "_metadata_request"):  # the name that `clone` copies
-            return self._metadata_request
         request = MetadataRequest(owner=type(self).__name__)
         request.score.add_request(param="sample_weight", alias=None)
-        return request
+        return getattr(self, "_metadata_request", request)  # the name that `clone` copies
 
     def set_score_request(self, *, sample_weight):
         """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
@@ -5833,14 +5750,25 @@ class MaxMarginClassifier:
     def _takes(self, kernel):
         return isinstance(self.kernel, str) and self.kernel == kernel
 
-    def _parameters(self):
-        """Return the kernel's parameters by name."""
-        accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
-        params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
-        if "sigma2" in params and isinstance(self.gamma, str):
-            del params["gamma"]
-        params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
-        return params
+    def _table(self, X):
+        """Return points for the kernel: rows of float64, a matrix in compressed rows, or a mapped file."""
+        if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
+            X = np.asarray(X)
+        kind, owner = getattr(getattr(X, "dtype", None), "kind", ""), type(self).__name__
+        if kind == "O":
+            X = X.astype(np.float64)
+        if kind == "c":
+            raise ValueError(f"Complex data not supported by {owner}")
+        if len(X.shape) != 2:
+            raise ValueError(f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your "
+                             "data: a row for each point, a column for each feature")
+        if 0 in X.shape:
+            raise ValueError(f"Found array with 0 {'feature' if X.shape[0] else 'sample'}(s) (shape={X.shape}) while a "
+                             f"minimum of 1 is required by {owner}.")
+        if _is_sparse(X):
+            X = _sparse_points(X)
+            return X if self._takes("linear") else X.toarray()
+        return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
     def fit(self, X, y):
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
@@ -5852,30 +5780,31 @@ class MaxMarginClassifier:
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        names, X = _column_names(X), _table(X, type(self).__name__)
+        names, X = _column_names(X), self._table(X)
         self.classes_, labels = _targets(y, X.shape[0])
         self.n_features_in_ = X.shape[1]
         if names is not None:
             self.feature_names_in_ = names
-        linear = self._takes("linear")
-        if _is_sparse(X) and not linear:
-            X = X.toarray()
-        ridge = 0.5 / _number(self.C, "C", infinite=True)
-        if self.normalize == "unit" and self._takes("precomputed"):
+        linear, precomputed = self._takes("linear"), self._takes("precomputed")
+        if self.normalize == "unit" and precomputed:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
-        params = self._parameters()
-        kernel = _kernel(self.kernel, X, params)
+        ridge = 0.5 / _number(self.C, "C", infinite=True)
+        accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
+        params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
+        if "sigma2" in params and isinstance(self.gamma, str):
+            del params["gamma"]
+        params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
+        kernel = self._kernel = _kernel(self.kernel, X, params)
         if "gamma" in params:
-            params["gamma"] = kernel.gamma
+            params["gamma"] = kernel.gamma  # "scale" is found once
         count = None if self.classes_.size == 2 else self.classes_.size
         problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
                         normalize=self.normalize, **params)
         if linear:
             G = problem.features(ridge=ridge)
-        elif callable(self.kernel) or self._takes("precomputed") or (
-                algorithm is not max_margin and X.shape[0] <= _FEW_POINTS):
+        elif callable(self.kernel) or precomputed or (algorithm is not max_margin and len(X) <= _FEW_POINTS):
             G = problem.gram(ridge=ridge, dtype=self.dtype)
         else:
             G = problem.lazy_gram(ridge=ridge, dtype=self.dtype)
@@ -5886,80 +5815,71 @@ class MaxMarginClassifier:
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         self.support_ = np.flatnonzero(T.any(axis=0))
         self.dual_coef_ = T[:, self.support_]
-        if _is_sparse(X):
-            self.support_vectors_ = X[self.support_]
-        else:
-            own = slice(0, 0) if self._takes("precomputed") else slice(None)
-            self.support_vectors_ = np.asarray(X[self.support_][own, own], dtype=np.float64)
+        kept = X[:0, :0] if precomputed else X[self.support_]
+        self.support_vectors_ = kept if _is_sparse(X) else np.array(kept, dtype=np.float64)
         self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1)
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
-            W = _separators(G, alpha, least)
+            W = _separators(G, alpha) / least
             if self.normalize != "unit":
                 W *= normalizers[0]
             self.coef_ = W[:, :X.shape[1]].copy()
             self.intercept_ = params["intercept"] * W[:, X.shape[1]:].sum(axis=1)
-        self._kernel = kernel
         return self
 
     def _solve(self, algorithm, G, X, labels):
-        """Set the attributes of the certificate; return the weights and the least margin, by which to divide them."""
+        """Set the attributes of the certificate; return the weights and the least margin, to divide them by."""
         G, scale = _representation(G)
+        state = 0 if self.random_state is None else self.random_state
+        draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
+        seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
-        given = {"max_iter": self.max_iter, "seed": self._seed(), "callback": _report if self.verbose else None,
+        given = {"max_iter": self.max_iter, "seed": seed, "callback": _report if self.verbose else None,
                  "eps": smallest, "delta": smallest}
         accepted = inspect.signature(algorithm).parameters
         options = {key: value for key, value in given.items() if key in accepted and value is not None
                    and (key not in ("eps", "delta") or accepted[key].default is inspect.Parameter.empty)}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
-        interval, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
+        self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
         if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {self._witness(X, labels, result.p)}; "
                           f"try C={soft:g}, with which the predictor was fitted, or less", UserWarning, stacklevel=3)
             hard, G = G, _with_ridge(G.base if isinstance(G, RidgeGram) else G, 0.5 / soft)
             result = max_margin(G, tol=self.tol)
-            interval = certificate(hard, result.alpha, self.result_.p)[0], interval[1]
+            self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
         elif result.status in ("max_iter", "rounding"):
             more = 2 * max(result.n_iter, accepted["max_iter"].default)
             remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if result.status == "max_iter"
                       else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
-            warnings.warn(f"the margin is known to be {_between(*interval)} {remedy} a larger tol",
+            warnings.warn(f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol",
                           _known_as("ConvergenceWarning", UserWarning), stacklevel=3)
-        self.interval_, self.margin_ = interval, interval[0]
-        alpha = result.alpha
-        if np.array_equal(alpha, result.p) and result.lower > 0.0:
-            least = result.lower * result.upper  # min_i (G p)_i / ||p||_G times ||p||_G
-        else:
+        self.margin_ = self.interval_[0]
+        alpha, length = result.alpha, result.upper
+        if not np.array_equal(alpha, result.p):
             alpha = _unit_range(alpha)
-            (size, m), = _squares_and_margins(G, scale, alpha)
-            least = m.min() if m.min() > 0.0 else math.sqrt(size)
-        return alpha, least if least > 0.0 else 1.0
-
-    def _seed(self):
-        state = 0 if self.random_state is None else self.random_state
-        draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
-        return _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
+            (size, _), = _squares_and_margins(G, scale, alpha)
+            length = math.sqrt(size)
+        return alpha, length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
 
     def _witness(self, X, labels, p):
         """Name the points that leave no margin."""
         pair = _contradiction(X, labels)
-        points = np.flatnonzero(p) if pair is None else np.array(pair)
-        if pair is None and self.classes_.size > 2:
-            points = np.unique(points // (self.classes_.size - 1))
+        if pair is not None:
+            return f"the points {pair[0]} and {pair[1]} contradict each other"
+        points = np.unique(np.flatnonzero(p) // (self.classes_.size - 1))  # those of the pairs
         if points.size > 6:
             return f"a mixture of {points.size} points allows no larger one"
         *others, last = map(str, points)
         if not others:
             return f"the point {last} allows no larger one"
-        claim = "allow no larger one" if pair is None else "contradict each other"
-        return f"the points {', '.join(others)} and {last} {claim}"
+        return f"the points {', '.join(others)} and {last} allow no larger one"
 
-    def _checked(self, X):
-        """Return new points, as those of `fit`."""
+    def _scores(self, X):
+        """Return scores of new points, a row for each, whose columns must be those of `fit`."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
-        names, X = _column_names(X), _table(X, name)
+        names, X = _column_names(X), self._table(X)
         if (names is None) != (known is None):
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
             warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3)
@@ -5971,13 +5891,6 @@ class MaxMarginClassifier:
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
                              "input")
-        return X.toarray() if _is_sparse(X) and not self._takes("linear") else X
-
-    def decision_function(self, X):
-        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        return self._scores(self._checked(X))
-
-    def _scores(self, X):
         kernel = self._kernel
         if self._takes("linear"):
             scores = X @ self.coef_.T
@@ -5993,9 +5906,13 @@ class MaxMarginClassifier:
             scores *= _normalizers(_self_products(kernel, X), "unit")[:, None]
         return scores[:, 0] if self.classes_.size == 2 else scores
 
+    def decision_function(self, X):
+        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
+        return self._scores(X)
+
     def predict(self, X):
         """The classes of the rows of X, (m, d): (m,)."""
-        scores = self._scores(self._checked(X))
+        scores = self._scores(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X, y, sample_weight=None):

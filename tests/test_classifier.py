@@ -197,6 +197,16 @@ def test_a_kernel_as_a_matrix_and_as_a_function(normalize):
         assert by_matrix.support_vectors_.shape == (0, 0)
 
 
+def test_a_kernel_matrix_in_a_file_is_scaled_by_its_own_diagonal(tmp_path):
+    """One of more rows than mapped points are read at a time: f was 3.5 times what it should be."""
+    X, y = two_classes(1100, 3, gap=9.0)
+    X *= np.linspace(0.2, 1.0, 1100)[:, None]
+    K = X @ X.T
+    np.save(tmp_path / "K.npy", K)
+    chosen = fm.MaxMarginClassifier("precomputed", normalize="max").fit(np.load(tmp_path / "K.npy", mmap_mode="r"), y)
+    assert chosen.status_ == "certified" and (y * chosen.decision_function(K)).min() == pytest.approx(1.0, rel=1e-5)
+
+
 def test_random_state_is_the_seed_of_the_samples():
     def fit(state):
         model = fm.MaxMarginClassifier(algorithm="adaptive_sampling", random_state=state, tol=0.5, max_iter=300)
