@@ -1628,7 +1628,8 @@ def _first_flaw(matrix, slack):
     a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
     with np.errstate(invalid="ignore"):
         flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
-                          ~(np.abs(a) <= roots[rows, None] * (1.0 + 5e-7) * roots[:rows.stop] + slack)])
+                          (np.abs(a) > roots[rows, None] * (1.0 + 5e-7) * roots[:rows.stop] + slack)
+                          | (matrix.diagonal()[rows, None] < 0.0)])
     i, j = np.argwhere(np.tril(flaws.any(axis=0), start))[0].tolist()
     return (start + i, j, int(np.argmax(flaws[:, i, j]))), False
 
