@@ -588,8 +588,7 @@ def project_simplex(v):
 
     Parameters
     ----------
-    v : array, shape (n,)
-        Any finite vector.
+    v : array, shape (n,), finite
 
     Returns
     -------
@@ -647,8 +646,7 @@ def entropy_prox(g, mu, q=None):
 
     Parameters
     ----------
-    g : array, shape (n,)
-        Any finite vector.
+    g : array, shape (n,), finite
     mu : float
         Smoothing parameter, above 0, in units of g.
     q : array, shape (n,), optional
@@ -907,11 +905,11 @@ def _kernel(kernel, X, params):
         name = "ntk limit"
     gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
-    degree = _count(params.get("degree", 3), "degree", 1)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
     center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
-    return _Kernel(name, gamma, coef0, degree, X.shape[1], offset, center, W, kernel if name == "callable" else None)
+    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, W,
+                   kernel if callable(kernel) else None)
 
 
 def _gamma_of(params, X):
