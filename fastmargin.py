@@ -254,16 +254,16 @@ def _array(a, name):
     if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
         return plain
     dtypes, numbers = np.atleast_1d(a.dtypes), np.empty(plain.shape)  # of a data frame, or of one column
-    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
-        gaps = ""
-        if getattr(dtypes[k], "kind", "O") in "fiub":
+    wrong, gaps = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"], ""
+    if not wrong:
+        for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
             try:
                 out[:] = column
-                continue
             except (TypeError, ValueError):
-                gaps = " and missing values"
-        which = f"column {a.columns[k]!r}" if hasattr(a, "columns") else "it"
-        raise TypeError(f"{name} must hold real numbers; {which} has dtype {dtypes[k]}{gaps}")
+                wrong, gaps = [k], " and missing values"
+    if wrong:
+        column = f"column {a.columns[wrong[0]]!r}" if hasattr(a, "columns") else "it"
+        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
     return numbers
 
 
