@@ -253,16 +253,16 @@ def _array(a, name):
     if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
         return plain
     dtypes, numbers = np.atleast_1d(a.dtypes), np.empty(plain.shape)  # of a data frame, or of one column
-    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
-        gaps = ""
-        if getattr(dtypes[k], "kind", "O") in "fiub":
+    wrong, gaps = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"], ""
+    if not wrong:
+        for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
             try:
                 out[:] = column
-                continue
             except (TypeError, ValueError):
-                gaps = " and missing values"
-        which = f"column {a.columns[k]!r}" if hasattr(a, "columns") else "it"
-        raise TypeError(f"{name} must hold real numbers; {which} has dtype {dtypes[k]}{gaps}")
+                wrong, gaps = [k], " and missing values"
+    if wrong:
+        column = f"column {a.columns[wrong[0]]!r}" if hasattr(a, "columns") else "it"
+        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
     return numbers
 
 
@@ -581,8 +581,7 @@ def project_simplex(v):
 
     Parameters
     ----------
-    v : array, shape (n,)
-        Any finite vector.
+    v : array, shape (n,), finite
 
     Returns
     -------
@@ -640,8 +639,7 @@ def entropy_prox(g, mu, q=None):
 
     Parameters
     ----------
-    g : array, shape (n,)
-        Any finite vector.
+    g : array, shape (n,), finite
     mu : float
         Smoothing parameter, above 0, in units of g.
     q : array, shape (n,), optional
@@ -899,11 +897,11 @@ def _kernel(kernel, X, params):
         name = "ntk limit"
     gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
-    degree = _count(params.get("degree", 3), "degree", 1)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
     center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
-    return _Kernel(name, gamma, coef0, degree, X.shape[1], offset, center, W, kernel if name == "callable" else None)
+    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, W,
+                   kernel if callable(kernel) else None)
 
 
 def _gamma_of(params, X):
