@@ -1477,11 +1477,6 @@ class RidgeGram(Representation):
     def square(self, v, w, m):
         return square(self.base, v, w[:w.size - v.size], m - self.ridge * v) + self.ridge * _dot(v, v)
 
-    def table_margins(self, W, M):
-        d = W.shape[1] - M.shape[1]
-        table_margins(self.base, W[:, :d].copy(), M)
-        M += math.sqrt(self.ridge) * W[:, d:]
-
     def restrict(self, index):
         return RidgeGram(self.base.restrict(index), self.ridge)
 
@@ -1557,9 +1552,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         return self._replace(matrix=self.block(index, index))
 
     def block(self, rows, columns):
-        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
-        _gather(self.matrix, rows, columns, out)
-        return out
+        return self.matrix[np.ix_(rows, columns)]
 
     def adder(self):
         def add(index, weights, m):
@@ -1575,15 +1568,6 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
-
-
-@njit(cache=_CACHE)
-def _gather(matrix, rows, columns, out):
-    """out <- the matrix at some rows and columns."""
-    for a in range(rows.size):
-        row = matrix[rows[a]]
-        for b in range(columns.size):
-            out[a, b] = row[columns[b]]
 
 
 def _symmetric(given, name):
