@@ -242,11 +242,9 @@ def _is_sparse(a):
 def _array(a, name):
     """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
     if _is_sparse(a):
-        raise TypeError(f"{name} is sparse; only features(X, y) takes sparse points, for the linear kernel: pass "
-                        f"{name}.toarray() if memory allows")
+        raise TypeError(f"{name} is sparse; only features(X, y) takes that: pass {name}.toarray() if memory allows")
     if isinstance(a, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, whose hidden entries would be used: fill or drop the masked "
-                        "entries and pass a plain array")
+        raise TypeError(f"{name} is a masked array: fill or drop its masked entries and pass a plain one")
     if hasattr(a, "_fields"):
         raise TypeError(f"{name} must be an array, got {type(a).__name__}")
     plain = np.asarray(a)
@@ -357,8 +355,7 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
 def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(part).all() for part in numbers):
         raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
-                                 "written to during the run; rescale G, or give a smaller step to an algorithm that "
-                                 "takes one")
+                                 "written to during the run; rescale G, or give a smaller step")
 
 
 def _dtype(dtype):
@@ -885,14 +882,12 @@ def _kernel(kernel, X, params):
     if unknown:
         raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted)}; got {', '.join(unknown)}")
     if name == "precomputed" and X.shape[0] != X.shape[1]:
-        raise ValueError('kernel="precomputed" takes the square kernel matrix of the training points in place of the '
-                         f"points; got shape {X.shape}")
+        raise ValueError(f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}')
     W = np.empty((0, X.shape[1]))
     if params.get("W") is not None:
         W = _points(params["W"], "W")
         if W.shape[1] != X.shape[1]:
-            raise ValueError(f"W must have a row for each hidden unit and a column for each of the {X.shape[1]} of X; "
-                             f"got shape {W.shape}")
+            raise ValueError(f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}")
     elif name == "ntk":
         name = "ntk limit"
     gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
@@ -965,8 +960,7 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
         return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
-        raise ValueError(f"row {row} of {name} has K(x, x) = {diagonal[row]:g}; "
-                         f'normalize="unit" needs K(x, x) > 0, {_NORMAL:.1g} at least')
+        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs K(x, x) > 0')
     return 1.0 / np.sqrt(diagonal)
 
 
@@ -1083,8 +1077,7 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
     if kernel == "precomputed" and normalize == "unit":
-        raise ValueError('normalize="unit" needs K(x, x) of the new points, which a precomputed kernel does not tell; '
-                         'give G and the scores normalize="max" or None')
+        raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
     new = kernel.prepare(Xnew)
@@ -1535,8 +1528,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
     def checked(self):
         G = self._replace(matrix=_symmetric(self.matrix, "G"))
         if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
-            raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small to have all digits of {G.matrix.dtype}; "
-                             "rescale G")
+            raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small for {G.matrix.dtype}; rescale G")
         return G
 
     def shape(self):
@@ -1574,9 +1566,8 @@ def _symmetric(given, name):
     """Return a C-ordered float matrix without visible flaw, symmetric to the last bit, or say where the flaw is."""
     matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must be a square matrix of real numbers"
-                         f"{' or a representation such as features() makes' * (name == 'G')}; "
-                         f"got shape {matrix.shape} and dtype {matrix.dtype}")
+        kinds = "a square matrix of real numbers" + " or a representation such as features() makes" * (name == "G")
+        raise ValueError(f"{name} must be {kinds}; got shape {matrix.shape} and dtype {matrix.dtype}")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     given = matrix
@@ -2607,8 +2598,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     'certified'
     """
     if callable(kernel) or kernel == "precomputed":
-        raise ValueError(f"lazy_gram evaluates kernels in compiled code, and takes their names; got {kernel!r}, which "
-                         "gram(X, y, kernel=...) takes")
+        raise ValueError(f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes")
     dtype = None if dtype is None else _dtype(dtype)
     mapped = _is_mapped(X, dtype)
     X = X if mapped else _points(X)
@@ -2874,8 +2864,7 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
         out = _real_array(getattr(self.operator, name)(x), f"what {name} returns", 1)
         size = self.operator.shape[0 if name == "matvec" else 1]
         if out.size != size:
-            raise ValueError(f"{name} of an operator of shape {tuple(self.operator.shape)} must return {size} numbers, "
-                             f"not {out.size}")
+            raise ValueError(f"{name} of the operator must return {size} numbers, not {out.size}")
         return out
 
 
@@ -2921,8 +2910,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     """
     shape = getattr(A, "shape", ())
     if len(shape) != 2 or not callable(getattr(A, "matvec", None)) or 0 in shape:
-        raise TypeError("A must have a shape (n, d), n and d at least 1, and a method matvec, like a LinearOperator of "
-                        "SciPy, which scipy.sparse.linalg.aslinearoperator makes of a matrix")
+        raise TypeError("A must have a shape (n, d), of at least 1, and a method matvec, like SciPy's LinearOperator")
     n, dimension = (int(size) for size in shape)
     unit, symmetric = _number(unit, "unit"), not callable(getattr(A, "rmatvec", None))
     if not symmetric:
@@ -3422,8 +3410,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 seconds += elapsed
                 steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
                 if flag == CERTIFIED and k == refuted:
-                    raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again, where fresh "
-                                     "products do not confirm it; it must advance")
+                    raise ValueError(f"{origin[0]} says CERTIFIED at iteration {k} again, unconfirmed; it must advance")
             bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
                 alpha, p = _primal_and_dual(solution, state, k)
@@ -3493,8 +3480,7 @@ def _advance(loop, G, k, until, arguments):
     answer = _enter(loop, G, k, until, *arguments) if is_jitted(loop) else loop(G, k, until, *arguments)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
             and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(CERTIFIED + 1)):
-        raise TypeError("a loop must return (k, flag), flag one of RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, "
-                        f"CERTIFIED; got {answer!r}")
+        raise TypeError(f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}")
     if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
         raise ValueError(f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}")
     return answer
