@@ -3318,7 +3318,7 @@ def _bracket(scale, alpha, p, total, terms, unit):
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
-    points = [_unit_range(v) for v in ((p,) if alpha is p else (p, alpha))]
+    points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
     if precise and hasattr(G, "precise"):
         known, total, terms = [G.precise(v) for v in points], math.fsum(points[0]), 0
     else:
@@ -3326,6 +3326,8 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         total, terms = float(points[0].sum()), p.size
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
+    if not alpha.any():  # it costs no product
+        seen.append(_Seen(0.0, 0.0, 0.0, G.rounding()))
     lower, upper, blur = _bracket(scale, seen[-1], seen[0], total, terms, G.rounding().margins)
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
