@@ -3783,10 +3783,10 @@ def _smoothed_step(theta, v, p, q):
 
 
 @njit(cache=_CACHE)
-def _average(theta, p, q):
-    """p <- (1 - theta) p + theta q."""
-    for i in range(p.size):
-        p[i] = (1.0 - theta) * p[i] + theta * q[i]
+def _combine(a, x, b, y):
+    """x <- a x + b y."""
+    for i in range(x.size):
+        x[i] = a * x[i] + b * y[i]
 
 
 @njit(cache=_CACHE)
@@ -3829,9 +3829,9 @@ def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, 
         _prox(prox, alpha.m, mu, center, q.v)
         lift(G, q.v, q.w)
         margins(G, q.w, q.m)
-        _average(theta, p.v, q.v)
-        _average(theta, p.m, q.m)
-        _average(theta, p.w, q.w)
+        _combine(1.0 - theta, p.v, theta, q.v)
+        _combine(1.0 - theta, p.m, theta, q.m)
+        _combine(1.0 - theta, p.w, theta, q.w)
         k += 1
 
 
@@ -4161,13 +4161,6 @@ def _momentum_step(x, g, q, beta, step):
 
 
 @njit(cache=_CACHE)
-def _quotient(m, before, step):
-    """before <- (m - before) / step."""
-    for i in range(m.size):
-        before[i] = (m[i] - before[i]) / step
-
-
-@njit(cache=_CACHE)
 def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, step):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
@@ -4186,7 +4179,7 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         _dual_pass(G, w, logistic, m, q, u)
         k += 1
         if looks:
-            _quotient(m, move.m, step)  # errs by what both margins err, for the many moves up to now
+            _combine(-1.0 / step, move.m, 1.0 / step, m)  # errs by what both margins err, for the many moves up to now
             size, total, dual_size = square(G, alpha, w, m), _total(alpha), square(G, move.v, move.w, move.m)
             if _closes(report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step):
                 return k, CERTIFIED
@@ -4416,7 +4409,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
         _projected_step(alpha, previous, z, m, step, bounds[k], inertia)
         lift(G, z, w)
         margins(G, w, m)
-        _average(1.0 / (1.0 + inertia), of_alpha, m)
+        _combine(inertia / (1.0 + inertia), of_alpha, 1.0 / (1.0 + inertia), m)
         k += 1
         total = _total(alpha)
         largest[0] = max(largest[0], total)
