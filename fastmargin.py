@@ -29,8 +29,8 @@ Sources, by the key used below:
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
 
-Example
--------
+Example, whose imports those of all other docstrings assume
+-----------------------------------------------------------
 >>> import numpy as np, fastmargin as fm
 >>> X = np.array([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]]); y = np.array([1, 1, -1])
 >>> G = fm.gram(X, y, kernel="linear", normalize="max")
@@ -217,7 +217,6 @@ class Result(namedtuple("Result", "alpha p lower upper status n_iter trace itera
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
     Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
     """
@@ -596,7 +595,6 @@ def project_simplex(v):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.project_simplex([1.0, 0.5, -3.0])
     array([0.75, 0.25, 0.  ])
     """
@@ -604,9 +602,7 @@ def project_simplex(v):
     return _project_simplex(v, v)
 
 
-@overload(project_simplex)
-def _project_simplex_compiled(v):
-    return lambda v: _project_simplex(v, np.empty(v.size))
+overload(project_simplex)(lambda v: lambda v: _project_simplex(v, np.empty(v.size)))  # for compiled callers
 
 
 @register_jitable
@@ -654,7 +650,6 @@ def entropy_prox(g, mu, q=None):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.entropy_prox([0.0, np.log(3.0)], 1.0)
     array([0.75, 0.25])
     """
@@ -664,10 +659,8 @@ def entropy_prox(g, mu, q=None):
     return _entropy_prox(g, mu, q, np.empty(g.size))
 
 
-@overload(entropy_prox)
-def _entropy_prox_compiled(g, mu, q=None):
-    return lambda g, mu, q=None: _entropy_prox(g, mu, np.full(g.size, 1.0 / g.size) if q is None else q,
-                                               np.empty(g.size))
+overload(entropy_prox)(lambda g, mu, q=None: lambda g, mu, q=None: _entropy_prox(
+    g, mu, np.full(g.size, 1.0 / g.size) if q is None else q, np.empty(g.size)))
 
 
 @njit(cache=_CACHE)
@@ -703,7 +696,6 @@ def l2_prox(g, mu, q):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.l2_prox([0.0, 1.0], 4.0, [0.5, 0.5])
     array([0.625, 0.375])
     """
@@ -714,9 +706,7 @@ def l2_prox(g, mu, q):
     return _l2_prox(g, _number(mu, "mu"), q, np.empty(g.size))
 
 
-@overload(l2_prox)
-def _l2_prox_compiled(g, mu, q):
-    return lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size))
+overload(l2_prox)(lambda g, mu, q: lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size)))
 
 
 _ENTROPY, _L2 = range(2)
@@ -995,7 +985,6 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.kernel_matrix([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0]], kernel="linear")
     array([[3.],
            [2.]])
@@ -1058,7 +1047,6 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> X, y = [[2.0, 0.0], [-1.0, 1.0]], [1, -1]
     >>> alpha = fm.max_margin(fm.features(X, y)).alpha
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
@@ -1148,7 +1136,6 @@ class Representation:
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> class Rows(fm.Representation):
     ...     def __init__(self, Z): self.Z = Z
     ...     def shape(self): return self.Z.shape
@@ -1229,7 +1216,6 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.Rounding.of_entries(1000, 0.0).square, fm.Rounding.of_rows(1000, 100).square
     (2.2605917138210118e-13, 0.0)
     """
@@ -1299,7 +1285,6 @@ def lift(G, v, w):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> w = np.empty(2)
     >>> fm.lift(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 1.0]), w)
     >>> w
@@ -1318,7 +1303,6 @@ def margins(G, w, m):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> m = np.empty(2)
     >>> fm.margins(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.array([2.0, 5.0]), m)
     >>> m
@@ -1339,7 +1323,6 @@ def add_column(G, i, c, m):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> m = np.zeros(2)
     >>> fm.add_column(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), 1, 10.0, m)
     >>> m
@@ -1363,7 +1346,6 @@ def softmax_pass(G, w, m, q, u):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> m, q, u = np.empty((3, 2))
     >>> log_total = fm.softmax_pass(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])), np.zeros(2), m, q, u)
     >>> q, u
@@ -1382,7 +1364,6 @@ def square(G, v, w, m):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.square(fm.FeatureGram(np.eye(2)), np.array([3.0, 4.0]), np.array([3.0, 4.0]), np.array([3.0, 4.0]))
     25.0
     """
@@ -1399,7 +1380,6 @@ def table_margins(G, W, M):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> M = np.empty((2, 3))
     >>> fm.table_margins(fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 0.0]])), np.eye(2), M)
     >>> M
@@ -1426,7 +1406,6 @@ class RidgeGram(Representation):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=0.5).dense()
     array([[25.5,  4. ],
            [ 4. ,  1.5]])
@@ -1517,7 +1496,6 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.DenseGram(np.eye(3)).shape()
     (3, 3)
     """
@@ -1689,7 +1667,6 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
     array([[ 2., -2.],
            [-2.,  4.]])
@@ -1875,7 +1852,6 @@ class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defa
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.FeatureGram(np.array([[1.0, 2.0], [0.0, 1.0]])).dense()
     array([[5., 2.],
            [2., 1.]])
@@ -2119,7 +2095,6 @@ class SparseGram(Representation, namedtuple("SparseGram", "values columns starts
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.SparseGram(np.array([1.0, 2.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3]), 2).dense()
     array([[5., 2.],
            [2., 1.]])
@@ -2309,7 +2284,7 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
 
     Examples
     --------
-    >>> import tempfile, numpy as np, fastmargin as fm
+    >>> import tempfile
     >>> X = np.memmap(tempfile.TemporaryFile(), np.float32, shape=(2, 2))
     >>> X[:] = [[1.0, 2.0], [0.0, 1.0]]
     >>> fm.features(X, [1, -1], normalize=None).dense()
@@ -2390,7 +2365,6 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.features([[3.0, 4.0], [0.0, -2.0]], [1, -1]).rows
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
@@ -2427,7 +2401,6 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.lazy_gram([[1.0, 2.0], [0.0, 1.0]], [1, -1], kernel="linear", normalize=None).dense()
     array([[ 5., -2.],
            [-2.,  1.]])
@@ -2592,7 +2565,6 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> X, y = [[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]], [1, 1, -1]
     >>> fm.momentum(fm.lazy_gram(X, y), tol=1e-3).status
     'certified'
@@ -2637,7 +2609,6 @@ class PairGram(Representation):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.pair_gram(np.eye(2), [0, 1], 3).shape()
     (4, 6)
     """
@@ -2648,9 +2619,6 @@ class PairGram(Representation):
         self.access = "products" if K.access == "products" else "computed"
         if hasattr(K, "precise"):
             self.precise = self._precise
-
-    def checked(self):
-        return PairGram(self.K.checked(), self.point, self.right, self.wrong, self.n_points, self.n_classes)
 
     def shape(self):
         return self.point.size, self.n_classes * self.K.shape()[1]
@@ -2764,7 +2732,6 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> X, labels = [[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
     >>> K = fm.lazy_gram(X, kernel="linear")
     >>> alpha = fm.max_margin(fm.pair_gram(K, labels, 3)).alpha
@@ -2824,7 +2791,6 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> class Rows:
     ...     shape = 2, 2
     ...     Z = np.array([[1.0, 2.0], [0.0, 1.0]])
@@ -2901,7 +2867,6 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> class Matrix:
     ...     shape = 2, 2
     ...     def matvec(self, v): return np.array([[2.0, 1.0], [1.0, 2.0]]) @ v
@@ -2948,7 +2913,6 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> points = fm.model([[2.0, 0.0], [-1.0, 1.0]], [1, -1], kernel="linear")
     >>> alpha = fm.max_margin(points.gram()).alpha
     >>> points.decision_function(alpha, [[5.0, 0.0], [0.0, 3.0]]) > 0
@@ -2999,7 +2963,6 @@ def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.model([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0, 1, 2], kernel="linear", n_classes=3).gram().shape()
     (6, 9)
     """
@@ -3153,7 +3116,6 @@ def certificate(G, alpha, p, *, precise=False):
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
     >>> lower < 0.5 < upper, upper - lower < 1e-13
     (True, True)
@@ -3228,7 +3190,6 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.prepare(np.eye(2), max_iter=3).checkpoints
     array([0, 1, 2, 3])
     """
@@ -3276,7 +3237,6 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
 
     Examples
     --------
-    >>> import numpy as np, fastmargin as fm
     >>> fm.prepare(2.0 * np.eye(2), max_iter=3).scale
     2.0
     """
@@ -3367,7 +3327,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     --------
     The perceptron that takes the row of least margin (the README has a longer one).
 
-    >>> import numpy as np, numba, fastmargin as fm
+    >>> import numba
     >>> @numba.njit
     ... def worst_row(G, k, until, alpha, m):
     ...     while k < until:
@@ -3672,7 +3632,6 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
@@ -3704,7 +3663,6 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.nkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), stop=None, tol=0.01).status
     'certified'
     """
@@ -3754,7 +3712,6 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01).status
     'infeasible'
     """
@@ -3879,7 +3836,6 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
@@ -3912,7 +3868,6 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01).status
     'infeasible'
     """
@@ -3949,7 +3904,6 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.isnkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=1e-6).status
     'infeasible'
     """
@@ -4003,7 +3957,6 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.winnow([[1.0, -0.5, 0.2], [0.5, 1.0, -0.1]], eta=0.3).status
     'separated'
     """
@@ -4108,7 +4061,6 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
     True
     """
@@ -4141,7 +4093,6 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
@@ -4213,7 +4164,6 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
     'certified'
     """
@@ -4269,7 +4219,6 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
@@ -4346,7 +4295,6 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.adaptive_sampling(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=0.02).status
     'certified'
     """
@@ -4469,7 +4417,6 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
@@ -4503,7 +4450,6 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.inertial_diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-4).status
     'certified'
     """
@@ -4553,7 +4499,6 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.homotopic_subgradient(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
     True
     """
@@ -4915,7 +4860,6 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
     >>> fm.subspace_perceptron(G, tol=1e-6).status, fm.subspace_perceptron(G, stop="separated").n_iter
     ('certified', 1)
@@ -5454,7 +5398,6 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
@@ -5647,7 +5590,6 @@ class MaxMarginClassifier:
 
     Examples
     --------
-    >>> import fastmargin as fm
     >>> X, y = [[0.0, 1.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]], ["low", "low", "high", "high"]
     >>> model = fm.MaxMarginClassifier("linear").fit(X, y)
     >>> model.predict([[0.0, 0.0], [9.0, 0.0]])
