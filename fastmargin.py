@@ -3624,11 +3624,8 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
 
     Notes
     -----
-    Stops as "separated" after at most s / rho^2 updates.  p = alpha / sum alpha.  One column per iteration.
-
-    References
-    ----------
-    ramdas14, section 2; the bound: Block 1962, Novikoff 1962.
+    Stops as "separated" after at most s / rho^2 updates (Block 1962, Novikoff 1962).  p = alpha / sum alpha.
+    One column per iteration.
 
     Examples
     --------
@@ -3643,7 +3640,7 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
 @_algorithm
 def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
         start=None):
-    """Normalized kernel perceptron (ramdas14, Algorithms 2 and 3): alpha_0 = 0,
+    """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): alpha_0 = 0,
     alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
     Parameters
@@ -3656,10 +3653,6 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
     `perceptron` with rule="worst", scaled: k alpha_k counts the rows taken.  A subgradient method for
     L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2 (Lemma 3).  Stops as "separated"
     within s / rho^2 iterations.  p = alpha.  One column per iteration.
-
-    References
-    ----------
-    ramdas14, sections 2.1 and 3.
 
     Examples
     --------
@@ -3694,7 +3687,7 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, threshold):
 
 @_algorithm
 def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
-    """Normalized von Neumann algorithm (ramdas14, Algorithm 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
+    """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
     Parameters
@@ -3704,11 +3697,8 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
 
     Notes
     -----
-    If rho <= 0 it stops within s / eps^2 iterations.  alpha = p.  One column per iteration, one product at the start.
-
-    References
-    ----------
-    ramdas14, section 5; the bound: Dantzig 1992.
+    If rho <= 0 it stops within s / eps^2 iterations (Dantzig 1992).  alpha = p.  One column per iteration, one product
+    at the start.
 
     Examples
     --------
@@ -3812,7 +3802,7 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
 @_algorithm
 def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
          start=None):
-    """Smoothed normalized kernel perceptron (ramdas14, Algorithm 4).
+    """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
 
@@ -3830,10 +3820,6 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
     L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5).  One product per
     iteration, two at the start.
 
-    References
-    ----------
-    ramdas14, section 4.
-
     Examples
     --------
     >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
@@ -3846,7 +3832,7 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 @_algorithm
 def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
            start=None):
-    """Smoothed normalized kernel perceptron - von Neumann (ramdas14, Algorithm 6): `snkp` with alpha_0 = q,
+    """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
     Parameters
@@ -3862,10 +3848,6 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     rho <= 0, ||p_k||_G <= (2 sqrt(2 n s)/(k+1)) min(1, ||q||_G / |rho|) (Lemma 9; the paper's last line drops a
     sqrt 2).  One product per iteration, two at the start.
 
-    References
-    ----------
-    ramdas14, section 6.
-
     Examples
     --------
     >>> fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01).status
@@ -3879,7 +3861,7 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
 @_algorithm
 def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
             callback=None, start=None):
-    """Iterated SNKPVN (ramdas14, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
+    """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
     Parameters
@@ -3897,10 +3879,6 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has no eps in
     delta_t; it matters only for a q_t that is a certificate already.  A restart counts as an iteration: one product
     each, two at the start.
-
-    References
-    ----------
-    ramdas14, section 6.
 
     Examples
     --------
@@ -3950,10 +3928,6 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <= max_j (Z'p)_j = upper; upper <= 0 is
     "infeasible".  Stops as "separated", after at most 2 ln(d) / rho_1^2 updates with eta = rho_1 (the paper's bound up
     to the constant).  An iteration reads Z once and counts as one product.
-
-    References
-    ----------
-    ramdas14, section 2.2; N. Littlestone, Redundant noisy attributes, attribute errors, ..., COLT 1991.
 
     Examples
     --------
@@ -4040,7 +4014,7 @@ def _at_rest(run, logistic):
 @_algorithm
 def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
                      callback=None, start=None):
-    """Gradient descent on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
+    """Gradient descent (ji21, section 3.1) on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
     Parameters
@@ -4053,11 +4027,7 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     Notes
     -----
     Weights are kept on a log scale, and a gradient longer than e^300 is cut to it, so nothing overflows.  The margin
-    grows towards rho at the rate 1/ln t.  p = alpha / sum alpha.  One product per iteration.
-
-    References
-    ----------
-    ji21, section 3.1; the rate: Soudry et al., JMLR 19, 2018.
+    grows towards rho at the rate 1/ln t (Soudry et al. 2018).  p = alpha / sum alpha.  One product per iteration.
 
     Examples
     --------
@@ -4073,7 +4043,7 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
 @_algorithm
 def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=1000, tol=None, trace_at=None,
                                 keep_iterates=False, callback=None, start=None):
-    """Gradient descent on the exponential risk with the gradient divided by the risk:
+    """Gradient descent on the exponential risk with the gradient divided by the risk (ji21, section 3.1):
     alpha <- alpha + theta_t q_t, q_t = softmax(-G alpha).
 
     Parameters
@@ -4081,15 +4051,12 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     step : float
         Step length in units of 1/s, above 0.
     schedule : {"constant", "sqrt"}
-        theta_t = step/s, with margin rate 1/t; or theta_t = (step/s) / sqrt(t + 1), with ln t / sqrt t.
+        theta_t = step/s, with margin rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1), with
+        ln t / sqrt t (Nacson et al. 2018).
 
     Notes
     -----
     It is mirror descent with the entropy on the dual.  p = alpha / sum alpha.  One product per iteration.
-
-    References
-    ----------
-    ji21, section 3.1; the rates: Ji & Telgarsky 2019 ("constant"), Nacson et al. 2018 ("sqrt").
 
     Examples
     --------
@@ -4139,7 +4106,7 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
 
 @_algorithm
 def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
-    """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, Algorithm 1):
+    """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
@@ -4149,7 +4116,7 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
     ----------
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), and theta = 1/(n s); q_t is then not
-        normalised and mu_t is divided by its sum.
+        normalised and mu_t is divided by its sum (section 5.1).
 
     Notes
     -----
@@ -4157,10 +4124,6 @@ def momentum(G, *, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iter
         gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   on separable data
         rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always
     One product per iteration.
-
-    References
-    ----------
-    ji21, section 3; "logistic": section 5.1, with its rate.
 
     Examples
     --------
@@ -4200,7 +4163,7 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
 @_algorithm
 def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
                      start=None):
-    """Batch perceptron (Cotter, Shalev-Shwartz & Srebro 2012): supergradient ascent on the least margin,
+    """Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
 
@@ -4212,10 +4175,6 @@ def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None
     Notes
     -----
     p counts the rows taken; while lower >= 0, upper - lower = O(sqrt(s/t)).  One column per iteration.
-
-    References
-    ----------
-    Cotter, Shalev-Shwartz, Srebro, The kernelized stochastic batch perceptron, ICML 2012; ji21, sections 1.1 and F.
 
     Examples
     --------
@@ -4268,7 +4227,7 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms
 @_algorithm
 def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=None, trace_at=None,
                       keep_iterates=False, callback=None, start=None):
-    """Adaptive sampling (ji21, Algorithm 2): `momentum` with Z'q_t replaced by one row z_i, drawn with probability q_t,
+    """Adaptive sampling (ji21, section 4): `momentum` with Z'q_t replaced by one row z_i, drawn with probability q_t,
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
 
@@ -4288,10 +4247,6 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
     (constants as in its proof).  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
-
-    References
-    ----------
-    ji21, section 4.
 
     Examples
     --------
@@ -4389,7 +4344,7 @@ def _hinge_descent(G, lam, lam0, accel, step, run_options):
 @_algorithm
 def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=None, trace_at=None,
                      keep_iterates=False, callback=None, start=None):
-    """Hinge-loss diagonal descent (apidopoulos22, Algorithm 1): projected gradient on the dual of
+    """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
         u_0 = 0,   u_t = clip(u_{t-1} - gamma G u_{t-1} - gamma, -1/lambda_t, 0),   w_t = -Z'u_t;   alpha = -u.
@@ -4411,10 +4366,6 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     (Lemma 5.3), and on separable data w_t -> w*, the separator of least norm with margins >= 1, rho = 1/||w*||,
     linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  p = alpha / sum alpha.  One product per iteration.
 
-    References
-    ----------
-    apidopoulos22, sections 4 and 5.
-
     Examples
     --------
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
@@ -4426,7 +4377,7 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
 @_algorithm
 def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, max_iter=1000, tol=None,
                               trace_at=None, keep_iterates=False, callback=None, start=None):
-    """Inertial diagonal descent (apidopoulos22, Algorithm 2): the step of `diagonal_descent` taken from
+    """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
     Parameters
@@ -4443,10 +4394,6 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
     C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
     p = alpha / sum alpha.  One product per iteration.
-
-    References
-    ----------
-    apidopoulos22, sections 4 and 5.
 
     Examples
     --------
