@@ -19,9 +19,8 @@ m = G alpha = Z w are the margins, the larger the better.  s = max_i G_ii is the
 assumes ||x_i|| <= 1, steps are in units of 1/s here and smoothing parameters in units of s, so that
 every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of compiled code.
 
-Threads.  Large arrays are shared among Numba's threads, NUMBA_NUM_THREADS or numba.set_num_threads(k) of them;
-results do not depend on their number.  Threads that wait sleep; they spin if OMP_WAIT_POLICY=ACTIVE is in the
-environment before the first call.
+Threads.  Large arrays are shared among Numba's threads (NUMBA_NUM_THREADS, numba.set_num_threads); results do not
+depend on their number.  Threads that wait sleep, or spin if OMP_WAIT_POLICY=ACTIVE is in the environment at first.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
@@ -573,7 +572,10 @@ def _project_simplex(v, out):
 
 
 def project_simplex(v):
-    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.  Callable inside njit as well.
+    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
+
+    A few passes, O(log n) at worst, no sort (C. Michelot, Journal of Optimization Theory and Applications 50, 1986).
+    Callable inside njit as well.
 
     Parameters
     ----------
@@ -588,10 +590,6 @@ def project_simplex(v):
     ------
     ValueError
         v is empty, not finite or not a vector (checked in calls from Python; compiled callers vouch for it).
-
-    Notes
-    -----
-    By C. Michelot, Journal of Optimization Theory and Applications 50, 1986: a few passes, O(log n) at worst, no sort.
 
     Examples
     --------
