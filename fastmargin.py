@@ -3536,10 +3536,8 @@ result : Result
 
 def _separating_margin(run, stop="separated"):
     """Return the margin, at ||alpha||_1 = 1, of "separated", which rounding cannot make of 0; infinite to go on."""
-    if stop is None:
-        return math.inf
-    _choice(stop, "stop", ("separated",))
-    return 4.0 * run.G.rounding().margins * run.scale
+    going_on = _choice(stop, "stop", ("separated", None)) is None
+    return math.inf if going_on else 4.0 * run.G.rounding().margins * run.scale
 
 
 @register_jitable
