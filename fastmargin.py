@@ -475,11 +475,9 @@ def _precise_dot(a, b):
 
 
 @register_jitable
-def _part(n, part):
-    """Return start and stop of one of the parts of n rows; all but the last hold a multiple of four."""
-    groups = n // 4
-    stop = n if part == _PARTS - 1 else 4 * (groups * (part + 1) // _PARTS)
-    return 4 * (groups * part // _PARTS), stop
+def _part(n, part, count):
+    """Return start and stop of one of so many parts of n rows; all but the last hold a multiple of four."""
+    return n // 4 * part // count * 4, n if part + 1 == count else n // 4 * (part + 1) // count * 4
 
 
 @_for_threads
@@ -1748,41 +1746,34 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-@njit(cache=_CACHE)
-def _symmetric_part(matrix, W, part, parts):
-    """Add what one of len(parts) parts of the upper triangle, of equal area, contributes to W G.
+def _add_triangles(matrix, W, parts):
+    """Add to each part what its rows of the upper triangle, of equal area, contribute to W G.
 
     Where W has several rows, a few rows of the matrix at a time serve them all, which the caches keep.
     """
     n, count = W.shape[1], len(parts)
-    blocks = n / _STREAMS  # whole ones, or rows would be read twice
-    start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
-    stop = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (part + 1) / count)))) if part + 1 < count else n
-    few = 2 * _STREAMS if W.shape[0] > 1 else n
-    for i in range(start, stop, few):
-        for c in range(W.shape[0]):
-            _symmetric_rows(matrix, W[c], i, min(i + few, stop), parts[part, c])
+    few, blocks = 2 * _STREAMS if W.shape[0] > 1 else n, n / _STREAMS  # whole ones, or rows would be read twice
+    for part in prange(count):
+        k = np.int64(part)
+        start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - k / count))))
+        stop = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (k + 1) / count)))) if k + 1 < count else n
+        for i in range(start, stop, few):
+            for c in range(W.shape[0]):
+                _symmetric_rows(matrix, W[c], i, min(i + few, stop), parts[k, c])
 
 
-@njit(cache=_CACHE, parallel=True)
-def _symmetric_in_parts(matrix, W, parts):
-    for part in prange(_PARTS):
-        _symmetric_part(matrix, W, np.int64(part), parts)
+_add_triangles_in_parallel, _add_triangles_alone = _for_threads(_add_triangles)
 
 
 @njit(cache=_CACHE)
 def _dense_table_margins(G, W, M):
-    M[:] = 0.0
-    if G.matrix.size < _SERIAL:
-        _symmetric_part(G.matrix, W, 0, np.expand_dims(M, 0))
-        return
-    parts = np.zeros((_PARTS, W.shape[0], W.shape[1]))
-    if G.threads:
-        _symmetric_in_parts(G.matrix, W, parts)
+    parts = np.zeros((1 if G.matrix.size < _SERIAL else _PARTS, W.shape[0], W.shape[1]))
+    if G.threads and len(parts) > 1:
+        _add_triangles_in_parallel(G.matrix, W, parts)
     else:
-        for part in range(_PARTS):
-            _symmetric_part(G.matrix, W, part, parts)
-    for part in range(_PARTS):
+        _add_triangles_alone(G.matrix, W, parts)
+    M[:] = 0.0
+    for part in range(len(parts)):
         for c in range(W.shape[0]):
             _add_multiple(1.0, parts[part, c], M[c])
 
@@ -1940,7 +1931,7 @@ def _feature_add_rows(G, v, start, out):
 @njit(cache=_CACHE, parallel=True)
 def _dots_in_parts(G, w, m):
     for part in prange(_PARTS):
-        start, stop = _part(m.size, np.int64(part))
+        start, stop = _part(m.size, np.int64(part), _PARTS)
         _set_dots(G, w, m[start:stop], start)
 
 
@@ -1952,31 +1943,25 @@ def _row_margins(G, w, m):
         _dots_in_parts(G, w, m)
 
 
-@njit(cache=_CACHE)
-def _rows_part(G, v, part, parts):
-    start, stop = _part(v.size, part)
-    _add_rows(G, v[start:stop], start, parts[part])
+def _add_parts(G, v, parts):
+    """Add to each part the sum of v_i z_i over its rows."""
+    for part in prange(len(parts)):
+        start, stop = _part(v.size, np.int64(part), len(parts))
+        _add_rows(G, v[start:stop], start, parts[part])
 
 
-@njit(cache=_CACHE, parallel=True)
-def _rows_in_parts(G, v, parts):
-    for part in prange(_PARTS):
-        _rows_part(G, v, np.int64(part), parts)
+_add_parts_in_parallel, _add_parts_alone = _for_threads(_add_parts)
 
 
 @njit(cache=_CACHE)
 def _row_lift(G, v, w):
-    w[:] = 0.0
-    if G[0].size < _SERIAL:
-        _add_rows(G, v, 0, w)
-        return
-    parts = np.zeros((_PARTS, w.size))
-    if G.threads:
-        _rows_in_parts(G, v, parts)
+    parts = np.zeros((1 if G[0].size < _SERIAL else _PARTS, w.size))
+    if G.threads and len(parts) > 1:
+        _add_parts_in_parallel(G, v, parts)
     else:
-        for part in range(_PARTS):
-            _rows_part(G, v, part, parts)
-    for part in range(_PARTS):
+        _add_parts_alone(G, v, parts)
+    w[:] = 0.0
+    for part in range(len(parts)):
         _add_multiple(1.0, parts[part], w)
 
 
@@ -1987,7 +1972,7 @@ def _fused_part(G, w, m, q, few, part, parts, levels):
     A few rows at a time, which the caches keep.  The level, which is left last in ``levels``, is at most 30 above the
     least of these m_k: when they fall below that, what is summed is rescaled.
     """
-    begin, end = _part(m.size, part) if len(parts) > 1 else (0, m.size)
+    begin, end = _part(m.size, part, len(parts))
     level, out, before = np.inf, parts[part], levels[part]
     for start in range(begin, end, few):
         some, weights = m[start:min(start + few, end)], q[start:min(start + few, end)]
@@ -2027,7 +2012,7 @@ def _row_softmax_pass(G, w, m, q, u):
     level = _least(levels[:, -1].copy())
     u[:] = 0.0
     for part in range(count):
-        start, stop = _part(n, part) if count > 1 else (0, n)
+        start, stop = _part(n, part, count)
         factor = math.exp(level - levels[part, -1])
         _scale(factor, q[start:stop])
         _add_multiple(factor, parts[part], u)
