@@ -4442,7 +4442,6 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
 
-_CHUNK = 4096  # points whose part of a Hessian is one product of matrices, so that little is held beside the span
 _NEWTON_STEPS = 40  # at most
 
 
@@ -4563,16 +4562,6 @@ def _smooth(m, mu, q):
     return mu * _softmax(q, q) - low
 
 
-def _hessian(M, q, g, mu):
-    """Return I + sum_i q_i (M_i - g) (M_i - g)' / mu by the columns M_i that matter."""
-    H, active = np.eye(g.size), np.flatnonzero(q > 1e-9 / q.size)
-    for first in range(0, active.size, _CHUNK):
-        index = active[first:first + _CHUNK]
-        columns = (M.take(index, axis=1) - g[:, None]) * np.sqrt(q[index] / mu)
-        H += columns @ columns.T
-    return H
-
-
 def _minimize(M, c, mu, shrink, accuracy):
     """Take damped Newton steps towards argmin_c ||c||^2 / 2 + mu ln sum_i exp(-(M'c)_i / mu), from c or shrink c.
 
@@ -4588,7 +4577,11 @@ def _minimize(M, c, mu, shrink, accuracy):
         downhill = g - c
         if downhill @ downhill <= accuracy**2 * (g @ g):
             return c, m, q, True
-        step = _solved(_hessian(M, q, g, mu), downhill)
+        active = np.flatnonzero(q > 1e-9 / q.size)  # the columns that matter to the Hessian
+        columns = M.take(active, axis=1)
+        columns -= g[:, None]
+        columns *= np.sqrt(q[active] / mu)
+        step = _solved(np.eye(c.size) + columns @ columns.T, downhill)
         move, decrease, length = step @ M, step @ downhill, 1.0
         while length > 1e-18:
             trial, after = c + length * step, m + length * move
@@ -5472,26 +5465,20 @@ class MaxMarginClassifier:
         eps and delta, where one has to be given, are tol sqrt(s), below which margins count as none.
     tol, max_iter : float, int
         Relative width of the certified interval at which to stop; by default as many iterations as the algorithm makes.
-    random_state : int, numpy.random.Generator or RandomState, optional
-        Of `adaptive_sampling`; None is 0.
-    dtype : {float64, float32}
-        In which a dense G, or the points of one evaluated on demand, are kept.
-    verbose : bool
-        Print the interval at every checkpoint.
+    random_state, dtype, verbose
+        Seed of `adaptive_sampling`, an integer, a Generator or a RandomState, None for 0; float64 or float32, in which
+        a dense G, or the points of one evaluated on demand, are kept; whether the interval is printed on the way.
 
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
-    interval_ : (float, float)
-        lower <= rho <= upper, certified as in `certificate`; with C finite for the margin of G + I / (2 C).
-    margin_ : float
-        lower; with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
+    interval_, margin_ : (float, float), float
+        lower <= rho <= upper, certified as in `certificate`, with C finite for the margin of G + I / (2 C); and lower:
+        with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
     result_, status_, n_iter_ : Result, str, int
         Of the algorithm, with its trace.
-    support_ : array of int, shape (k,)
-        Points with a part in the predictor.
-    support_vectors_ : array or sparse matrix, shape (k, d)
-        (0, 0) of a precomputed kernel.
+    support_, support_vectors_ : array of int, shape (k,); array or sparse matrix, shape (k, d)
+        Points with a part in the predictor; of a precomputed kernel none, (0, 0).
     dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
     coef_ : array, shape (1, d) or (n_classes, d)
@@ -5507,14 +5494,11 @@ class MaxMarginClassifier:
     `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii.  So too for
     a larger C, where rounding hides what it adds to G.
 
-    There is no sample_weight: how often a point occurs does not change a margin.
+    There is no sample_weight: how often a point occurs does not change a margin.  Attributes and their shapes follow
+    scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
-
-    References
-    ----------
-    Attributes and their shapes follow scikit-learn's SVC and LinearSVC.
 
     Examples
     --------
@@ -5605,10 +5589,7 @@ class MaxMarginClassifier:
     def fit(self, X, y):
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
 
-        Raises
-        ------
-        ValueError, TypeError
-            As `gram` of X and of the parameters; y holds fewer than two classes, or numbers that are none.
+        Raises ValueError or TypeError as `gram`, and where y holds fewer than two classes, or numbers that are none.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
