@@ -3535,26 +3535,18 @@ def _is_separated(G, alpha, w, m, floor):
     return _exceeds(m, floor)
 
 
-class _Threshold(NamedTuple):
-    """At ||p||_G <= eps a run is infeasible; with the `Rounding` of G, in the units of G."""
-
-    eps: float
-    square: float
-    length: float
-
-
-def _threshold(run, eps):
+def _blurs(run):
+    """Return what rounding may make of ||p||_G^2, and of ||p||_G beside that, at points of the simplex."""
     rounding = run.G.rounding()
-    return _Threshold(eps, rounding.square * run.scale, rounding.length * math.sqrt(run.scale))
+    return rounding.square * run.scale, rounding.length * math.sqrt(run.scale)
 
 
 @register_jitable
-def _is_small(G, p, w, m, threshold):
+def _is_small(G, p, w, m, eps, blurs):
     """Tell whether ||p||_G <= eps, with room for rounding if there is any, by a product (not counted) in w and m."""
     lift(G, p, w)
     margins(G, w, m)
-    eps, blur, root = threshold
-    size = max(square(G, p, w, m), 0.0)
+    size, (blur, root) = max(square(G, p, w, m), 0.0), blurs
     hopeless = math.sqrt(blur) + root > 0.5 * eps
     return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
 
@@ -3646,11 +3638,11 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
 
 @njit(cache=_CACHE)
-def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, threshold):
+def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs):
     first = k
     while True:
         size = _dot(p, m)
-        if size <= threshold.eps * threshold.eps and _is_small(G, p, w, m, threshold):
+        if size <= eps * eps and _is_small(G, p, w, m, eps, blurs):
             return k, INFEASIBLE
         if _meets(k, until, p, m, report) and k > first:
             return k, CERTIFIED
@@ -3692,7 +3684,7 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
     return drive(run, _von_neumann_loop, (p, w, m, report), lambda p, *_: (p, p), report=report, eps=eps,
-                 parameters=(run.G.diagonal(), _threshold(run, eps)), products=lambda k: 1.0 + k / n)
+                 parameters=(run.G.diagonal(), eps, _blurs(run)), products=lambda k: 1.0 + k / n)
 
 
 class _Point(NamedTuple):
@@ -3718,14 +3710,13 @@ def _combine(a, x, b, y):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, threshold, least):
+def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, eps, blurs, least):
     """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
     alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  The current call of SNKPVN has its prox centred at
     ``center``, of ||center||_G = length[0], and is in iteration age[0].  At ||p||_G < delta the run halts or, while
     gamma > 0 and delta >= eps, goes over into the next call, centred at p.
     """
-    eps, blur, root = threshold
     first = k
     while True:
         if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
@@ -3734,7 +3725,7 @@ def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, 
         delta = max(length[0], eps) / gamma if gamma > 0.0 else eps
         ends = norm < delta
         if ends and (gamma == 0.0 or delta < eps):
-            if _is_small(G, p.v, p.w, p.m, _Threshold(delta, blur, root)):
+            if _is_small(G, p.v, p.w, p.m, delta, blurs):
                 return k, INFEASIBLE
             ends = False
         if k >= until or report[_TARGET] > 0.0:
@@ -3768,7 +3759,7 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     n, dimension = run.G.shape()
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
-    parameters = prox, mu0, gamma, _threshold(run, eps), _separating_margin(run, stop)
+    parameters = prox, mu0, gamma, eps, _blurs(run), _separating_margin(run, stop)
     (size, m), = _squares_and_margins(run.G, run.scale, center)
     alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(*map(np.empty, (n, dimension, n)))
     _prox(prox, m, mu0, center, p.v)
@@ -4695,12 +4686,12 @@ def _compress(span, negligible):
     span.weights[:count], span.is_dual[:count] = weights[kept], is_dual[kept]
 
 
-def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, threshold):
+def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, eps, blurs):
     """Bring Z'q into the span by a product; then p, mu and w_k follow at no product."""
     n, dimension = G.shape()
     while True:
         size, (lower, upper) = span.size[0], span.bounds
-        ends, small = lower > 0.0 and least < math.inf, upper * unit <= threshold.eps
+        ends, small = lower > 0.0 and least < math.inf, upper * unit <= eps
         if ends or small or k >= until:
             alpha[:] = _in_generators(span, span.best[:size]) @ span.weights[:size]
             p[:] = _mixture(span)
@@ -4708,7 +4699,7 @@ def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, thresho
             m = unit * unit * (span.best[:size] @ span.margins[:size])
             if _is_separated(G, alpha, np.empty(dimension), m, least * np.abs(alpha).sum()):
                 return k, SEPARATED
-        if small and threshold.eps > 0.0 and _is_small(G, p, np.empty(dimension), np.empty(n), threshold):
+        if small and eps > 0.0 and _is_small(G, p, np.empty(dimension), np.empty(n), eps, blurs):
             return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
@@ -4790,7 +4781,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     n, dimension = run.G.shape()
     memory = min(memory, n, dimension)
     state = np.zeros(n), np.full(n, 1.0 / n), _new_span(memory, n, dimension, _has_coordinates(run.G))
-    parameters = math.sqrt(run.scale), _negligible(run.G), _separating_margin(run, stop), _threshold(run, eps)
+    parameters = math.sqrt(run.scale), _negligible(run.G), _separating_margin(run, stop), eps, _blurs(run)
     return drive(run, _subspace_loop, state, lambda alpha, p, _: (alpha, p), parameters=parameters, eps=eps)
 
 
