@@ -2813,7 +2813,7 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
         out = _real_array(getattr(self.operator, name)(x), f"what {name} returns", 1)
         size = self.operator.shape[0 if name == "matvec" else 1]
         if out.size != size:
-            raise ValueError(f"{name} of the operator must return {size} numbers, not {out.size}")
+            raise ValueError(f"{name} of shape {tuple(self.operator.shape)} must return {size} numbers, not {out.size}")
         return out
 
 
