@@ -730,7 +730,7 @@ def alone():
         patch.setitem(sys.modules, "fastmargin", Refusing("fastmargin"))
         patch.setitem(sys.modules, "reproduce_alone", module)
         spec.loader.exec_module(module)
-    module.at_hand = module.fm.load
+    module.load = module.fm.load
     return module
 
 
