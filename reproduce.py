@@ -381,6 +381,11 @@ def stack(blocks):
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
+def table_of(names, rows):
+    """Return the table whose columns have these names, separated by spaces, from blocks of rows (value, ...)."""
+    return stack([dict(zip(names.split(), row, strict=True)) for row in rows])
+
+
 def split(table, name):
     """Return {value: the rows with this value in the named column}, in the order of the values' first appearance."""
     chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
@@ -434,10 +439,7 @@ def panels(rows=1, columns=1, width=4.6, height=3.4):
 
 
 def style(i):
-    """Return the keywords of the i-th curve: dashes and markers alone, without the colours, tell 66 curves apart.
-
-    Markers are spaced evenly along the drawn curve, each curve's with its own offset, so that coinciding curves show.
-    """
+    """Return the keywords of the i-th curve, told apart without colours; offsets of the markers show what coincides."""
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)],
             "marker": MARKERS[i % len(MARKERS)], "markevery": (0.02 + 0.021 * (i % 5), 0.11)}
 
@@ -491,10 +493,7 @@ def try_folder(folder):
 
 
 def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table.
-
-    They are in `out`, or, if that is None, in the usual folder, which is known when the data have been seen.
-    """
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table."""
     stem = key.replace(":", "-")
     if redraw:
         paths = [folder / f"{stem}.csv" for folder in dict.fromkeys((out or context.folder(), context.folder()))]
@@ -502,7 +501,7 @@ def render(key, context, out, suffix, redraw=False):
             raise DataError(f"there is no {' and no '.join(map(str, paths))}: draw the figure without --redraw first")
         table, caption = read_table(numbers := found[0])
     else:
-        table, caption = FIGURES[key].compute(context)
+        table, caption = FIGURES[key].compute(context)  # the folder is known when the data have been seen
         caption = QUICK + caption if context.quick else caption
         numbers = (out or context.folder()) / f"{stem}.csv"
         with atomic(numbers) as part:
@@ -654,21 +653,13 @@ def fitted_factor(t, value, floor):
     return (math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]) if used.size > 1 else (math.nan, 0)
 
 
-def error_rate(scores, y):
-    """Return the fraction of points on the wrong side, or on neither; scores (..., n)."""
-    return np.mean(scores * y <= 0, axis=-1)
-
-
 # --- ramdas14 ---
 
 BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its method's curve, broad and pale
 
 
 def planted_margin(n, d, rho, rng):
-    """Draw unit rows (rho, sqrt(1 - rho^2) u_i) with 0 in the hull of the u_i: the margin is rho, along the first axis.
-
-    The u_i crowd around one direction and only u_0 balances them: a perceptron has to find it.
-    """
+    """Draw unit rows (rho, sqrt(1 - rho^2) u_i) of margin rho: the u_i crowd around a direction but for u_0."""
     u = rng.normal(size=(n, d - 1))
     u[:, 0] += 1.0
     u /= np.linalg.norm(u, axis=1, keepdims=True)
@@ -680,8 +671,7 @@ def planted_margin(n, d, rho, rng):
 def planted_inradius(n, d, thinnest, rng):
     """Draw rows, largest norm 1, and return the radius of the largest ball around 0 that their hull holds.
 
-    The hull is that of the points t +- a_j e_j, a_j from 1 down to ``thinnest``, whose facets are at the distance
-    (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0; the other rows are mixtures of these.
+    It is the hull of all t +- a_j e_j, whose facets are (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0.
     """
     a = np.geomspace(1, thinnest, d)
     shares = rng.uniform(-1, 1, d)
@@ -698,24 +688,26 @@ def iterations(algorithm, Z, **options):
     return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
 
+def medians(counts, trials):
+    """Return the medians of consecutive runs of so many trials."""
+    return np.median(np.reshape(counts, (-1, trials)), axis=1)
+
+
 def compute_ramdas14_example(context):
     rng, pairs, trials = context.rng(), 50, context.pick(9, 3)
     spread = np.geomspace(1, 10, context.pick(13, 5))
     directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
     points = "raw, norms mixed", "raw, + long and - short", "normalised"
-    mistakes = np.empty((len(spread), trials, len(points)))
-    for k, trial in progress(list(np.ndindex(len(spread), trials)), context):
-        r = spread[k]
+    mistakes = {name: [] for name in points}
+    for r in progress(np.repeat(spread, trials), context):
         mixed = np.exp(rng.uniform(-math.log(r), math.log(r), 2 * pairs))
         mixed[[0, -1]] = r, 1 / r
         order = rng.permutation(2 * pairs)
-        mistakes[k, trial] = [iterations(fm.perceptron, (norms[:, None] * directions)[order])
-                              for norms in (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs))]
-    return stack([
-        {"points": name, "r": spread, "mistakes": np.median(mistakes[:, :, i], axis=1),
-         "bound": 50.0 if name == "normalised" else 50 * spread**4}  # rho = 0.02^(1/2) / r, max norm r
-        for i, name in enumerate(points)
-    ]), (
+        for name, norms in zip(points, (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs)), strict=True):
+            mistakes[name].append(iterations(fm.perceptron, (norms[:, None] * directions)[order]))
+    return table_of("points r mistakes bound", [
+        (name, spread, medians(counts, trials), 50.0 if name == "normalised" else 50 * spread**4)
+        for name, counts in mistakes.items()]), (  # in the bound rho = 0.02^(1/2) / r, and the largest norm is r
         f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
         f"cyclic rule, an update is one column of G, median of {trials} samples, seed {context.seed}; bound "
         "max ||x||^2 / rho^2, r^4 apart")
@@ -742,18 +734,18 @@ def compute_ramdas14_theorem1(context):
         "1/rho": [(1000, 1 / x) for x in np.geomspace(3, context.pick(600, 30), context.pick(14, 4))],
         "n": [(int(n), 0.02) for n in np.geomspace(10, context.pick(10_000, 300), context.pick(13, 4))],
     }
-    blocks = []
+    rows = []
     for against, grid in grids.items():
         n, rho = np.array(grid).T
-        counts = np.empty((len(grid), trials, len(PERCEPTRONS)))
-        for k, trial in progress(list(np.ndindex(len(grid), trials)), context, against):
-            Z = planted_margin(grid[k][0], 10, grid[k][1], rng)
-            counts[k, trial] = [iterations(algorithm, Z) for algorithm in PERCEPTRONS.values()]
-        for i, name in enumerate(PERCEPTRONS):
+        counts = {name: [] for name in PERCEPTRONS}
+        for size, margin in progress(np.repeat(grid, trials, axis=0), context, against):
+            Z = planted_margin(int(size), 10, margin, rng)
+            for name, algorithm in PERCEPTRONS.items():
+                counts[name].append(iterations(algorithm, Z))
+        for name, found in counts.items():
             bound = 2 * np.sqrt(2 * np.log(n)) / rho if name == "SNKP" else 1 / rho**2
-            blocks.append({"against": against, "method": name, "n": n, "rho": rho,
-                           "iterations": np.median(counts[:, :, i], axis=1), "bound": bound})
-    return stack(blocks), (
+            rows.append((against, name, n, rho, medians(found, trials), bound))
+    return table_of("against method n rho iterations bound", rows), (
         f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
         "exponents fitted to 1/rho >= 10; an iteration is one column of G for the perceptron and NKP, and a product "
         "with G, n columns, for SNKP")
@@ -837,10 +829,9 @@ def compute_ramdas14_theorem4(context):
             counts["feasible", name] = [[iterations(algorithm, Z, **{accuracy: margin / 10}, **options)
                                          for Z, margin in zip(sets, rho, strict=True)] for sets in feasible]
     counts["feasible", "SNKP"] = [[iterations(fm.snkp, Z) for Z in sets] for sets in feasible]
-    blocks = [{"case": case, "method": method, "accuracy": eps if case == "infeasible" else rho,
-               "iterations": np.median(found, axis=0), "bound": bounds.get((case, method), math.nan)}
-              for (case, method), found in counts.items()]
-    return stack(blocks), (
+    return table_of("case method accuracy iterations bound", [
+        (case, method, eps if case == "infeasible" else rho, np.median(found, axis=0),
+         bounds.get((case, method), math.nan)) for (case, method), found in counts.items()]), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; infeasible: inradius "
         f"{radius:.1e}, exponents fitted to 1/eps >= 300; feasible: planted margin rho, eps = delta = rho/10; an "
         "iteration is one column of G for von Neumann, and a product with G, n columns, for the others")
@@ -872,16 +863,16 @@ def compute_ramdas14_mnist(context):
     kernels = {"Gaussian": fm.gram(X, y, kernel="rbf"), "Linear": fm.features(X, y)}
     methods = {"SNKP": (fm.snkp, {}), "ISNKPVN": (fm.isnkpvn, {"eps": eps}),
                "ISNKPVN, entropy": (fm.isnkpvn, {"eps": eps, "prox": "entropy"})}
-    blocks, said = [], []
+    rows, said = [], []
     for kernel, G in kernels.items():
         ends, title = [], "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
         for name, (algorithm, options) in methods.items():
             result = with_bar(algorithm, context, f"{name}, {title}")(G, max_iter=context.pick(20_000, 300), **options)
-            blocks.append({"kernel": title, "method": name, "iteration": result.trace["iteration"],
-                           "lower": result.trace["lower"], "upper": result.trace["upper"], "status": result.status})
+            trace = result.trace
+            rows.append((title, name, trace["iteration"], trace["lower"], trace["upper"], result.status))
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
         said.append(f"{kernel}: {'; '.join(ends)}")
-    return stack(blocks), (
+    return table_of("kernel method iteration lower upper status", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
         f"{'. '.join(said)}")
 
@@ -914,16 +905,16 @@ def compute_ji21_fig1(context):
     G = fm.features(data.X_train, data.y_train, normalize="max")
     n, steps = len(data.y_train), context.pick(10_000, 300)
     best = fm.max_margin(G, tol=1e-9)
-    names, blocks = ("method", "iteration", "products", "lower", "upper", "gap"), []
+    rows = []
     for name, algorithm in JI21_METHODS.items():
         trace = trajectory(with_bar(algorithm, context), G, steps).trace
         t, products, gap = trace["iteration"], trace["products"], best.lower - trace["lower"]
-        blocks.append((name, t, products, trace["lower"], trace["upper"], gap))
+        rows.append((name, t, products, trace["lower"], trace["upper"], gap))
     slope = fitted_slope(t, gap, steps / 30)  # of momentum, the last one
     bound = 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (best.lower * (t + 1.0) ** 2)
-    blocks.append(("Theorem 3.1", t, products, best.lower - bound, math.nan, bound))
-    blocks.append(("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0))
-    return stack([dict(zip(names, block, strict=True)) for block in blocks]), (
+    rows += [("Theorem 3.1", t, products, best.lower - bound, math.nan, bound),
+             ("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0)]
+    return table_of("method iteration products lower upper gap", rows), (
         f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
         f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}")
 
@@ -952,13 +943,12 @@ def draw_ji21_fig1(table, left, middle, right):
 def compute_ji21_fig2(context):
     data = load_mnist(context, digits=(3, 5))
     G = fm.features(data.X_train, data.y_train, normalize="max")
-    n, steps, blocks = len(data.y_train), context.pick(10_000, 300), []
+    n, steps, rows = len(data.y_train), context.pick(10_000, 300), []
     for name, algorithm in JI21_METHODS.items():
         run = trajectory(with_bar(algorithm, context), G, steps)
-        scores = run.iterates @ G.rows @ data.X_test.T
-        blocks.append({"method": name, "iteration": run.trace["iteration"], "lower": run.trace["lower"],
-                       "upper": run.trace["upper"], "test_error": error_rate(scores, data.y_test)})
-    return stack(blocks), (
+        wrong = run.iterates @ G.rows @ data.X_test.T * data.y_test <= 0
+        rows.append((name, run.trace["iteration"], run.trace["lower"], run.trace["upper"], np.mean(wrong, axis=1)))
+    return table_of("method iteration lower upper test_error", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
         f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
         f"{run.upper:.2g}; {COLUMN}")
@@ -1002,40 +992,23 @@ def compute_ji21_fig3(context):
     full = None, 4096, 64, 3
     images, steps, products, seeds = context.pick(full if source == "full" else (2000, 4096, 24, 1), (1000, 256, 8, 1))
     X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
-    blocks = []
-
-    def seconds(algorithm, count):
-        algorithm(G, max_iter=0)  # compiles
-        return algorithm(G, max_iter=count, trace_at=[]).trace["seconds"][-1]
-
-    def add(method, seed, algorithm, most, weight, first):
-        def advance(result):
-            bar.update(weight * (result.n_iter - reached[-1]))
-            reached.append(result.n_iter)
-
-        reached = [0]
-        points = most >> np.arange(most.bit_length() - first)
-        result = algorithm(G, max_iter=most, trace_at=points, keep_iterates=True, callback=advance)
-        trace, iterates = result.trace[1:], result.iterates[1:]
-        del result  # with the memory of the subspace perceptron
-        scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
-        blocks.append({"method": method, "seed": str(seed), "iteration": trace["iteration"],
-                       "seconds": trace["seconds"], "lower": trace["lower"], "upper": trace["upper"],
-                       "test_error": np.mean(scores.argmax(axis=2) != y_test, axis=1)})
-
-    with progress(1, context, bar_format="{l_bar}{bar}| {elapsed} gone, {remaining} to go") as bar:
-        for seed in range(context.seed, context.seed + seeds):
-            G, kernel = network_pairs(X, y, seed)
-            if seed == context.seed:  # parts of the whole by what they take on this machine
-                column, whole = seconds(fm.batch_perceptron, 8) / 8, seconds(fm.momentum, 1)
-                bar.total = 1.3 * seeds * len(JI21_SAMPLERS) * steps * column + len(JI21_PRODUCTS) * products * whole
-            for method, algorithm in JI21_SAMPLERS.items():
-                add(method, seed, algorithm(seed), steps, 1.3 * column, 6)  # from 64 on
-            if seed == context.seed:
-                for method, algorithm in JI21_PRODUCTS.items():
-                    add(method, seed, algorithm, products, whole, 0)
+    rows = []
+    for seed in range(context.seed, context.seed + seeds):
+        G, kernel = network_pairs(X, y, seed)
+        runs = {method: (sampler(seed), steps, 6) for method, sampler in JI21_SAMPLERS.items()}  # looked at from 64 on
+        if seed == context.seed:
+            runs |= {method: (algorithm, products, 0) for method, algorithm in JI21_PRODUCTS.items()}
+        for method, (algorithm, most, first) in runs.items():
+            algorithm(network_pairs(X[:10], y[:10], seed)[0], max_iter=0)  # compiles
+            run = with_bar(algorithm, context, f"{method}, seed {seed}")
+            result = run(G, max_iter=most, trace_at=most >> np.arange(most.bit_length() - first), keep_iterates=True)
+            trace, iterates = result.trace[1:], result.iterates[1:]
+            del result  # with the memory of the subspace perceptron
+            scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
+            rows.append((method, str(seed), trace["iteration"], trace["seconds"], trace["lower"], trace["upper"],
+                         np.mean(scores.argmax(axis=2) != y_test, axis=1)))
     spread = f" to {context.seed + seeds - 1}, median and range" if seeds > 1 else ""
-    return stack(blocks), (
+    return table_of("method seed iteration seconds lower upper test_error", rows), (
         f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * 9:,} pairs, "
         f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}, K(x, x) scaled to at most 1; "
         f"weights and samples by seed {context.seed}{spread}; "
@@ -1615,7 +1588,7 @@ def known_margin(best):
 def gap_and_error(run, best, y, cross, y_test):
     """Return the columns of a trajectory in Figures 4 to 6; `cross` is the kernel of training and test points."""
     return {"t": run.trace["iteration"], "margin_gap": best.upper - run.trace["lower"],
-            "test_error": error_rate(run.iterates * y @ cross, y_test)}
+            "test_error": np.mean(run.iterates * y @ cross * y_test <= 0, axis=1)}
 
 
 TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
@@ -1770,7 +1743,7 @@ def compute_apidopoulos22_width(context):
                 bar.update()
             found["1 - rate of Algorithm 1", "rate, predicted"] = gamma * mu
             scores = best.alpha * y @ fm.kernel_matrix(X, data.X_test, sigma2=sigma2)
-            found["test error (%)", "maximum margin"] = 100 * error_rate(scores, data.y_test)
+            found["test error (%)", "maximum margin"] = 100 * np.mean(scores * data.y_test <= 0, axis=-1)
             blocks += [{"panel": panel, "curve": curve, "sigma2": sigma2, "value": value}
                        for (panel, curve), value in found.items()]
     return stack(blocks), (
@@ -1830,12 +1803,9 @@ SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6)
 
 
 def products_to_goals(algorithm, G, most, **options):
-    """Return the upper bound of the margin, and the products until upper - lower is at most each goal's part of it.
-
-    nan where ``most`` do not suffice; the interval of the last checkpoint, a more precise one, does not count.
-    """
+    """Return the margin's upper bound, and the products until upper - lower is each goal's part of it, or nan."""
     result = algorithm(G, tol=0.01, max_iter=most, **options)
-    trace = result.trace[result.trace["iteration"] < most]
+    trace = result.trace[result.trace["iteration"] < most]  # the last interval, a more precise one, does not count
     met = [(trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"]) for part in GOALS.values()]
     return result.upper, [trace["products"][at.argmax()] if at.any() else math.nan for at in met]
 
@@ -1850,14 +1820,6 @@ def seconds_to_gaps(algorithm, G, gaps, **options):
             break
         seconds[k] = taken
     return seconds
-
-
-def iteration_over_product(G, steps):
-    """Time iterations of subspace_perceptron: k and, around k, their time as a multiple of a product's."""
-    one = stopwatch(product(G), TURN)[0]
-    trace = fm.subspace_perceptron(G, max_iter=steps, trace_at=range(0, steps, 10)).trace
-    k, seconds = trace["iteration"].astype(float), trace["seconds"]
-    return (k[1:] + k[:-1]) / 2, np.diff(seconds) / np.diff(k) / one
 
 
 def compute_subspace(context):
@@ -1904,8 +1866,11 @@ def compute_subspace(context):
         seconds = seconds_to_gaps(methods[method], G, gaps, **patience.get(method, {}))
         rows.append(("seconds to a gap", problem, method, gaps, seconds))
         if method == "max_margin":  # the last
-            rows.append(("time of an iteration", problem, "", *iteration_over_product(G, context.pick(200, 20))))
-    return stack([dict(zip(("what", "family", "method", "x", "y"), row, strict=True)) for row in rows]), (
+            one, end = stopwatch(product(G), TURN)[0], context.pick(200, 20)
+            trace = fm.subspace_perceptron(G, max_iter=end, trace_at=range(0, end, 10)).trace
+            k, times = trace["iteration"].astype(float), np.diff(trace["seconds"]) / one
+            rows.append(("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times / np.diff(k)))
+    return table_of("what family method x y", rows), (
         f"Rows of norm at most 1, linear kernel, {trials} sample(s) each, seed {context.seed}: planted and power law "
         f"n = {n:,}, d = {d}; random labels n = {size:,}, d from the least with a margin up to {most:,}; chain n = 2 "
         f"to {longest}, which are n products for all of the span. MNIST ({source}), Gaussian kernel, gamma = "
@@ -2288,21 +2253,20 @@ RAW = [(name, n) for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gam
 
 
 def exact_dense(context, name, threads=True):
-    capped = {}
     if name in EXACT:
         digits, kernel = EXACT[name]
         X, y = shuffled_pair(context, digits, 6000)
         G = fm.gram(X, y, **kernel)
-    else:  # LIBSVM would need minutes, and is stopped
-        capped = {"max_iter": context.pick(1_000_000, 10_000)}
+    elif name == "HTRU2":
+        points = load_htru2(context)
+        order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
+        y = points.y[order]
+        G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
+    else:
         Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
         G, y = Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1)
-        if name == "HTRU2":
-            points = load_htru2(context)
-            order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
-            y = points.y[order]
-            G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
     ours = partial(exact, G)
+    capped = {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}  # it would need minutes
     return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": True,
             "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
             "check": against_svc(name, G, y, most=math.inf if capped else 1e-4),
