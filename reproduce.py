@@ -485,8 +485,7 @@ def finish(fig, caption):
 def try_folder(folder):
     """Make a folder if it is not there and write into it; a DataError if that cannot be done."""
     try:
-        if not folder.exists():
-            folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as trial:
             trial.write(b"trial")
     except OSError as error:
@@ -1353,7 +1352,7 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VE
 
 @contextlib.contextmanager
 def workers(count):
-    """Start a process a core, `count` at most, with one BLAS thread each and deaf to Ctrl-C; they end with the block."""
+    """Start a process a core, at most `count`, with a BLAS thread each and deaf to Ctrl-C; they end with the block."""
     ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:  # what the processes are born with, before they load anything
         with mock.patch.dict(os.environ, dict.fromkeys(BLAS_THREADS, "1")):
@@ -2037,12 +2036,9 @@ def score(row, name="achieved"):
 
 def worst(blocks):
     """Return the measured row furthest below its bar; if there are several its note names it, `busy` is the largest."""
-    if len(blocks) == 1:
-        return blocks[0]
-    scores = [score(block) for block in blocks]
-    if np.isnan(scores).any():
-        return blocks[int(np.isnan(scores).argmax())]
-    least = blocks[int(np.argmin(scores))]
+    least = blocks[int(np.argmin([score(block) for block in blocks]))]  # nan counts as the least
+    if len(blocks) == 1 or math.isnan(score(least)):
+        return least
     return least | {"note": f"worst of {len(blocks)}: {least['note']}", "busy": max(block["busy"] for block in blocks)}
 
 
@@ -2544,8 +2540,8 @@ def duration(seconds):
 
 RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # the columns of numbers are aligned
 BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
-SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs", "gap",
-                 "their gap", "note")
+HEADER = {name: name for name in ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs",
+                                  "gap", "their gap", "note")}
 
 
 def speed_rows(table):
@@ -2554,7 +2550,7 @@ def speed_rows(table):
     for values in zip(*(column.tolist() for column in bars.values()), strict=True):
         row = dict(zip(bars, values, strict=True))
         unit, got, gaps = row["unit"], row["achieved"], (row["gap"], row["their_gap"])
-        yield row, dict(zip(SPEED_COLUMNS, (
+        yield row, dict(zip(HEADER, (
             row["what"], f"{row['n']:,.0f}" if row["n"] else "", row["against"],
             "" if math.isnan(got) else quantity(got, unit),
             "" if math.isnan(got) else f"{quantity(row['least'])} .. {quantity(row['most'])}",
@@ -2568,14 +2564,13 @@ def report_speed(table, caption):
     """Return the table as text; rows short of their bar are marked, and named again at the end, if not quick."""
     rows, cells = zip(*speed_rows(table), strict=True)
     scores, judged = np.array([score(row) for row in rows]), not caption.startswith(QUICK)
-    header = dict(zip(SPEED_COLUMNS, SPEED_COLUMNS, strict=True))
-    widths = {name: max(len(row[name]) for row in (header, *cells)) for name in header}
+    widths = {name: max(len(row[name]) for row in (HEADER, *cells)) for name in HEADER}
 
     def line(mark, row):
         padded = (f"{cell:{'>' if name in RIGHT else '<'}{widths[name]}}" for name, cell in row.items())
         return f"{mark} {'  '.join(padded)}".rstrip()
 
-    lines = [line(" ", header)]
+    lines = [line(" ", HEADER)]
     lines += [line("!" if judged and value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
     unknown = f"{int(np.isnan(scores).sum())} were not measured"
     if not judged:
@@ -2614,9 +2609,8 @@ def draw_speed(table, blank):
     text.set(xlim=(0, 1), ylim=ax.get_ylim())
     text.set_axis_off()
     places = (0.005, 0.249, 0.26, 0.379, 0.502, 0.588, 0.645, 0.692, 0.763, 0.776)  # of columns
-    header = dict(zip(SPEED_COLUMNS, SPEED_COLUMNS, strict=True))
-    for y, row in [(len(rows), header), *zip(heights, cells, strict=True)]:
-        for name, place in zip(SPEED_COLUMNS[2:], places, strict=True):
+    for y, row in [(len(rows), HEADER), *zip(heights, cells, strict=True)]:
+        for name, place in zip(list(HEADER)[2:], places, strict=True):
             text.text(place if row["got"] or name != "note" else 0.52, y, row[name], va="center", fontsize=6.5,
                       ha="right" if name in RIGHT else "left", in_layout=False,
                       weight="bold" if y == len(rows) or name == "got" else "normal")
@@ -2667,31 +2661,25 @@ def listing(keys, context):
 
 
 def parse(argv):
-    def folder(text):
-        if not os.path.isdir(text):
-            raise argparse.ArgumentTypeError(f"no such folder: {text}")
-        return Path(text)
-
-    def seed(text):
-        if not text.isdecimal():
-            raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
-        return int(text)
-
     usage = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(
-        description=usage[0], epilog="\n\n".join(usage[1:]), formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=usage[0], epilog="\n\n".join(usage[1:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="name",
                         help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is")
     parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
     parser.add_argument("--redraw", action="store_true", help="draw saved CSV files, without computing")
-    parser.add_argument("--data", type=folder, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
     parser.add_argument("--out", type=Path, metavar="DIR",
                         help="default: figures/, and figures/quick/ for reduced work or a sample of the data")
     parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
-    parser.add_argument("--seed", type=seed, default=0, metavar="INT", help="default: 0")
+    parser.add_argument("--seed", type=int, default=0, metavar="INT", help="default: 0")
     parser.add_argument("--no-progress", action="store_true", help="no progress bars, nor lines")
-    return parser.parse_intermixed_args(argv)  # options may stand between names
+    options = parser.parse_intermixed_args(argv)  # options may stand between names
+    if options.data and not options.data.is_dir():
+        parser.error(f"argument --data: no such folder: {options.data}")
+    if options.seed < 0:
+        parser.error(f"argument --seed: must be an integer of at least 0, got {options.seed}")
+    return options
 
 
 def run(argv):
