@@ -983,10 +983,6 @@ def network_pairs(X, y, seed):
     return fm.pair_gram(fm.lazy_gram(X, dtype=np.float32, **kernel), y, 10), kernel
 
 
-def sample_pairs(X, y, steps):
-    return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
-
-
 def compute_ji21_fig3(context):
     X, y, X_test, y_test, source = load_mnist(context)
     full = None, 4096, 64, 3
@@ -1370,18 +1366,14 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
     missing = [at for at, kernel in kernels.items() if kernel is None]
     if not missing:
         return kernels
-    to_train, weights, kept = list(dict.fromkeys(seed for seed, _ in missing)), {}, True
-    with (progress(len(to_train) + len(missing), context, "kernels") as bar,
-          workers(len(to_train)) as processes):
+    to_train, kept = list(dict.fromkeys(seed for seed, _ in missing)), True
+    with workers(len(to_train)) as processes:
         jobs = processes.imap(partial(train, config, X, y, epochs), to_train)
-        for seed, reached in zip(to_train, jobs, strict=True):
-            weights |= {(seed, epoch): reached[epoch] for epoch in epochs}
-            bar.update()
-        jobs = processes.imap(partial(kernel_of, config, X, X_test), [weights[at] for at in missing])
-        for at, kernel in zip(missing, jobs, strict=True):
+        reached = dict(zip(to_train, progress(jobs, context, "training", total=len(to_train)), strict=True))
+        jobs = processes.imap(partial(kernel_of, config, X, X_test), [reached[seed][epoch] for seed, epoch in missing])
+        for at, kernel in zip(missing, progress(jobs, context, "kernels", total=len(missing)), strict=True):
             kernels[at] = kernel
             kept = kept and keep_kernel(kernel, source, *at)  # where one cannot be kept the others cannot
-            bar.update()
     return kernels
 
 
@@ -1781,38 +1773,22 @@ SUBSPACE_METHODS = {
 SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
 
-def products_to_goals(algorithm, G, most, **options):
-    """Return the margin's upper bound, and the products until upper - lower is each goal's part of it, or nan."""
-    result = algorithm(G, tol=0.01, max_iter=most, **options)
-    trace = result.trace[result.trace["iteration"] < most]  # the last interval, a more precise one, does not count
-    met = [(trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"]) for part in GOALS.values()]
-    return result.upper, [trace["products"][at.argmax()] if at.any() else math.nan for at in met]
-
-
-def seconds_to_gaps(algorithm, G, gaps, **options):
-    """Time calls for each tolerance, certificates included, compiled before; nan from the first that is not met."""
-    algorithm(G, tol=0.5, **options)
-    seconds = np.full(len(gaps), math.nan)
-    for k, gap in enumerate(gaps):
-        taken, result = stopwatch(partial(algorithm, G, tol=gap, **options), TURN)
-        if result.status != "certified":
-            break
-        seconds[k] = taken
-    return seconds
-
-
 def compute_subspace(context):
     rng, trials, rows = context.rng(), context.pick(5, 1), []
     few, many = context.pick((1000, 20_000), (100, 300))
-    looks = {name: {"most": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
-    looks["subspace perceptron"] = {"most": few, "trace_at": np.arange(few), "memory": 1000}
+    looks = {name: {"max_iter": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
+    looks["subspace perceptron"] = {"max_iter": few, "trace_at": np.arange(few), "memory": 1000}
 
     def race(family, G):
-        runs = {method: products_to_goals(algorithm, G, **looks[method])
-                for method, algorithm in SUBSPACE_METHODS.items()}
-        rho = min(upper for upper, _ in runs.values())
-        rows.extend((f"products to {goal}", family, method, 1 / rho, count)
-                    for method, (_, products) in runs.items() for goal, count in zip(GOALS, products, strict=True))
+        """Count the products until upper - lower is at most each goal's part of upper; nan where it never is."""
+        results = {name: algorithm(G, tol=0.01, **looks[name]) for name, algorithm in SUBSPACE_METHODS.items()}
+        rho = min(result.upper for result in results.values())
+        for name, result in results.items():
+            trace = result.trace[result.trace["iteration"] < looks[name]["max_iter"]]  # the last interval is sharper
+            for goal, part in GOALS.items():
+                met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"])
+                count = trace["products"][met.argmax()] if met.any() else math.nan
+                rows.append((f"products to {goal}", family, name, 1 / rho, count))
 
     planted = 1 / np.geomspace(3, context.pick(3000, 30), context.pick(10, 3))
     n, d = context.pick((1500, 600), (100, 40))
@@ -1842,7 +1818,13 @@ def compute_subspace(context):
     methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
     patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
     for (problem, G), method in progress(list(itertools.product(problems.items(), methods)), context, "seconds"):
-        seconds = seconds_to_gaps(methods[method], G, gaps, **patience.get(method, {}))
+        run, seconds = partial(methods[method], G, **patience.get(method, {})), np.full(len(gaps), math.nan)
+        run(tol=0.5)  # compiles
+        for k, gap in enumerate(gaps):
+            taken, result = stopwatch(partial(run, tol=gap), TURN)
+            if result.status != "certified":
+                break
+            seconds[k] = taken
         rows.append(("seconds to a gap", problem, method, gaps, seconds))
         if method == "max_margin":  # the last
             one, end = stopwatch(product(G), TURN)[0], context.pick(200, 20)
@@ -2392,8 +2374,10 @@ def sampling(context):
         demand(result.n_iter == steps and result.lower <= result.upper, f"adaptive sampling: {result}")
         agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
 
-    return {"n": 9 * len(y), "ours": lambda: sample_pairs(X, y, steps), "theirs": lambda: X @ x, "check": check,
-            "reading": per_iteration}
+    def ours():
+        return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
+
+    return {"n": 9 * len(y), "ours": ours, "theirs": lambda: X @ x, "check": check, "reading": per_iteration}
 
 
 PEAK = """
@@ -2475,8 +2459,8 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
     *((f"first call of {algorithm}, {on}, {state}", "", bar, "s", first_call, algorithm, on, state)
       for algorithm, on in FIRST_CALLS for state, bar in (("cold, CPU", 10.0), ("warm", 0.3))),
     ("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 2.0, COST, sampling),
-    ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak, "reproduce.sample_pairs(X, y, 64)",
-     np.float32, 9),
+    ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak,
+     "fm.adaptive_sampling(reproduce.network_pairs(X, y, 0)[0], max_iter=64, trace_at=[])", np.float32, 9),
     *((f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", 5.0, FASTER, classifier, name, n)
       for name, n in RAW),
     ("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", 2.0, "GB", peak,
