@@ -802,11 +802,11 @@ def draw_ramdas14_lemma5(table, ax):
     ax.set(xlabel="k + 1", ylabel="minus the objective")
 
 
-PRIMAL_DUAL = {  # with the name of its accuracy
-    "von Neumann": (fm.von_neumann, "eps", {}),
-    "SNKPVN": (fm.snkpvn, "delta", {}),
-    "ISNKPVN": (fm.isnkpvn, "eps", {}),
-    "ISNKPVN, entropy": (fm.isnkpvn, "eps", {"prox": "entropy"}),
+PRIMAL_DUAL = {  # by the accuracy
+    "von Neumann": lambda Z, eps: iterations(fm.von_neumann, Z, eps=eps),
+    "SNKPVN": lambda Z, delta: iterations(fm.snkpvn, Z, delta=delta),
+    "ISNKPVN": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps),
+    "ISNKPVN, entropy": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps, prox="entropy"),
 }
 
 
@@ -822,12 +822,10 @@ def compute_ramdas14_theorem4(context):
               ("feasible", "SNKPVN"): 2 * math.sqrt(2 * n) * (1 / rho),
               ("feasible", "SNKP"): 2 * math.sqrt(2 * math.log(n)) / rho}
     counts = {}
-    for name, (algorithm, accuracy, options) in progress(PRIMAL_DUAL.items(), context):
-        counts["infeasible", name] = [[iterations(algorithm, Z, **{accuracy: e}, **options) for e in eps]
-                                      for Z, _ in infeasible]
-        if algorithm is not fm.von_neumann:  # it does not look for a separator
-            counts["feasible", name] = [[iterations(algorithm, Z, **{accuracy: margin / 10}, **options)
-                                         for Z, margin in zip(sets, rho, strict=True)] for sets in feasible]
+    for name, count in progress(PRIMAL_DUAL.items(), context):
+        counts["infeasible", name] = [[count(Z, accuracy) for accuracy in eps] for Z, _ in infeasible]
+        if name != "von Neumann":  # it does not look for a separator
+            counts["feasible", name] = [list(map(count, sets, rho / 10)) for sets in feasible]
     counts["feasible", "SNKP"] = [[iterations(fm.snkp, Z) for Z in sets] for sets in feasible]
     return table_of("case method accuracy iterations bound", [
         (case, method, eps if case == "infeasible" else rho, np.median(found, axis=0),
@@ -861,13 +859,13 @@ def compute_ramdas14_mnist(context):
     n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
     X, y = data.X_train[:n], data.y_train[:n]
     kernels = {"Gaussian": fm.gram(X, y, kernel="rbf"), "Linear": fm.features(X, y)}
-    methods = {"SNKP": (fm.snkp, {}), "ISNKPVN": (fm.isnkpvn, {"eps": eps}),
-               "ISNKPVN, entropy": (fm.isnkpvn, {"eps": eps, "prox": "entropy"})}
+    methods = {"SNKP": fm.snkp, "ISNKPVN": partial(fm.isnkpvn, eps=eps),
+               "ISNKPVN, entropy": partial(fm.isnkpvn, eps=eps, prox="entropy")}
     rows, said = [], []
     for kernel, G in kernels.items():
         ends, title = [], "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
-        for name, (algorithm, options) in methods.items():
-            result = with_bar(algorithm, context, f"{name}, {title}")(G, max_iter=context.pick(20_000, 300), **options)
+        for name, algorithm in methods.items():
+            result = with_bar(algorithm, context, f"{name}, {title}")(G, max_iter=context.pick(20_000, 300))
             trace = result.trace
             rows.append((title, name, trace["iteration"], trace["lower"], trace["upper"], result.status))
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
@@ -1640,10 +1638,10 @@ def standardised(train, test):
 
 
 REAL_METHODS = {
-    "Algorithm 1": (fm.diagonal_descent, {}),
-    "Algorithm 2": (fm.inertial_diagonal_descent, {}),
-    "normalized GD, 1/sqrt(t)": (fm.normalized_gradient_descent, {"schedule": "sqrt"}),
-    "momentum": (fm.momentum, {}),
+    "Algorithm 1": fm.diagonal_descent,
+    "Algorithm 2": fm.inertial_diagonal_descent,
+    "normalized GD, 1/sqrt(t)": partial(fm.normalized_gradient_descent, schedule="sqrt"),
+    "momentum": fm.momentum,
 }
 
 
@@ -1663,8 +1661,8 @@ def compute_apidopoulos22_fig6(context):
                 G = fm.gram(A, y, sigma2=width)
                 best, cross = fm.max_margin(G, tol=1e-6), fm.kernel_matrix(A, B, sigma2=width)
                 known.append(known_margin(best))
-                for method, (algorithm, options) in REAL_METHODS.items():
-                    run = trajectory(algorithm, G, steps, 16, **options)
+                for method, algorithm in REAL_METHODS.items():
+                    run = trajectory(algorithm, G, steps, 16)
                     rows.append((name, width, method, *gap_and_error(run, best, y, cross, y_test)))
                     bar.update()
             sizes.append(f"{name}, n = {len(y):,}, maximum margin {' and '.join(known)}")
@@ -1702,9 +1700,8 @@ def compute_apidopoulos22_width(context):
             # 1 - gamma G: their block of G, not all of G, decides how fast it is.
             support = np.flatnonzero(best.alpha)
             mu = np.linalg.eigvalsh(G[np.ix_(support, support)])[0]
-            for method, (algorithm, options) in REAL_METHODS.items():
-                if method.startswith("Algorithm"):
-                    options = options | {"step": gamma}  # given, so that an iteration is a product and no more
+            for method, algorithm in REAL_METHODS.items():
+                options = {"step": gamma} if method.startswith("Algorithm") else {}  # else it costs products to find
                 trace = trajectory(algorithm, G, steps[-1], **options).trace
                 gap = 1 - trace["lower"] / best.upper
                 for t in steps:
