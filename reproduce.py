@@ -482,16 +482,6 @@ def finish(fig, caption):
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
 
-def try_folder(folder):
-    """Make a folder if it is not there and write into it; a DataError if that cannot be done."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as trial:
-            trial.write(b"trial")
-    except OSError as error:
-        raise DataError(f"nothing can be written into {folder} ({error.strerror}): name a folder with --out") from None
-
-
 def render(key, context, out, suffix, redraw=False):
     """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table."""
     stem = key.replace(":", "-")
@@ -1096,10 +1086,8 @@ def initial_weights(layers, channels, rng):
 
 
 def taps(layer, size):
-    """Count the patches in a row of `size` pixels and say, for each place in a patch, where the image has it.
-
-    That is slices (rows, columns) of the patches and (rows, columns) of the image, without the zeros around it.
-    """
+    """Count the patches in a row of `size` pixels and list, for each pixel of a patch, the slices (rows, columns) of
+    the patches that have it inside the image, and those of the image."""
     count, ends = (size + 2 * layer.padding - layer.side) // layer.stride + 1, []
     for offset in range(-layer.padding, layer.side - layer.padding):
         inside = [i for i in range(count) if 0 <= i * layer.stride + offset < size]
@@ -1233,10 +1221,7 @@ def kernel_by_weights(layer, theirs):
 
 
 def kernel_by_positions(layer, theirs):
-    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions.
-
-    The product of two patches is a sum over the taps of products of pixels, each of which stands in several patches.
-    """
+    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions; products of pixels are made once."""
     def columns(array):  # the images last: loops are long
         m, size = array.shape[:2]
         return array.reshape(m, size**2, -1).transpose(2, 1, 0).reshape(-1, size**2 * m)
@@ -2057,13 +2042,10 @@ def per_iteration(seconds, result):
     return (spent[-1] - spent[0]) / result.n_iter  # what comes before iteration 0, such as finding a step, is not in it
 
 
-def ran_to_the_end(G, steps):
-    """Return a check that a run made its iterations and that its interval is that of its points, by fresh products."""
-    def check(result, _=None):
-        demand(result.n_iter == steps, f"{result.n_iter} iterations instead of {steps}: {result.status}")
-        agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
-
-    return check
+def ran_to_the_end(G, steps, result, _=None):
+    """Demand that a run made its iterations and that its interval is that of its points, by fresh products."""
+    demand(result.n_iter == steps, f"{result.n_iter} iterations instead of {steps}: {result.status}")
+    agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
 
 
 def one_product(context, kind, share, steps, whole):
@@ -2076,8 +2058,8 @@ def one_product(context, kind, share, steps, whole):
         # what the algorithm itself counts: also those by which diagonal_descent finds its step
         spent = float(call().trace["products"][-1]) if whole else 1.0
         sides.append({"n": len(y), "ours": call, "theirs": product(G, fused=softmax and kind == "features"),
-                      "check": ran_to_the_end(G, steps), "reading": wall if whole else per_iteration, "note": method,
-                      "their_reading": lambda seconds, _, spent=spent: spent * seconds})
+                      "check": partial(ran_to_the_end, G, steps), "reading": wall if whole else per_iteration,
+                      "their_reading": lambda seconds, _, spent=spent: spent * seconds, "note": method})
     return sides
 
 
@@ -2179,17 +2161,14 @@ def is_margin(what, G, result):
     return gap
 
 
-def against_svc(what, G, y, most=1e-4):
-    """Return a check of (a result of max_margin, a fitted SVC); its gap, at most `most`, is that with a bias."""
-    def check(result, model):
-        signed, weights = G() if callable(G) else G, np.zeros(len(y))
-        weights[model.support_] = np.abs(model.dual_coef_[0])
-        gap, (their_gap, upper) = is_margin(what, signed, result), biased_gap(signed, y, weights)
-        demand(-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6),
-               f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
-        return gap, their_gap
-
-    return check
+def against_svc(what, G, y, result, model, most=1e-4):
+    """Return the relative gaps of max_margin's result and of a fitted SVC, its own with a bias, at most `most`."""
+    signed, weights = G() if callable(G) else G, np.zeros(len(y))
+    weights[model.support_] = np.abs(model.dual_coef_[0])
+    gap, (their_gap, upper) = is_margin(what, signed, result), biased_gap(signed, y, weights)
+    demand(-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6),
+           f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
+    return gap, their_gap
 
 
 EXACT = {  # problem -> digits and kernel
@@ -2218,7 +2197,7 @@ def exact_dense(context, name, threads=True):
     capped = {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}  # it would need minutes
     return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": True,
             "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
-            "check": against_svc(name, G, y, most=math.inf if capped else 1e-4),
+            "check": partial(against_svc, name, G, y, most=math.inf if capped else 1e-4),
             "note": f"at most {capped['max_iter']:.0e} steps" if capped else ""}
 
 
@@ -2231,7 +2210,7 @@ def exact_raw(context, name, n):
     seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
     fastest = min(seconds, key=seconds.get, default="gram")
     return {"n": len(y), "ours": ways[fastest], "theirs": partial(svc, X, y, kernel="rbf", **kernel), "peers": True,
-            "check": against_svc(name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
+            "check": partial(against_svc, name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
 
 
 def exact_linear(context, digits, ridge=0.0, sparse=False):
@@ -2289,7 +2268,7 @@ def one_column(context):
 
 def small_call(context, n, steps):
     G = fm.FeatureGram(planted_margin(n, 10, 0.1, context.rng())).dense()
-    return {"n": n, "ours": partial(fm.momentum, G, max_iter=steps), "check": ran_to_the_end(G, steps),
+    return {"n": n, "ours": partial(fm.momentum, G, max_iter=steps), "check": partial(ran_to_the_end, G, steps),
             "reading": lambda seconds, result: seconds - result.trace["seconds"][-1], "threads": False}
 
 
@@ -2405,7 +2384,7 @@ def classifier(context, name, n):
     digits, kernel = EXACT[name]
     X, y = shuffled_pair(context, digits, n)
     new = load_mnist(context, digits).X_test
-    checked = against_svc(name, partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel), y)
+    signed = partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel)
 
     def fit_and_predict(fit):
         model = fit(X, y)
@@ -2415,7 +2394,7 @@ def classifier(context, name, n):
         differ = np.mean(ours[1] != theirs[1])
         # the intercepts do, for ours is penalised
         demand(differ <= 0.005, f"{100 * differ:.1f} % of the predictions differ")
-        return checked(ours[0].result_, theirs[0])
+        return against_svc(name, signed, y, ours[0].result_, theirs[0])
 
     return {"n": len(y), "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit), "peers": True,
             "theirs": partial(fit_and_predict, partial(svc, **kernel)), "check": check,
@@ -2674,7 +2653,13 @@ def run(argv):
     if "list" in options.names:
         print(*listing(keys, context), sep="\n")
         return 0
-    try_folder(options.out or context.folder())
+    folder = options.out or context.folder()
+    try:  # before anything is computed
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            trial.write(b"trial")
+    except OSError as error:
+        raise DataError(f"nothing can be written into {folder} ({error.strerror}): name a folder with --out") from None
     failed = []
     for place, key in enumerate(keys, 1):
         start = time.perf_counter()
