@@ -581,16 +581,13 @@ def trajectory(algorithm, G, steps, per_decade=24, **options):
     return result._replace(trace=result.trace[1:], iterates=result.iterates[1:])
 
 
-def with_bar(algorithm, context, label=""):
-    """Return an algorithm that runs under a progress bar."""
-    def run(G, *, max_iter, **options):
-        with progress(max_iter, context, label or algorithm.__name__) as bar:
-            def advance(result):
-                bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
+def with_bar(algorithm, context, label, G, *, max_iter, **options):
+    """Run an algorithm under a progress bar."""
+    with progress(max_iter, context, label) as bar:
+        def advance(result):
+            bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
 
-            return algorithm(G, max_iter=max_iter, callback=advance, **options)
-
-    return run
+        return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
 
 def stopwatch(call, least=0.0):
@@ -855,7 +852,7 @@ def compute_ramdas14_mnist(context):
     for kernel, G in kernels.items():
         ends, title = [], "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
         for name, algorithm in methods.items():
-            result = with_bar(algorithm, context, f"{name}, {title}")(G, max_iter=context.pick(20_000, 300))
+            result = with_bar(algorithm, context, f"{name}, {title}", G, max_iter=context.pick(20_000, 300))
             trace = result.trace
             rows.append((title, name, trace["iteration"], trace["lower"], trace["upper"], result.status))
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
@@ -895,7 +892,7 @@ def compute_ji21_fig1(context):
     best = fm.max_margin(G, tol=1e-9)
     rows = []
     for name, algorithm in JI21_METHODS.items():
-        trace = trajectory(with_bar(algorithm, context), G, steps).trace
+        trace = trajectory(partial(with_bar, algorithm, context, name), G, steps).trace
         t, products, gap = trace["iteration"], trace["products"], best.lower - trace["lower"]
         rows.append((name, t, products, trace["lower"], trace["upper"], gap))
     slope = fitted_slope(t, gap, steps / 30)  # of momentum, the last one
@@ -933,7 +930,7 @@ def compute_ji21_fig2(context):
     G = fm.features(data.X_train, data.y_train, normalize="max")
     n, steps, rows = len(data.y_train), context.pick(10_000, 300), []
     for name, algorithm in JI21_METHODS.items():
-        run = trajectory(with_bar(algorithm, context), G, steps)
+        run = trajectory(partial(with_bar, algorithm, context, name), G, steps)
         wrong = run.iterates @ G.rows @ data.X_test.T * data.y_test <= 0
         rows.append((name, run.trace["iteration"], run.trace["lower"], run.trace["upper"], np.mean(wrong, axis=1)))
     return table_of("method iteration lower upper test_error", rows), (
@@ -984,8 +981,8 @@ def compute_ji21_fig3(context):
             runs |= {method: (algorithm, products, 0) for method, algorithm in JI21_PRODUCTS.items()}
         for method, (algorithm, most, first) in runs.items():
             algorithm(network_pairs(X[:10], y[:10], seed)[0], max_iter=0)  # compiles
-            run = with_bar(algorithm, context, f"{method}, seed {seed}")
-            result = run(G, max_iter=most, trace_at=most >> np.arange(most.bit_length() - first), keep_iterates=True)
+            result = with_bar(algorithm, context, f"{method}, seed {seed}", G, max_iter=most, keep_iterates=True,
+                              trace_at=most >> np.arange(most.bit_length() - first))
             trace, iterates = result.trace[1:], result.iterates[1:]
             del result  # with the memory of the subspace perceptron
             scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
@@ -1311,12 +1308,9 @@ def kernel_path(source, seed, epoch):
 
 def kept_kernel(source, seed, epoch):
     """Read the Kernel of this origin, seed and epoch from the cache; None if it has none, or one that is not whole."""
-    try:
-        with np.load(kernel_path(source, seed, epoch)) as file:
-            if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
-                return Kernel(*(file[name] for name in Kernel._fields))
-    except Exception:  # noqa: BLE001 - whatever a damaged file leads to, its kernel is made anew
-        pass
+    with contextlib.suppress(Exception), np.load(kernel_path(source, seed, epoch)) as file:  # damaged: made anew
+        if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
+            return Kernel(*(file[name] for name in Kernel._fields))
     return None
 
 
@@ -1971,9 +1965,7 @@ def measure(row, context):
         return block | {"note": NEEDS_PEERS}
     sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
     firsts = [stopwatch(call) for call, _ in sides]  # compiles, and gives the answers that are compared
-    gaps = row.check(*(answer for _, answer in firsts))
-    if gaps is not None:
-        block["gap"], block["their_gap"] = gaps
+    block["gap"], block["their_gap"] = row.check(*(answer for _, answer in firsts)) or (math.nan, math.nan)
     quiet, busy, turn = context.pick(((3, 15, 4.0), (3, 15, 1.5), TURN), ((2, 2, 0.0), (1, 1, 0.0), 0.0))
     readings = [lambda call=call, reading=reading: reading(*stopwatch(call, turn)) for call, reading in sides]
     if row.theirs is not None and firsts[1][0] > PATIENCE:
@@ -2175,7 +2167,7 @@ EXACT = {  # problem -> digits and kernel
     "c: 0 vs 1, linear": ((0, 1), {"kernel": "linear", "normalize": "max"}),
     "d: 4 vs 9, rbf, gamma 0.02": ((4, 9), {"gamma": 0.02}),
 }
-RAW = [(name, n) for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02") for n in (6000, 12_000)]
+RAW = list(itertools.product(("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"), (6000, 12_000)))
 
 
 def exact_dense(context, name, threads=True):
@@ -2317,11 +2309,9 @@ def first_call(context, algorithm, on, state):
 
 def memory(field):
     """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell."""
-    try:  # not ru_maxrss: in a new process that begins with the peak of the one that started it
-        with open("/proc/self/status", encoding="ascii") as lines:
-            return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
-    except OSError:
-        return math.nan
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as lines:
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
+    return math.nan  # ru_maxrss would not do: in a new process it begins with the peak of the one that started it
 
 
 def extra_memory(call):

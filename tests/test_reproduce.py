@@ -919,7 +919,7 @@ def test_a_callback_returns_none(monkeypatch):
     def algorithm(G, *, max_iter, callback):
         answers.extend(callback(types.SimpleNamespace(n_iter=k)) for k in range(max_iter))
 
-    rp.with_bar(algorithm, rp.Context())(None, max_iter=3)
+    rp.with_bar(algorithm, rp.Context(), "label", None, max_iter=3)
     assert answers == [None] * 3
 
 
