@@ -56,9 +56,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 try:  # these take a second, in which Ctrl-C may come, and may not be installed
-    import matplotlib
+    import matplotlib.style
     import numba
     import numpy as np
     from matplotlib.figure import Figure
@@ -77,7 +78,7 @@ ROOT = Path(__file__).resolve().parent
 FOLDER = ROOT / "figures"
 
 
-class Minutes:
+class Minutes(io.TextIOBase):
     """A stream for bars off a terminal: of all that they write, whichever bar it is, a line a minute goes to stderr."""
 
     def __init__(self):
@@ -87,9 +88,6 @@ class Minutes:
         if text.startswith("\r") and text.strip() and time.monotonic() - self.last >= 60.0:  # the state of a bar
             print(text.strip(), file=sys.stderr, flush=True)
             self.last = time.monotonic()
-
-    def flush(self):
-        pass
 
 
 @dataclass(frozen=True)
@@ -232,48 +230,45 @@ def load_cifar10(context):
     return Split(*arrays, source)
 
 
-def load(name, context):
-    """Read a data set, and download what is missing: the checked {file: bytes}, and "full" or "bundled sample"."""
-    contents = at_hand(name, context)
-    missing = [file for file in DATA[name].files if file not in contents]
-    known_offline = name in context.offline
-    try:
-        return contents | (download(name, missing, context) if missing else {}), "full"
-    except DataError as failure:
-        contents, source = bundle(name)
-        if not contents:
-            mirrors = " or ".join(url.format("*") for url in DATA[name].mirrors)
-            raise DataError(f"{failure}; put {' and '.join(missing)} there, from {mirrors}") from None
-        if not known_offline:
-            print(f"{failure}; using the {source} data in tests/data", file=sys.stderr)
-        if source != "full":
-            context.sampled.add(name)
+def load(name, context, here=False):
+    """Read a data set, and download what is missing: the checked {file: bytes}, and "full" or "bundled sample".
+
+    With `here` nothing is downloaded, and the answer may be "missing".
+    """
+    files, mirrors, bundled = DATA[name]
+    named = [Path(folder).expanduser() for folder in (context.data, os.environ.get("FASTMARGIN_DATA")) if folder]
+    for folder in named:
+        if not folder.is_dir():
+            raise DataError(f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)")
+    contents = read_files(name, files, [*named, cache_folder()])
+    missing = [file for file in files if file not in contents]
+    known_offline = name in context.offline  # tried and failed in this run: the next figure does not wait again
+    if missing and not here and not known_offline:
+        contents |= download(name, missing, context)
+    if len(contents) == len(files):
+        return contents, "full"
+    contents = read_files(name, bundled, [BUNDLED])
+    whole = bundled and len(contents) == len(bundled)
+    source = "missing" if not whole else "full" if bundled == files else "bundled sample"
+    if here:
         return contents, source
+    failure = context.offline[name]
+    if not whole:
+        addresses = " or ".join(url.format("*") for url in mirrors)
+        raise DataError(f"{failure}; put {' and '.join(missing)} there, from {addresses}")
+    if not known_offline:
+        print(f"{failure}; using the {source} data in tests/data", file=sys.stderr)
+    if source != "full":
+        context.sampled.add(name)
+    return contents, source
 
 
 def status(name, context):
     """Say what load() would use, without a download: "full", "bundled sample", "damaged" or "missing"."""
     try:
-        return "full" if len(at_hand(name, context)) == len(DATA[name].files) else bundle(name)[1]
+        return load(name, context, here=True)[1]
     except (DamagedError, OSError):
         return "damaged"
-
-
-def at_hand(name, context):
-    """Read those files of a data set that --data, $FASTMARGIN_DATA or the cache has."""
-    named = [Path(folder).expanduser() for folder in (context.data, os.environ.get("FASTMARGIN_DATA")) if folder]
-    for folder in named:
-        if not folder.is_dir():
-            raise DataError(f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)")
-    return read_files(name, DATA[name].files, [*named, cache_folder()])
-
-
-def bundle(name):
-    """Read the copy in tests/data and say what it is: "full", as HTRU2 is, "bundled sample" or "missing"."""
-    files, _, bundled = DATA[name]
-    contents = read_files(name, bundled, [BUNDLED])
-    whole = contents.keys() == bundled.keys() != set()
-    return (contents, "full" if bundled == files else "bundled sample") if whole else ({}, "missing")
 
 
 def read_files(name, digests, folders):
@@ -282,29 +277,25 @@ def read_files(name, digests, folders):
     for folder, file, end in itertools.product(folders, digests, (".gz", ".xz", "")):
         path = folder / name / (file + end)
         if file not in contents and path.is_file():
-            try:
+            ours = [DamagedError] if folder == cache_folder() else []  # what is damaged in the cache is fetched again
+            with contextlib.suppress(*ours):
                 contents[file] = checked(path.read_bytes(), file, digests[file], path)
-            except DamagedError:
-                if folder != cache_folder():  # the user's own file: say so; the cache is ours: fetch it again
-                    raise
     return contents
 
 
 def cache_folder():
-    if os.name == "nt":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "fastmargin"
+    windows = os.name == "nt"
+    base = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
+    return Path(base or Path.home() / ("AppData/Local" if windows else ".cache")) / "fastmargin"
+
+
+UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7": lzma.decompress}  # by what a packed file begins with
 
 
 def checked(raw, file, digest, where):
-    """Uncompress `raw`, whose magic says how it is packed, and return it if its SHA-256 is right."""
+    """Uncompress `raw` if it is packed, and return it if its SHA-256 is right."""
     try:
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-        elif raw[:6] == b"\xfd7zXZ\x00":
-            raw = lzma.decompress(raw)
+        raw = UNPACK.get(raw[:2], bytes)(raw)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DamagedError(f"{where}: damaged or truncated ({error})") from None
     if file.endswith(".csv"):
@@ -316,9 +307,7 @@ def checked(raw, file, digest, where):
 
 
 def download(name, missing, context):
-    """Fetch missing files of a data set into the cache, from the first mirror that works: the checked {file: bytes}."""
-    if name in context.offline:  # tried and failed in this run: do not make the next figure wait again
-        raise DataError(context.offline[name])
+    """Fetch missing files of a data set into the cache: the checked {file: bytes}; context.offline notes a failure."""
     contents, failures = {}, []
     for url in DATA[name].mirrors:
         host = url.split("/")[2] or url
@@ -333,7 +322,7 @@ def download(name, missing, context):
     context.offline[name] = (
         f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
         f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})")
-    raise DataError(context.offline[name])
+    return contents
 
 
 def fetch(url, wanted, context):
@@ -393,6 +382,11 @@ def stack(blocks):
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
+def table_of(names, rows):
+    """Return the table whose columns have these names, separated by spaces, from blocks of rows (value, ...)."""
+    return stack([dict(zip(names.split(), row, strict=True)) for row in rows])
+
+
 def split(table, name):
     """Return {value: the rows with this value in the named column}, in the order of the values' first appearance."""
     chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
@@ -446,16 +440,9 @@ def panels(rows=1, columns=1, width=4.6, height=3.4):
 
 
 def style(i):
-    """Return the keywords of the i-th curve: dashes and markers alone, without the colours, tell 66 curves apart.
-
-    Markers are spaced evenly along the drawn curve, each curve's with its own offset, so that coinciding curves show.
-    """
-    return {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": DASHES[i % len(DASHES)],
-        "marker": MARKERS[i % len(MARKERS)],
-        "markevery": (0.02 + 0.021 * (i % 5), 0.11),
-    }
+    """Return the keywords of the i-th curve, told apart without colours; offsets of the markers show what coincides."""
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)],
+            "marker": MARKERS[i % len(MARKERS)], "markevery": (0.02 + 0.021 * (i % 5), 0.11)}
 
 
 THIN = {"linewidth": 0.8, "markersize": 3}  # of a second curve in the same style
@@ -484,8 +471,6 @@ def finish(fig, caption):
     text = textwrap.fill(caption, width=max(30, int(18 * fig.get_figwidth()) - 9 * quick))
     space = 0.16 + 0.125 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
-    if fig.get_layout_engine() is None:
-        fig.set_layout_engine("constrained")
     fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
     left, bottom = 0.06 / fig.get_figwidth(), 0.05 / fig.get_figheight()
     fig.text(left, bottom, text, fontsize=7, color="0.3", va="bottom")
@@ -497,22 +482,8 @@ def finish(fig, caption):
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
 
-def try_folder(folder):
-    """Make a folder if it is not there and write into it; a DataError if that cannot be done."""
-    try:
-        if not folder.exists():
-            folder.mkdir(parents=True)
-        with tempfile.TemporaryFile(dir=folder) as trial:
-            trial.write(b"trial")
-    except OSError as error:
-        raise DataError(f"nothing can be written into {folder} ({error.strerror}): name a folder with --out") from None
-
-
 def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table.
-
-    They are in `out`, or, if that is None, in the usual folder, which is known when the data have been seen.
-    """
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table."""
     stem = key.replace(":", "-")
     if redraw:
         paths = [folder / f"{stem}.csv" for folder in dict.fromkeys((out or context.folder(), context.folder()))]
@@ -520,16 +491,14 @@ def render(key, context, out, suffix, redraw=False):
             raise DataError(f"there is no {' and no '.join(map(str, paths))}: draw the figure without --redraw first")
         table, caption = read_table(numbers := found[0])
     else:
-        table, caption = FIGURES[key].compute(context)
+        table, caption = FIGURES[key].compute(context)  # the folder is known when the data have been seen
         caption = QUICK + caption if context.quick else caption
         numbers = (out or context.folder()) / f"{stem}.csv"
         with atomic(numbers) as part:
             write_table(part, table, caption)
     picture = (out or context.folder()) / f"{stem}.{suffix}"
     try:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()  # a user's own matplotlibrc must not change the pictures
-            matplotlib.rcParams.update(STYLE)
+        with matplotlib.style.context(STYLE, after_reset=True):  # a user's own matplotlibrc changes no picture
             try:
                 fig = FIGURES[key].draw(table)
             except Exception as error:
@@ -612,16 +581,13 @@ def trajectory(algorithm, G, steps, per_decade=24, **options):
     return result._replace(trace=result.trace[1:], iterates=result.iterates[1:])
 
 
-def with_bar(algorithm, context, label=""):
-    """Return an algorithm that runs under a progress bar."""
-    def run(G, *, max_iter, **options):
-        with progress(max_iter, context, label or algorithm.__name__) as bar:
-            def advance(result):
-                bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
+def with_bar(algorithm, context, label, G, *, max_iter, **options):
+    """Run an algorithm under a progress bar."""
+    with progress(max_iter, context, label) as bar:
+        def advance(result):
+            bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
 
-            return algorithm(G, max_iter=max_iter, callback=advance, **options)
-
-    return run
+        return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
 
 def stopwatch(call, least=0.0):
@@ -642,16 +608,15 @@ def product(G, v=None, fused=False):
     (m, q), (w, u) = np.empty((2, n)), np.empty((2, dimension))
     fm.lift(G, v, w)
 
-    def plain():
-        fm.lift(G, v, w)
-        fm.margins(G, w, m)
+    def call():
+        if fused:
+            fm.softmax_pass(G, w, m, q, u)
+        else:
+            fm.lift(G, v, w)
+            fm.margins(G, w, m)
         return m
 
-    def softmax():
-        fm.softmax_pass(G, w, m, q, u)
-        return m
-
-    return softmax if fused else plain
+    return call
 
 
 def fitted_slope(t, value, start):
@@ -669,18 +634,10 @@ def fitted_exponent(x, y):
 
 
 def fitted_factor(t, value, floor):
-    """Fit value ~ c^t over the later half of the t with value > floor, below which rounding rules: c and the first t.
-
-    c is nan where fewer than two values remain.
-    """
+    """Fit value ~ c^t over the later half of the t with value > floor: c, nan for fewer than two, and the first t."""
     above = np.flatnonzero(value > floor)
     used = above[t[above] >= t[above[-1:]] / 2]
     return (math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]) if used.size > 1 else (math.nan, 0)
-
-
-def error_rate(scores, y):
-    """Return the fraction of points on the wrong side, or on neither; scores (..., n)."""
-    return np.mean(scores * y <= 0, axis=-1)
 
 
 # --- ramdas14 ---
@@ -689,10 +646,7 @@ BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its
 
 
 def planted_margin(n, d, rho, rng):
-    """Draw unit rows (rho, sqrt(1 - rho^2) u_i) with 0 in the hull of the u_i: the margin is rho, along the first axis.
-
-    The u_i crowd around one direction and only u_0 balances them: a perceptron has to find it.
-    """
+    """Draw unit rows (rho, sqrt(1 - rho^2) u_i) of margin rho: the u_i crowd around a direction but for u_0."""
     u = rng.normal(size=(n, d - 1))
     u[:, 0] += 1.0
     u /= np.linalg.norm(u, axis=1, keepdims=True)
@@ -704,8 +658,7 @@ def planted_margin(n, d, rho, rng):
 def planted_inradius(n, d, thinnest, rng):
     """Draw rows, largest norm 1, and return the radius of the largest ball around 0 that their hull holds.
 
-    The hull is that of the points t +- a_j e_j, a_j from 1 down to ``thinnest``, whose facets are at the distance
-    (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0; the other rows are mixtures of these.
+    It is the hull of all t +- a_j e_j, whose facets are (1 - sum_j |t_j| / a_j) / (sum_j a_j^-2)^(1/2) or more from 0.
     """
     a = np.geomspace(1, thinnest, d)
     shares = rng.uniform(-1, 1, d)
@@ -722,24 +675,26 @@ def iterations(algorithm, Z, **options):
     return result.n_iter if result.status in ("separated", "infeasible") else math.nan
 
 
+def medians(counts, trials):
+    """Return the medians of consecutive runs of so many trials."""
+    return np.median(np.reshape(counts, (-1, trials)), axis=1)
+
+
 def compute_ramdas14_example(context):
     rng, pairs, trials = context.rng(), 50, context.pick(9, 3)
     spread = np.geomspace(1, 10, context.pick(13, 5))
     directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
     points = "raw, norms mixed", "raw, + long and - short", "normalised"
-    mistakes = np.empty((len(spread), trials, len(points)))
-    for k, trial in progress(list(np.ndindex(len(spread), trials)), context):
-        r = spread[k]
+    mistakes = {name: [] for name in points}
+    for r in progress(np.repeat(spread, trials), context):
         mixed = np.exp(rng.uniform(-math.log(r), math.log(r), 2 * pairs))
         mixed[[0, -1]] = r, 1 / r
         order = rng.permutation(2 * pairs)
-        mistakes[k, trial] = [iterations(fm.perceptron, (norms[:, None] * directions)[order])
-                              for norms in (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs))]
-    return stack([
-        {"points": name, "r": spread, "mistakes": np.median(mistakes[:, :, i], axis=1),
-         "bound": 50.0 if name == "normalised" else 50 * spread**4}  # rho = 0.02^(1/2) / r, max norm r
-        for i, name in enumerate(points)
-    ]), (
+        for name, norms in zip(points, (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs)), strict=True):
+            mistakes[name].append(iterations(fm.perceptron, (norms[:, None] * directions)[order]))
+    return table_of("points r mistakes bound", [
+        (name, spread, medians(counts, trials), 50.0 if name == "normalised" else 50 * spread**4)
+        for name, counts in mistakes.items()]), (  # in the bound rho = 0.02^(1/2) / r, and the largest norm is r
         f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
         f"cyclic rule, an update is one column of G, median of {trials} samples, seed {context.seed}; bound "
         "max ||x||^2 / rho^2, r^4 apart")
@@ -766,18 +721,18 @@ def compute_ramdas14_theorem1(context):
         "1/rho": [(1000, 1 / x) for x in np.geomspace(3, context.pick(600, 30), context.pick(14, 4))],
         "n": [(int(n), 0.02) for n in np.geomspace(10, context.pick(10_000, 300), context.pick(13, 4))],
     }
-    blocks = []
+    rows = []
     for against, grid in grids.items():
         n, rho = np.array(grid).T
-        counts = np.empty((len(grid), trials, len(PERCEPTRONS)))
-        for k, trial in progress(list(np.ndindex(len(grid), trials)), context, against):
-            Z = planted_margin(grid[k][0], 10, grid[k][1], rng)
-            counts[k, trial] = [iterations(algorithm, Z) for algorithm in PERCEPTRONS.values()]
-        for i, name in enumerate(PERCEPTRONS):
+        counts = {name: [] for name in PERCEPTRONS}
+        for size, margin in progress(np.repeat(grid, trials, axis=0), context, against):
+            Z = planted_margin(int(size), 10, margin, rng)
+            for name, algorithm in PERCEPTRONS.items():
+                counts[name].append(iterations(algorithm, Z))
+        for name, found in counts.items():
             bound = 2 * np.sqrt(2 * np.log(n)) / rho if name == "SNKP" else 1 / rho**2
-            blocks.append({"against": against, "method": name, "n": n, "rho": rho,
-                           "iterations": np.median(counts[:, :, i], axis=1), "bound": bound})
-    return stack(blocks), (
+            rows.append((against, name, n, rho, medians(found, trials), bound))
+    return table_of("against method n rho iterations bound", rows), (
         f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
         "exponents fitted to 1/rho >= 10; an iteration is one column of G for the perceptron and NKP, and a product "
         "with G, n columns, for SNKP")
@@ -834,11 +789,11 @@ def draw_ramdas14_lemma5(table, ax):
     ax.set(xlabel="k + 1", ylabel="minus the objective")
 
 
-PRIMAL_DUAL = {  # with the name of its accuracy
-    "von Neumann": (fm.von_neumann, "eps", {}),
-    "SNKPVN": (fm.snkpvn, "delta", {}),
-    "ISNKPVN": (fm.isnkpvn, "eps", {}),
-    "ISNKPVN, entropy": (fm.isnkpvn, "eps", {"prox": "entropy"}),
+PRIMAL_DUAL = {  # by the accuracy
+    "von Neumann": lambda Z, eps: iterations(fm.von_neumann, Z, eps=eps),
+    "SNKPVN": lambda Z, delta: iterations(fm.snkpvn, Z, delta=delta),
+    "ISNKPVN": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps),
+    "ISNKPVN, entropy": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps, prox="entropy"),
 }
 
 
@@ -854,17 +809,14 @@ def compute_ramdas14_theorem4(context):
               ("feasible", "SNKPVN"): 2 * math.sqrt(2 * n) * (1 / rho),
               ("feasible", "SNKP"): 2 * math.sqrt(2 * math.log(n)) / rho}
     counts = {}
-    for name, (algorithm, accuracy, options) in progress(PRIMAL_DUAL.items(), context):
-        counts["infeasible", name] = [[iterations(algorithm, Z, **{accuracy: e}, **options) for e in eps]
-                                      for Z, _ in infeasible]
-        if algorithm is not fm.von_neumann:  # it does not look for a separator
-            counts["feasible", name] = [[iterations(algorithm, Z, **{accuracy: margin / 10}, **options)
-                                         for Z, margin in zip(sets, rho, strict=True)] for sets in feasible]
+    for name, count in progress(PRIMAL_DUAL.items(), context):
+        counts["infeasible", name] = [[count(Z, accuracy) for accuracy in eps] for Z, _ in infeasible]
+        if name != "von Neumann":  # it does not look for a separator
+            counts["feasible", name] = [list(map(count, sets, rho / 10)) for sets in feasible]
     counts["feasible", "SNKP"] = [[iterations(fm.snkp, Z) for Z in sets] for sets in feasible]
-    blocks = [{"case": case, "method": method, "accuracy": eps if case == "infeasible" else rho,
-               "iterations": np.median(found, axis=0), "bound": bounds.get((case, method), math.nan)}
-              for (case, method), found in counts.items()]
-    return stack(blocks), (
+    return table_of("case method accuracy iterations bound", [
+        (case, method, eps if case == "infeasible" else rho, np.median(found, axis=0),
+         bounds.get((case, method), math.nan)) for (case, method), found in counts.items()]), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; infeasible: inradius "
         f"{radius:.1e}, exponents fitted to 1/eps >= 300; feasible: planted margin rho, eps = delta = rho/10; an "
         "iteration is one column of G for von Neumann, and a product with G, n columns, for the others")
@@ -894,18 +846,18 @@ def compute_ramdas14_mnist(context):
     n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
     X, y = data.X_train[:n], data.y_train[:n]
     kernels = {"Gaussian": fm.gram(X, y, kernel="rbf"), "Linear": fm.features(X, y)}
-    methods = {"SNKP": (fm.snkp, {}), "ISNKPVN": (fm.isnkpvn, {"eps": eps}),
-               "ISNKPVN, entropy": (fm.isnkpvn, {"eps": eps, "prox": "entropy"})}
-    blocks, said = [], []
+    methods = {"SNKP": fm.snkp, "ISNKPVN": partial(fm.isnkpvn, eps=eps),
+               "ISNKPVN, entropy": partial(fm.isnkpvn, eps=eps, prox="entropy")}
+    rows, said = [], []
     for kernel, G in kernels.items():
         ends, title = [], "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
-        for name, (algorithm, options) in methods.items():
-            result = with_bar(algorithm, context, f"{name}, {title}")(G, max_iter=context.pick(20_000, 300), **options)
-            blocks.append({"kernel": title, "method": name, "iteration": result.trace["iteration"],
-                           "lower": result.trace["lower"], "upper": result.trace["upper"], "status": result.status})
+        for name, algorithm in methods.items():
+            result = with_bar(algorithm, context, f"{name}, {title}", G, max_iter=context.pick(20_000, 300))
+            trace = result.trace
+            rows.append((title, name, trace["iteration"], trace["lower"], trace["upper"], result.status))
             ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
         said.append(f"{kernel}: {'; '.join(ends)}")
-    return stack(blocks), (
+    return table_of("kernel method iteration lower upper status", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
         f"{'. '.join(said)}")
 
@@ -938,16 +890,16 @@ def compute_ji21_fig1(context):
     G = fm.features(data.X_train, data.y_train, normalize="max")
     n, steps = len(data.y_train), context.pick(10_000, 300)
     best = fm.max_margin(G, tol=1e-9)
-    names, blocks = ("method", "iteration", "products", "lower", "upper", "gap"), []
+    rows = []
     for name, algorithm in JI21_METHODS.items():
-        trace = trajectory(with_bar(algorithm, context), G, steps).trace
+        trace = trajectory(partial(with_bar, algorithm, context, name), G, steps).trace
         t, products, gap = trace["iteration"], trace["products"], best.lower - trace["lower"]
-        blocks.append((name, t, products, trace["lower"], trace["upper"], gap))
+        rows.append((name, t, products, trace["lower"], trace["upper"], gap))
     slope = fitted_slope(t, gap, steps / 30)  # of momentum, the last one
     bound = 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (best.lower * (t + 1.0) ** 2)
-    blocks.append(("Theorem 3.1", t, products, best.lower - bound, math.nan, bound))
-    blocks.append(("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0))
-    return stack([dict(zip(names, block, strict=True)) for block in blocks]), (
+    rows += [("Theorem 3.1", t, products, best.lower - bound, math.nan, bound),
+             ("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0)]
+    return table_of("method iteration products lower upper gap", rows), (
         f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
         f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}")
 
@@ -976,13 +928,12 @@ def draw_ji21_fig1(table, left, middle, right):
 def compute_ji21_fig2(context):
     data = load_mnist(context, digits=(3, 5))
     G = fm.features(data.X_train, data.y_train, normalize="max")
-    n, steps, blocks = len(data.y_train), context.pick(10_000, 300), []
+    n, steps, rows = len(data.y_train), context.pick(10_000, 300), []
     for name, algorithm in JI21_METHODS.items():
-        run = trajectory(with_bar(algorithm, context), G, steps)
-        scores = run.iterates @ G.rows @ data.X_test.T
-        blocks.append({"method": name, "iteration": run.trace["iteration"], "lower": run.trace["lower"],
-                       "upper": run.trace["upper"], "test_error": error_rate(scores, data.y_test)})
-    return stack(blocks), (
+        run = trajectory(partial(with_bar, algorithm, context, name), G, steps)
+        wrong = run.iterates @ G.rows @ data.X_test.T * data.y_test <= 0
+        rows.append((name, run.trace["iteration"], run.trace["lower"], run.trace["upper"], np.mean(wrong, axis=1)))
+    return table_of("method iteration lower upper test_error", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
         f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
         f"{run.upper:.2g}; {COLUMN}")
@@ -1017,49 +968,28 @@ def network_pairs(X, y, seed):
     return fm.pair_gram(fm.lazy_gram(X, dtype=np.float32, **kernel), y, 10), kernel
 
 
-def sample_pairs(X, y, steps):
-    return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
-
-
 def compute_ji21_fig3(context):
     X, y, X_test, y_test, source = load_mnist(context)
     full = None, 4096, 64, 3
     images, steps, products, seeds = context.pick(full if source == "full" else (2000, 4096, 24, 1), (1000, 256, 8, 1))
     X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
-    blocks = []
-
-    def seconds(algorithm, count):
-        algorithm(G, max_iter=0)  # compiles
-        return algorithm(G, max_iter=count, trace_at=[]).trace["seconds"][-1]
-
-    def add(method, seed, algorithm, most, weight, first):
-        def advance(result):
-            bar.update(weight * (result.n_iter - reached[-1]))
-            reached.append(result.n_iter)
-
-        reached = [0]
-        points = most >> np.arange(most.bit_length() - first)
-        result = algorithm(G, max_iter=most, trace_at=points, keep_iterates=True, callback=advance)
-        trace, iterates = result.trace[1:], result.iterates[1:]
-        del result  # with the memory of the subspace perceptron
-        scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
-        blocks.append({"method": method, "seed": str(seed), "iteration": trace["iteration"],
-                       "seconds": trace["seconds"], "lower": trace["lower"], "upper": trace["upper"],
-                       "test_error": np.mean(scores.argmax(axis=2) != y_test, axis=1)})
-
-    with progress(1, context, bar_format="{l_bar}{bar}| {elapsed} gone, {remaining} to go") as bar:
-        for seed in range(context.seed, context.seed + seeds):
-            G, kernel = network_pairs(X, y, seed)
-            if seed == context.seed:  # parts of the whole by what they take on this machine
-                column, whole = seconds(fm.batch_perceptron, 8) / 8, seconds(fm.momentum, 1)
-                bar.total = 1.3 * seeds * len(JI21_SAMPLERS) * steps * column + len(JI21_PRODUCTS) * products * whole
-            for method, algorithm in JI21_SAMPLERS.items():
-                add(method, seed, algorithm(seed), steps, 1.3 * column, 6)  # from 64 on
-            if seed == context.seed:
-                for method, algorithm in JI21_PRODUCTS.items():
-                    add(method, seed, algorithm, products, whole, 0)
+    rows = []
+    for seed in range(context.seed, context.seed + seeds):
+        G, kernel = network_pairs(X, y, seed)
+        runs = {method: (sampler(seed), steps, 6) for method, sampler in JI21_SAMPLERS.items()}  # looked at from 64 on
+        if seed == context.seed:
+            runs |= {method: (algorithm, products, 0) for method, algorithm in JI21_PRODUCTS.items()}
+        for method, (algorithm, most, first) in runs.items():
+            algorithm(network_pairs(X[:10], y[:10], seed)[0], max_iter=0)  # compiles
+            result = with_bar(algorithm, context, f"{method}, seed {seed}", G, max_iter=most, keep_iterates=True,
+                              trace_at=most >> np.arange(most.bit_length() - first))
+            trace, iterates = result.trace[1:], result.iterates[1:]
+            del result  # with the memory of the subspace perceptron
+            scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
+            rows.append((method, str(seed), trace["iteration"], trace["seconds"], trace["lower"], trace["upper"],
+                         np.mean(scores.argmax(axis=2) != y_test, axis=1)))
     spread = f" to {context.seed + seeds - 1}, median and range" if seeds > 1 else ""
-    return stack(blocks), (
+    return table_of("method seed iteration seconds lower upper test_error", rows), (
         f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * 9:,} pairs, "
         f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}, K(x, x) scaled to at most 1; "
         f"weights and samples by seed {context.seed}{spread}; "
@@ -1153,10 +1083,8 @@ def initial_weights(layers, channels, rng):
 
 
 def taps(layer, size):
-    """Count the patches in a row of `size` pixels and say, for each place in a patch, where the image has it.
-
-    That is slices (rows, columns) of the patches and (rows, columns) of the image, without the zeros around it.
-    """
+    """Count the patches in a row of `size` pixels and list, for each pixel of a patch, the slices (rows, columns) of
+    the patches that have it inside the image, and those of the image."""
     count, ends = (size + 2 * layer.padding - layer.side) // layer.stride + 1, []
     for offset in range(-layer.padding, layer.side - layer.padding):
         inside = [i for i in range(count) if 0 <= i * layer.stride + offset < size]
@@ -1290,10 +1218,7 @@ def kernel_by_weights(layer, theirs):
 
 
 def kernel_by_positions(layer, theirs):
-    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions.
-
-    The product of two patches is a sum over the taps of products of pixels, each of which stands in several patches.
-    """
+    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions; products of pixels are made once."""
     def columns(array):  # the images last: loops are long
         m, size = array.shape[:2]
         return array.reshape(m, size**2, -1).transpose(2, 1, 0).reshape(-1, size**2 * m)
@@ -1334,10 +1259,7 @@ BLOCK = 32  # images at a time, so that what is made of them stays in the caches
 
 
 def tangent_kernel(layers, weights, X, X_train):
-    """Return K(x, x') = sum_c <df_c(x)/dw, df_c(x')/dw>, (n, m), of images X and X_train, and the outputs for X.
-
-    Exact, and no Jacobian is formed: the sum runs over the outputs f_c and over all weights and biases w.
-    """
+    """Return K(x, x') = sum over outputs c of <df_c(x)/dw, df_c(x')/dw>, (n, m), without a Jacobian, and all f_c(x)."""
     parts = [layer_kernel(*each) for each in zip(layers, linearise(layers, weights, X_train)[1], strict=True)]
     K, outputs = np.zeros((len(X), len(X_train)), X.dtype), np.empty((len(X), layers[-1].channels), X.dtype)
     for start in range(0, len(X), BLOCK):
@@ -1386,12 +1308,9 @@ def kernel_path(source, seed, epoch):
 
 def kept_kernel(source, seed, epoch):
     """Read the Kernel of this origin, seed and epoch from the cache; None if it has none, or one that is not whole."""
-    try:
-        with np.load(kernel_path(source, seed, epoch)) as file:
-            if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
-                return Kernel(*(file[name] for name in Kernel._fields))
-    except Exception:  # noqa: BLE001 - whatever a damaged file leads to, its kernel is made anew
-        pass
+    with contextlib.suppress(Exception), np.load(kernel_path(source, seed, epoch)) as file:  # damaged: made anew
+        if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
+            return Kernel(*(file[name] for name in Kernel._fields))
     return None
 
 
@@ -1406,19 +1325,13 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VE
 
 @contextlib.contextmanager
 def workers(count):
-    """Start a pool of at most `count` processes, and no more than there are cores, with one BLAS thread each.
-
-    They end with the block, whatever ends it: Ctrl-C is left to this process.
-    """
-    before, ctrl_c = {name: os.environ.get(name) for name in BLAS_THREADS}, signal.getsignal(signal.SIGINT)
+    """Start a process a core, at most `count`, with a BLAS thread each and deaf to Ctrl-C; they end with the block."""
+    ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:  # what the processes are born with, before they load anything
-        os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        processes = multiprocessing.get_context("spawn").Pool(min(count, os.cpu_count() or 1))
+        with mock.patch.dict(os.environ, dict.fromkeys(BLAS_THREADS, "1")):
+            processes = multiprocessing.get_context("spawn").Pool(min(count, os.cpu_count() or 1))
     finally:
         signal.signal(signal.SIGINT, ctrl_c)
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
     with processes:
         yield processes
 
@@ -1430,18 +1343,14 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
     missing = [at for at, kernel in kernels.items() if kernel is None]
     if not missing:
         return kernels
-    to_train, weights, kept = list(dict.fromkeys(seed for seed, _ in missing)), {}, True
-    with (progress(len(to_train) + len(missing), context, "kernels") as bar,
-          workers(len(to_train)) as processes):
+    to_train, kept = list(dict.fromkeys(seed for seed, _ in missing)), True
+    with workers(len(to_train)) as processes:
         jobs = processes.imap(partial(train, config, X, y, epochs), to_train)
-        for seed, reached in zip(to_train, jobs, strict=True):
-            weights |= {(seed, epoch): reached[epoch] for epoch in epochs}
-            bar.update()
-        jobs = processes.imap(partial(kernel_of, config, X, X_test), [weights[at] for at in missing])
-        for at, kernel in zip(missing, jobs, strict=True):
+        reached = dict(zip(to_train, progress(jobs, context, "training", total=len(to_train)), strict=True))
+        jobs = processes.imap(partial(kernel_of, config, X, X_test), [reached[seed][epoch] for seed, epoch in missing])
+        for at, kernel in zip(missing, progress(jobs, context, "kernels", total=len(missing)), strict=True):
             kernels[at] = kernel
             kept = kept and keep_kernel(kernel, source, *at)  # where one cannot be kept the others cannot
-            bar.update()
     return kernels
 
 
@@ -1470,7 +1379,7 @@ def compute_ji21_fig4(context):
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
     y, y_test = data.y_train[:images], data.y_test[:test_images]
     kernels = network_kernels(config, seeds, epochs, X, y, X_test, context)
-    blocks, first = [], {}
+    rows, first = [], {}
     for (seed, epoch), kernel in progress(kernels.items(), context, "margins"):
         lengths = np.sqrt(kernel.K.diagonal().astype(float))  # of the features, which become unit vectors
         K = (kernel.K + kernel.K.T) / 2 / np.outer(lengths, lengths)
@@ -1484,15 +1393,13 @@ def compute_ji21_fig4(context):
         network_wrong = kernel.test_outputs.argmax(axis=1) != y_test
         change, its_error = paired_difference(wrong, first.setdefault(seed, wrong))
         excess, excess_error = paired_difference(wrong, network_wrong)
-        row = {"seed": str(seed), "epoch": epoch, "step": math.nan, "test_error": wrong.mean(),
-               "gap": 1 - best.lower / best.upper, "margin": best.upper, "change": change, "change_error": its_error,
-               "network_error": network_wrong.mean(), "excess": excess, "excess_error": excess_error,
-               "train_error": np.mean(kernel.outputs.argmax(axis=1) != y)}
-        blocks.append({"solver": "max_margin"} | row)
-        blocks.append({"solver": "adaptive sampling"} | dict.fromkeys(row, math.nan) | {
-            "seed": str(seed), "epoch": epoch, "step": walk.trace["iteration"],
-            "test_error": np.mean(on_the_way, axis=1), "gap": 1 - walk.trace["lower"] / best.upper})
-    table = stack(blocks)
+        rows.append(("max_margin", str(seed), epoch, math.nan, wrong.mean(), 1 - best.lower / best.upper, best.upper,
+                     change, its_error, network_wrong.mean(), excess, excess_error,
+                     np.mean(kernel.outputs.argmax(axis=1) != y)))
+        rows.append(("adaptive sampling", str(seed), epoch, walk.trace["iteration"], np.mean(on_the_way, axis=1),
+                     1 - walk.trace["lower"] / best.upper, *7 * [math.nan]))
+    table = table_of("solver seed epoch step test_error gap margin change change_error network_error excess "
+                     "excess_error train_error", rows)
     known = split(table, "solver")["max_margin"]
     at_end = 100 * known["train_error"][known["epoch"] == epochs[-1]]
     return table, (
@@ -1561,11 +1468,8 @@ def draw_apidopoulos22_fig1(table, ax):
 
 
 def toy_runs(context):
-    """Run the methods of Figures 2 and 3 on 80 points: X, y and, for each method, w_t for t = 0, ..., T.
-
-    The support vectors are +-(1/2, 3/2), +-(3/2, 1/2), so that w* = (1/2, 1/2); the other points lie farther away.
-    """
-    rng, support = context.rng(), np.array([[0.5, 1.5], [1.5, 0.5], [-0.5, -1.5], [-1.5, -0.5]])
+    """Run the methods of Figures 2 and 3 on 80 points: X, y and, for each method, w_t for t = 0, ..., T."""
+    rng, support = context.rng(), np.array([[0.5, 1.5], [1.5, 0.5], [-0.5, -1.5], [-1.5, -0.5]])  # w* = (1/2, 1/2)
     y = rng.choice([-1, 1], 1000)
     X = y[:, None] * 1.5 + rng.normal(scale=0.8, size=(1000, 2))
     far = y * X.sum(axis=1) / 2 > 1.2
@@ -1606,15 +1510,14 @@ def draw_apidopoulos22_fig2(table, ax):
 
 def compute_apidopoulos22_fig3(context):
     X, y, runs = toy_runs(context)
-    blocks = []
+    rows = []
     for name, w in runs.items():
         t, direction = np.arange(1, len(w)), w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)
         distance = np.linalg.norm(direction - math.sqrt(0.5), axis=1)
         margin = math.sqrt(2) - (direction @ (y[:, None] * X).T).min(axis=1)
-        angle = 0.5 * distance**2  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors, and no cancellation
-        blocks.append({"method": name, "t": t, "direction_gap": distance, "margin_gap": margin, "angle_gap": angle})
-    rate, start = fitted_factor(blocks[0]["t"], blocks[0]["direction_gap"], 1e-14)
-    return stack(blocks), (
+        rows.append((name, t, distance, margin, 0.5 * distance**2))  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors
+    rate, start = fitted_factor(*rows[0][1:3], 1e-14)
+    return table_of("method t direction_gap margin_gap angle_gap", rows), (
         f"{TOY.format(context.seed)}; Algorithm 1's direction gap falls as {rate:.5f}^t (fitted to t >= {start}). "
         "Direction gap: || w_t/||w_t|| - w*/||w*|| ||; margin gap: 2^(1/2), the maximum margin, less "
         "min_i y_i <x_i, w_t>/||w_t||; angle gap: 1 - cos of the angle between w_t and w*")
@@ -1637,9 +1540,9 @@ def known_margin(best):
 
 
 def gap_and_error(run, best, y, cross, y_test):
-    """Return the columns of a trajectory in Figures 4 to 6; `cross` is the kernel of training and test points."""
-    return {"t": run.trace["iteration"], "margin_gap": best.upper - run.trace["lower"],
-            "test_error": error_rate(run.iterates * y @ cross, y_test)}
+    """Return t, margin gap and test error of a trajectory; `cross` is the kernel of training and test points."""
+    wrong = run.iterates * y @ cross * y_test <= 0
+    return run.trace["iteration"], best.upper - run.trace["lower"], np.mean(wrong, axis=1)
 
 
 TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
@@ -1656,10 +1559,7 @@ def draw_gap_and_error(gap, error, runs, name):
 
 @cache  # Figures 4 and 5 share it, and what is known of its margin takes a minute
 def noisy_problem(context, flipped):
-    """Draw 1,200 points of N(+-(1/2, 1/2), 0.4 I), half for training, with a share of the training labels flipped.
-
-    Returns G, the result of max_margin, the training labels, the kernel between the halves and the test labels.
-    """
+    """Draw points, half for training: G, its max_margin, labels, a share of them flipped, cross kernel, test labels."""
     rng = context.rng()
     y = rng.permutation(np.repeat([-1, 1], 600))
     X = y[:, None] * 0.5 + rng.normal(scale=math.sqrt(0.4), size=(1200, 2))
@@ -1672,16 +1572,15 @@ def noisy_problem(context, flipped):
 def compute_noisy(context, start, decays):
     """Compare Algorithms 1 and 2 on noisy labels for lambda_t = lam0 times each decay {label: (decay, lam0)}."""
     methods = {"Algorithm 1": fm.diagonal_descent, "Algorithm 2": fm.inertial_diagonal_descent}
-    shares, blocks, reached = (0.0, 0.1, 0.2), [], -math.inf
+    shares, rows, reached = (0.0, 0.1, 0.2), [], -math.inf
     runs = list(itertools.product(shares, methods.items(), decays.items()))
     for flipped, (name, algorithm), (label, (decay, lam0)) in progress(runs, context):
         G, best, *points = noisy_problem(context, flipped)
         run = trajectory(algorithm, G, context.pick(2000, 100), lam=decay, lam0=lam0)
         reached = max(reached, run.trace["lower"].max())
-        blocks.append({"flipped": flipped, "method": name, "lambda_t": f"{start} = {label}",
-                       **gap_and_error(run, best, *points)})
+        rows.append((flipped, name, f"{start} = {label}", *gap_and_error(run, best, *points)))
     known = ", ".join(f"{known_margin(noisy_problem(context, share)[1])} at {100 * share:.0f} %" for share in shares)
-    return stack(blocks), (
+    return table_of("flipped method lambda_t t margin_gap test_error", rows), (
         "1,200 points of N(+-(1/2, 1/2), 0.4 I), 600 for training, Gaussian kernel with sigma^2 = 0.15, a = 10, seed "
         f"{context.seed}. Maximum margin {known} of flipped labels; where the interval holds 0 there may be "
         f"none. Margin gap: the upper end minus the margin; the largest margin reached is {reached:.1e}, and for a "
@@ -1718,10 +1617,10 @@ def standardised(train, test):
 
 
 REAL_METHODS = {
-    "Algorithm 1": (fm.diagonal_descent, {}),
-    "Algorithm 2": (fm.inertial_diagonal_descent, {}),
-    "normalized GD, 1/sqrt(t)": (fm.normalized_gradient_descent, {"schedule": "sqrt"}),
-    "momentum": (fm.momentum, {}),
+    "Algorithm 1": fm.diagonal_descent,
+    "Algorithm 2": fm.inertial_diagonal_descent,
+    "normalized GD, 1/sqrt(t)": partial(fm.normalized_gradient_descent, schedule="sqrt"),
+    "momentum": fm.momentum,
 }
 
 
@@ -1731,7 +1630,7 @@ def compute_apidopoulos22_fig6(context):
     points, source = load_htru2(context), pairs["MNIST 3 vs 5"].source
     train, test = np.split(context.rng().permutation(len(points.y)), [int(0.7 * len(points.y))])
     sets = pairs | {"HTRU2": (points.X[train], points.y[train], points.X[test], points.y[test], points.source)}
-    blocks, sizes = [], []
+    rows, sizes = [], []
     with progress(2 * len(sets) * len(REAL_METHODS), context) as bar:
         for name, (*arrays, _) in sets.items():
             X, y, X_test, y_test = (array[:most] for array in arrays)
@@ -1741,13 +1640,12 @@ def compute_apidopoulos22_fig6(context):
                 G = fm.gram(A, y, sigma2=width)
                 best, cross = fm.max_margin(G, tol=1e-6), fm.kernel_matrix(A, B, sigma2=width)
                 known.append(known_margin(best))
-                for method, (algorithm, options) in REAL_METHODS.items():
-                    run = trajectory(algorithm, G, steps, 16, **options)
-                    blocks.append({"data": name, "sigma2": width, "method": method,
-                                   **gap_and_error(run, best, y, cross, y_test)})
+                for method, algorithm in REAL_METHODS.items():
+                    run = trajectory(algorithm, G, steps, 16)
+                    rows.append((name, width, method, *gap_and_error(run, best, y, cross, y_test)))
                     bar.update()
             sizes.append(f"{name}, n = {len(y):,}, maximum margin {' and '.join(known)}")
-    return stack(blocks), (
+    return table_of("data sigma2 method t margin_gap test_error", rows), (
         f"{'; '.join(sizes)}; MNIST: {source}; Gaussian kernel, lambda_t = 1/t, a = 10, HTRU2 "
         f"split 70/30 with seed {context.seed}. Rows 1-2: sigma^2 as printed, MNIST pixels in [0, 1], HTRU2 "
         "standardised; rows 3-4: standardised features, sigma^2 times the dimension")
@@ -1769,35 +1667,31 @@ def draw_apidopoulos22_fig6(table, *axes):
 def compute_apidopoulos22_width(context):
     data = load_mnist(context, digits=(3, 5))
     most, steps = context.pick(2000, 200), context.pick((100, 1000), (10, 100))
-    X, y, blocks, doubt = data.X_train[:most], data.y_train[:most], [], 0.0
+    X, y, rows, doubt = data.X_train[:most], data.y_train[:most], [], 0.0
     widths = 3.4 * np.logspace(-0.5, 2.5, context.pick(13, 4))
-    with progress(len(widths) * len(REAL_METHODS), context) as bar:
-        for sigma2 in widths:
-            found = {}
-            G = fm.gram(X, y, sigma2=sigma2)
-            best, gamma = fm.max_margin(G), 1 / np.linalg.eigvalsh(G)[-1]
-            doubt, rounding = max(doubt, 1 - best.lower / best.upper), fm.DenseGram(G).rounding().margins
-            # In the end Algorithm 1 moves only the weights of the support vectors, where it multiplies the error by
-            # 1 - gamma G: their block of G, not all of G, decides how fast it is.
-            support = np.flatnonzero(best.alpha)
-            mu = np.linalg.eigvalsh(G[np.ix_(support, support)])[0]
-            for method, (algorithm, options) in REAL_METHODS.items():
-                if method.startswith("Algorithm"):
-                    options = options | {"step": gamma}  # given, so that an iteration is a product and no more
-                trace = trajectory(algorithm, G, steps[-1], **options).trace
-                gap = 1 - trace["lower"] / best.upper
-                for t in steps:
-                    found[f"relative margin gap, {t} products", method] = gap[trace["iteration"] == t]
-                if method == "Algorithm 1":
-                    factor, _ = fitted_factor(trace["iteration"], gap, 10 * rounding / best.upper**2)
-                    found["1 - rate of Algorithm 1", "rate, measured"] = 1 - factor
-                bar.update()
-            found["1 - rate of Algorithm 1", "rate, predicted"] = gamma * mu
-            scores = best.alpha * y @ fm.kernel_matrix(X, data.X_test, sigma2=sigma2)
-            found["test error (%)", "maximum margin"] = 100 * error_rate(scores, data.y_test)
-            blocks += [{"panel": panel, "curve": curve, "sigma2": sigma2, "value": value}
-                       for (panel, curve), value in found.items()]
-    return stack(blocks), (
+    for sigma2 in progress(widths, context):
+        found = {}
+        G = fm.gram(X, y, sigma2=sigma2)
+        best, gamma = fm.max_margin(G), 1 / np.linalg.eigvalsh(G)[-1]
+        doubt, rounding = max(doubt, 1 - best.lower / best.upper), fm.DenseGram(G).rounding().margins
+        # In the end Algorithm 1 moves only the weights of the support vectors, where it multiplies the error by
+        # 1 - gamma G: their block of G, not all of G, decides how fast it is.
+        support = np.flatnonzero(best.alpha)
+        mu = np.linalg.eigvalsh(G[np.ix_(support, support)])[0]
+        for method, algorithm in REAL_METHODS.items():
+            options = {"step": gamma} if method.startswith("Algorithm") else {}  # else it costs products to find
+            trace = trajectory(algorithm, G, steps[-1], **options).trace
+            gap = 1 - trace["lower"] / best.upper
+            for t in steps:
+                found[f"relative margin gap, {t} products", method] = gap[trace["iteration"] == t]
+            if method == "Algorithm 1":
+                factor, _ = fitted_factor(trace["iteration"], gap, 10 * rounding / best.upper**2)
+                found["1 - rate of Algorithm 1", "rate, measured"] = 1 - factor
+        found["1 - rate of Algorithm 1", "rate, predicted"] = gamma * mu
+        wrong = best.alpha * y @ fm.kernel_matrix(X, data.X_test, sigma2=sigma2) * data.y_test <= 0
+        found["test error (%)", "maximum margin"] = 100 * np.mean(wrong)
+        rows += [(*where, sigma2, value) for where, value in found.items()]
+    return table_of("panel curve sigma2 value", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {len(y):,}, {len(data.y_test):,} test images, pixels in [0, 1], Gaussian "
         "kernel, lambda_t = 1/t, a = 10, no randomness; an iteration is a product; gamma = 1/||G|| is given. Gap "
         f"relative to the maximum margin, known to within {doubt:.0e} of itself. Rate: the factor of the gap from step "
@@ -1853,49 +1747,22 @@ SUBSPACE_METHODS = {
 SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
 
-def products_to_goals(algorithm, G, most, **options):
-    """Return the upper bound of the margin, and the products until upper - lower is at most each goal's part of it.
-
-    nan where ``most`` do not suffice; the interval of the last checkpoint, a more precise one, does not count.
-    """
-    result = algorithm(G, tol=0.01, max_iter=most, **options)
-    trace = result.trace[result.trace["iteration"] < most]
-    met = [(trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"]) for part in GOALS.values()]
-    return result.upper, [trace["products"][at.argmax()] if at.any() else math.nan for at in met]
-
-
-def seconds_to_gaps(algorithm, G, gaps, **options):
-    """Time calls for each tolerance, certificates included, compiled before; nan from the first that is not met."""
-    algorithm(G, tol=0.5, **options)
-    seconds = np.full(len(gaps), math.nan)
-    for k, gap in enumerate(gaps):
-        taken, result = stopwatch(partial(algorithm, G, tol=gap, **options), TURN)
-        if result.status != "certified":
-            break
-        seconds[k] = taken
-    return seconds
-
-
-def iteration_over_product(G, steps):
-    """Time iterations of subspace_perceptron: k and, around k, their time as a multiple of a product's."""
-    one = stopwatch(product(G), TURN)[0]
-    trace = fm.subspace_perceptron(G, max_iter=steps, trace_at=range(0, steps, 10)).trace
-    k, seconds = trace["iteration"].astype(float), trace["seconds"]
-    return (k[1:] + k[:-1]) / 2, np.diff(seconds) / np.diff(k) / one
-
-
 def compute_subspace(context):
     rng, trials, rows = context.rng(), context.pick(5, 1), []
     few, many = context.pick((1000, 20_000), (100, 300))
-    looks = {name: {"most": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
-    looks["subspace perceptron"] = {"most": few, "trace_at": np.arange(few), "memory": 1000}
+    looks = {name: {"max_iter": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
+    looks["subspace perceptron"] = {"max_iter": few, "trace_at": np.arange(few), "memory": 1000}
 
     def race(family, G):
-        runs = {method: products_to_goals(algorithm, G, **looks[method])
-                for method, algorithm in SUBSPACE_METHODS.items()}
-        rho = min(upper for upper, _ in runs.values())
-        rows.extend((f"products to {goal}", family, method, 1 / rho, count)
-                    for method, (_, products) in runs.items() for goal, count in zip(GOALS, products, strict=True))
+        """Count the products until upper - lower is at most each goal's part of upper; nan where it never is."""
+        results = {name: algorithm(G, tol=0.01, **looks[name]) for name, algorithm in SUBSPACE_METHODS.items()}
+        rho = min(result.upper for result in results.values())
+        for name, result in results.items():
+            trace = result.trace[result.trace["iteration"] < looks[name]["max_iter"]]  # the last interval is sharper
+            for goal, part in GOALS.items():
+                met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"])
+                count = trace["products"][met.argmax()] if met.any() else math.nan
+                rows.append((f"products to {goal}", family, name, 1 / rho, count))
 
     planted = 1 / np.geomspace(3, context.pick(3000, 30), context.pick(10, 3))
     n, d = context.pick((1500, 600), (100, 40))
@@ -1925,11 +1792,20 @@ def compute_subspace(context):
     methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
     patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
     for (problem, G), method in progress(list(itertools.product(problems.items(), methods)), context, "seconds"):
-        seconds = seconds_to_gaps(methods[method], G, gaps, **patience.get(method, {}))
+        run, seconds = partial(methods[method], G, **patience.get(method, {})), np.full(len(gaps), math.nan)
+        run(tol=0.5)  # compiles
+        for k, gap in enumerate(gaps):
+            taken, result = stopwatch(partial(run, tol=gap), TURN)
+            if result.status != "certified":
+                break
+            seconds[k] = taken
         rows.append(("seconds to a gap", problem, method, gaps, seconds))
         if method == "max_margin":  # the last
-            rows.append(("time of an iteration", problem, "", *iteration_over_product(G, context.pick(200, 20))))
-    return stack([dict(zip(("what", "family", "method", "x", "y"), row, strict=True)) for row in rows]), (
+            one, end = stopwatch(product(G), TURN)[0], context.pick(200, 20)
+            trace = fm.subspace_perceptron(G, max_iter=end, trace_at=range(0, end, 10)).trace
+            k, times = trace["iteration"].astype(float), np.diff(trace["seconds"]) / one
+            rows.append(("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times / np.diff(k)))
+    return table_of("what family method x y", rows), (
         f"Rows of norm at most 1, linear kernel, {trials} sample(s) each, seed {context.seed}: planted and power law "
         f"n = {n:,}, d = {d}; random labels n = {size:,}, d from the least with a margin up to {most:,}; chain n = 2 "
         f"to {longest}, which are n products for all of the span. MNIST ({source}), Gaussian kernel, gamma = "
@@ -1996,13 +1872,7 @@ def draw_subspace(table, *axes):
 # A row is a bar to reach: what we do, what it is held against, and how the answers of both are checked before a number
 # counts. SPEED is the table of them all: to add one, write a line there. Nothing else needs to know.
 
-UNITS = {  # of a bar -> the number that is held against it, from what both sides took; whether more is better
-    "times faster": (lambda ours, theirs: theirs / ours, True),
-    "times the cost": (lambda ours, theirs: ours / theirs, False),
-    "s": (lambda ours, theirs: ours, False),
-    "us": (lambda ours, theirs: 1e6 * ours, False),
-    "GB": (lambda ours, theirs: ours, False),
-}
+FASTER, COST = "times faster", "times the cost"  # units of bars, as "s", "us" and "GB"; of the first, more is better
 NEEDS_PEERS = 'needs scikit-learn: pip install ".[peers]"'
 BLANK_ROW = dict.fromkeys(("panel", "what", "against", "unit", "note"), "") | dict.fromkeys(
     ("n", "required", "achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap"), math.nan)
@@ -2028,7 +1898,7 @@ class Row:
     their_reading: Callable = wall
     peers: bool = False  # whether scikit-learn or what it brings takes part
     alike: bool = False  # whether the first call is like all others: then it counts, and needs no warm-up
-    threads: bool = True  # whether our side runs here and shares its work: then it is timed beside a busy core as well
+    threads: bool = True  # whether our side shares its work: then it is timed beside busy cores as well
     note: str = ""
 
 
@@ -2036,12 +1906,17 @@ class MismatchError(Exception):
     """Both sides of a row do not give the same answer, so that their times must not be compared."""
 
 
+def demand(holds, complaint):
+    if not holds:
+        raise MismatchError(complaint)
+
+
 def agree(what, one, other, tolerance):
     """Raise a MismatchError unless two arrays are equal to within tolerance, relative to the largest entry."""
     one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     difference, largest = np.abs(one - other).max() if one.shape == other.shape else math.inf, np.abs(other).max()
-    if not difference <= tolerance * largest:
-        raise MismatchError(f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
+    demand(difference <= tolerance * largest,
+           f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
 
 
 def has_peers():
@@ -2090,9 +1965,7 @@ def measure(row, context):
         return block | {"note": NEEDS_PEERS}
     sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
     firsts = [stopwatch(call) for call, _ in sides]  # compiles, and gives the answers that are compared
-    gaps = row.check(*(answer for _, answer in firsts))
-    if gaps is not None:
-        block["gap"], block["their_gap"] = gaps
+    block["gap"], block["their_gap"] = row.check(*(answer for _, answer in firsts)) or (math.nan, math.nan)
     quiet, busy, turn = context.pick(((3, 15, 4.0), (3, 15, 1.5), TURN), ((2, 2, 0.0), (1, 1, 0.0), 0.0))
     readings = [lambda call=call, reading=reading: reading(*stopwatch(call, turn)) for call, reading in sides]
     if row.theirs is not None and firsts[1][0] > PATIENCE:
@@ -2102,7 +1975,7 @@ def measure(row, context):
     taken = [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]] if row.alike else []
     del firsts
     ours, theirs = np.array([[*pair, math.nan][:2] for pair in in_turns(readings, *quiet, taken)]).T
-    achieved = UNITS[row.unit][0](ours, theirs)
+    achieved = {FASTER: theirs / ours, COST: ours / theirs, "us": 1e6 * ours}.get(row.unit, ours)
     if row.threads:
         with busy_cores():
             block["busy"] = np.median(in_turns(readings[:1], *busy)) / np.median(ours)
@@ -2112,17 +1985,14 @@ def measure(row, context):
 
 def score(row, name="achieved"):
     """Say how far above its bar a row of the table is: 1 is at it, nan is not measured."""
-    return row[name] / row["required"] if UNITS[row["unit"]][1] else row["required"] / row[name]
+    return row[name] / row["required"] if row["unit"] == FASTER else row["required"] / row[name]
 
 
 def worst(blocks):
     """Return the measured row furthest below its bar; if there are several its note names it, `busy` is the largest."""
-    if len(blocks) == 1:
-        return blocks[0]
-    scores = [score(block) for block in blocks]
-    if np.isnan(scores).any():
-        return blocks[int(np.isnan(scores).argmax())]
-    least = blocks[int(np.argmin(scores))]
+    least = blocks[int(np.argmin([score(block) for block in blocks]))]  # nan counts as the least
+    if len(blocks) == 1 or math.isnan(score(least)):
+        return least
     return least | {"note": f"worst of {len(blocks)}: {least['note']}", "busy": max(block["busy"] for block in blocks)}
 
 
@@ -2138,18 +2008,15 @@ def shuffled_pair(context, digits, n=None, few=300):
     return data.X_train[order], data.y_train[order]
 
 
-def dense_product(context, dtype, tolerance):
+def dense(context, dtype=float, tolerance=None):
+    """Return the sides of a product with a dense G or, without a tolerance, of the check of G before the products."""
     X, y = shuffled_pair(context, (3, 5), 6000)
     G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
+    if tolerance is None:
+        return {"n": len(y), "ours": lambda: fm.prepare(G, 0), "theirs": product(G, v),
+                "check": lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10)}
     return {"n": len(y), "ours": product(G.astype(dtype), v), "theirs": lambda: G @ v,
             "check": partial(agree, "product", tolerance=tolerance)}
-
-
-def dense_check(context):
-    X, y = shuffled_pair(context, (3, 5), 6000)
-    G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
-    return {"n": len(y), "ours": lambda: fm.prepare(G, 0), "theirs": product(G, v),
-            "check": lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10)}
 
 
 ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
@@ -2165,14 +2032,10 @@ def per_iteration(seconds, result):
     return (spent[-1] - spent[0]) / result.n_iter  # what comes before iteration 0, such as finding a step, is not in it
 
 
-def ran_to_the_end(G, steps):
-    """Return a check that a run made its iterations and that its interval is that of its points, by fresh products."""
-    def check(result, _=None):
-        if result.n_iter != steps:
-            raise MismatchError(f"{result.n_iter} iterations instead of {steps}: {result.status}")
-        agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
-
-    return check
+def ran_to_the_end(G, steps, result, _=None):
+    """Demand that a run made its iterations and that its interval is that of its points, by fresh products."""
+    demand(result.n_iter == steps, f"{result.n_iter} iterations instead of {steps}: {result.status}")
+    agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
 
 
 def one_product(context, kind, share, steps, whole):
@@ -2185,8 +2048,8 @@ def one_product(context, kind, share, steps, whole):
         # what the algorithm itself counts: also those by which diagonal_descent finds its step
         spent = float(call().trace["products"][-1]) if whole else 1.0
         sides.append({"n": len(y), "ours": call, "theirs": product(G, fused=softmax and kind == "features"),
-                      "check": ran_to_the_end(G, steps), "reading": wall if whole else per_iteration, "note": method,
-                      "their_reading": lambda seconds, _, spent=spent: spent * seconds})
+                      "check": partial(ran_to_the_end, G, steps), "reading": wall if whole else per_iteration,
+                      "their_reading": lambda seconds, _, spent=spent: spent * seconds, "note": method})
     return sides
 
 
@@ -2247,10 +2110,6 @@ liblinear = partial(fit_peer, "LinearSVC", fit_intercept=False, random_state=0)
 exact = partial(fm.max_margin, tol=1e-6, max_iter=1000)
 
 
-def exact_from(make, *data, **kernel):
-    return exact(make(*data, **kernel))
-
-
 def serially(call):
     """Make a call on one thread."""
     before = numba.get_num_threads()
@@ -2264,8 +2123,8 @@ def serially(call):
 def biased_gap(G, y, weights):
     """Return the relative gap of an SVM with a bias, hard margin, and the upper bound of its maximum margin.
 
-    Its dual weights are a >= 0 with <a, y> = 0, p = a / sum a:  max_b min_i y_i (f(x_i) + b) / ||f||  <=  its maximum
-    margin  <=  ||p||_G, half the distance of the classes' hulls. G, dense, is that without the bias.
+    By its dual weights a >= 0, <a, y> = 0, and G without a bias: max_b min_i y_i (f(x_i) + b) / ||f|| <= its maximum
+    margin <= ||a / sum a||_G, half the distance of the classes' hulls.
     """
     m = G @ weights
     size = math.sqrt(weights @ m)
@@ -2284,28 +2143,22 @@ def primal_gap(X, y, coefficients, upper, ridge=0.0):
 def is_margin(what, G, result):
     """Return a result's relative gap; raise a MismatchError unless it is small and fresh products confirm it."""
     gap = 1 - result.lower / result.upper
-    if not (result.status == "certified" or result.status == "rounding" and gap < 1e-3):
-        raise MismatchError(f"{what}: max_margin ends with {result}")
+    demand(result.status == "certified" or result.status == "rounding" and gap < 1e-3,
+           f"{what}: max_margin ends with {result}")
     lower, upper = fm.certificate(G, result.alpha, result.p, precise=True)
-    if not (lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + 1e-6)):
-        raise MismatchError(f"{what}: certificate [{lower}, {upper}] against {result}")
+    demand(lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + 1e-6),
+           f"{what}: certificate [{lower}, {upper}] against {result}")
     return gap
 
 
-def against_svc(what, G, y, most=1e-4):
-    """Return a check of (the result of max_margin, a fitted SVC), whose relative gap may be `most` at most.
-
-    The SVC's problem has a bias, and so a margin no smaller; its gap is that of its own problem.
-    """
-    def check(result, model):
-        signed, weights = G() if callable(G) else G, np.zeros(len(y))
-        weights[model.support_] = np.abs(model.dual_coef_[0])
-        gap, (their_gap, upper) = is_margin(what, signed, result), biased_gap(signed, y, weights)
-        if not (-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6)):
-            raise MismatchError(f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
-        return gap, their_gap
-
-    return check
+def against_svc(what, G, y, result, model, most=1e-4):
+    """Return the relative gaps of max_margin's result and of a fitted SVC, its own with a bias, at most `most`."""
+    signed, weights = G() if callable(G) else G, np.zeros(len(y))
+    weights[model.support_] = np.abs(model.dual_coef_[0])
+    gap, (their_gap, upper) = is_margin(what, signed, result), biased_gap(signed, y, weights)
+    demand(-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6),
+           f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
+    return gap, their_gap
 
 
 EXACT = {  # problem -> digits and kernel
@@ -2314,22 +2167,15 @@ EXACT = {  # problem -> digits and kernel
     "c: 0 vs 1, linear": ((0, 1), {"kernel": "linear", "normalize": "max"}),
     "d: 4 vs 9, rbf, gamma 0.02": ((4, 9), {"gamma": 0.02}),
 }
-RAW = [(name, n) for name in ("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02") for n in (6000, 12_000)]
+RAW = list(itertools.product(("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"), (6000, 12_000)))
 
 
-def exact_dense(context, name, threads):
-    digits, kernel = EXACT[name]
-    X, y = shuffled_pair(context, digits, 6000)
-    G, K = fm.gram(X, y, **kernel), fm.gram(X, **kernel)
-    ours = partial(exact, G)
-    return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": True,
-            "theirs": partial(svc, K, y, kernel="precomputed"), "check": against_svc(name, G, y)}
-
-
-def exact_capped(context, name):
-    """Return the sides of problems for which LIBSVM would need minutes, and is stopped."""
-    cap = context.pick(1_000_000, 10_000)
-    if name == "HTRU2":
+def exact_dense(context, name, threads=True):
+    if name in EXACT:
+        digits, kernel = EXACT[name]
+        X, y = shuffled_pair(context, digits, 6000)
+        G = fm.gram(X, y, **kernel)
+    elif name == "HTRU2":
         points = load_htru2(context)
         order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
         y = points.y[order]
@@ -2337,9 +2183,12 @@ def exact_capped(context, name):
     else:
         Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
         G, y = Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1)
-    return {"n": len(y), "ours": partial(exact, G), "peers": True, "note": f"at most {cap:.0e} steps",
-            "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", max_iter=cap),
-            "check": against_svc(name, G, y, most=math.inf)}
+    ours = partial(exact, G)
+    capped = {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}  # it would need minutes
+    return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": True,
+            "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
+            "check": partial(against_svc, name, G, y, most=math.inf if capped else 1e-4),
+            "note": f"at most {capped['max_iter']:.0e} steps" if capped else ""}
 
 
 def exact_raw(context, name, n):
@@ -2347,57 +2196,44 @@ def exact_raw(context, name, n):
         return []
     digits, kernel = EXACT[name]
     X, y = shuffled_pair(context, digits, n)
-    ways = {make.__name__: partial(exact_from, make, X, y, **kernel) for make in (fm.gram, fm.lazy_gram)}
+    ways = {"gram": lambda: exact(fm.gram(X, y, **kernel)), "lazy_gram": lambda: exact(fm.lazy_gram(X, y, **kernel))}
     seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
     fastest = min(seconds, key=seconds.get, default="gram")
     return {"n": len(y), "ours": ways[fastest], "theirs": partial(svc, X, y, kernel="rbf", **kernel), "peers": True,
-            "check": against_svc(name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
+            "check": partial(against_svc, name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
 
 
-def against_liblinear(G, their_gap, most):
-    """Return a check of (the result of max_margin, a fitted LinearSVC), whose relative gap may be `most` at most."""
-    def check(result, model):
-        gaps = is_margin("features", G, result), their_gap(result, model)
-        if not -1e-9 <= gaps[1] <= most:
-            raise MismatchError(f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
-        return gaps
-
-    return check
-
-
-def exact_linear(context, sparse):
-    X, y = shuffled_pair(context, (0, 1), few=600)
-    points, make = X, partial(fm.features, normalize=None)
+def exact_linear(context, digits, ridge=0.0, sparse=False):
+    """Return the sides of LIBLINEAR without a bias: the hinge or, with a ridge 1/(2C), the squared hinge."""
+    X, y = points, _ = shuffled_pair(context, digits, few=600)
     if sparse and has_peers():
         points = importlib.import_module("scipy.sparse").csr_array(X)
-    return {"n": len(y), "ours": partial(exact_from, make, points, y), "peers": True,
-            "theirs": partial(liblinear, points, y, loss="hinge", C=1e6, tol=1e-6, max_iter=100_000),
-            "check": against_liblinear(make(X, y), lambda result, model: primal_gap(X, y, model.coef_[0], result.upper),
-                                       1e-3)}
-
-
-def exact_ridge(context):
-    X, y = shuffled_pair(context, (3, 5), few=600)
-    ridge = 0.5  # 1/(2C)
-    make = partial(fm.features, X, y, normalize=None, ridge=ridge)
-    G, theirs = make(), partial(liblinear, X, y, loss="squared_hinge", dual=True, C=1.0, max_iter=100_000)
+    make = partial(fm.features, normalize=None, ridge=ridge)
+    G, most, tol, gap = make(X, y), 2e-6 if ridge else 1e-3, 1e-6, 1e-6
+    hinge = {"loss": "squared_hinge", "dual": True, "C": 0.5 / ridge} if ridge else {"loss": "hinge", "C": 1e6}
+    theirs = partial(liblinear, points, y, max_iter=100_000, **hinge)
 
     def their_gap(result, model):
-        slacks = np.maximum(0, 1 - y * (X @ model.coef_[0]))
-        _, upper = fm.certificate(G, slacks, slacks / slacks.sum())
-        if upper < result.lower:
-            raise MismatchError(f"3 vs 5 with a ridge: LinearSVC's upper end {upper} is below {result}")
-        return primal_gap(X, y, model.coef_[0], upper, ridge)
+        w, upper = model.coef_[0], result.upper
+        if ridge:
+            slacks = np.maximum(0, 1 - y * (X @ w))
+            _, upper = fm.certificate(G, slacks, slacks / slacks.sum())
+            demand(upper >= result.lower, f"with a ridge: LinearSVC's upper end {upper} is below {result}")
+        return primal_gap(X, y, w, upper, ridge)
 
-    tol, gap = math.nan, 1e-6
-    if has_peers():  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach this gap
+    def check(result, model):
+        gaps = is_margin("features", G, result), their_gap(result, model)
+        demand(-1e-9 <= gaps[1] <= most, f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
+        return gaps
+
+    if ridge and has_peers():  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach it
         best = exact(G)
         for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6):
             gap = max(their_gap(best, theirs(tol=tol)), 1e-10)
             if gap <= 1e-6:
                 break
-    return {"n": len(y), "ours": lambda: exact(make(), tol=gap), "theirs": partial(theirs, tol=tol), "peers": True,
-            "check": against_liblinear(G, their_gap, 2e-6), "note": f"theirs with tol = {tol:g}"}
+    return {"n": len(y), "ours": lambda: exact(make(points, y), tol=gap), "theirs": partial(theirs, tol=tol),
+            "peers": True, "check": check, "note": f"theirs with tol = {tol:g}" if ridge else ""}
 
 
 def one_column(context):
@@ -2413,8 +2249,7 @@ def one_column(context):
 
     def check(result, m):
         agree("sum of columns", m, G @ np.bincount(order, minlength=n).astype(float), 1e-9)
-        if result.n_iter != steps:
-            raise MismatchError(f"perceptron: {result.status} after {result.n_iter} of {steps} iterations")
+        demand(result.n_iter == steps, f"perceptron: {result.status} after {result.n_iter} of {steps} iterations")
         agree("perceptron", result.lower, (G @ result.alpha).min() / np.linalg.norm(Z.T @ result.alpha), 1e-6)
 
     return {"n": n, "ours": partial(fm.perceptron, G, max_iter=steps, trace_at=[]), "theirs": read, "check": check,
@@ -2423,7 +2258,7 @@ def one_column(context):
 
 def small_call(context, n, steps):
     G = fm.FeatureGram(planted_margin(n, 10, 0.1, context.rng())).dense()
-    return {"n": n, "ours": partial(fm.momentum, G, max_iter=steps), "check": ran_to_the_end(G, steps),
+    return {"n": n, "ours": partial(fm.momentum, G, max_iter=steps), "check": partial(ran_to_the_end, G, steps),
             "reading": lambda seconds, result: seconds - result.trace["seconds"][-1], "threads": False}
 
 
@@ -2465,25 +2300,18 @@ def first_call(context, algorithm, on, state):
 
     def call():
         with contextlib.nullcontext() if state == "warm" else tempfile.TemporaryDirectory() as empty:
-            return child(FIRST_CALL, algorithm, on, state, cache=empty)
+            numbers = child(FIRST_CALL, algorithm, on, state, cache=empty)
+        demand(numbers[1] <= numbers[2], f"first call: the interval is {numbers[1:]}")
+        return numbers
 
-    def certified(answer):
-        if not answer[1] <= answer[2]:
-            raise MismatchError(f"first call: the interval is {answer[1:]}")
-
-    return {"n": 200, "ours": call, "check": certified, "alike": state != "warm"} | PRINTED
+    return {"n": 200, "ours": call, "alike": state != "warm"} | PRINTED
 
 
 def memory(field):
-    """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell.
-
-    Not ru_maxrss: in a new process that begins with the peak of the one that started it.
-    """
-    try:
-        with open("/proc/self/status", encoding="ascii") as lines:
-            return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
-    except OSError:
-        return math.nan
+    """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as lines:
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
+    return math.nan  # ru_maxrss would not do: in a new process it begins with the peak of the one that started it
 
 
 def extra_memory(call):
@@ -2507,12 +2335,13 @@ def sampling(context):
     X, y, x = X[:images].astype(np.float32), y[:images], X[0].astype(np.float32)
 
     def check(result, dots):
-        if not (result.n_iter == steps and result.lower <= result.upper):
-            raise MismatchError(f"adaptive sampling: {result}")
+        demand(result.n_iter == steps and result.lower <= result.upper, f"adaptive sampling: {result}")
         agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
 
-    return {"n": 9 * len(y), "ours": lambda: sample_pairs(X, y, steps), "theirs": lambda: X @ x, "check": check,
-            "reading": per_iteration}
+    def ours():
+        return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
+
+    return {"n": 9 * len(y), "ours": ours, "theirs": lambda: X @ x, "check": check, "reading": per_iteration}
 
 
 PEAK = """
@@ -2543,7 +2372,7 @@ def classifier(context, name, n):
     digits, kernel = EXACT[name]
     X, y = shuffled_pair(context, digits, n)
     new = load_mnist(context, digits).X_test
-    checked = against_svc(name, partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel), y)
+    signed = partial(fm.gram, X, y, normalize=None, intercept=1.0, **kernel)
 
     def fit_and_predict(fit):
         model = fit(X, y)
@@ -2551,22 +2380,22 @@ def classifier(context, name, n):
 
     def check(ours, theirs):
         differ = np.mean(ours[1] != theirs[1])
-        if differ > 0.005:  # the intercepts do: ours is penalised
-            raise MismatchError(f"{100 * differ:.1f} % of the predictions differ")
-        return checked(ours[0].result_, theirs[0])
+        # the intercepts do, for ours is penalised
+        demand(differ <= 0.005, f"{100 * differ:.1f} % of the predictions differ")
+        return against_svc(name, signed, y, ours[0].result_, theirs[0])
 
     return {"n": len(y), "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit), "peers": True,
             "theirs": partial(fit_and_predict, partial(svc, **kernel)), "check": check,
             "note": f"{len(new):,} points to predict"}
 
 
-FASTER, COST, LIBSVM = "times faster", "times the cost", "LIBSVM, precomputed"
+LIBSVM = "LIBSVM, precomputed"
 FIRST_CALLS = (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"), ("max_margin", "features"),
                ("subspace_perceptron", "features"))
 SPEED = (  # what is measured, against what, the bar and its unit, the function that returns both sides, its arguments
-    ("G v, dense float64", "NumPy, float64", 1.8, FASTER, dense_product, np.float64, 1e-10),
-    ("G v, dense float32", "NumPy, float64", 3.0, FASTER, dense_product, np.float32, 1e-6),
-    ("check of a dense G", "a product", 2.0, COST, dense_check),
+    ("G v, dense float64", "NumPy, float64", 1.8, FASTER, dense, np.float64, 1e-10),
+    ("G v, dense float32", "NumPy, float64", 3.0, FASTER, dense, np.float32, 1e-6),
+    ("check of a dense G", "a product", 2.0, COST, dense),
     ("an iteration, dense", "its product", 1.15, COST, one_product, "dense", 1, 40, False),
     ("an iteration, features", "its product", 1.15, COST, one_product, "features", 1, 40, False),
     ("50 iterations, dense, call to return", "its products", 1.15, COST, one_product, "dense", 1, 50, True),
@@ -2580,12 +2409,12 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
     ("project_simplex, most stay", "NumPy by sorting", 5.0, FASTER, projection, True),
     *((f"max_margin, {name}{way}", LIBSVM, bar, FASTER, exact_dense, name, not way)
       for name in EXACT for way, bar in (("", 2.0), (", one thread", 1.4))),
-    ("max_margin, e: HTRU2, sigma^2 = 4", LIBSVM, 2.0, FASTER, exact_capped, "HTRU2"),
-    ("max_margin, f: planted, rho = 0.001", LIBSVM, 2.0, FASTER, exact_capped, "planted"),
+    ("max_margin, e: HTRU2, sigma^2 = 4", LIBSVM, 2.0, FASTER, exact_dense, "HTRU2"),
+    ("max_margin, f: planted, rho = 0.001", LIBSVM, 2.0, FASTER, exact_dense, "planted"),
     *((f"from raw features, {name[3:]}", "LIBSVM, rbf", 10.0, FASTER, exact_raw, name, n) for name, n in RAW),
-    ("max_margin, features, dense, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, False),
-    ("max_margin, features, sparse, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, True),
-    ("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", 2.0, FASTER, exact_ridge),
+    ("max_margin, features, dense, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1)),
+    ("max_margin, features, sparse, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1), 0.0, True),
+    ("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", 2.0, FASTER, exact_linear, (3, 5), 0.5),
     ("an update of the perceptron, dense", "NumPy: add a column", 2.0, COST, one_column),
     ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 20, 1),
     ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 200, 1),
@@ -2594,8 +2423,8 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
     *((f"first call of {algorithm}, {on}, {state}", "", bar, "s", first_call, algorithm, on, state)
       for algorithm, on in FIRST_CALLS for state, bar in (("cold, CPU", 10.0), ("warm", 0.3))),
     ("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 2.0, COST, sampling),
-    ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak, "reproduce.sample_pairs(X, y, 64)",
-     np.float32, 9),
+    ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak,
+     "fm.adaptive_sampling(reproduce.network_pairs(X, y, 0)[0], max_iter=64, trace_at=[])", np.float32, 9),
     *((f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", 5.0, FASTER, classifier, name, n)
       for name, n in RAW),
     ("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", 2.0, "GB", peak,
@@ -2659,8 +2488,8 @@ def duration(seconds):
 
 RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # the columns of numbers are aligned
 BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
-SPEED_COLUMNS = ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs", "gap",
-                 "their gap", "note")
+HEADER = {name: name for name in ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs",
+                                  "gap", "their gap", "note")}
 
 
 def speed_rows(table):
@@ -2669,11 +2498,11 @@ def speed_rows(table):
     for values in zip(*(column.tolist() for column in bars.values()), strict=True):
         row = dict(zip(bars, values, strict=True))
         unit, got, gaps = row["unit"], row["achieved"], (row["gap"], row["their_gap"])
-        yield row, dict(zip(SPEED_COLUMNS, (
+        yield row, dict(zip(HEADER, (
             row["what"], f"{row['n']:,.0f}" if row["n"] else "", row["against"],
             "" if math.isnan(got) else quantity(got, unit),
             "" if math.isnan(got) else f"{quantity(row['least'])} .. {quantity(row['most'])}",
-            f"{'>=' if UNITS[unit][1] else '<='} {quantity(row['required'], unit)}",
+            f"{'>=' if unit == FASTER else '<='} {quantity(row['required'], unit)}",
             "" if unit == "GB" else duration(row["ours"]), "" if math.isnan(row["busy"]) else f"{row['busy']:.2f}",
             duration(row["theirs"]), *("" if math.isnan(gap) else f"{gap:.0e}" for gap in gaps), row["note"]),
             strict=True))
@@ -2683,14 +2512,13 @@ def report_speed(table, caption):
     """Return the table as text; rows short of their bar are marked, and named again at the end, if not quick."""
     rows, cells = zip(*speed_rows(table), strict=True)
     scores, judged = np.array([score(row) for row in rows]), not caption.startswith(QUICK)
-    header = dict(zip(SPEED_COLUMNS, SPEED_COLUMNS, strict=True))
-    widths = {name: max(len(row[name]) for row in (header, *cells)) for name in header}
+    widths = {name: max(len(row[name]) for row in (HEADER, *cells)) for name in HEADER}
 
     def line(mark, row):
         padded = (f"{cell:{'>' if name in RIGHT else '<'}{widths[name]}}" for name, cell in row.items())
         return f"{mark} {'  '.join(padded)}".rstrip()
 
-    lines = [line(" ", header)]
+    lines = [line(" ", HEADER)]
     lines += [line("!" if judged and value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
     unknown = f"{int(np.isnan(scores).sum())} were not measured"
     if not judged:
@@ -2729,9 +2557,8 @@ def draw_speed(table, blank):
     text.set(xlim=(0, 1), ylim=ax.get_ylim())
     text.set_axis_off()
     places = (0.005, 0.249, 0.26, 0.379, 0.502, 0.588, 0.645, 0.692, 0.763, 0.776)  # of columns
-    header = dict(zip(SPEED_COLUMNS, SPEED_COLUMNS, strict=True))
-    for y, row in [(len(rows), header), *zip(heights, cells, strict=True)]:
-        for name, place in zip(SPEED_COLUMNS[2:], places, strict=True):
+    for y, row in [(len(rows), HEADER), *zip(heights, cells, strict=True)]:
+        for name, place in zip(list(HEADER)[2:], places, strict=True):
             text.text(place if row["got"] or name != "note" else 0.52, y, row[name], va="center", fontsize=6.5,
                       ha="right" if name in RIGHT else "left", in_layout=False,
                       weight="bold" if y == len(rows) or name == "got" else "normal")
@@ -2782,31 +2609,25 @@ def listing(keys, context):
 
 
 def parse(argv):
-    def folder(text):
-        if not os.path.isdir(text):
-            raise argparse.ArgumentTypeError(f"no such folder: {text}")
-        return Path(text)
-
-    def seed(text):
-        if not text.isdecimal():
-            raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
-        return int(text)
-
     usage = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(
-        description=usage[0], epilog="\n\n".join(usage[1:]), formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=usage[0], epilog="\n\n".join(usage[1:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="name",
                         help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is")
     parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
     parser.add_argument("--redraw", action="store_true", help="draw saved CSV files, without computing")
-    parser.add_argument("--data", type=folder, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
     parser.add_argument("--out", type=Path, metavar="DIR",
                         help="default: figures/, and figures/quick/ for reduced work or a sample of the data")
     parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
-    parser.add_argument("--seed", type=seed, default=0, metavar="INT", help="default: 0")
+    parser.add_argument("--seed", type=int, default=0, metavar="INT", help="default: 0")
     parser.add_argument("--no-progress", action="store_true", help="no progress bars, nor lines")
-    return parser.parse_intermixed_args(argv)  # options may stand between names
+    options = parser.parse_intermixed_args(argv)  # options may stand between names
+    if options.data and not options.data.is_dir():
+        parser.error(f"argument --data: no such folder: {options.data}")
+    if options.seed < 0:
+        parser.error(f"argument --seed: must be an integer of at least 0, got {options.seed}")
+    return options
 
 
 def run(argv):
@@ -2820,7 +2641,13 @@ def run(argv):
     if "list" in options.names:
         print(*listing(keys, context), sep="\n")
         return 0
-    try_folder(options.out or context.folder())
+    folder = options.out or context.folder()
+    try:  # before anything is computed
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            trial.write(b"trial")
+    except OSError as error:
+        raise DataError(f"nothing can be written into {folder} ({error.strerror}): name a folder with --out") from None
     failed = []
     for place, key in enumerate(keys, 1):
         start = time.perf_counter()
