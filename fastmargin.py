@@ -242,7 +242,7 @@ def _array(a, name):
     if _is_sparse(a):
         raise TypeError(f"{name} is sparse; only features(X, y) takes that: pass {name}.toarray() if memory allows")
     if isinstance(a, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill or drop its masked entries and pass a plain one")
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries and pass a plain one")
     if hasattr(a, "_fields"):
         raise TypeError(f"{name} must be an array, got {type(a).__name__}")
     plain = np.asarray(a)
@@ -946,7 +946,8 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
         return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
-        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs K(x, x) > 0')
+        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs K(x, x) > 0, '
+                         f"{_NORMAL:.1g} at least")
     return 1.0 / np.sqrt(diagonal)
 
 
@@ -3353,7 +3354,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
                 seconds += elapsed
                 steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
                 if flag == CERTIFIED and k == refuted:
-                    raise ValueError(f"{origin[0]} says CERTIFIED at iteration {k} again, unconfirmed; it must advance")
+                    raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance")
             bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
             if bounds is None or run.keep_iterates or run.callback is not None:
                 alpha, p = _primal_and_dual(solution, state, k)
