@@ -923,13 +923,16 @@ def _laplacian(gamma, A, B, out):
             out[i, j] = math.exp(-gamma * distance)
 
 
+_ABOVE = ~np.tri(128, dtype=bool)  # the diagonal
+
+
 def _mirror(start, stop, out):
     """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, a few rows at a time, which caches keep."""
     for first in range(start, stop, 128):
         last = min(first + 128, stop)
         out[:first, first:last] = out[first:last, :first].T
         tile = out[first:last, first:last]
-        np.copyto(tile, tile.T, where=~np.tri(last - first, dtype=bool))
+        np.copyto(tile, tile.T, where=_ABOVE[:last - first, :last - first])
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
@@ -1519,7 +1522,9 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         return self._replace(matrix=self.block(index, index))
 
     def block(self, rows, columns):
-        return self.matrix[np.ix_(rows, columns)]
+        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
+        _gather(self.matrix, rows, columns, out)
+        return out
 
     def adder(self):
         def add(index, weights, m):
@@ -1535,6 +1540,15 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
+
+
+@njit(cache=_CACHE)
+def _gather(matrix, rows, columns, out):
+    """out <- the matrix at some rows and columns."""
+    for a in range(rows.size):
+        row = matrix[rows[a]]
+        for b in range(columns.size):
+            out[a, b] = row[columns[b]]
 
 
 def _symmetric(given, name):
@@ -1564,50 +1578,51 @@ def _symmetric(given, name):
 
 def _first_flaw(matrix, slack):
     """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
-    and whether the matrix is symmetric to the last bit.
-
-    One reading in order, three times as fast as comparing tiles with their mirror images, finds entries that are too
-    large and, for the bits b_ij and random k, modulo 2^64, the sums over i of (b_ij - b_ji) k_i.  These are 0 if b is
-    symmetric, and else all but surely not.
-    """
+    and whether the matrix is symmetric to the last bit."""
     n, diagonal = len(matrix), matrix.diagonal().astype(np.float64)
     with np.errstate(invalid="ignore"):
         roots = np.sqrt(diagonal)  # NaN, which no comparison passes, where it is below 0
-    bits = matrix.view(np.uint64 if matrix.dtype == np.float64 else np.uint32)
-    keys = np.random.default_rng(0).integers(0, 2**64, n, np.uint64)
-    large, sums = np.zeros(_PARTS, np.int64), np.zeros((_PARTS, n), np.uint64)
-    _enter_by_size(matrix.size, _survey, matrix, bits, roots, slack, keys, large, sums)
-    is_symmetric, is_sane = not sums.sum(axis=0).any(), not large.any() and np.isfinite(diagonal).all()
-    for rows in () if is_symmetric and is_sane else _slices(n, n):
+    found = np.zeros((-(-n // _TILE), 2), np.int64)
+    _enter_by_size(matrix.size, _survey, matrix, roots, slack, found)
+    differ, wrong = found.sum(axis=0)
+    for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
         a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
-        if is_sane and (np.abs(a - b) <= slack).all():
-            continue
         with np.errstate(invalid="ignore"):
             flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
-                              (np.abs(a) > roots[rows, None] * (1.0 + 5e-7) * roots[:rows.stop] + slack)
+                              (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)
                               | (diagonal[rows, None] < 0.0)])
-        found = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
-        if found.size:
-            i, j = found[0].tolist()
-            return (rows.start + i, j, int(np.argmax(flaws[:, i, j]))), is_symmetric
-    return None, is_symmetric
+        places = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
+        if places.size:
+            i, j = places[0].tolist()
+            return (rows.start + i, j, int(np.argmax(flaws[:, i, j]))), False
+    return None, not differ
+
+
+_TILE = 64  # rows and columns of a matrix that are compared at a time
 
 
 @_for_threads
-def _survey(matrix, bits, roots, slack, keys, large, sums):
-    """Count entries that no positive semi-definite matrix has, and sum the bits, over each of the parts."""
-    for part in prange(_PARTS):
-        k = np.int64(part)
-        start, stop = _part(roots.size, k, _PARTS)
-        for i in range(start, stop):
-            values, row, total, found = matrix[i], bits[i], np.uint64(0), 0
-            key, column, most = keys[i], sums[k], roots[i] * (1.0 + 5e-7)
-            for j in range(row.size):
-                column[j] += row[j] * key
-                total += row[j] * keys[j]
-                found += not abs(values[j]) <= most * roots[j] + slack
-            column[i] -= total
-            large[k] += found
+def _survey(matrix, roots, slack, found):
+    """Count the entries that differ from their mirror images, and those that no positive semi-definite matrix has.
+
+    Each row of tiles takes half of the others, in a circle, so that all have as much to do.
+    """
+    n, count = roots.size, len(found)
+    for tile in prange(count):
+        k, differ, wrong = np.int64(tile), 0, 0
+        for turn in range(count // 2 + 1):
+            first = _TILE * ((k + turn) % count)
+            last = min(first + _TILE, n)
+            for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
+                a, b, other = matrix[i, first:last], matrix[first:last, i], roots[first:last]
+                most = 1.0000005 * roots[i]
+                for j in range(a.size):
+                    differ += a[j] != b[j]
+                for j in range(a.size):  # each loop by itself becomes vector instructions
+                    wrong += not abs(a[j]) <= most * other[j] + slack
+                for j in range(a.size if differ else 0):
+                    wrong += not abs(a[j] - b[j]) <= slack
+        found[k, 0], found[k, 1] = differ, wrong
 
 
 def _check_callable(block, diagonal, start):
@@ -2383,7 +2398,7 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
 # ------------------------------------------------------------------------------------------------------
 
 _KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
-_TILE = 1024  # rows and columns of G that a product evaluates at a time
+_EVALUATED = 1024  # rows and columns of G that a product evaluates at a time
 
 
 class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")):
@@ -2437,7 +2452,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         elif 2 * support <= n:
             M[:] = self.kernel.sums(scaled, self.points, self.points)
         else:
-            tiles = [slice(start, start + _TILE) for start in range(0, n, _TILE)]
+            tiles = [slice(start, start + _EVALUATED) for start in range(0, n, _EVALUATED)]
             for k, rows in enumerate(tiles):
                 for columns in tiles[:k + 1]:
                     block = self.kernel.block(self.points.take(rows), self.points.take(columns))
@@ -3216,7 +3231,7 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     start : Result, optional
         Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
         and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
-        margins of a random separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
+        margins of some separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
 
     Returns
     -------
@@ -3395,12 +3410,12 @@ _SAMPLED = 16  # points by which one G is told from another
 
 
 def _sample(G):
-    """Return margins of a random separator at some points: of G among these alone, unless that costs products."""
-    n, rng = G.shape()[0], np.random.default_rng(0)
-    index = np.unique(rng.integers(n, size=_SAMPLED))
+    """Return margins of some separator at some points: of G among these alone, unless that costs products."""
+    n = G.shape()[0]
+    index = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
     G, index = (G, index) if G.access == "products" else (G.restrict(index), slice(None))
     n, dimension = G.shape()
-    w, m = rng.uniform(-1.0, 1.0, dimension) / dimension, np.empty(n)
+    w, m = np.cos(np.arange(dimension)) / dimension, np.empty(n)
     margins(G, w, m)
     return m[index]
 
