@@ -126,6 +126,20 @@ def test_both_ways_of_a_product_with_the_tangent_kernel_are_taken(monkeypatch):
         seen.clear()
 
 
+def test_a_product_by_columns_holds_few_entries_at_a_time(monkeypatch):
+    """And nothing fails where no point has a weight, so that there are no columns."""
+    G, sizes, block = fm.lazy_gram(rows_of(90, 3)), [], fm._Kernel.block
+    monkeypatch.setattr(fm, "_AT_ONCE", 500)
+    monkeypatch.setattr(fm._Kernel, "block",
+                        lambda kernel, A, B: sizes.append(len(A.rows) * len(B.rows)) or block(kernel, A, B))
+    for count in (10, 0):
+        W, M = np.zeros((2, 90)), np.full((2, 90), np.nan)
+        W[:, :count] = rows_of(2, count)
+        fm.table_margins(G, W, M)
+        assert max(sizes) <= 500 and sum(sizes) == 90 * count and np.isfinite(M).all() and M.any() == (count > 0)
+        sizes.clear()
+
+
 @every_lazy
 def test_lazy_results_do_not_depend_on_threads(name):
     G, _ = lazy(name, 400, 6)

@@ -369,6 +369,8 @@ PROCESSES = textwrap.dedent('''
                     found[n, type(G).__name__, name] = result.alpha, result.p, result.lower, result.upper
             result = fm.drive(fm.prepare(G, 20), own, (np.full(n, 1 / n), np.zeros(d), np.zeros(n)))
             found[n, "own"] = result.alpha, *fm.certificate(G, result.alpha, result.p)
+        drawn = fm.adaptive_sampling(fm.FeatureGram(np.ones((fm._SERIAL, 1))), max_iter=3)
+        found["adaptive_sampling",] = drawn.alpha, drawn.p
         assert n * d > fm._SERIAL
         return {key: hashlib.sha1(b"".join(np.asarray(a).tobytes() for a in value)).hexdigest()
                 for key, value in found.items()}
@@ -405,7 +407,7 @@ def test_children_and_threads_get_the_same_bits_from_a_cold_and_a_warm_cache(alo
     cold, *others = (python(PROCESSES, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_NUM_THREADS=threads,
                             NUMBA_THREADING_LAYER=layer).splitlines()
                      for layer, threads in itertools.product(layers[:1] + layers, "21"))
-    assert len(cold) == 18 and all(other == cold for other in others)
+    assert len(cold) == 19 and all(other == cold for other in others)
 
 
 @pytest.mark.dear

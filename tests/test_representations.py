@@ -207,6 +207,14 @@ def test_blocks_and_columns_are_those_of_g(kept, monkeypatch):
         np.testing.assert_allclose(m, before + total, atol=1e-12 * s, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+def test_precise_products_state_an_error_by_the_number_of_terms(kind):
+    """Sums of k terms in twofold precision are off by (k u)^2, u = 2^-53, at most: too little for any other test."""
+    for n, d in ((2, 700), (700, 2)):
+        rounding = BY_ROWS[kind](rows_of(n, d)).checked().precise(np.ones(n))[2]
+        assert 1.0 <= rounding.margins / ((n + d) * 2.0**-53)**2 <= 9.0
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 9, 34])
 def test_a_last_bit_of_asymmetry_is_mended_anywhere(n, dtype):

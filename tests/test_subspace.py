@@ -210,6 +210,15 @@ def test_what_no_product_can_improve_costs_no_more_than_its_product():
     assert early.upper - early.lower <= 1e-6 * early.upper  # what rounding leaves of it
 
 
+@pytest.mark.parametrize("rows", [[-2.0, 1.0, -1.0], [0.0, -2.0, 0.0, 2.0, 1.0, -1.0, 2.0]])
+def test_rows_that_cancel_exactly_divide_nothing_by_zero(rows):
+    """The best mixture is 0 to the last bit, so that no mu is in proportion to its length."""
+    Z = np.array(rows)[:, None]
+    for G in (fm.FeatureGram(Z), Z @ Z.T):
+        result = fm.subspace_perceptron(G, max_iter=30)
+        assert result.status == "max_iter" and result.lower <= -1.0 and 0.0 <= result.upper <= 1e-6
+
+
 @pytest.mark.parametrize("kind, tol", [("features", 1e-9), ("dense", 1e-6)])
 @pytest.mark.parametrize("case", [name for name, (_, rho) in PLANTED.items() if rho > 0])
 def test_exact_soon_after_rank_products(case, kind, tol):
