@@ -166,7 +166,10 @@ def _enter(code, *args):
 
 
 def _for_threads(loop):
-    """Compile a function that loops over `prange` for Numba's threads and, under a name of its own, for one alone."""
+    """Compile a function that loops over `prange` for Numba's threads and, under a name of its own, for one alone.
+
+    Sums that must be the same in both are compiled functions by themselves.
+    """
     alone = type(loop)(loop.__code__, loop.__globals__)
     alone.__qualname__ = f"{loop.__name__}_alone"  # by which compiled code is kept on disk
     return njit(loop, cache=_CACHE, fastmath=_FAST, parallel=True), njit(alone, cache=_CACHE, fastmath=_FAST)
@@ -912,15 +915,22 @@ def _gamma_of(params, X):
     return 1.0 / spread
 
 
+@njit(cache=_CACHE, fastmath=_FAST)
+def _distance(a, b):
+    """Return ||a - b||_1; by itself, since how it is summed would depend on the code around it."""
+    total = 0.0
+    for k in range(a.size):
+        total += abs(np.float64(a[k]) - b[k])
+    return total
+
+
 @_for_threads
 def _laplacian(gamma, A, B, out):
     """out_ij <- exp(-gamma ||a_i - b_j||_1)."""
     for i in prange(len(A)):
+        a = A[i]
         for j in range(len(B)):
-            distance = 0.0
-            for k in range(A.shape[1]):
-                distance += abs(np.float64(A[i, k]) - B[j, k])
-            out[i, j] = math.exp(-gamma * distance)
+            out[i, j] = math.exp(-gamma * _distance(a, B[j]))
 
 
 _ABOVE = ~np.tri(128, dtype=bool)  # the diagonal
@@ -1728,7 +1738,7 @@ def _fill_gram(kernel, points, diagonal, c, out):
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
 
 
-@register_jitable(fastmath=_FAST)
+@njit(cache=_CACHE, fastmath=_FAST)
 def _symmetric_rows(matrix, v, start, stop, out):
     """Add to ``out`` what rows start..stop-1 of the upper triangle contribute to G v.
 
