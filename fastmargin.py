@@ -735,6 +735,7 @@ class _Prepared(NamedTuple):
     rows: np.ndarray  # (n, d) the points
     squares: np.ndarray  # (n,) ||x_i||^2
     hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width)
+    gates: np.ndarray  # (n, width) 1 where W x_i > 0, else 0, in float32
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
@@ -768,17 +769,16 @@ class _Kernel(NamedTuple):
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
         if self.name == "precomputed":
-            return _Prepared(X, np.zeros(len(X)), X[:, :0])
+            return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
         if self.center is not None:
             X = X - self.center
         hidden = X @ self.W.T
-        is_open = hidden > 0.0
+        gates = (hidden > 0.0).astype(np.float32)
+        hidden *= gates
         hidden /= math.sqrt(max(1, len(self.W)))
         with np.errstate(over="ignore"):
             X, hidden = X.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
-        np.maximum(hidden, np.finfo(dtype).smallest_subnormal, out=hidden)  # a gate shows as a positive entry
-        hidden *= is_open
-        return _Prepared(X, np.einsum("ij,ij->i", X, X, dtype=np.float64), hidden)
+        return _Prepared(X, np.einsum("ij,ij->i", X, X, dtype=np.float64), hidden, gates)
 
     def block(self, A, B, product=_product):
         """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
@@ -804,7 +804,7 @@ class _Kernel(NamedTuple):
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
         elif self.name == "ntk":
-            values *= (A.hidden > 0.0).astype(np.float32) @ (B.hidden > 0.0).astype(np.float32).T
+            values *= A.gates @ B.gates.T
             values /= len(self.W)
             values += product(A.hidden, B.hidden)
         elif self.name == "ntk limit":
@@ -842,7 +842,7 @@ class _Kernel(NamedTuple):
             values = (self.gamma * values + self.coef0) ** self.degree
         elif self.name == "ntk":
             values = (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
-                      + values * ((hidden > 0.0).sum(axis=1) / len(self.W)))
+                      + values * (points.gates.sum(axis=1, dtype=np.float64) / len(self.W)))
         return values + self.offset
 
     def sums(self, weights, X, Xnew):
@@ -2478,13 +2478,11 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         for w, m in zip(W, M, strict=True):
             sums, of_hidden = np.zeros((width, points.rows.shape[1])), np.zeros(width)
             for rows in _slices(w.size, width):
-                hidden = points.hidden[rows].astype(np.float64, copy=False)
-                sums += ((hidden > 0.0) * w[rows, None]).T @ points.rows[rows]
-                of_hidden += w[rows] @ hidden
+                sums += (points.gates[rows] * w[rows, None]).T @ points.rows[rows]
+                of_hidden += w[rows] @ points.hidden[rows]
             for rows in _slices(w.size, width):
-                hidden = points.hidden[rows].astype(np.float64, copy=False)
-                through = (hidden > 0.0).astype(np.float64) @ sums
-                m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + hidden @ of_hidden
+                through = points.gates[rows] @ sums
+                m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + points.hidden[rows] @ of_hidden
             m += self.kernel.offset * w.sum()
 
     def restrict(self, index):
@@ -2571,9 +2569,9 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     Returns
     -------
     G : LazyGram; RidgeGram over it if r > 0
-        Memory: the points, and for "ntk" the hidden layer; during a product a few blocks of 8 MB, during `max_margin`
-        0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero weight, or for
-        "ntk" goes through the network's gates, in O(n d m), whichever is least.
+        Memory: the points, and for "ntk" the hidden layer and its gates; during a product a few blocks of 8 MB, during
+        `max_margin` 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero
+        weight, or for "ntk" goes through the network's gates, in O(n d m), whichever is least.
 
     Raises
     ------
