@@ -804,7 +804,7 @@ class _Kernel(NamedTuple):
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
         elif self.name == "ntk":
-            values *= A.gates @ B.gates.T
+            values *= product(A.gates, B.gates)
             values /= len(self.W)
             values += product(A.hidden, B.hidden)
         elif self.name == "ntk limit":
