@@ -144,12 +144,13 @@ def _threads():
     OpenMP would let them spin, which holds up whoever needs the core.  It reads the choice as it is loaded; other
     libraries and child processes are not to inherit ours.
     """
-    if any(name in os.environ for name in _WAITING):
+    chosen = any(name in os.environ for name in _WAITING)
+    try:
+        os.environ |= {} if chosen else {"OMP_WAIT_POLICY": "PASSIVE"}
         get_num_threads()
-    else:
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        get_num_threads()
-        os.environ.pop("OMP_WAIT_POLICY", None)
+    finally:
+        if not chosen:
+            os.environ.pop("OMP_WAIT_POLICY", None)
     return threading_layer()
 
 
@@ -933,16 +934,17 @@ def _laplacian(gamma, A, B, out):
             out[i, j] = math.exp(-gamma * _distance(a, B[j]))
 
 
-_ABOVE = ~np.tri(128, dtype=bool)  # the diagonal
+_TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
+_ABOVE_DIAGONAL = ~np.tri(_TILE, dtype=bool)
 
 
 def _mirror(start, stop, out):
     """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, a few rows at a time, which caches keep."""
-    for first in range(start, stop, 128):
-        last = min(first + 128, stop)
+    for first in range(start, stop, _TILE):
+        last = min(first + _TILE, stop)
         out[:first, first:last] = out[first:last, :first].T
         tile = out[first:last, first:last]
-        np.copyto(tile, tile.T, where=_ABOVE[:last - first, :last - first])
+        np.copyto(tile, tile.T, where=_ABOVE_DIAGONAL[:last - first, :last - first])
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
@@ -1136,9 +1138,9 @@ class Representation:
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
 
     The other methods have defaults that make do with these four; overriding them makes G faster, `rounding` bounds
-    tighter.  Four more help where a class has them, the first is needed where ``access`` is not "products":
-    ``restrict(index)``, G on some of the points; ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working
-    precision for ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index)``, sum_i z_i z_i' of some points.
+    tighter.  Where ``access`` is not "products", ``restrict(index)``, G on some of the points, is needed, too.  Three
+    more help where a class has them: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working precision for
+    ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index)``, sum_i z_i z_i' of some points.
 
     Attributes
     ----------
@@ -1608,9 +1610,6 @@ def _first_flaw(matrix, slack):
     return None, not differ
 
 
-_TILE = 64  # rows and columns of a matrix that are compared at a time
-
-
 @_for_threads
 def _survey(matrix, roots, slack, found):
     """Count the entries that differ from their mirror images, and those that no positive semi-definite matrix has.
@@ -1624,12 +1623,11 @@ def _survey(matrix, roots, slack, found):
             first = _TILE * ((k + turn) % count)
             last = min(first + _TILE, n)
             for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
-                a, b, other = matrix[i, first:last], matrix[first:last, i], roots[first:last]
-                most = 1.0000005 * roots[i]
+                a, b, r, most = matrix[i, first:last], matrix[first:last, i], roots[first:last], 1.0000005 * roots[i]
                 for j in range(a.size):
                     differ += a[j] != b[j]
                 for j in range(a.size):  # each loop by itself becomes vector instructions
-                    wrong += not abs(a[j]) <= most * other[j] + slack
+                    wrong += not abs(a[j]) <= most * r[j] + slack
                 for j in range(a.size if differ else 0):
                     wrong += not abs(a[j] - b[j]) <= slack
         found[k, 0], found[k, 1] = differ, wrong

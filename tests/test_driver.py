@@ -614,6 +614,16 @@ def test_an_interval_that_the_loop_reports_makes_the_rows_of_the_trace():
     assert (result.status, result.lower, result.upper) == ("max_iter", pytest.approx(0.35), 2.0)
 
 
+def test_what_momentum_reports_over_rows_is_as_narrow_as_a_certificate():
+    """Its squares are those of coordinates: no room is left for sums of n terms."""
+    Z, seen = rows_of(20_000, 3), []
+    Z[:, 0] = np.abs(Z[:, 0]) + 1.0
+    fm.momentum(fm.FeatureGram(Z), max_iter=4, trace_at=[2], callback=lambda partial: seen.append(partial) and None)
+    assert seen[1].n_iter == 2
+    lower, _ = fm.certificate(fm.FeatureGram(Z), seen[1].alpha, seen[1].p)
+    assert 0.0 <= lower - seen[1].lower <= len(Z) * 2.0**-53 * lower
+
+
 @pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].held and CALLS[name].cost == "column"])
 def test_columns_of_a_matrix_that_is_not_quite_symmetric_are_those_of_its_upper_triangle(name):
     A = dense(ENDURING)
