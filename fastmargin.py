@@ -3672,9 +3672,11 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
 
 
 @njit(cache=_CACHE)
-def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs):
+def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least):
     first = k
     while True:
+        if _is_separated(G, p, w, m, least):
+            return k, SEPARATED
         size = _dot(p, m)
         if size <= eps * eps and _is_small(G, p, w, m, eps, blurs):
             return k, INFEASIBLE
@@ -3693,7 +3695,8 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs):
 
 
 @_algorithm
-def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def von_neumann(G, *, eps, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+                start=None):
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -3701,11 +3704,14 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     ----------
     eps : float
         Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s).
+    stop : {"separated", None}
+        End at Gp > 0, too, or go on.
 
     Notes
     -----
-    If rho <= 0 it stops within s / eps^2 iterations (Dantzig 1992).  alpha = p.  One column per iteration, one product
-    at the start.
+    If rho <= 0 it stops within s / eps^2 iterations (Dantzig 1992), and within 2 (s / rho^2) ln(||p_0||_G / eps); if
+    rho > 0, Gp > 0 within s / rho^2 (Epelman & Freund 2000).  alpha = p.  One column per iteration, one product at the
+    start.
 
     Examples
     --------
@@ -3718,7 +3724,8 @@ def von_neumann(G, *, eps, max_iter=100_000, tol=None, trace_at=None, keep_itera
     p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
     return drive(run, _von_neumann_loop, (p, w, m, report), lambda p, *_: (p, p), report=report, eps=eps,
-                 parameters=(run.G.diagonal(), eps, _blurs(run)), products=lambda k: 1.0 + k / n)
+                 parameters=(run.G.diagonal(), eps, _blurs(run), _separating_margin(run, stop)),
+                 products=lambda k: 1.0 + k / n)
 
 
 class _Point(NamedTuple):

@@ -292,6 +292,8 @@ CALLS = {
     "nkp": Call(**_COLUMN),
     "nkp, on": Call({"stop": None}, cost="column"),
     "von_neumann": Call({"eps": 1e-3}, cost="column", start=1.0, witness="eps", units={"eps": 1}, dual=True),
+    "von_neumann, halting": Call({"eps": 1e-3, "stop": "separated"}, cost="column", start=1.0, halts=True, witness="eps",
+                                 units={"eps": 1}, dual=True),
     "snkp": Call(**_SMOOTHED),
     "snkp, on": Call({"stop": None}, start=2.0),
     "snkpvn": Call({"delta": 1e-3}, witness="delta", units={"delta": 1}, **_SMOOTHED),

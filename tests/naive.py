@@ -219,15 +219,15 @@ def nkp(Z, stop="separated"):
         k += 1
 
 
-def von_neumann(Z, eps):
+def von_neumann(Z, eps, stop=None):
     G, n = gram(Z), len(Z)
     p = np.full(n, 1 / LONG(n))
     while True:
         m = G @ p
-        if p @ m <= eps**2:
-            yield p, p, "infeasible"
+        ends = "separated" if stop and m.min() > 0 else "infeasible" if p @ m <= eps**2 else ""
+        yield p, p, ends
+        if ends:
             return
-        yield p, p, ""
         j = int(np.argmin(m))
         direction = np.eye(n)[j] - p
         curvature = direction @ G @ direction

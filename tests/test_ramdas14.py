@@ -208,6 +208,18 @@ def centers(n):
             "random": np.random.default_rng(n).dirichlet(np.ones(n))}
 
 
+@rotate("algorithm, name", OURS, SMALL)
+def test_lemma_2(algorithm, name):
+    """||alpha||_G <= sqrt(s) ||alpha||_1 <= sqrt(s n) ||alpha||_2; for p it says that no margin is above sqrt(s)."""
+    Z, _ = INSTANCES[name]
+    path, root = record(algorithm, dense(Z), 60), math.sqrt(squared_length(Z))
+    for v in (path.alpha, path.p):
+        ones, twos = np.linalg.norm(v, 1, axis=1), np.linalg.norm(v, axis=1)
+        assert (np.linalg.norm(v @ Z, axis=1) <= root * ones * (1 + 4 * EPS)).all()
+        assert (ones <= math.sqrt(len(Z)) * twos * (1 + 4 * EPS)).all()
+    assert (np.abs(path.lower) <= root * (1 + 1e-12)).all() and (path.upper <= root * (1 + 1e-12)).all()
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_lemmas_4_and_5_along_snkp(name):
     Z, _ = INSTANCES[name]
@@ -289,6 +301,17 @@ def test_nkp_goes_on_to_the_maximum_margin(name):
     assert (least >= rho**2 - math.sqrt(s) * distance - 1e-14 * s).all()
 
 
+def test_where_the_perceptron_ends_nkp_goes_on():
+    """Section 3.1: both find a separator, "the latter is guaranteed to improve"."""
+    Z, rho = INSTANCES["feasible, odd n"]
+    G = fm.FeatureGram(Z)
+    ended = fm.perceptron(G)
+    assert ended.status == "separated" and ended.lower < 0.8 * rho
+    assert np.array_equal(fm.perceptron(G, start=ended, max_iter=10 * ended.n_iter).alpha, ended.alpha)
+    assert fm.nkp(G, max_iter=ended.n_iter).lower < 0.8 * rho
+    assert fm.nkp(G, stop=None, max_iter=100_000).lower > 0.99 * rho
+
+
 # --- iteration bounds -----------------------------------------------------------------------------------
 
 THEOREM = [(feasible(n, d, rho, n), scale) for n, d in ((10, 3), (100, 8), (1000, 30))
@@ -326,6 +349,29 @@ def test_von_neumann_reaches_eps_in_s_over_eps_squared(name, scale):
         assert (norms[1:] <= np.sqrt(s / k[1:]) * (1 + 1e-12)).all() and (norms[:-1] > eps * (1 - 1e-9)).all()
         if path.result.n_iter < 2000:
             assert path.result.status == "infeasible" and norms[-1] <= eps * (1 + 1e-9) and len(k) - 1 <= s / eps**2
+
+
+@pytest.mark.parametrize("Z, rho", THEOREM)
+def test_von_neumann_separates_in_s_over_rho_squared(Z, rho):
+    """Epelman & Freund 2000.  Where the row has a margin of 0 or less, 1/||w||^2 grows by 1/s or more: the height of a
+    triangle with a right or an obtuse angle at the origin."""
+    s = squared_length(Z)
+    steps = math.ceil(s / rho**2)
+    result = fm.von_neumann(fm.FeatureGram(Z), eps=rho / 2, stop="separated", max_iter=steps, trace_at=range(steps),
+                            keep_iterates=True)
+    inverse = 1.0 / np.square(np.asarray(result.iterates, LONG) @ Z).sum(axis=1)
+    assert result.status == "separated" and (Z @ (Z.T @ result.p)).min() > 0.0
+    assert (np.diff(inverse) >= (1 - 1e-9) / s).all()
+
+
+@pytest.mark.parametrize("name", INRADIUS)
+def test_von_neumann_converges_linearly_where_the_hull_holds_a_ball(name):
+    """Epelman & Freund 2000: ||p_k||_G <= (1 - rho^2/s)^(k/2) ||p_0||_G, hence the 2 (s/rho^2) ln(||p_0||_G/eps)."""
+    Z, rho = INSTANCES[name]
+    path = record("von_neumann", fm.FeatureGram(Z), 1500, eps=1e-6 * math.sqrt(squared_length(Z)), stop="separated")
+    norms = np.linalg.norm(path.p @ Z, axis=1)
+    bound = (1 - rho**2 / squared_length(Z)) ** (np.arange(len(norms)) / 2) * norms[0]
+    assert (norms <= bound * (1 + 1e-9) + 1e-15).all() and path.result.status == "infeasible"
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)
@@ -514,6 +560,7 @@ NAN = float("nan")
 @pytest.mark.parametrize("algorithm, own, word", [
     (fm.perceptron, {"rule": "best"}, "rule"), (fm.perceptron, {"rule": None}, "rule"),
     (fm.nkp, {"stop": "never"}, "stop"), (fm.snkp, {"stop": "never"}, "stop"), (fm.nkp, {"stop": True}, "stop"),
+    (fm.von_neumann, {"eps": 0.1, "stop": "never"}, "stop"),
     *((fm.von_neumann, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
     *((fm.snkpvn, {"delta": delta}, "delta") for delta in (0.0, -1.0, NAN)),
     *((fm.isnkpvn, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN)),
