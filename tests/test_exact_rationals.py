@@ -121,7 +121,7 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
         if wanted.max() < 2**24 and np.array_equal(wanted, np.rint(wanted)):
             exactly += 1
             assert np.array_equal(held, wanted), problem
-    assert kinds == {"rows", *exact.KINDS} and exactly > 60
+    assert kinds == {"rows", *exact.KINDS} and exactly > 50
 
 
 def test_floats_around():

@@ -95,6 +95,45 @@ def test_theorem_3_1(case, kind):
         assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
+@pytest.mark.parametrize("loss", ["exp", "logistic"])
+@pytest.mark.parametrize("case", [name for name, (Z, rho) in PLANTED.items() if rho > 0])
+def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
+    """Section 5.1 and appendix C, with constants: rho ||w_t|| + psi(-Z w_t) <= psi(0) and rho t(t+3)/4 <= beta ||w_t||,
+    hence gap <= 4 beta psi(0)/(rho t(t+3)), where psi is beta-smooth: beta = 1 and psi(0) = ln n for the exponential
+    loss, where Theorem 3.1 has another factor 1 + 2 ln(t+1); beta = n, psi(0) = ln(2^n - 1) for the logistic one.
+
+    Proof, s = 1, f = ||Z'.||^2/2, lambda_t = 2/(t+2): psi is beta-smooth and f 1-smooth, so beta (psi_t - psi_{t+1}) >=
+    (f(mu_{t+1}) - f(nu_t))/lambda_t^2 + <Z'nu_t, Z'q_t>/lambda_t >= f(mu_{t+1})/lambda_t^2 - f(mu_t)(1 - lambda_t)
+    /lambda_t^2 + f(nu_t)/lambda_t.  In the sum over steps use f(nu) >= rho ||Z'nu|| - rho^2/2 and f(mu) >= rho^2/2:
+    all rho^2 cancel, and the norms add up to beta ||w_t|| or more.
+    """
+    Z, rho = PLANTED[case]
+    n, root = len(Z), np.sqrt(scale_of(fm.FeatureGram(Z)))
+    Z, rho = Z / root, rho / root
+    beta, psi = (1, np.log(n)) if loss == "exp" else (n, n * np.log(2) + np.log1p(-(0.5**n)))
+    result = fm.momentum(fm.FeatureGram(Z), loss=loss, max_iter=1000, trace_at=range(1001), keep_iterates=True)
+    t, w = np.arange(1, 1001), result.iterates[1:] @ Z
+    m, size = w @ Z.T, np.linalg.norm(w, axis=1)
+    total, now = np.logaddexp(0, -m).sum(axis=1), np.logaddexp.reduce(-m, axis=1)
+    if loss == "logistic":  # ln(e^total - 1)
+        now = np.where(total < 1e-8, now, total + np.log(-np.expm1(-np.maximum(total, 1e-9))))
+    slack = 1e-12 * (1 + size)
+    assert (rho * size + now <= psi + slack).all() and (rho * t * (t + 3) / 4 <= beta * size + slack).all()
+    assert (rho - m.min(axis=1) / size <= 4 * beta * psi / (rho * t * (t + 3)) + 1e-12).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_network_has_the_margin_of_the_infinite_one(seed):
+    """The tangent kernel of Figure 3 at width m is within 1/sqrt(m) of its limit: "narrower widths were similar"."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(40, 6)), np.where(rng.random(40) < 0.5, 1, -1)
+    limit = fm.max_margin(fm.gram(X, y, kernel="ntk")).lower
+    widths = np.array([100, 1600, 25_600])
+    errors = [np.mean([abs(fm.max_margin(fm.gram(X, y, kernel="ntk", W=rng.normal(size=(m, 6)))).lower / limit - 1)
+                       for _ in range(8)]) for m in widths]
+    assert (errors * np.sqrt(widths) < 1.5).all() and errors[2] < errors[1] < errors[0] and limit > 0.05
+
+
 @rotate("case, kind", ["separable", "not separable", "scale 50"], REPRESENTATIONS)
 def test_momentum_is_nesterov_on_the_dual(case, kind):
     """mu_t is p, and Z'mu_t = 2 g_t / t."""

@@ -923,6 +923,13 @@ def test_a_callback_returns_none(monkeypatch):
     assert answers == [None] * 3
 
 
+def test_no_bound_is_exceeded():
+    table, _ = rp.FIGURES["bounds"].compute(rp.Context(quick=True, progress=False))
+    assert len(set(table["statement"])) == len(table["statement"]) > 30
+    assert (table["largest"] <= 1.0 + 1e-9).all() and (table["least"] <= table["median"]).all()
+    assert (table["largest"] > 1e-3).all()  # else it is the measure that is wrong, or the bound of another method
+
+
 def test_losses():
     table, _ = rp.FIGURES["apidopoulos22:fig1"].compute(rp.Context())
     assert list(table) == ["m", "exponential", "logistic", "hinge"]
