@@ -2013,7 +2013,7 @@ def apidopoulos22_ratios(rng, looks):
             if accel:
                 allowed, numbers = C / (t + accel - 1), (7, 8, 9)
                 yield r"(5.25): $\|w_t\| \geq \|w_*\|/2$ from $t^*$ on", t[half][0] / (2 * C - accel + 1)
-            else:  # the rate's gamma mu is 1e-9 or less, which the tests compute: its powers are 1 here
+            else:  # gamma mu of (5.2), as the tests compute it, is 4e-11 for the 8 rows: its powers are 1 here
                 allowed, numbers = np.ones(len(t)), (4, 5, 6)
                 yield r"Lemma 5.3: $D_t(u_t)$ never grows", gap[1:][exact[1:]] / gap[:-1][exact[1:]]
             for number, what, measured in zip(numbers, ("distance", "angle gap", "margin gap"), (
