@@ -864,8 +864,8 @@ def compute_ramdas14_theorem4(context):
 @figure("ramdas14:theorem4", "iterations to an eps-certificate, or to separate, and bounds", compute_ramdas14_theorem4,
         minutes=1, columns=3)
 def draw_ramdas14_theorem4(table, *axes):
-    looks = styles(table, "method")
-    for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
+    looks, places = styles(table, "method"), ("lower right", "upper center", "upper left")
+    for ax, place, (case, part) in zip(axes, places, split(table, "case").items(), strict=True):
         separable, lines, exponents = case == "separable", [], []
         corner = math.inf if separable else 1 / part["rho"][0]
         for name, run in split(part, "method").items():
@@ -876,8 +876,7 @@ def draw_ramdas14_theorem4(table, *axes):
             lines.append(line)
             exponents.append(" | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope)))
         title = "exponents" + (r", left | right of $1/|\rho|$" if "|" in exponents[0] else "")
-        ax.legend(lines, exponents, title=title, fontsize=7, title_fontsize=7,
-                  loc="lower right" if "|" in exponents[0] else "upper left")
+        ax.legend(lines, exponents, title=title, fontsize=7, title_fontsize=7, loc=place)
         if not separable:
             ax.axvline(corner, color="0.5", linewidth=1)
         ax.set(xlabel=r"$1/\rho$" if separable else "1/eps",
