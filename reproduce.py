@@ -861,10 +861,10 @@ def compute_ramdas14_theorem4(context):
         "von Neumann, and a product with G, n columns, for the others; the entropy prox has no bound")
 
 
-@figure("ramdas14:theorem4", "iterations to an eps-certificate, or to separate, and bounds", compute_ramdas14_theorem4,
+@figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
         minutes=1, columns=3)
 def draw_ramdas14_theorem4(table, *axes):
-    looks, places = styles(table, "method"), ("lower right", "upper center", "upper left")
+    looks, places = styles(table, "method"), ("lower right", (0.13, 0.68), "upper left")
     for ax, place, (case, part) in zip(axes, places, split(table, "case").items(), strict=True):
         separable, lines, exponents = case == "separable", [], []
         corner = math.inf if separable else 1 / part["rho"][0]
@@ -1935,28 +1935,27 @@ def planted_simplices(rng):
 
 def ramdas14_ratios(rng, looks):
     for Z, n, d, rho in planted_instances(rng):
-        eps, idle, bounds = rho / 2, rng.uniform(-1, 1, (n, 2 * d)), primal_dual_bounds(n, rho, rho / 2, True)
+        eps, idle = rho / 2, rng.uniform(-1, 1, (n, 2 * d))
         yield r"2.1: perceptron separates in $1/\rho^2$", iterations(fm.perceptron, Z) * rho**2
         yield r"2.1: NKP separates in $1/\rho^2$", iterations(fm.nkp, Z) * rho**2
         k, alpha, _, w, _ = (seen[1:] for seen in watched(fm.nkp, Z, looks, stop=None))
         yield r"3.1: NKP goes on, $k \|w_k - \rho^2 w_*\|^2 \leq 1 - \rho^2$", (
             k * norms(w - rho * np.eye(d)[0]) ** 2 / (1 - rho**2))
         u = (1 - rho) * np.column_stack((np.ones(n), rng.uniform(-1, 1, (n, d - 1))))
-        rows = np.block([[rho + u, rho - u, idle], [rho - u, rho + u, -idle]])  # of l1-margin rho
-        yield r"2.2: Winnow separates in $2 \ln d/\rho_1^2$", (
-            fm.winnow(rows, eta=rho).n_iter * rho**2 / (2 * math.log(4 * d)))
+        winnow = fm.winnow(np.block([[rho + u, rho - u, idle], [rho - u, rho + u, -idle]]), eta=rho)  # l1-margin rho
+        yield r"2.2: Winnow separates in $2 \ln d/\rho_1^2$", winnow.n_iter * rho**2 / (2 * math.log(4 * d))
         yield r"Lemma 2: $\|\alpha\|_G \leq \|\alpha\|_1$", norms(w) / norms(alpha, 1)
         yield r"Lemma 2: $\|\alpha\|_1 \leq \sqrt{n} \|\alpha\|_2$", norms(alpha, 1) / norms(alpha) / math.sqrt(n)
         yield r"Lemma 3: $\rho \leq \|p\|_G$", rho / norms(w)
-        for lower, upper, algorithm, own in ((4, 5, fm.snkp, {}), (8, 8, fm.snkpvn, {"delta": eps})):
+        for lemmas, algorithm, own in (("45", fm.snkp, {}), ("88", fm.snkpvn, {"delta": eps})):
             k, _, _, w, v = watched(algorithm, Z, looks, **own)
             high, middle, low = excessive_gap(k, w, v, Z, algorithm is fm.snkp).values()
-            yield rf"Lemma {lower}: $L_\mu(\alpha) \geq L(\alpha) - \mu \max d$", middle / high
-            yield rf"Lemma {upper}: $L_\mu(\alpha) \leq -\|p\|_G^2/2$", low / middle
+            yield rf"Lemma {lemmas[0]}: $L_\mu(\alpha) \geq L(\alpha) - \mu \max d$", middle / high
+            yield rf"Lemma {lemmas[1]}: $L_\mu(\alpha) \leq -\|p\|_G^2/2$", low / middle
         for name, statement in (("SNKP", r"Theorem 1: SNKP separates in $2\sqrt{2\ln n}/\rho$"), (
                 "SNKPVN", r"Lemma 8: SNKPVN separates in $2\sqrt{2n}/\rho$"), (
                 "ISNKPVN", r"Theorem 4: ISNKPVN separates in $2\sqrt{2n}/\rho\cdot\log_2(2/\rho)$")):
-            yield statement, PRIMAL_DUAL[name](Z, eps) / bounds[name]
+            yield statement, PRIMAL_DUAL[name](Z, eps) / primal_dual_bounds(n, rho, eps, True)[name]
         yield r"5: von Neumann separates in $1/\rho^2$ (Epelman & Freund)", (
             iterations(fm.von_neumann, Z, eps=eps, stop="separated") * rho**2)
     for Z, witness, rho in planted_simplices(rng):
@@ -1964,7 +1963,7 @@ def ramdas14_ratios(rng, looks):
         k, *_, v = watched(fm.von_neumann, Z, looks, eps=eps)
         yield r"5: von Neumann, $\|p_k\|_G \leq 1/\sqrt{k}$ (Dantzig)", norms(v) * np.sqrt(k)
         yield r"5: the same, $\|p_k\|_G \leq (1 - \rho^2)^{k/2} \|p_0\|_G$ (Epelman & Freund)", (
-            norms(v) / norms(v)[0] / (1 - rho**2) ** (k / 2))
+            norms(v) / norms(v)[0] / (1 - rho**2) ** (k / 2))[1:]
         k, _, p, _, v = watched(fm.snkpvn, Z, looks, delta=eps, q=q)
         yield r"Lemma 7: dist$(p, W) \leq \sqrt{2}\min(1, \|p\|_G/|\rho|)$", (
             norms(p - witness) / math.sqrt(2) / np.minimum(1, norms(v) / rho))
