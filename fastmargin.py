@@ -3443,11 +3443,13 @@ def _resume(start, origin, arrays, rounding):
     slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
     if (before != now or abs(scale - wanted) > 1e-12 * wanted or differs
-            or [(a.shape, a.dtype) for a in held] != [(a.shape, a.dtype) for a in arrays]):
+            or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
         raise ValueError("start must be a Result of the same algorithm on the same G, with the same memory if it has "
                          f"one; its loop, shape of G and largest G_ii are {start.state[:3]}, this call's {origin[:3]}"
                          f"{', and entries of G differ' if differs and before == now else ''}")
     for array, source in zip(arrays, held, strict=True):
+        if array.shape != source.shape:
+            array.resize(source.shape, refcheck=False)
         array[...] = source
     return float(start.trace["seconds"][-1])
 
@@ -4474,39 +4476,41 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
 
+#
+# After every product the problem in the span of all past ones is solved.  `_extend` makes the product, `_minimize`
+# solves that problem by Newton's method, and `_settle` keeps the mixtures and chooses mu as the theorems allow.
+
+_TAU = 0.5  # the step along a new direction, from which the descent begins
+_LAMBDA = -math.log(1.0 - _TAU) - _TAU  # of the tilt
+_THETA = 0.04  # part of ||p||_G that the gradient in the span may have while nothing is separated
 _NEWTON_STEPS = 40  # at most
 
 
 class _Span(NamedTuple):
-    """Keep the span of past u_j = Z'q_j, with an orthonormal basis v_0, v_1, ...; lengths are in units of sqrt(s).
+    """Keep the span of past Z'q, by an orthonormal basis v_0, v_1, ..., and points in it; lengths in units of sqrt(s).
 
-    Point j < size is the generator of v_j, the one that brought it: g_j = sum_{i <= j} points[j, i] v_i.  The last two
-    are the best mixture of points not kept, and u_k.  The last column is what the span leaves out of a point.
+    What has an entry for every v_j grows with the basis.
     """
 
-    size: np.ndarray  # (1,) vectors so far
-    coordinates: np.ndarray  # (memory, dimension) of the basis where inner products are taken by them, else (0, ...)
-    margins: np.ndarray  # (memory, n) of the basis
-    points: np.ndarray  # (memory + 2, memory + 1)
-    weights: np.ndarray  # (memory + 2, n) of the points
-    is_dual: np.ndarray  # (memory + 2,) whether they are in the simplex
-    share: np.ndarray  # (memory + 2,) of each point in p
-    c: np.ndarray  # (memory,) w_k
-    best: np.ndarray  # (memory,) the separator of alpha
-    bounds: np.ndarray  # (2,) L and U
-    mu: np.ndarray  # (1,) in units of s
-    part: np.ndarray  # (1,) of the gap that mu is to be
-    idle: np.ndarray  # (1,) products in a row that left the span and both bounds as they were
+    coordinates: np.ndarray  # (k, dimension) of v_j where inner products are taken by them, else (k, 0)
+    margins: np.ndarray  # (k, n) Z v_j
+    weights: np.ndarray  # (k, n), of which Z' makes v_j
+    y: np.ndarray  # (k,) the minimiser
+    points: np.ndarray  # (1 + k, 2) the shortest mixture of Z'q known, and that of a phase; first, what v_j leave out
+    shares: np.ndarray  # (2, n) their weights
+    q: np.ndarray  # (n,) of the next product
+    tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
+    best: np.ndarray  # (1,) L, the margin of alpha
+    mu: np.ndarray  # (1,) 0 until the points are separated
+    first: np.ndarray  # (1,) mu where the phase began
+    total: np.ndarray  # (1,) sum of 1 / r^2 over the phase
 
 
-def _new_span(memory, n, dimension, by_coordinates):
-    """Make the span of nothing, where p = q_0 is uniform."""
-    total, coordinates = memory + 2, np.zeros((memory if by_coordinates else 0, dimension))
-    span = _Span(np.zeros(1, dtype=np.int64), coordinates, np.zeros((memory, n)), np.zeros((total, memory + 1)),
-                 np.zeros((total, n)), np.zeros(total, dtype=np.bool_), np.zeros(total), *np.zeros((2, memory)),
-                 np.array([-np.inf, np.inf]), np.ones(1), np.ones(1), np.zeros(1, dtype=np.int64))
-    span.weights[-1], span.share[-1] = 1.0 / n, 1.0
-    return span
+def _new_span(n, dimension):
+    """Make the span of nothing."""
+    grows = map(np.zeros, ((0, dimension), (0, n), (0, n), 0, (1, 2)))
+    return _Span(*grows, np.full((2, n), 1.0 / n), np.full(n, 1.0 / n), np.ones(n), np.full(1, -np.inf), np.zeros(1),
+                 np.full(1, np.inf), np.zeros(1))
 
 
 def _has_coordinates(G):
@@ -4522,256 +4526,176 @@ def _negligible(G):
     return 16.0 * rounding.square + (100.0 * rounding.length)**2
 
 
-def _in_generators(span, c):
-    """Return a with sum_j a_j g_j = sum_j c_j v_j."""
-    return np.linalg.solve(span.points[:len(c), :len(c)].T, c)
-
-
-def _solved(H, b):
-    """Return H^-1 b, or NaN, with which no step improves anything, where H is singular by rounding."""
-    try:
-        return np.linalg.solve(H, b)
-    except np.linalg.LinAlgError:
-        return np.full(b.shape, math.nan)
-
-
-def _split(basis, u):
-    """Return the coordinates of u in an orthonormal basis, and the rest, by Gram-Schmidt twice."""
-    t = basis @ u
-    rest = u - t @ basis
-    again = basis @ rest
-    return t + again, rest - again @ basis
-
-
 def _extend(G, span, unit, negligible):
-    """Spend a product on u_k = sum_j t_j v_j + rest; the rest joins the basis.  Returns its square, 0 if negligible."""
-    k, q, t = span.size[0], span.weights[-1], np.zeros(span.points.shape[1])
-    M, Q, w, m = span.margins[:k], span.weights[:k], np.empty(G.shape()[1]), np.empty(q.size)
-    if len(span.coordinates) > 0:
+    """Spend a product on u = Z'q, whose rest beyond the span joins the basis; return u, and its length r or 0.
+
+    Gram-Schmidt twice: by coordinates, or by weights and margins with the product between the two.
+    """
+    q, w, m, d = span.q, np.empty(G.shape()[1]), np.empty(span.q.size), span.coordinates.shape[1]
+    if d:
         lift(G, q, w)
-        t[:k], w = _split(span.coordinates[:k], w / unit)
+        w /= unit
+        t = span.coordinates @ w
+        w -= t @ span.coordinates
+        again = span.coordinates @ w
+        w -= again @ span.coordinates
         margins(G, w, m)
         m /= unit
-        size = w @ w
-    else:  # the same by weights and margins, with the product between the passes
-        t[:k] = M @ q
-        rest = q - _in_generators(span, t[:k]) @ Q
+        size, rest = w @ w, q - (t + again) @ span.weights
+    else:
+        t = span.margins @ q
+        rest = q - t @ span.weights
         lift(G, rest, w)
         margins(G, w, m)
         m /= unit * unit
-        again = M @ rest
-        t[:k] += again
-        rest -= _in_generators(span, again) @ Q
-        m -= again @ M
+        again = span.margins @ rest
+        rest -= again @ span.weights
+        m -= again @ span.margins
         size = max(rest @ m, 0.0)
-    grows = size > negligible and k < min(m.size, w.size)
-    t[k if grows else -1] = math.sqrt(size)
-    span.points[-1], span.is_dual[-1] = t, not grows
-    if not grows:
-        _keep_best(span, t[:k], m + t[:k] @ M, negligible)
-        return 0.0
-    if len(span.coordinates) > 0:
-        span.coordinates[k] = w / math.sqrt(size)
-    span.margins[k], span.weights[k], span.points[k], span.is_dual[k] = m / math.sqrt(size), q, t, True
-    span.size[0] += 1
-    return size
+    t += again
+    r = math.sqrt(size)
+    if size <= negligible or t.size == min(m.size, w.size):
+        return np.append(r, t), 0.0
+    for array, row in zip(span[:5], (w[:d] / r, m / r, rest / r, _TAU, 0.0), strict=True):
+        array.resize((len(array) + 1, *array.shape[1:]), refcheck=False)
+        array[-1] = row
+    np.maximum(span.tilt - span.margins[-1]**2, 0.0, out=span.tilt)
+    return np.concatenate(([0.0], t, [r])), r
 
 
-def _keep_best(span, c, m, negligible):
-    """Keep c if its margins m prove more than those of the best, and its length is not all rounding."""
-    size = c @ c
-    if size > negligible and m.min() / math.sqrt(size) > span.bounds[0]:
-        span.bounds[0] = m.min() / math.sqrt(size)
-        span.best[:c.size] = c
+def _minimize(span, alpha, mu, accuracy):
+    """Take Newton steps on phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
 
-
-@njit(cache=_CACHE)
-def _smooth(m, mu, q):
-    """q <- softmax(-m / mu); returns mu ln sum_i exp(-m_i / mu)."""
-    low = _least(m)
-    for i in range(m.size):
-        q[i] = (m[i] - low) / mu
-    return mu * _softmax(q, q) - low
-
-
-def _minimize(M, c, mu, shrink, accuracy):
-    """Take damped Newton steps towards argmin_c ||c||^2 / 2 + mu ln sum_i exp(-(M'c)_i / mu), from c or shrink c.
-
-    Returns c, m = M'c, q = softmax(-m / mu), and whether ||c - M q|| <= accuracy ||M q||.
+    They end at a gradient as short as that or, with mu = 0, at the first y that separates.  After another mu they begin
+    at the better of y and what stands for the same mu y.  Sets q = softmax(lambda tilt - M'y), keeps the best alpha,
+    and returns phi(y).
     """
-    m, q, weights = c @ M, np.empty(M.shape[1]), np.empty(M.shape[1])
-    value = _smooth(m, mu, q) + 0.5 * (c @ c)
-    new = _smooth(shrink * m, mu, weights) + 0.5 * shrink * shrink * (c @ c)
-    if new < value:  # as where there is no margin: then c is of the order of mu
-        c, m, q, weights, value = shrink * c, shrink * m, weights, q, new
+    y, M, q, trial = span.y, span.margins, span.q, np.empty(span.q.size)
+    m, shift, scale = y @ M, _LAMBDA * span.tilt, span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
+    value = 0.5 * mu * (y @ y) + _softmax(m - shift, q)
+    new = 0.5 * mu * scale**2 * (y @ y) + _softmax(scale * m - shift, trial)
+    if new < value:
+        y *= scale
+        m *= scale
+        q[:], value = trial, new
+    span.mu[0] = mu
     for _ in range(_NEWTON_STEPS):
-        g = M @ q
-        downhill = g - c
-        if downhill @ downhill <= accuracy**2 * (g @ g):
-            return c, m, q, True
+        mean = M @ q
+        downhill = mean - mu * y
+        if downhill @ downhill <= accuracy**2 or (mu == 0.0 and m.min() > 0.0):
+            break
         active = np.flatnonzero(q > 1e-9 / q.size)  # the columns that matter to the Hessian
         columns = M.take(active, axis=1)
-        columns -= g[:, None]
-        columns *= np.sqrt(q[active] / mu)
-        step = _solved(np.eye(c.size) + columns @ columns.T, downhill)
+        columns -= mean[:, None]
+        columns *= np.sqrt(q[active])
+        H = columns @ columns.T
+        H.flat[::len(H) + 1] += mu or 1e-9 * H.trace() or 1.0
+        step = np.linalg.solve(H, downhill)
         move, decrease, length = step @ M, step @ downhill, 1.0
         while length > 1e-18:
-            trial, after = c + length * step, m + length * move
-            new = _smooth(after, mu, weights) + 0.5 * (trial @ trial)
+            new = 0.5 * mu * np.sum((y + length * step)**2) + _softmax(m + length * move - shift, trial)
             if new <= value - 1e-4 * length * decrease + 4.0 * _EPS * abs(value):
                 break
             length *= 0.5
         else:
             break
-        c, m, q, weights, value = trial, after, weights, q, new
-    return c, m, q, False
-
-
-def _settle(span, mu, whole, floor, negligible):
-    """Minimise over the span at mu; where that is the whole problem, at ever smaller mu as well, at no product."""
-    k, last = span.size[0], span.mu[0]
-    M, c = span.margins[:k], span.c[:k]
-    c[:], m, span.weights[-1], _ = _minimize(M, c, mu, mu / last, 0.05)
-    _keep_best(span, c, m, negligible)
-    span.mu[0] = mu
-    while whole and mu > floor:
-        new, m, q, found = _minimize(M, c, mu, 1.0, 1e-7)
-        if not found:
-            break
-        c[:], span.weights[-1], span.mu[0] = new, q, mu
-        _keep_best(span, c, m, negligible)
-        g, size = M @ q, c @ c
-        whole = size > negligible and math.sqrt(g @ g) - m.min() / math.sqrt(size) > 1e-14
-        mu *= 0.25
-
-
-def _towards_least(points, g):
-    """Return the change of shares from x to the shortest point of the affine hull, by g = points @ x."""
-    H = points @ points.T
-    size = H.diagonal().max()
-    H += size
-    H.flat[::len(H) + 1] += 1e-14 * size
-    change, level = _solved(H, np.array((g, np.ones(g.size))).T).T
-    return change.sum() / level.sum() * level - change
-
-
-def _mix(span, accuracy):
-    """Shorten the mixture x of dual points by Wolfe's algorithm, until ||x||^2 is least to 2 accuracy; returns it."""
-    points, share = span.points, span.share
-    x = share @ points
-    value = x @ x
-    for _ in range(2 * span.size[0] + 10):
-        g, before = points @ x, share.copy()
-        enters = np.where(span.is_dual, g, math.inf).argmin()
-        if value - g[enters] <= accuracy:
-            break
-        active = share > 0.0
-        active[enters] = True
-        while True:  # to the shortest point of the affine hull, or to where a share vanishes on the way
-            support = np.flatnonzero(active)
-            change, held = _towards_least(points[support], g[support]), share[support]
-            far = np.divide(held, -change, out=np.full(held.size, math.inf), where=change < 0.0)
-            first = far.argmin()
-            share[support] = np.maximum(held + min(far[first], 1.0) * change, 0.0)
-            if not far[first] < 1.0:
-                break
-            share[support[first]], active[support[first]] = 0.0, False
-            g = points @ (share @ points)
-        share /= share.sum()
-        x = share @ points
-        if not x @ x < value:
-            share[:] = before
-            break
-        value = x @ x
+        y += length * step
+        m += length * move
+        q[:], value = trial, new
+    size = math.sqrt(y @ y)
+    if size > 0.0 and m.min() > span.best[0] * size:
+        span.best[0] = m.min() / size
+        alpha[:] = (y / size) @ span.weights
     return value
 
 
-def _mixture(span):
-    """Return the weights p of the best dual mixture."""
-    support = np.flatnonzero(span.share)
-    p = span.share[support] @ span.weights[support]
-    return p / p.sum()
+def _mix(span, i, q, u, share=None):
+    """Move mixture i towards u = Z'q by a share, or to the shortest point on the way."""
+    x = span.points[:, i]
+    step = u - x
+    if share is None:
+        share = min(max(-(x @ step) / max(step @ step, 1e-300), 0.0), 1.0)
+    x += share * step
+    span.shares[i] += share * (q - span.shares[i])
 
 
-def _fix_mixture(span):
-    """Make the best mixture a point of its own, which stands for all that are not kept."""
-    span.weights[-2], span.points[-2] = _mixture(span), span.share @ span.points
-    span.share[:] = 0.0
-    span.share[-2], span.is_dual[-2:] = 1.0, (True, False)
-
-
-def _compress(span, negligible):
-    """Cut the span down to that of the best point, the current one, the best mixture, and the latest generators."""
-    k = span.size[0]
-    _fix_mixture(span)
-    moved, latest = (span.best, span.c, span.points[-2, :k]), np.arange(k - max(4, k // 2) + 3, k)
-    weights = np.vstack((_in_generators(span, np.array(moved).T).T @ span.weights[:k], span.weights[latest]))
-    is_dual = np.append([False] * 3, span.is_dual[latest])
-    A, points, kept = np.zeros((len(weights), k)), np.zeros((k, k + 1)), []  # A: the new basis by the old
-    for i, point in enumerate((*moved, *span.points[latest, :k])):
-        count = len(kept)
-        t, rest = _split(A[:count], point)
-        size = rest @ rest
-        if size > negligible:
-            A[count] = rest / math.sqrt(size)
-            points[count, :count], points[count, count] = t, math.sqrt(size)
-            kept.append(i)
-    count = span.size[0] = len(kept)
-    A = A[:count]
-    span.margins[:count] = A @ span.margins[:k]
-    if len(span.coordinates) > 0:
-        span.coordinates[:count] = A @ span.coordinates[:k]
-    for point in moved:
-        point[:count], point[count:] = A @ point, 0.0
-    span.points[:k], span.is_dual[:k] = points, False
-    span.weights[:count], span.is_dual[:count] = weights[kept], is_dual[kept]
-
-
-def _subspace_loop(G, k, until, alpha, p, span, unit, negligible, least, eps, blurs):
-    """Bring Z'q into the span by a product; then p, mu and w_k follow at no product."""
-    n, dimension = G.shape()
+def _settle(span, alpha, u, r):
+    """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow."""
+    bound, mu = math.log(span.q.size) + _LAMBDA, span.mu[0]
+    _mix(span, 0, span.q, u, 1.0 if u.size <= 1 + (r > 0.0) else None)  # the first replaces it
+    if mu > 0.0:
+        weight = 1.0 / max(r * r, 1e-300)
+        span.total[0] += weight
+        _mix(span, 1, span.q, u, weight / span.total[0])
+        _mix(span, 0, span.shares[1], span.points[:, 1])
+    size = span.points[:, 0] @ span.points[:, 0]
+    floor = 1e-12 * math.sqrt(size)
+    if span.y.size == 0 or floor < 1e-28 or (0.0 < mu <= floor and r == 0.0):
+        return  # there is nothing left but rounding
+    if mu == 0.0:
+        _minimize(span, alpha, 0.0, _THETA * math.sqrt(size))
+        if not span.best[0] > 0.0:
+            return
+        span.mu[0] = math.sqrt(size / (span.y @ span.y))  # with which y stands for a separator of this length
+    if mu <= floor:
+        span.first[0] = mu = math.inf
+    gap, ends = size - span.best[0]**2, span.total[0] > 9.0 / (bound * span.first[0])
+    mu = max(min(mu, gap / bound, 0.5 * span.first[0] if ends else mu), floor)
+    if gap <= 0.02 * size:
+        span.tilt[:] = 0.0
     while True:
-        size, (lower, upper) = span.size[0], span.bounds
-        ends, small = lower > 0.0 and least < math.inf, upper * unit <= eps
-        if ends or small or k >= until:
-            alpha[:] = _in_generators(span, span.best[:size]) @ span.weights[:size]
-            p[:] = _mixture(span)
-        if ends:
-            m = unit * unit * (span.best[:size] @ span.margins[:size])
-            if _is_separated(G, alpha, np.empty(dimension), m, least * np.abs(alpha).sum()):
-                return k, SEPARATED
-        if small and eps > 0.0 and _is_small(G, p, np.empty(dimension), np.empty(n), eps, blurs):
+        if mu <= 0.5 * span.first[0]:
+            span.first[0], span.total[0] = mu, 0.0
+        value = _minimize(span, alpha, mu, math.sqrt(bound * mu / 32.0))
+        if mu <= floor or (r > 0.0 and (4.0 * r * r > gap or mu * value + 0.5 * size > bound * mu)):
+            break
+        mu *= 0.5
+
+
+def _cut(span):
+    """Cut the span down to that of the mixtures and the minimiser."""
+    basis = np.linalg.qr(np.column_stack((span.points[1:], span.y)))[0].T
+    rows = [basis @ array for array in span[:4]]
+    rows.append(np.vstack((span.points[:1], basis @ span.points[1:])))
+    for array, kept in zip(span[:5], rows, strict=True):
+        array.resize(kept.shape, refcheck=False)
+        array[:] = kept
+    span.tilt[:] = np.maximum(1.0 - (span.margins**2).sum(axis=0), 0.0)
+
+
+def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, eps, blurs):
+    """Bring Z'q into the span by a product; p, mu, y and the next q follow at no product."""
+    n, dimension = G.shape()
+    w, m = np.empty(dimension), np.empty(n)
+    while True:
+        m[:] = math.inf  # so that a product decides
+        if span.best[0] > 0.0 and least < math.inf and _is_separated(G, alpha, w, m, least * np.abs(alpha).sum()):
+            return k, SEPARATED
+        length = unit * math.sqrt(span.points[:, 0] @ span.points[:, 0])
+        if 0.0 < eps >= length and k > 0 and _is_small(G, span.shares[0], w, m, eps, blurs):
             return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
-        if size == len(span.c) < min(n, dimension):
-            _compress(span, negligible)
-        rest = _extend(G, span, unit, negligible)
+        if memory <= span.y.size < min(n, dimension):
+            _cut(span)
+        _settle(span, alpha, *_extend(G, span, unit, negligible))
         k += 1
-        if rest == 0.0 and span.idle[0] > 1:
-            continue
-        span.bounds[1] = math.sqrt(_mix(span, 0.01 * (upper**2 - max(lower, 0.0)**2)))
-        if span.share[-1] > 0.0:
-            _fix_mixture(span)
-        gap, floor = span.bounds[1]**2 - max(span.bounds[0], 0.0)**2, 1e-12 * span.bounds[1]
-        part = 0.5 * span.part[0] if rest < 0.05 * gap else min(1.0, 2.0 * span.part[0])
-        span.part[0] = part if rest > 0.0 else 1.0
-        if floor > 0.0 and span.size[0] > 0:
-            _settle(span, max(span.part[0] * gap / math.log(max(n, 2)), floor), rest == 0.0, floor, negligible)
-        span.idle[0] = span.idle[0] + 1 if rest == 0.0 and tuple(span.bounds) == (lower, upper) else 0
-
 
 @_algorithm
-def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol=None, trace_at=None,
+def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol=None, trace_at=None,
                         keep_iterates=False, callback=None, start=None):
-    """Subspace perceptron: the smoothed objective over the span of all past products.  With q_0 = 1/n,
+    """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
-        f_mu(w) = ||w||^2 / 2 + mu ln sum_i exp(-<z_i, w> / mu),
-        w_k = argmin of f_mu over span(Z'q_0, ..., Z'q_{k-1}),   q_k = softmax(-Z w_k / mu),   mu = (U^2 - L^2) / ln n.
+    Keeps the span V_k of all past Z'p_j and solves the problem in it afresh at no product, with weights tilted by what
+    V_k explains of each point.  P_k projects on V_k, lambda = ln 2 - 1/2, mu = 0 until the points are separated, and
 
-    L is the best margin in the span so far, or 0, and U = ||p||_G; mu is halved for as long as the part of Z'q_k
-    outside the span is short, and doubled back.  alpha is the point of margin L and may have weights of either sign.
-    p is the shortest mixture of the q_j kept, to 1 % of U^2 - L^2 (Wolfe's algorithm).
+        phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
+        p_k = softmax(lambda T_k - Z y_k) for y_k near its minimum,   b_k = P_k Z'p_k,   r_k v_k = Z'p_k - b_k,
+
+    lengths in units of sqrt(s); v_k, a unit vector, joins the span.  p is the shortest point on the ways from p to p_k
+    and to the mean of the p_j since mu was halved, with weights 1/r_j^2.  alpha is the y_k of the largest margin; its
+    weights may have either sign.  Once there is a margin, with L that of alpha, U = ||p||_G and Lambda = ln n + lambda,
+    mu falls: it is at most (U^2 - L^2) / Lambda, and halved where the theory or a short r_k allow it.
 
     Parameters
     ----------
@@ -4779,37 +4703,42 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
         Signed Gram matrix.
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
-    memory : int
-        Vectors of the basis kept, at least 5, at most min(n, d); ``start`` must have been made with the same.  They
-        take 2 n memory numbers with a dense G, (2 n + d) memory with features, in the result as well.  A full span is
-        cut down to half as many points: alpha, w_k, p and the latest Z'q_j.  Neither bound is lost.
+    memory : float
+        Bytes for the basis, at least five vectors of 16 n, with features 16 n + 8 d.  A larger span is cut down to that
+        of p, the mean and y_k.  No bound is lost, but the theorems end there.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
 
     Notes
     -----
-    Proved, for fixed mu and exact minimisation, as of ORTH.  Let C = 1 + s/mu, the smoothness of f_mu, w* its
-    minimiser and e_k = f_mu(w_k) - f_mu(w*).  The gradients g_k = w_k - Z'q_k are orthogonal to the span, so to each
-    other, and w_k = w* for some k <= rank Z.  With l_0 = 1, l_k^2 - l_{k-1}^2 = l_k and S = sum_{k < N} l_k e_k,
+    Theorem.  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)), R = 2 (ln n + lambda).  So a
+    margin rho, or a certificate of eps = rho, takes at most (1.05 (R + 1/4) / rho)^(2/3) products, as few as can be but
+    for logarithms (Kornowski & Shamir), where `snkp` takes ln(n)^(1/2) / rho and `isnkpvn` n^(1/2) / eps.
 
-        S^2 <= ||w*||^2 sum_{k < N} l_k^2 ||g_k||^2 <= 2 C ||w*||^2 (S - l_{N-1}^2 e_N),
+    Proof.  y_k satisfies (i) phi_k(y_k) <= phi_k(y_{k-1} + v_{k-1} / 2), where its descent begins, and (ii) ||b_k|| <=
+    theta ||x_{k-1}||, where theta = 1/25, x = Z'p; if phi_k has no minimum, (a) says that the points are separated.
+    (a) If <z_i, y_k> <= 0 for an i, then phi_k(y_k) >= 0, for T_k >= 0.  And phi_0 = ln n + lambda.
+    (b) -ln(1 - a/2) - a/2 = sum_{j > 1} (a/2)^j / j <= lambda a^2 for |a| <= 1, so exp(-a/2 - lambda a^2) <= 1 - a/2.
+    With a_i = <z_i, v_k> and p = p_k: T_{k+1} = T_k - a^2 and sum_i p_i a_i = <Z'p, v_k> = r_k, so
+    phi_{k+1}(y_k + v_k/2) = phi_k(y_k) + ln sum_i p_i exp(-a_i/2 - lambda a_i^2) <= phi_k(y_k) - r_k/2.  While nothing
+    is separated, (a) and (i) thus give sum_{k < N} r_k <= R.
+    (c) x_{k-1} and b_k lie in V_k, and v_k does not.  With d = 1 - theta, a share c of p_k makes ||x_k||^2 at most
+    (1 - c d)^2 ||x_{k-1}||^2 + c^2 r_k^2.  The best c in [0, 1] gives 1/||x_k||^2 >= 1/||x_{k-1}||^2 + d^2 / t_k^2 for
+    t_k = max(r_k, (d theta)^(1/2) ||x_{k-1}||), and ||x_k|| <= theta^(1/2) ||x_{k-1}|| where t_k > r_k; those t_k sum
+    to (d theta)^(1/2) / (1 - theta^(1/2)) < 1/4 at most.
+    (d) By Hoelder N = sum t_k^(2/3) t_k^(-2/3) <= (sum t_k)^(2/3) (sum t_k^-2)^(1/3) <= ((R + 1/4) / (d ||x||))^(2/3).
+    And every p in the simplex has ||Z'p|| >= rho.
 
-    since e_k <= -<g_k, w*> and ||g_k||^2 <= 2 C (e_k - e_{k+1}).  As l_{N-1} >= (N + 1) / 2, that gives
-    e_k <= 2 C ||w*||^2 / (k + 1)^2 and, from w_k on, e_{k+i} <= 4 C e_k / (i + 1)^2.  Where the span is cut, it begins
-    anew.  With mu <= rho^2 / (4 ln n), f_mu(w_k) < 0, which proves Z w_k > 0, comes once (k + 1)^2 > 8 C.  Without rho,
-    mu = s / (4 ln n), quartered every sqrt(8 C) products, separates within 23 sqrt(s ln n) / rho +
-    4 (2 + log2(sqrt(s) / rho)), the order of `snkp`; order rho^(-2/3), as low as can be but for logarithms (Kornowski &
-    Shamir), is not proved.
-
-    Heuristic: the rule for mu above, and Newton steps until the gradient is 5 % of the part of Z'q in the span.  Where
-    Z'q_k lies in the span, as after rank Z products, the problem in the span is solved for mu down to 1e-12 U sqrt(s)
-    at once.  The interval depends on none of this.  One product per iteration.
+    From there on, upper - lower <= eps upper within 190 (R^2 / (eps rho^2))^(1/3) + log2(29 / (eps rho^2)) + 1 products
+    more for 0.01 <= eps <= 1/2, n >= 4 (proof in the README).  Below 1 % the tilt is left out, and nothing is claimed.
+    The span takes O(k (n + d)) operations beside product k, and Newton steps O(k^2 n).  One product per iteration.
 
     References
     ----------
     A. Nemirovski, Izvestia AN SSSR, Tekhnicheskaya Kibernetika 2, 1982 (ORTH); G. Narkiss, M. Zibulevsky, Technion
-    report CCIT 559, 2005 (a span of few directions); P. Wolfe, Mathematical Programming 11, 1976; G. Kornowski, O.
-    Shamir, COLT 2025; a method that meets their bound, not this one: I. Karmarkar, L. O'Carroll, A. Sidford, STOC 2026.
+    report CCIT 559, 2005 (a span of few directions); the inequality of (b): N. Cesa-Bianchi, Y. Mansour, G. Stoltz,
+    Machine Learning 66, 2007; the lower bound: G. Kornowski, O. Shamir, COLT 2025; another method that meets it:
+    I. Karmarkar, L. O'Carroll, A. Sidford, STOC 2026.
 
     Examples
     --------
@@ -4817,13 +4746,14 @@ def subspace_perceptron(G, *, eps=0.0, memory=200, stop=None, max_iter=1000, tol
     >>> fm.subspace_perceptron(G, tol=1e-6).status, fm.subspace_perceptron(G, stop="separated").n_iter
     ('certified', 1)
     """
-    eps, memory = _number(eps, "eps", closed=True), _count(memory, "memory", 5)
+    eps, memory = _number(eps, "eps", closed=True), _number(memory, "memory")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    memory = min(memory, n, dimension)
-    state = np.zeros(n), np.full(n, 1.0 / n), _new_span(memory, n, dimension, _has_coordinates(run.G))
-    parameters = math.sqrt(run.scale), _negligible(run.G), _separating_margin(run, stop), eps, _blurs(run)
-    return drive(run, _subspace_loop, state, lambda alpha, p, _: (alpha, p), parameters=parameters, eps=eps)
+    span = _new_span(n, dimension if _has_coordinates(run.G) else 0)
+    most = max(5, int(memory / (8.0 * (2 * n + span.coordinates.shape[1]))))
+    parameters = math.sqrt(run.scale), most, _negligible(run.G), _separating_margin(run, stop), eps, _blurs(run)
+    return drive(run, _subspace_loop, (np.zeros(n), span), lambda alpha, span: (alpha, span.shares[0]),
+                 parameters=parameters, eps=eps)
 
 
 # ======================================================================================================

@@ -1001,7 +1001,7 @@ JI21_SAMPLERS = {  # by the seed
     "adaptive sampling": lambda seed: partial(fm.adaptive_sampling, momentum=False, seed=seed),
     "batch perceptron": lambda seed: fm.batch_perceptron,
 }
-JI21_PRODUCTS = {"momentum": fm.momentum, "subspace perceptron": partial(fm.subspace_perceptron, memory=40)}
+JI21_PRODUCTS = {"momentum": fm.momentum, "subspace perceptron": partial(fm.subspace_perceptron, memory=4e8)}
 WIDTH = 128  # of the network of ji21:fig3
 
 
@@ -1794,7 +1794,7 @@ def compute_subspace(context):
     rng, trials, rows = context.rng(), context.pick(5, 1), []
     few, many = context.pick((1000, 20_000), (100, 300))
     looks = {name: {"max_iter": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
-    looks["subspace perceptron"] = {"max_iter": few, "trace_at": np.arange(few), "memory": 1000}
+    looks["subspace perceptron"] = {"max_iter": few, "trace_at": np.arange(few)}
 
     def race(family, G):
         """Count the products until upper - lower is at most each goal's part of upper; nan where it never is."""

@@ -319,7 +319,7 @@ CALLS = {
     "inertial_diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
     "homotopic_subgradient": Call(held=None),
     "subspace_perceptron": Call(signed=True, noise=1e-7, held=None),
-    "subspace_perceptron, halting": Call({"stop": "separated", "memory": 8, "eps": 0.0}, halts=True, units={"eps": 1},
+    "subspace_perceptron, halting": Call({"stop": "separated", "memory": 1.0, "eps": 0.0}, halts=True, units={"eps": 1},
                                          signed=True, noise=1e-7, held=None),
     "max_margin": Call({"tol": 1e-12}, cost=None, dual=True, held=None),
 }

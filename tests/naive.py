@@ -431,38 +431,38 @@ def homotopic_subgradient(Z, a=0.25, b=0.5):
 
 
 def subspace_perceptron(Z, mu, steps=200):
-    """At fixed mu, with the minimum over the span found exactly, by Newton's method on w itself; p is the last q.
+    """At fixed mu, for rows of norm at most 1, with the minimum over the span found exactly; p is the last q.
 
-    The loop stops its Newton steps early, by a rule in which rounding decides: it is held to the properties that the
-    minimum has, and its parts, run with a tight tolerance, to this.
+    The loop stops its Newton steps early, by a rule in which rounding decides: it is held to the inequalities that its
+    theorems rest on, and its parts, run with a tight tolerance, to this.
     """
-    Z, n = np.asarray(Z, LONG), len(Z)
+    Z, n, tilt = np.asarray(Z, LONG), len(Z), np.log(LONG(2)) - LONG(1) / 2
     alpha, q, past = np.zeros(n, LONG), np.full(n, 1 / LONG(n)), []
-
-    def value(w):
-        m = -(Z @ w) / mu
-        return w @ w / 2 + mu * (m.max() + np.log(np.exp(m - m.max()).sum()))
-
     while True:
         yield alpha, q, ""
         past.append(q)
         Q = np.array(past)
         basis = np.linalg.qr((Q @ Z).T.astype(float))[0].astype(LONG)
-        w = basis @ (basis.T @ (Z.T @ alpha))
+        A = Z @ basis
+        T, y = 1 - (A**2).sum(axis=1), basis.T @ (Z.T @ alpha)
+
+        def value(y, A=A, T=T):
+            x = tilt * T - A @ y
+            return mu * (y @ y) / 2 + x.max() + np.log(np.exp(x - x.max()).sum())
+
         for _ in range(steps):
-            q = softmax(-(Z @ w) / mu)
-            slope = basis.T @ (w - Z.T @ q)
-            A = Z @ basis
-            H = np.eye(len(slope)) + (A.T * q) @ A / mu - np.outer(A.T @ q, A.T @ q) / mu
-            move = -basis @ np.linalg.solve(H.astype(float), slope.astype(float)).astype(LONG)
+            q = softmax(tilt * T - A @ y)
+            slope = mu * y - A.T @ q
+            H = mu * np.eye(len(slope)) + (A.T * q) @ A - np.outer(A.T @ q, A.T @ q)
+            move = -np.linalg.solve(H.astype(float), slope.astype(float)).astype(LONG)
             length = LONG(1)
-            while length > 1e-18 and value(w + length * move) > value(w) + 1e-18:
+            while length > 1e-18 and value(y + length * move) > value(y) + 1e-18:
                 length /= 2
-            w = w + length * move
-            if np.abs(move).max() < 1e-15:
+            y = y + length * move
+            if np.abs(move).max() < 1e-15 * np.abs(y).max():
                 break
-        q = softmax(-(Z @ w) / mu)
-        alpha = Q.T @ np.linalg.lstsq((Q @ Z).T.astype(float), w.astype(float), rcond=None)[0]
+        q = softmax(tilt * T - A @ y)
+        alpha = Q.T @ np.linalg.lstsq((Q @ Z).T.astype(float), (basis @ y).astype(float), rcond=None)[0]
 
 
 TWINS = {twin.__name__: twin for twin in (

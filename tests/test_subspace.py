@@ -1,9 +1,5 @@
-"""subspace_perceptron: the theory at fixed mu, along a path made of the parts of the loop; and properties of real runs.
+"""subspace_perceptron: the inequalities that its theorems rest on, along runs; its parts; properties of real runs."""
 
-Along that path the minimum over the span is found to the last digits, which the loop, for the sake of time, does not.
-"""
-
-import itertools
 import math
 from typing import NamedTuple
 
@@ -16,141 +12,195 @@ import fastmargin as fm
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LONG = np.longdouble
+TILT, TAU, THETA = math.log(2.0) - 0.5, 0.5, 0.04
+
+
+def falling(n, d, rho, seed):
+    """Rows of margin rho along the first axis; along the others they fall like 1/j, so that runs last."""
+    return feasible(n, d, rho, seed)[0] * np.r_[1.0, 1.0 / np.arange(1, d)]
+
+
+def unseparable(n, d, seed):
+    """Rows of which a mixture is 0."""
+    Z = np.random.default_rng(seed).normal(size=(n, d)) / np.arange(1, d + 1)**0.5
+    return Z - np.random.default_rng(seed + 1).dirichlet(np.ones(n)) @ Z
 
 
 # ======================================================================================================
-# THE THEORY, AT FIXED MU
+# THE THEOREMS, ALONG RUNS
 # ======================================================================================================
 
 class Step(NamedTuple):
-    alpha: np.ndarray
-    q: np.ndarray
+    """What a product left, in units of sqrt(s)."""
+
+    r: float
+    q: np.ndarray  # what was multiplied
+    W: np.ndarray  # the basis, by its coordinates
+    y: np.ndarray
+    next_q: np.ndarray
+    x: np.ndarray  # Z'p
+    mean: np.ndarray  # the mixture of the phase
+    best: float
+    mu: float
+    first: float
+    total: float
+    tilted: bool
 
 
-def path(G, mu, steps):
-    """alpha_k and q_k by the parts of the loop; mu in units of s, one for all steps or an array of as many."""
-    run = fm.prepare(G, 1)
+def steps_of(monkeypatch, Z, **options):
+    """The result, and a `Step` for every product; Z in the units of the steps."""
+    Z, steps, settle = Z / math.sqrt(scale_of(fm.FeatureGram(Z))), [], fm._settle
+
+    def spy(span, alpha, u, r):
+        q = span.q.copy()
+        settle(span, alpha, u, r)
+        W = span.coordinates.copy()
+        steps.append(Step(r, q, W, span.y.copy(), span.q.copy(), span.shares[0] @ Z,
+                          span.shares[1].copy(), *map(float, (
+            span.best[0], span.mu[0], span.first[0], span.total[0])), bool(span.tilt.any())))
+
+    monkeypatch.setattr(fm, "_settle", spy)
+    return Z, fm.subspace_perceptron(fm.FeatureGram(Z), **options), steps
+
+
+def phi(Z, W, y, mu=0.0):
+    """The objective of the docstring, from the rows themselves; and b = P Z'p at its weights, by coordinates."""
+    A = np.asarray(Z, LONG) @ W.T
+    x = TILT * (1 - (A**2).sum(axis=1)) - A @ y
+    top = x.max()
+    weights = np.exp(x - top)
+    return mu * (y @ y) / 2 + top + np.log(weights.sum()), A.T @ (weights / weights.sum())
+
+
+CASES = {
+    "feasible": feasible(60, 12, 0.1, 3)[0], "uneven": 7.0 * uneven(40, 9, 0.05, 2)[0],
+    "small margin": feasible(40, 10, 1e-3, 5)[0], "falling": falling(300, 60, 3e-3, 8),
+    "narrow": falling(200, 150, 3e-4, 2), "chain": np.eye(40) - np.eye(40, k=-1),
+    "no margin": unseparable(80, 30, 7), "no margin, wide": unseparable(50, 45, 1),
+    "two rows": np.array([[1.0], [-0.5]]), "one row": np.array([[3.0, 4.0]]),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+@every_case
+def test_the_first_theorem_step_by_step(case, monkeypatch):
+    """(i), (ii), (b), sum r <= R, what a step does to ||Z'p||, and the bound, until a separator is found."""
+    Z, result, steps = steps_of(monkeypatch, CASES[case], max_iter=60, stop="separated")
+    n, k = len(Z), 0
+    R, d = (math.log(n) + TILT) / TAU, 1.0 - THETA
+    value, sum_r, length, slack = math.log(n) + TILT, 0.0, math.inf, 1e-10
+    for k, step in enumerate(steps):
+        if step.r == 0.0 or math.sqrt(step.x @ step.x) < 1e-10:  # from here on rounding is all there is
+            break
+        before = np.append(steps[k - 1].y if k else (), TAU)  # y_k + tau v_k
+        start, _ = phi(Z, step.W, before)
+        assert start <= value - TAU * step.r + slack  # (b)
+        now, shorter = length, math.sqrt(step.x @ step.x)
+        t = max(step.r, math.sqrt(d * THETA) * now) if k else step.r
+        assert shorter**-2 >= (now**-2 + d * d / (t * t)) * (1 - 1e-9)  # (c)
+        sum_r, length = sum_r + step.r, shorter
+        if step.best > 0:  # and y has gone on from there
+            assert step is steps[-1] and result.status == "separated"
+            break
+        value, b = phi(Z, step.W, step.y)
+        assert value <= start + slack  # (i)
+        assert np.sqrt(b @ b) <= THETA * length * (1 + 1e-9)  # (ii)
+        assert value >= -slack and sum_r <= R + slack  # (a)
+        assert length <= (R + 0.25) / d * (k + 1)**-1.5  # the theorem
+    assert "no margin" in case or case == "two rows" or result.status == "separated"
+
+
+@pytest.mark.parametrize("eps", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("seed", range(3))
+def test_products_to_a_certificate(eps, seed):
+    Z = unseparable(150, 100, seed)
+    Z /= np.linalg.norm(Z, axis=1).max()
+    result = fm.subspace_perceptron(fm.FeatureGram(Z), eps=eps)
+    assert result.status == "infeasible" and result.upper <= eps
+    assert result.n_iter <= (1.05 * (2 * (math.log(150) + TILT) + 0.25) / eps)**(2 / 3)
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4])
+def test_products_to_a_separator(rho):
+    for Z in (falling(300, 200, rho, 0), feasible(300, 200, rho, 1)[0]):
+        s = scale_of(fm.FeatureGram(Z))
+        margin = fm.max_margin(fm.FeatureGram(Z)).lower / math.sqrt(s)
+        result = fm.subspace_perceptron(fm.FeatureGram(Z), stop="separated")
+        assert result.status == "separated"
+        assert result.n_iter <= (1.05 * (2 * (math.log(300) + TILT) + 0.25) / margin)**(2 / 3)
+
+
+@pytest.mark.parametrize("case", ["feasible", "small margin", "falling", "narrow", "chain"])
+def test_the_second_theorem_phase_by_phase(case, monkeypatch):
+    """From separation to 1 %: each phase starts and ends where it must, the gap is what it promises, and in time."""
+    Z, result, steps = steps_of(monkeypatch, CASES[case], max_iter=300, tol=1e-3)
+    n = len(Z)
+    bound, R = math.log(n) + TILT, 2 * (math.log(n) + TILT)
+    rho = fm.max_margin(fm.FeatureGram(Z)).lower
+    steps = [step for step in steps if step.mu > 0 and step.r > 0]
+    begun, before, phase = [], None, []
+    for k, step in enumerate(steps):
+        upper, slack = math.sqrt(step.x @ step.x), 1e-9 * rho**2
+        if not step.tilted:
+            break
+        value, b = phi(Z, step.W, step.y, step.mu)
+        residual, excess = b - step.mu * step.y, step.mu * value + rho**2 / 2  # e_k and G_k
+        assert residual @ residual <= bound * step.mu / 32 * (1 + 1e-9)
+        assert -slack <= excess <= 4 * bound * step.first + slack
+        assert step.first / 2 < step.mu <= step.first and (before is None or step.mu <= before.mu)
+        if begun and step.first == begun[-1][0]:
+            assert step.total <= 9 / (bound * step.first) + step.r**-2  # or it would have ended
+            phase.append(step)
+            of_phase = np.array([past.r for past in phase])**-2
+            np.testing.assert_allclose(of_phase @ [past.q for past in phase] / of_phase.sum(), step.mean, atol=1e-12)
+        else:
+            phase = []
+            assert excess <= 2.01 * bound * step.first  # so that it may begin
+            begun.append((step.first, k))
+        gap = upper - max(step.best, 0.0)
+        if len(begun) > 1:  # what the phase before has promised
+            assert gap * upper <= 14.3 * bound * begun[-2][0]
+        if gap >= 0.01 * upper:
+            eps = gap / upper
+            assert k <= 190 * (R * R / (eps * rho**2))**(1 / 3) + math.log2(29 / (eps * rho**2)) + 1
+        before = step
+    assert begun
+
+
+@every_representation
+@pytest.mark.parametrize("case", ["feasible", "small margin", "falling", "no margin"])
+@pytest.mark.parametrize("mu", [0.1, 1e-3])
+def test_iterates_are_those_of_the_twin(case, mu, kind):
+    """The parts of the loop, at fixed mu and to the last digits."""
+    Z = CASES[case] / math.sqrt(scale_of(fm.FeatureGram(CASES[case])))
+    run = fm.prepare(form(kind, Z), 1)
     n, dimension = run.G.shape()
-    span = fm._new_span(min(steps, n, dimension), n, dimension, fm._has_coordinates(run.G))
-    q = span.weights[-1]
-    found = [Step(np.zeros(n), q.copy())]
-    for level in np.broadcast_to(mu, steps):
-        fm._extend(run.G, span, math.sqrt(run.scale), fm._negligible(run.G))
-        k = span.size[0]
-        span.c[:k], _, q[:], _ = fm._minimize(span.margins[:k], span.c[:k], level, 1.0, 1e-13)
-        found.append(Step(fm._in_generators(span, span.c[:k]) @ span.weights[:k], q.copy()))
-    return found
-
-
-def objective(Z, alpha, mu):
-    w = np.asarray(Z, LONG).T @ alpha
-    x = -(Z @ w) / mu
-    return w @ w / 2 + mu * (x.max() + np.log(np.exp(x - x.max()).sum()))
-
-
-def gradient(Z, step):
-    return np.asarray(Z, LONG).T @ (step.alpha - step.q)
-
-
-FIXED = {"feasible": feasible(60, 12, 0.1, 3)[0], "uneven": 7.0 * uneven(40, 9, 0.05, 2)[0],
-         "small margin": feasible(40, 10, 1e-3, 5)[0], "infeasible": np.random.default_rng(7).normal(size=(50, 8))}
-fixed = pytest.mark.parametrize("case, mu", list(itertools.product(FIXED, (0.1, 0.01, 1e-3))))
-
-
-@every_representation
-@fixed
-def test_gradients_are_orthogonal(case, mu, kind):
-    """Each is orthogonal to all earlier ones and to the points that span what was minimised over."""
-    Z = FIXED[case]
-    s = scale_of(form("features", Z))
-    steps = path(form(kind, Z), mu, 7)
-    g = np.array([gradient(Z, step) for step in steps])
-    u = np.array([np.asarray(Z, LONG).T @ step.q for step in steps])
-    for k in range(1, len(g)):
-        assert np.abs(g[:k] @ g[k]).max() <= 1e-10 * s and np.abs(u[:k] @ g[k]).max() <= 1e-10 * s
-    assert np.abs(g[0]).max() > 1e-3 * math.sqrt(s)
-
-
-@fixed
-def test_the_objective_stays_below_the_bounds(case, mu):
-    """e_k <= 2 C ||w*||^2 / (k + 1)^2, C = 1 + s / mu, at every k, and with any start in the span."""
-    Z = FIXED[case]
-    G = fm.FeatureGram(Z)
-    s, rank = scale_of(G), np.linalg.matrix_rank(Z)
-    steps = path(G, mu, rank + 1)
-    values = np.array([objective(Z, step.alpha, mu * s) for step in steps])
-    best, C = values[-1], 1.0 + 1.0 / mu
-    assert np.linalg.norm(gradient(Z, steps[-1]).astype(float)) <= 1e-11 * math.sqrt(s)  # the minimum of all
-    error, k = values - best, np.arange(len(values))
-    length = (Z.T @ steps[-1].alpha) @ (Z.T @ steps[-1].alpha)
-    slack = 1e-13 * s
-    assert (error >= -slack).all() and (np.diff(error) <= slack).all()
-    assert (error[1:] <= 2 * C * length / (k[1:] + 1)**2 + slack).all() and error[0] <= C * length / 2 + slack
-    later = path(G, np.where(k[1:] <= 3, 30 * mu, mu), rank + 1)[4:]  # from where another mu has led
-    error = np.array([objective(Z, step.alpha, mu * s) for step in later]) - best
-    assert (error <= 2 * C * length / np.arange(1, len(error) + 1)**2 + slack).all()
-
-
-@fixed
-def test_the_linear_rate(case, mu):
-    """e_{k+i} <= 4 C e_k / (i + 1)^2 at every k and i."""
-    Z = FIXED[case]
-    s, rank = scale_of(form("features", Z)), np.linalg.matrix_rank(Z)
-    values = np.array([objective(Z, step.alpha, mu * s) for step in path(fm.FeatureGram(Z), mu, rank + 1)])
-    error, k, C, slack = values - values[-1], np.arange(len(values)), 1.0 + 1.0 / mu, 1e-13 * s
-    for first in k:
-        assert (error[first:] <= 4 * C * error[first] / (k[first:] - first + 1)**2 + slack).all()
-
-
-@pytest.mark.parametrize("rho", [0.6, 0.4, 0.3])
-def test_products_to_separation(rho):
-    """At mu = rho^2 / (4 ln n): once f_mu < 0, which 8 + 32 s ln(n) / rho^2 < (k + 1)^2 gives."""
-    Z, n = feasible(80, 60, rho, 1)[0], 80
-    mu = rho**2 / (4 * math.log(n))
-    for k, step in enumerate(path(fm.FeatureGram(Z), mu, 60)):
-        below, separated = objective(Z, step.alpha, mu) < 0, (Z @ (Z.T @ step.alpha)).min() > 0
-        assert separated or not below
-        promised = (k + 1)**2 > 8 + 32 * math.log(n) / rho**2
-        assert below or not promised
-    assert promised
-
-
-@every_representation
-@fixed
-def test_the_minimum_after_rank_products(case, mu, kind):
-    """A gradient orthogonal to the span of rank Z vectors is 0, or as long as what the span leaves out as rounding."""
-    Z = FIXED[case]
-    s, rank = scale_of(form("features", Z)), np.linalg.matrix_rank(Z)
-    last = path(form(kind, Z), mu, rank)[-1]
-    slack = max(1e-10, math.sqrt(fm._negligible(fm.prepare(form(kind, Z), 0).G)))
-    assert np.linalg.norm(gradient(Z, last).astype(float)) <= slack * math.sqrt(s)
-
-
-@every_representation
-@pytest.mark.parametrize("case", FIXED)
-def test_iterates_are_those_of_the_twin(case, kind):
-    Z, mu = FIXED[case], 0.02
-    s = scale_of(form("features", Z))
-    for ours, (alpha, q, _) in zip(path(form(kind, Z), mu, 6), naive.subspace_perceptron(Z, mu * s), strict=False):
-        difference = np.asarray(Z, LONG).T @ (ours.alpha - alpha)
-        assert np.linalg.norm(difference.astype(float)) <= 1e-11 * math.sqrt(s)
-        np.testing.assert_allclose(ours.q, q.astype(float), rtol=0, atol=1e-10)
+    slack = max(1e-9, 100.0 * math.sqrt(fm._negligible(run.G)))  # of what is left out as rounding
+    span, unit = fm._new_span(n, dimension if fm._has_coordinates(run.G) else 0), math.sqrt(run.scale)
+    for k, (alpha, q, _) in zip(range(6), naive.subspace_perceptron(Z, mu), strict=False):
+        if k:
+            fm._extend(run.G, span, unit, fm._negligible(run.G))
+            fm._minimize(span, np.empty(n), mu, 1e-12)
+        difference = np.asarray(Z, LONG).T @ (span.y @ span.weights - alpha)
+        assert np.linalg.norm(difference.astype(float)) <= slack * max(1.0, np.linalg.norm(span.y))
+        np.testing.assert_allclose(span.q, q.astype(float), rtol=0, atol=slack)
 
 
 # ======================================================================================================
 # RUNS
 # ======================================================================================================
 
-NAMES = ("alpha", "p", *fm._Span._fields)
+NAMES = ("alpha", *fm._Span._fields)
+
+
+def vectors(G, count):
+    """Bytes for so many vectors of the basis."""
+    n, dimension = fm.prepare(G, 0).G.shape()
+    return count * 8 * (2 * n + (dimension if fm._has_coordinates(fm.prepare(G, 0).G) else 0))
 
 
 def state_of(result):
     return dict(zip(NAMES, result.state[-1], strict=True))
-
-
-def falling(n, d, rho, seed):
-    """Rows of margin rho along the first axis; along the others they fall like 1/j, so that runs last."""
-    return feasible(n, d, rho, seed)[0] * np.r_[1.0, 1.0 / np.arange(1, d)]
 
 
 LONGER = falling(300, 60, 1e-3, 8)
@@ -159,24 +209,22 @@ LONGER = falling(300, 60, 1e-3, 8)
 @every_representation
 @pytest.mark.parametrize("memory", [200, 12])
 def test_the_basis_stays_orthonormal(kind, memory):
-    """By coordinates, and with a dense G by weights and margins; margins and generators belong to the basis."""
+    """By coordinates, and with a dense G by weights and margins; margins, weights, mixture and tilt belong to it."""
     G = form(kind, LONGER)
     unit = math.sqrt(scale_of(G))
     for iterations in (5, 11, 12, 13, 30, 58):
-        state = state_of(fm.subspace_perceptron(G, memory=memory, max_iter=iterations))
-        k = int(state["size"][0])
-        assert iterations - 10 <= k <= iterations if iterations <= memory else 5 <= k <= memory
-        M, R, Q = state["margins"][:k], state["points"][:k, :k], state["weights"][:k]
-        assert not np.triu(R, 1).any() and (R.diagonal() > 0).all()
+        state = state_of(fm.subspace_perceptron(G, memory=vectors(G, memory), max_iter=iterations))
+        M, N, p, k = state["margins"], state["weights"], state["shares"][0], len(state["y"])
+        assert iterations - 10 <= k <= iterations if iterations <= memory else 4 <= k <= memory
+        inner = N @ (dense(LONGER) / unit**2)
+        assert np.abs(inner - M).max() <= 1e-6  # the certificate sees what rounding has done to the weights
+        assert np.abs(inner @ N.T - np.eye(k)).max() <= 1e-6
+        assert np.abs(state["points"][1:, 0] - M @ p).max() <= (1e-9 if kind == "features" else 1e-6)
+        assert np.abs(state["tilt"] - (1.0 - (M**2).sum(axis=0))).max() <= 1e-9 or not state["tilt"].any()
         if kind == "features":
-            W = state["coordinates"][:k]
+            W = state["coordinates"]
             assert np.abs(W @ W.T - np.eye(k)).max() <= 1e-10
             assert np.abs(W @ G.rows.T / unit - M).max() <= 1e-10
-            assert np.abs(Q @ G.rows / unit - R @ W).max() <= 1e-10
-        else:
-            P, shortest = np.linalg.solve(R, Q), R.diagonal().min()  # what a short rest has lost, its square tells
-            assert np.abs(P @ M.T - np.eye(k)).max() <= max(1e-10, 1e-18 / shortest**2)
-            assert np.abs(P @ dense(LONGER) / unit**2 - M).max() <= 1e-13 / shortest
 
 
 @every_representation
@@ -184,7 +232,7 @@ def test_the_basis_stays_orthonormal(kind, memory):
 def test_no_bound_is_lost_when_the_span_is_cut_down(kind, memory):
     """lower never falls and ||p||_G never rises, and the run gets where it gets with more memory."""
     G, slack = form(kind, LONGER), 1e-9 if kind == "features" else 1e-6
-    result = fm.subspace_perceptron(G, memory=memory, max_iter=120, trace_at=range(121))
+    result = fm.subspace_perceptron(G, memory=vectors(G, memory), max_iter=120, trace_at=range(121))
     assert (np.diff(result.trace["lower"][1:]) >= -slack * result.upper).all()
     assert (np.diff(result.trace["upper"]) <= slack * result.upper).all()
     assert result.lower > 0.0
@@ -198,7 +246,7 @@ def test_float32_gets_as_far_as_its_rounding(rho, most):
     """What the span leaves out as rounding counts as length: else a mixture would be taken for shorter than it is."""
     Z = falling(400, 200, rho, 0)
     result = fm.subspace_perceptron((Z @ Z.T).astype(np.float32), max_iter=150, trace_at=range(151))
-    assert (np.diff(result.trace["upper"]) <= 0.005 * rho).all()
+    assert (np.diff(result.trace["upper"]) <= 0.01 * rho).all()
     assert 0.999 * rho <= result.lower and result.upper <= most * rho
 
 
@@ -206,7 +254,8 @@ def test_what_no_product_can_improve_costs_no_more_than_its_product():
     """After rank Z products and a few more the bounds stand still, and so does the rest of the state."""
     G = fm.FeatureGram(LONGER)
     early, late = (fm.subspace_perceptron(G, max_iter=k) for k in (75, 300))
-    assert state_of(late)["idle"] == 2 and (late.lower, late.upper) == (early.lower, early.upper)
+    assert (late.lower, late.upper) == (early.lower, early.upper)
+    assert np.array_equal(state_of(late)["q"], state_of(early)["q"])
     assert early.upper - early.lower <= 1e-6 * early.upper  # what rounding leaves of it
 
 
@@ -259,27 +308,8 @@ def test_any_scale(kind, power):
     assert scaled.lower == math.ldexp(plain.lower, power) and scaled.upper == math.ldexp(plain.upper, power)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_best_mixture_is_the_least(seed):
-    """Wolfe's algorithm against the enumeration of all supports, from any shares; repeated points do no harm."""
-    rng = np.random.default_rng(seed)
-    count, d = 7, int(rng.integers(2, 7))
-    points = rng.normal(size=(count, d)) + rng.uniform(0, 2, d) * (seed % 3)
-    points[-1] = points[0]
-    span = fm._new_span(count, 3, 3, False)
-    span.size[0] = count
-    span.points[:count, :d] = points
-    span.is_dual[:count], span.share[:] = True, 0.0
-    span.share[int(rng.integers(count))] = 1.0
-    value = fm._mix(span, 1e-13)
-    assert (span.share >= 0).all() and span.share.sum() == pytest.approx(1.0, abs=1e-14)
-    x = span.share[:count] @ points
-    assert math.sqrt(value) == pytest.approx(naive.least_norm(points[:-1]), abs=1e-6)
-    assert x @ x == pytest.approx(value, abs=1e-13)
-
-
 def test_what_the_parameters_must_be():
-    for options, error in (({"memory": 4}, ValueError), ({"memory": 2.5}, TypeError), ({"eps": -1.0}, ValueError),
+    for options, error in (({"memory": 0}, ValueError), ({"memory": "1 GB"}, TypeError), ({"eps": -1.0}, ValueError),
                            ({"stop": "never"}, ValueError), ({"stop": True}, ValueError)):
         with pytest.raises(error, match=next(iter(options))):
             fm.subspace_perceptron(np.eye(2), **options)
