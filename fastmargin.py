@@ -1867,7 +1867,21 @@ def _representation(G):
 # 5.4 rows
 # ------------------------------------------------------------------------------------------------------
 
-class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defaults=(True,))):
+class _RowGram(Representation):
+    """Hold what representations by rows have in common."""
+
+    __slots__ = ()
+    access = "computed"
+
+    def precise(self, v):
+        m, error = np.empty(v.size), _gamma(2 * sum(self.shape()) + 16)**2
+        return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 8.0 * error, 0.0)
+
+    def separator(self, v):
+        return _precise_lift(self, v, self.shape()[1]).sum(axis=0)
+
+
+class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(True,))):
     """G = Z Z' by its rows z_i = y_i x_i / scale, made by `features`.
 
     Attributes
@@ -1883,7 +1897,6 @@ class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defa
     """
 
     __slots__ = ()
-    access = "computed"
 
     def checked(self):
         return self._replace(rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
@@ -1907,15 +1920,13 @@ class FeatureGram(Representation, namedtuple("FeatureGram", "rows threads", defa
         rows = self.rows[index]
         return rows.T @ rows
 
-    def precise(self, v):
-        m, error = np.empty(v.size), _gamma(2 * sum(self.rows.shape) + 16)**2
-        return _feature_precise(self.rows, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
-    def separator(self, v):
-        return _feature_separator(self.rows, v).sum(axis=0)
+# Kinds of rows bring three operations of their own; the rest is written once for all of them.
 
+@_operation
+def _row(G, i):
+    """Return the entries of z_i and their columns."""
 
-# Kinds of rows bring two operations of their own; the rest is written once for all of them.
 
 @_operation
 def _set_dots(G, w, m, start):
@@ -1925,6 +1936,11 @@ def _set_dots(G, w, m, start):
 @_operation
 def _add_rows(G, v, start, out):
     """out <- out + sum_k v_k z_(start + k); rows of weight zero are not read."""
+
+
+@njit(cache=_CACHE)
+def _feature_row(G, i):
+    return G.rows[i], np.arange(G.rows.shape[1], dtype=np.uint32)
 
 
 @register_jitable(fastmath=_FAST)
@@ -2071,38 +2087,44 @@ def _feature_add_column(G, i, c, m):
 
 
 @njit(cache=_CACHE)
-def _feature_separator(Z, v):
+def _precise_lift(G, v, dimension):
     """Return Z' v in two parts, (2, d)."""
-    parts = np.zeros((2, Z.shape[1]))
+    parts = np.zeros((2, dimension))
     w, rest = parts
     for i in range(v.size):
         if v[i] != 0.0:
-            for k in range(w.size):
-                w[k], rest[k] = _add_exactly(w[k], rest[k], Z[i, k], v[i])
+            values, columns = _row(G, i)
+            for k in range(values.size):
+                j = columns[k]
+                w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], v[i])
     return parts
 
 
 @njit(cache=_CACHE)
-def _feature_precise(Z, v, m):
+def _precise_margins(G, v, m, dimension):
     """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
-    w, rest = _feature_separator(Z, v)
+    w, rest = _precise_lift(G, v, dimension)
     for i in range(m.size):
-        high, low = _precise_dot(Z[i], w)
-        m[i] = high + (low + _dot(Z[i], rest))
+        values, columns = _row(G, i)
+        high, low, small = 0.0, 0.0, 0.0
+        for k in range(values.size):
+            high, low = _add_exactly(high, low, values[k], w[columns[k]])
+            small += values[k] * rest[columns[k]]
+        m[i] = high + (low + small)
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest))
 
 
 _BY_ROWS = {"lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass, "square": _row_square}
 _compiled(FeatureGram, **_BY_ROWS, add_column=_feature_add_column, _set_dots=_feature_set_dots,
-          _add_rows=_feature_add_rows)
+          _add_rows=_feature_add_rows, _row=_feature_row)
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.5 sparse
 # ------------------------------------------------------------------------------------------------------
 
-class SparseGram(Representation, namedtuple("SparseGram", "values columns starts dimension threads", defaults=(True,))):
+class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimension threads", defaults=(True,))):
     """G = Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.
 
     Attributes
@@ -2120,7 +2142,6 @@ class SparseGram(Representation, namedtuple("SparseGram", "values columns starts
     """
 
     __slots__ = ()
-    access = "computed"
 
     def checked(self):
         values = np.zeros(0)
@@ -2183,14 +2204,6 @@ class SparseGram(Representation, namedtuple("SparseGram", "values columns starts
         rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
         return rows
 
-    def precise(self, v):
-        n, d = self.shape()
-        m, error = np.empty(v.size), _gamma(2 * (n + d) + 16)**2
-        return _sparse_precise(self, v, m), m, Rounding(2.0 * error, 8.0 * error, 0.0)
-
-    def separator(self, v):
-        return _sparse_separator(self, v).sum(axis=0)
-
 
 def _sparse_points(X):
     """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
@@ -2222,7 +2235,7 @@ def _sparse_features(X, y, normalize, intercept):
     return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
 
 
-@register_jitable
+@njit(cache=_CACHE)
 def _sparse_row(G, i):
     start, stop = G.starts[i], G.starts[i + 1]
     return G.values[start:stop], G.columns[start:stop]
@@ -2256,36 +2269,8 @@ def _sparse_add_column(G, i, c, m):
     _add_multiple(c, column, m)
 
 
-_compiled(SparseGram, **_BY_ROWS, add_column=_sparse_add_column, _set_dots=_sparse_set_dots, _add_rows=_sparse_add_rows)
-
-
-@njit(cache=_CACHE)
-def _sparse_separator(G, v):
-    """Do as `_feature_separator`."""
-    parts = np.zeros((2, G.dimension))
-    w, rest = parts
-    for i in range(v.size):
-        if v[i] != 0.0:
-            values, columns = _sparse_row(G, i)
-            for k in range(values.size):
-                j = columns[k]
-                w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], v[i])
-    return parts
-
-
-@njit(cache=_CACHE)
-def _sparse_precise(G, v, m):
-    """Do as `_feature_precise`."""
-    w, rest = _sparse_separator(G, v)
-    for i in range(m.size):
-        values, columns = _sparse_row(G, i)
-        high, low, small = 0.0, 0.0, 0.0
-        for k in range(values.size):
-            high, low = _add_exactly(high, low, values[k], w[columns[k]])
-            small += values[k] * rest[columns[k]]
-        m[i] = high + (low + small)
-    high, low = _precise_dot(w, w)
-    return high + (low + 2.0 * _dot(w, rest))
+_compiled(SparseGram, **_BY_ROWS, add_column=_sparse_add_column, _set_dots=_sparse_set_dots, _add_rows=_sparse_add_rows,
+          _row=_sparse_row)
 
 
 # ------------------------------------------------------------------------------------------------------
