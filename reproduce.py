@@ -1856,9 +1856,9 @@ def compute_subspace(context):
         f"to {longest}, which are n products for all of the span. MNIST ({source}), Gaussian kernel, gamma = "
         f"1/(d Var X), unit rows: {images:,} images of {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}. Goals: "
         f"certified relative gaps, within {few:,} products for the subspace perceptron, looked at after each, "
-        f"and {many:,} for the others, looked at 48 times a decade. Proved: (1.05 (R + 1/4) / rho)^(2/3), R = 2 ln(2 n) - "
-        "1, for separation by the subspace perceptron. Exponents: fitted to 1/rho >= 10, up to the "
-        "first run that does not get there, +- two standard errors of independent points. Right: defaults, all "
+        f"and {many:,} for the others, looked at 48 times a decade. Proved, of separation by the subspace perceptron: "
+        "(1.05 (R + 1/4) / rho)^(2/3), R = 2 ln(2 n) - 1. Exponents: fitted to 1/rho >= 10, up to the first run "
+        "that does not get there, +- two standard errors of independent points. Right: defaults, all "
         f"{os.cpu_count()} cores; 0 vs 1 scaled by the largest norm; seconds from call to return, certificates included"
     )
 

@@ -1064,7 +1064,11 @@ def test_the_fitted_exponent_and_its_doubt():
 
 def test_subspace_counts_products_to_the_goals():
     table, _ = rp.FIGURES["subspace"].compute(rp.Context(quick=True, progress=False))
-    parts = rp.split(table, "what")
+    to_separation = rp.split(rp.split(table, "what")["products to separation"], "method")
+    ours, proved = to_separation["subspace perceptron"], to_separation["proved"]
+    assert np.array_equal(ours["x"], proved["x"]) and np.all(ours["y"] <= proved["y"])
+    proved = table["method"] == "proved"
+    parts = rp.split({name: column[~proved] for name, column in table.items()}, "what")
     counts = np.array([parts[f"products to {goal}"]["y"] for goal in rp.GOALS])
     assert len(parts) == 5 and np.all(~(np.diff(counts, axis=0) < 0))  # each goal includes the one before
     for goal in rp.GOALS:
