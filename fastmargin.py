@@ -4714,7 +4714,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
     (d) By Hoelder N = sum t_k^(2/3) t_k^(-2/3) <= (sum t_k)^(2/3) (sum t_k^-2)^(1/3) <= ((R + 1/4) / (d ||x||))^(2/3).
     And every p in the simplex has ||Z'p|| >= rho.
 
-    From there on, upper - lower <= eps upper within 190 (R^2 / (eps rho^2))^(1/3) + log2(29 / (eps rho^2)) + 1 products
+    From there on, upper - lower <= eps upper within 200 (R^2 / (eps rho^2))^(1/3) + log2(29 / (eps rho^2)) + 1 products
     more for 0.01 <= eps <= 1/2, n >= 4 (proof in the README).  Below 1 % the tilt is left out, and nothing is claimed.
     The span takes O(k (n + d)) operations beside product k, and Newton steps O(k^2 n).  One product per iteration.
 

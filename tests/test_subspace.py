@@ -162,7 +162,7 @@ def test_the_second_theorem_phase_by_phase(case, monkeypatch):
             assert gap * upper <= 14.3 * bound * begun[-2][0]
         if gap >= 0.01 * upper:
             eps = gap / upper
-            assert k <= 190 * (R * R / (eps * rho**2))**(1 / 3) + math.log2(29 / (eps * rho**2)) + 1
+            assert k <= 200 * (R * R / (eps * rho**2))**(1 / 3) + math.log2(29 / (eps * rho**2)) + 1
         before = step
     assert begun
 
