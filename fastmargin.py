@@ -4040,23 +4040,45 @@ def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_
     return drive(run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1])
 
 
+@njit(cache=_CACHE)
+def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
+    """alpha <- alpha + theta_k q / ||q||_G and m = G alpha alike: image = G q is the product that ||q||_G takes."""
+    while k < until:
+        _softmax(m, q)
+        lift(G, q, u)
+        margins(G, u, image)
+        size = square(G, q, u, image) * (k + 1.0 if schedule == _SQRT else 1.0)
+        theta = step / math.sqrt(size) if size > 0.0 else 0.0  # a gradient of 0 moves nothing
+        _add_multiple(theta, q, alpha)
+        _add_multiple(theta, image, m)
+        k += 1
+        if _meets(k, until, alpha, m, report):
+            return k, CERTIFIED
+    return k, RUNNING
+
+
 @_algorithm
-def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=1000, tol=None, trace_at=None,
-                                keep_iterates=False, callback=None, start=None):
-    """Gradient descent on the exponential risk with the gradient divided by the risk (ji21, section 3.1):
-    alpha <- alpha + theta_t q_t, q_t = softmax(-G alpha).
+def normalized_gradient_descent(G, *, step=1.0, schedule="constant", divide_by="risk", max_iter=1000, tol=None,
+                                trace_at=None, keep_iterates=False, callback=None, start=None):
+    """Gradient descent on the exponential risk R(f) = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by
+    the risk (ji21, section 3.1), or by its norm (apidopoulos22, section 6.2):
+
+        alpha <- alpha + theta_t q_t,   or   alpha <- alpha + theta_t q_t / ||q_t||_G,   q_t = softmax(-G alpha).
 
     Parameters
     ----------
     step : float
-        Step length in units of 1/s, above 0.
+        Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm", above 0.
     schedule : {"constant", "sqrt"}
         theta_t = step/s, with margin rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1), with
-        ln t / sqrt t (Nacson et al. 2018).
+        ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  The s is sqrt(s) with divide_by="norm".
+    divide_by : {"risk", "norm"}
+        The gradient is -R(f) g with g = sum_i q_i y_i phi(x_i), so that its norm is R(f) ||q||_G.
 
     Notes
     -----
-    It is mirror descent with the entropy on the dual.  p = alpha / sum alpha.  One product per iteration.
+    Divided by the risk it is mirror descent with the entropy on the dual; by the norm, f moves by theta_t each time,
+    by up to sqrt(s) / rho times as much.  p = alpha / sum alpha.  One product per iteration.
 
     Examples
     --------
@@ -4064,10 +4086,13 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", max_iter=10
     True
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
-    step = _number(step, "step")
+    by_norm, step = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm", _number(step, "step")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    state = _at_rest(run, False)
-    return drive(run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=state[-1])
+    alpha, _, m, q, u, _, report = state = _at_rest(run, False)
+    if by_norm:
+        return drive(run, _unit_step_loop, (alpha, m, q, u, np.zeros_like(m), report), report=report,
+                     parameters=(schedule, step / math.sqrt(run.scale)))
+    return drive(run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=report)
 
 
 @njit(cache=_CACHE)

@@ -307,6 +307,8 @@ CALLS = {
     "gradient_descent, step 1e6": Call({"step": 1e6}, noise=1e-6),  # amplifies the rounding of the first margins
     "normalized_gradient_descent": Call(),
     "normalized_gradient_descent, sqrt": Call({"schedule": "sqrt"}),
+    # Longer steps turn about where the risk is least, and amplify rounding without bound.
+    "normalized_gradient_descent, norm": Call({"divide_by": "norm", "schedule": "sqrt", "step": 0.1}),
     "momentum": Call(held="move"),
     "momentum, logistic": Call({"loss": "logistic"}, held="move"),
     "batch_perceptron": Call(cost="column", held=None),

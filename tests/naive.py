@@ -317,13 +317,15 @@ def gradient_descent(Z, step=1.0, loss="exp"):
         alpha = alpha + step / G.diagonal().max() * (np.exp(-m) if loss == "exp" else 1 / (1 + np.exp(m))) / n
 
 
-def normalized_gradient_descent(Z, step=1.0, schedule="constant"):
+def normalized_gradient_descent(Z, step=1.0, schedule="constant", divide_by="risk"):
     G, t = gram(Z), 0
+    s = G.diagonal().max()
     alpha = np.zeros(len(Z), LONG)
     while True:
         yield alpha, distribution(alpha), ""
-        theta = step / G.diagonal().max() / (np.sqrt(LONG(t + 1)) if schedule == "sqrt" else 1)
-        alpha = alpha + theta * softmax(-G @ alpha)
+        theta = step / (np.sqrt(LONG(t + 1)) if schedule == "sqrt" else 1)
+        v = np.exp(-G @ alpha)  # n times the risk is sum v
+        alpha = alpha + theta * (v / v.sum() / s if divide_by == "risk" else v / np.sqrt(v @ G @ v) / np.sqrt(s))
         t += 1
 
 

@@ -36,7 +36,7 @@ def draw(m, uniform):
 ALGORITHMS = ("gradient_descent", "normalized_gradient_descent", "momentum", "batch_perceptron", "adaptive_sampling")
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS and CALLS[name].noise <= 1e-10]
 STEPS = {"gradient_descent": 0.3, "gradient_descent, logistic": 5.0, "normalized_gradient_descent": 0.5,
-         "normalized_gradient_descent, sqrt": 2.0}
+         "normalized_gradient_descent, sqrt": 2.0, "normalized_gradient_descent, norm": 3.0}
 
 
 @in_turn([(name, kind) for name, kind in EVERYWHERE if name in OURS], ["separable", "not separable", "scale 50"])
@@ -197,6 +197,41 @@ def test_gradient_descent_with_a_long_step_on_asymmetric_infeasible_data():
 
 
 # ======================================================================================================
+# STEPS OF EQUAL LENGTH
+# ======================================================================================================
+
+@rotate("case, kind, step", [case for case in UNTIED if "separable" in case and "not" not in case] + ["scale 50"],
+        REPRESENTATIONS, [0.3, 1.0, 3.0], crossed=2)
+def test_divided_by_the_norm_every_step_has_its_length(case, kind, step):
+    """v = exp(-m), alpha <- alpha + step v / (sqrt(s t) ||v||_G): the predictor moves by step / sqrt(s t), whatever its
+    margins are.  On data without a margin it turns about its end, where rounding is amplified without bound."""
+    Z, T = UNTIED[case], 60
+    G = form(kind, Z)
+    own = {"step": step, "schedule": "sqrt", "divide_by": "norm"}
+    result = fm.normalized_gradient_descent(G, max_iter=T, trace_at=range(T), keep_iterates=True, **own)
+    lengths = np.linalg.norm(np.diff(result.iterates, axis=0) @ Z, axis=1)
+    wanted = step / np.sqrt(scale_of(G) * np.arange(1.0, T + 1.0))
+    np.testing.assert_allclose(lengths, wanted, rtol=1e-10)
+    assert np.array_equal(result.trace["products"], np.arange(T + 1.0))
+    for alpha, (twin, *_) in zip(result.iterates, naive.normalized_gradient_descent(Z, **own), strict=False):
+        np.testing.assert_allclose(alpha, twin.astype(float), rtol=0, atol=1e-11 * float(np.abs(twin).max()))
+
+
+@rotate("case, kind, schedule, step", ["cross-polytope", "opposite labels", "simplex", "feasible", "a row of zeros",
+                                       "small margin", "shifted, infeasible"], REPRESENTATIONS, ["constant", "sqrt"],
+        [1e6, 1.0, 1e-6, 1e30], crossed=2)
+def test_steps_divided_by_the_norm_never_overflow(case, kind, schedule, step):
+    """Where the gradient vanishes, at once (cross-polytope) or in the end (a row of zeros), the run rests there."""
+    Z, rho = PLANTED[case]
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        result = fm.normalized_gradient_descent(form(kind, Z), step=step, schedule=schedule, divide_by="norm",
+                                                max_iter=300)
+    assert np.isfinite(result.alpha).all() and (result.alpha >= 0).all() and np.isfinite(result.upper)
+    size = np.sqrt(scale_of(form(kind, Z)))
+    assert result.lower <= max(rho, 0) + 1e-9 * size and max(rho, 0) <= result.upper * (1 + 1e-12) + 1e-12 * size
+
+
+# ======================================================================================================
 # OBJECTIVES, RATES, SCALE
 # ======================================================================================================
 
@@ -329,6 +364,7 @@ def test_plain_adaptive_sampling_closes_the_gap_like_1_over_sqrt_T():
     (lambda: fm.gradient_descent(np.eye(2), loss="hinge"), ["loss", "'hinge'", "'logistic'"]),
     (lambda: fm.momentum(np.eye(2), loss="hinge"), ["loss", "'hinge'"]),
     (lambda: fm.normalized_gradient_descent(np.eye(2), schedule="linear"), ["schedule", "'linear'", "'sqrt'"]),
+    (lambda: fm.normalized_gradient_descent(np.eye(2), divide_by="loss"), ["divide_by", "'loss'", "'norm'"]),
     (lambda: fm.gradient_descent(np.eye(2), step=0), ["step", "0"]),
     (lambda: fm.gradient_descent(np.eye(2), step=np.inf), ["step", "inf"]),
     (lambda: fm.normalized_gradient_descent(np.eye(2), step=-1), ["step", "-1"]),
