@@ -1731,20 +1731,24 @@ def compute_apidopoulos22_fig6(context):
     train, test = np.split(context.rng().permutation(len(points.y)), [int(0.7 * len(points.y))])
     sets = pairs | {"HTRU2": (points.X[train], points.y[train], points.X[test], points.y[test], points.source)}
     rows, sizes = [], []
-    with progress(len(sets) * len(REAL_METHODS), context) as bar:
+    with progress(len(sets) * len(REAL_METHODS) + 1, context) as bar:
         for name, (*arrays, _) in sets.items():
             X, y, X_test, y_test = (array[:most] for array in arrays)
             sigma = 3.4 if name in pairs else 4.0
             G = fm.gram(X, y, sigma2=sigma**2)
             best, known = fm.max_margin(G, tol=1e-6), (y, fm.kernel_matrix(X, X_test, sigma2=sigma**2), y_test)
-            for method, algorithm in REAL_METHODS.items():
+            methods = dict(REAL_METHODS)
+            if name == "HTRU2":  # where the authors' plot has Algorithm 2 slower than with lambda_0 = 1
+                methods["Algorithm 2, lambda_0 = 10"] = partial(methods["Algorithm 2"], lam0=10.0)
+            for method, algorithm in methods.items():
                 rows.append((name, method, *outcome(trajectory(algorithm, G, steps, 40), best, *known)))
                 bar.update()
             rows.append((name, "maximum margin", *outcome(end_of(best), best, *known)))
             sizes.append(f"{name}, n = {len(y):,}, {len(y_test):,} for testing, sigma = {sigma:g}")
     return table_of(f"data method t {OUTCOME}", rows), (
         f"{'; '.join(sizes)}; MNIST: {source}, pixels in [0, 1]; HTRU2 split 70/30 with seed {context.seed}, raw; "
-        f"Gaussian kernel, lambda_t = 1/t, a = 3, normalized GD divides by the norm of the gradient. {LINES}")
+        "Gaussian kernel, lambda_t = lambda_0/t, lambda_0 = 1 but where it is said, a = 3, normalized GD divides by the "
+        f"norm of the gradient. {LINES}")
 
 
 @figure("apidopoulos22:fig6", "MNIST pairs, HTRU2: margin and test error of four methods", compute_apidopoulos22_fig6,
