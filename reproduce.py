@@ -1747,8 +1747,8 @@ def compute_apidopoulos22_fig6(context):
             sizes.append(f"{name}, n = {len(y):,}, {len(y_test):,} for testing, sigma = {sigma:g}")
     return table_of(f"data method t {OUTCOME}", rows), (
         f"{'; '.join(sizes)}; MNIST: {source}, pixels in [0, 1]; HTRU2 split 70/30 with seed {context.seed}, raw; "
-        "Gaussian kernel, lambda_t = lambda_0/t, lambda_0 = 1 but where it is said, a = 3, normalized GD divides by the "
-        f"norm of the gradient. {LINES}")
+        "Gaussian kernel, lambda_t = lambda_0/t, lambda_0 = 1 but where it is said, a = 3, normalized GD divides by "
+        f"the norm of the gradient. {LINES}")
 
 
 @figure("apidopoulos22:fig6", "MNIST pairs, HTRU2: margin and test error of four methods", compute_apidopoulos22_fig6,
