@@ -4061,7 +4061,7 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
 def normalized_gradient_descent(G, *, step=1.0, schedule="constant", divide_by="risk", max_iter=1000, tol=None,
                                 trace_at=None, keep_iterates=False, callback=None, start=None):
     """Gradient descent on the exponential risk R(f) = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by
-    the risk (ji21, section 3.1), or by its norm (apidopoulos22, section 6.2):
+    the risk (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
 
         alpha <- alpha + theta_t q_t,   or   alpha <- alpha + theta_t q_t / ||q_t||_G,   q_t = softmax(-G alpha).
 
