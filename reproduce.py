@@ -1738,7 +1738,7 @@ def compute_apidopoulos22_fig6(context):
             G = fm.gram(X, y, sigma2=sigma**2)
             best, known = fm.max_margin(G, tol=1e-6), (y, fm.kernel_matrix(X, X_test, sigma2=sigma**2), y_test)
             methods = dict(REAL_METHODS)
-            if name == "HTRU2":  # where the authors' plot has Algorithm 2 slower than with lambda_0 = 1
+            if name == "HTRU2":  # where in the authors' plot Algorithm 2 is slower than with lambda_0 = 1
                 methods["Algorithm 2, lambda_0 = 10"] = partial(methods["Algorithm 2"], lam0=10.0)
             for method, algorithm in methods.items():
                 rows.append((name, method, *outcome(trajectory(algorithm, G, steps, 40), best, *known)))
