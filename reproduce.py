@@ -996,73 +996,84 @@ def draw_ji21_fig2(table, left, right):
     right.set(xlabel="iteration t", ylabel="test error (%)", ylim=(0, 20))
 
 
-JI21_SAMPLERS = {  # by the seed
-    "adaptive sampling, momentum": lambda seed: partial(fm.adaptive_sampling, seed=seed),
-    "adaptive sampling": lambda seed: partial(fm.adaptive_sampling, momentum=False, seed=seed),
-    "batch perceptron": lambda seed: fm.batch_perceptron,
-}
-JI21_PRODUCTS = {"momentum": fm.momentum, "subspace perceptron": partial(fm.subspace_perceptron, memory=4e8)}
 WIDTH = 128  # of the network of ji21:fig3
 
 
-def network_pairs(X, y, seed):
+def network_pairs(X, y, seed, matrix=fm.lazy_gram, normalize="max"):
     """Return the pairs of all ten classes with the tangent kernel of ji21:fig3, and this kernel's parameters."""
-    kernel = {"kernel": "ntk", "W": np.random.default_rng(seed).normal(size=(WIDTH, X.shape[1])), "normalize": "max"}
-    return fm.pair_gram(fm.lazy_gram(X, dtype=np.float32, **kernel), y, 10), kernel
+    W = np.random.default_rng(seed).normal(size=(WIDTH, X.shape[1]))
+    kernel = {"kernel": "ntk", "W": W, "normalize": normalize}
+    return fm.pair_gram(matrix(X, dtype=np.float32, **kernel), y, 10), kernel
+
+
+BEST = "maximum margin"  # to the digits that 64 products of the subspace perceptron certify
+
+
+def scaled_runs(X, y, X_test, y_test, steps, setting):
+    """Return the rows of ji21:fig3 for one scaling and seed, perhaps with two methods more."""
+    normalize, seed, more = setting
+    G, kernel = network_pairs(X, y, seed, fm.gram, normalize)
+    sampling = partial(fm.adaptive_sampling, seed=seed)
+    methods = {"sampling, momentum": sampling, "batch perceptron, average": fm.batch_perceptron,
+               "batch perceptron, last": partial(fm.batch_perceptron, averaged=False)}
+    if more:
+        theirs = math.sqrt(math.log(9 * len(y)) / steps)
+        methods |= {"sampling, step 1": partial(sampling, momentum=False),
+                    "sampling, step of Theorem 4.1": partial(sampling, momentum=False, step=theirs)}
+    rows = []
+    for method, algorithm in (methods | {BEST: partial(fm.subspace_perceptron, memory=40)}).items():
+        exact = method == BEST
+        run = algorithm(G, max_iter=64 if exact else steps, keep_iterates=True,  # looked at from iteration 64 on
+                        trace_at=[] if exact else steps >> np.arange(steps.bit_length() - 6))
+        trace, iterates = run.trace[1:], run.iterates[1:]
+        scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
+        rows.append((method, normalize, str(seed), trace["iteration"], trace["lower"], trace["upper"],
+                     np.mean(scores.argmax(axis=2) != y_test, axis=1)))
+    return rows
 
 
 def compute_ji21_fig3(context):
     X, y, X_test, y_test, source = load_mnist(context)
-    full = None, 4096, 64, 3
-    images, steps, products, seeds = context.pick(full if source == "full" else (2000, 4096, 24, 1), (1000, 256, 8, 1))
+    images, steps, seeds = context.pick((10_000, 2**15, 3) if source == "full" else (2000, 2**12, 1), (1000, 2**8, 1))
     X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
-    rows = []
-    for seed in range(context.seed, context.seed + seeds):
-        G, kernel = network_pairs(X, y, seed)
-        runs = {method: (sampler(seed), steps, 6) for method, sampler in JI21_SAMPLERS.items()}  # looked at from 64 on
-        if seed == context.seed:
-            runs |= {method: (algorithm, products, 0) for method, algorithm in JI21_PRODUCTS.items()}
-        for method, (algorithm, most, first) in runs.items():
-            algorithm(network_pairs(X[:10], y[:10], seed)[0], max_iter=0)  # compiles
-            result = with_bar(algorithm, context, f"{method}, seed {seed}", G, max_iter=most, keep_iterates=True,
-                              trace_at=most >> np.arange(most.bit_length() - first))
-            trace, iterates = result.trace[1:], result.iterates[1:]
-            del result  # with the memory of the subspace perceptron
-            scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
-            rows.append((method, str(seed), trace["iteration"], trace["seconds"], trace["lower"], trace["upper"],
-                         np.mean(scores.argmax(axis=2) != y_test, axis=1)))
-    spread = f" to {context.seed + seeds - 1}, median and range" if seeds > 1 else ""
-    return table_of("method seed iteration seconds lower upper test_error", rows), (
-        f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * 9:,} pairs, "
-        f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}, K(x, x) scaled to at most 1; "
-        f"weights and samples by seed {context.seed}{spread}; "
-        f"above an iteration is a column of K. Below: seed {context.seed}, seconds of iterations on {os.cpu_count()} "
-        "cores; those of momentum and the subspace perceptron are products with K for all classes at once")
+    first, last = context.seed, context.seed + seeds - 1
+    settings = [("max", first, True), *(("max", seed, False) for seed in range(first + 1, last + 1)),
+                ("unit", first, False)]
+    with workers(len(settings)) as processes:
+        jobs = processes.imap(partial(scaled_runs, X, y, X_test, y_test, steps), settings)
+        rows = sum(progress(jobs, context, total=len(settings)), [])
+    return table_of("method scaling seed iteration lower upper test_error", rows), (
+        f"All ten classes of MNIST ({source}), the first n = {len(y):,} images, {len(y) * 9:,} pairs, "
+        f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}; above max K(x, x) = 1, "
+        f"weights and samples by seed {first}{f' to {last}, median and range' if seeds > 1 else ''}; below every "
+        f"K(x, x) = 1, seed {first}. Of seed {first}: sampling without momentum, with step 1 and Theorem 4.1's, "
+        f"sqrt(ln(pairs)/{steps:,}), and the maximum margin, to what 64 products of the subspace perceptron certify. "
+        "An iteration is a column of K")
 
 
-@figure("ji21:fig3", "all of MNIST by sampled columns, and by products", compute_ji21_fig3, minutes=15, data="mnist",
-        rows=2, columns=2)
-def draw_ji21_fig3(table, margins, errors, intervals, later_errors):
-    for name, run, look in curves(table, "method"):
-        first, *_ = seeds = list(split(run, "seed").values())
-        if name in JI21_SAMPLERS:
+@figure("ji21:fig3", "ten classes of MNIST by sampled columns, and the batch perceptron", compute_ji21_fig3,
+        minutes=20, data="mnist", rows=2, columns=2)
+def draw_ji21_fig3(table, *axes):
+    looks = styles(table, "method")
+    hatches = dict(zip(looks, ("////", "....", "xxxx"), strict=False))  # of the methods with several seeds
+    for (scaling, part), margins, errors in zip(split(table, "scaling").items(), axes[::2], axes[1::2], strict=True):
+        methods = split(part, "method")
+        best = {name: column[0] for name, column in methods.pop(BEST).items()}
+        margins.axhspan(best["lower"], best["upper"], color="0.75", label=BEST)
+        errors.axhline(100 * best["test_error"], color="0.75", linewidth=3)
+        for name, run in methods.items():
+            seeds = list(split(run, "seed").values())
             for ax, column, unit in ((margins, "lower", 1), (errors, "test_error", 100)):
-                t, values = first["iteration"], unit * np.array([seed[column] for seed in seeds])
-                ax.semilogx(t, np.median(values, axis=0), label=name, **look)
-                ax.fill_between(t, values.min(axis=0), values.max(axis=0), color=look["color"], alpha=0.15)
-        intervals.semilogx(first["seconds"], first["lower"], label=name, **look)
-        intervals.semilogx(first["seconds"], first["upper"], **look | THIN)
-        later_errors.semilogx(first["seconds"], 100 * first["test_error"], **look)
-    best = table["upper"].min()
-    for ax, top in ((margins, 3 * best), (intervals, 0.3)):
-        ax.axhline(0, color="0.5", linewidth=1)
-        ax.set_yscale("symlog", linthresh=best)
-        ax.set_ylim(-0.3, top)
-    margins.axhline(best, color="0.5", linewidth=3, alpha=0.5, label=f"no margin exceeds {best:.3g}")
-    margins.set(xlabel="iteration", ylabel="margin")
-    errors.set(xlabel="iteration", ylabel="test error (%)")
-    intervals.set(xlabel="seconds", ylabel="lower bound, and upper (thin)")
-    later_errors.set(xlabel="seconds", ylabel="test error (%)")
+                t, values = seeds[0]["iteration"], unit * np.array([seed[column] for seed in seeds])
+                ax.plot(t, np.median(values, axis=0), label=name, **looks[name] | {"markevery": 1})
+                ax.fill_between(t, values.min(axis=0), values.max(axis=0), facecolor="none", hatch=hatches.get(name),
+                                edgecolor=looks[name]["color"], alpha=0.5, linewidth=0.5)
+        margins.axhline(0, color="0.5", linewidth=1)
+        margins.set_yscale("symlog", linthresh=best["upper"])
+        margins.set(ylim=(-0.3, 3 * best["upper"]), ylabel="margin", title=f"features scaled by {scaling!r}")
+        errors.set(yscale="log", ylabel="test error (%)", title=f"features scaled by {scaling!r}")
+        for ax in (margins, errors):
+            ax.set(xscale="log", xlabel="iteration")
 
 
 # --- ji21:fig4: a convolutional network, its training, its tangent kernel ---
