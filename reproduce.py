@@ -1093,6 +1093,7 @@ class Layer(NamedTuple):
     stride: int
     channels: int
     pooled: bool
+    biased: bool = True  # or b has no part in it
 
 
 @dataclass(frozen=True)
@@ -1103,6 +1104,7 @@ class AlexNet:
     width: float = 0.25  # the share of these channels that is there; their other numbers are strides and pools
     dense: tuple = (512, 512)
     classes: int = 10
+    biased: bool = True  # without biases the network is homogeneous
     step: float = 0.1
     batch: int = 16
 
@@ -1110,10 +1112,10 @@ class AlexNet:
         """Return the layers for images of size x size pixels, size a multiple of 16."""
         layers = []
         for channels, stride, pooled in self.convolutions:
-            layers.append(Layer(3, 1, stride, round(self.width * channels), pooled))
+            layers.append(Layer(3, 1, stride, round(self.width * channels), pooled, self.biased))
             size //= 2 * stride if pooled else stride
         for channels in (*self.dense, self.classes):
-            layers.append(Layer(size, 0, 1, channels, False))
+            layers.append(Layer(size, 0, 1, channels, False, self.biased))
             size = 1
         return layers
 
@@ -1190,7 +1192,7 @@ def forward(layers, weights, x):
     passes = []
     for layer, W in zip(layers, weights, strict=True):
         patches = patches_of(layer, x)
-        y, chosen = np.tensordot(patches, W[:-1], 1) + W[-1], None
+        y, chosen = np.tensordot(patches, W[:-1], 1) + layer.biased * W[-1], None
         if layer.pooled:  # before ReLU, with which it commutes: a quarter of the pixels is left
             y, chosen = pool(y)
         passes.append(Pass(x, patches, chosen))
@@ -1211,10 +1213,10 @@ def backward(layers, weights, passes, slopes):
     return deltas[::-1]
 
 
-def gradient(seen, delta):
+def gradient(layer, seen, delta):
     """Return the gradient of one function, summed over the images, by W and b of a layer, given slopes with r = 1."""
     patches, delta = (array.reshape(-1, array.shape[-1]) for array in (seen.patches, delta))
-    return np.vstack((patches.T @ delta, delta.sum(axis=0)))
+    return np.vstack((patches.T @ delta, layer.biased * delta.sum(axis=0)))
 
 
 def loss_slopes(outputs, y):
@@ -1231,8 +1233,8 @@ def descend(config, layers, weights, X, y):
         batch = slice(start, start + config.batch)
         outputs, passes = forward(layers, weights, X[batch])
         deltas = backward(layers, weights, passes, loss_slopes(outputs, y[batch])[:, None])
-        for W, seen, delta in zip(weights, passes, deltas, strict=True):
-            W -= config.step * gradient(seen, delta)
+        for layer, W, seen, delta in zip(layers, weights, passes, deltas, strict=True):
+            W -= config.step * gradient(layer, seen, delta)
 
 
 def train(config, X, y, epochs, seed):
@@ -1265,7 +1267,7 @@ def kernel_by_weights(layer, theirs):
         n, fan_in = len(delta), seen.patches.shape[-1]
         delta = delta.reshape(n, -1, delta.shape[3] * delta.shape[4])
         by_W = seen.patches.reshape(n, -1, fan_in).swapaxes(1, 2) @ delta
-        return np.concatenate((by_W, delta.sum(axis=1, keepdims=True)), axis=1).reshape(n, -1)
+        return np.concatenate((by_W, layer.biased * delta.sum(axis=1, keepdims=True)), axis=1).reshape(n, -1)
 
     their_slopes = slopes(*theirs).T
     return lambda ours: slopes(*ours) @ their_slopes
@@ -1285,7 +1287,7 @@ def kernel_by_positions(layer, theirs):
         n = len(delta)
         pixels = (seen.inputs.reshape(n * size**2, -1) @ their_pixels).reshape(n, size, size, size, size, m)
         deltas = (delta.reshape(n * count**2, -1) @ their_delta).reshape(n, count**4, m)
-        patches = np.ones((n, count, count, count, count, m), pixels.dtype)
+        patches = np.full((n, count, count, count, count, m), layer.biased, pixels.dtype)
         for rows, columns, image_rows, image_columns in places:
             patches[:, rows, columns, rows, columns] += pixels[:, image_rows, image_columns, image_rows, image_columns]
         return np.einsum("npm,npm->nm", deltas, patches.reshape(deltas.shape))
@@ -1324,6 +1326,48 @@ def tangent_kernel(layers, weights, X, X_train):
     return K, outputs
 
 
+# With K every class has a weight vector of its own, against the gradients of all outputs. A smaller class of predictors
+# has one weight vector v for all: the scores are <df_c(x)/dw, v>. The network's own outputs are among them, since its
+# last layer is linear; without biases f_c(x) = <df_c(x)/dw, w> / layers.
+
+
+def pair_kernel(layers, weights, X, y):
+    """Return <z, z'> for the z_(i,j) = d(f_{y_i} - f_j)(x_i)/dw; of each its i, and its slopes by the outputs."""
+    one_hot = np.eye(layers[-1].channels, dtype=X.dtype)
+    image, other = np.nonzero(one_hot[y] == 0)
+    slopes = one_hot[y[image]] - one_hot[other]
+    passes, G = forward(layers, weights, X[image])[1], 0.0
+    for layer, *each in zip(layers, passes, backward(layers, weights, passes, slopes[:, None]), strict=True):
+        dense = each[1].shape[1] == 1  # otherwise the pairs of positions would not fit into the caches
+        G = G + (kernel_by_positions if dense else kernel_by_weights)(layer, each)(each).astype(float)
+    return (G + G.T) / 2, image, slopes
+
+
+def derivative(layers, weights, direction, x):
+    """Return the derivative (n, classes) of the outputs for images x when the weights move in this direction."""
+    passes, dx = forward(layers, weights, x)[1], np.zeros_like(x)
+    for layer, W, V, seen, after in zip(layers, weights, direction, passes, (*passes[1:], None), strict=True):
+        dy = np.tensordot(patches_of(layer, dx), W[:-1], 1) + np.tensordot(seen.patches, V[:-1], 1)
+        dy += layer.biased * V[-1]
+        if seen.chosen is not None:
+            corners = np.stack([dy[:, i::2, j::2] for i, j in np.ndindex(2, 2)])
+            dy = np.take_along_axis(corners, seen.chosen[None], axis=0)[0]
+        dx = dy if after is None else dy * (after.inputs > 0)
+    return dx.reshape(len(x), -1)
+
+
+def pair_scores(layers, weights, X, y, lengths, X_test):
+    """Return the scores of test images by the v of largest margin min <z_(i,j), v> / lengths_i."""
+    G, image, slopes = pair_kernel(layers, weights, X, y)
+    alpha = fm.max_margin(G / np.outer(lengths[image], lengths[image]), tol=1e-6).alpha / lengths[image]
+    mix = np.zeros((len(X), 1, slopes.shape[1]), X.dtype)  # v in the gradients of the outputs
+    np.add.at(mix[:, 0], image, (alpha / alpha.max())[:, None] * slopes)
+    passes = forward(layers, weights, X)[1]
+    v = list(map(gradient, layers, passes, backward(layers, weights, passes, mix)))
+    return np.concatenate([derivative(layers, weights, v, X_test[start:start + BLOCK])
+                           for start in range(0, len(X_test), BLOCK)])
+
+
 # Kernels are kept in the cache, beside the images that a download puts there.
 
 
@@ -1334,18 +1378,21 @@ class Kernel(NamedTuple):
     K_test: np.ndarray  # (n, m)
     outputs: np.ndarray  # (m, classes)
     test_outputs: np.ndarray  # (n, classes)
+    pair_scores: np.ndarray  # (n, classes)
+    before: np.ndarray  # (m, m), K at half the epoch
 
 
-def kernel_of(config, X, X_test, weights):
-    layers = config.layers(X.shape[1])
+def kernel_of(config, X, y, X_test, reached):
+    layers, (weights, before) = config.layers(X.shape[1]), reached
     K, outputs = tangent_kernel(layers, weights, X, X)
     K_test, test_outputs = tangent_kernel(layers, weights, X_test, X)
-    return Kernel(K, K_test, outputs, test_outputs)
+    scores = pair_scores(layers, weights, X, y, np.sqrt(K.diagonal()), X_test)
+    return Kernel(K, K_test, outputs, test_outputs, scores, tangent_kernel(layers, before, X, X)[0])
 
 
 NETWORK = (Layer, AlexNet, Pass, initial_weights, taps, patches_of, images_of, pool, unpool, forward, backward,
            gradient, loss_slopes, descend, train, linearise, kernel_by_weights, kernel_by_positions, operations,
-           layer_kernel, tangent_kernel, Kernel, kernel_of)
+           layer_kernel, tangent_kernel, pair_kernel, derivative, pair_scores, Kernel, kernel_of)
 
 
 def origin(config, *arrays):
@@ -1399,9 +1446,10 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
         return kernels
     to_train, kept = list(dict.fromkeys(seed for seed, _ in missing)), True
     with workers(len(to_train)) as processes:
-        jobs = processes.imap(partial(train, config, X, y, epochs), to_train)
+        jobs = processes.imap(partial(train, config, X, y, {*epochs, *(epoch // 2 for epoch in epochs)}), to_train)
         reached = dict(zip(to_train, progress(jobs, context, "training", total=len(to_train)), strict=True))
-        jobs = processes.imap(partial(kernel_of, config, X, X_test), [reached[seed][epoch] for seed, epoch in missing])
+        weights = [(reached[seed][epoch], reached[seed][epoch // 2]) for seed, epoch in missing]
+        jobs = processes.imap(partial(kernel_of, config, X, y, X_test), weights)
         for at, kernel in zip(missing, progress(jobs, context, "kernels", total=len(missing)), strict=True):
             kernels[at] = kernel
             kept = kept and keep_kernel(kernel, source, *at)  # where one cannot be kept the others cannot
@@ -1425,83 +1473,106 @@ def paired_difference(wrong, other):
     return d.mean(), d.std(ddof=1) / math.sqrt(d.size)
 
 
+ONE_VECTOR = "one weight vector"  # the solver of pair_scores
+
+
 def compute_ji21_fig4(context):
-    data, config = load_cifar10(context), ALEXNET
-    images, test_images, seeds, steps = context.pick((128, 10_000, 6, 2**15), (128, 500, 2, 2**13))
-    epochs = context.pick((0, 5, 15, 30, 60, 90, 120, 150), (0, 5, 15))
+    data = load_cifar10(context)
+    images, test_images, seeds, steps = context.pick((128, 10_000, 4, 2**15), (128, 500, 2, 2**13))
+    epochs = context.pick((0, 64, 256, 1024), (0, 8))
     seeds = range(context.seed, context.seed + seeds)
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
     y, y_test = data.y_train[:images], data.y_test[:test_images]
-    kernels = network_kernels(config, seeds, epochs, X, y, X_test, context)
+    kernels = {}
+    for network, its_seeds in (("biases", seeds), ("no biases", seeds[:len(seeds) // 2])):
+        config = replace(ALEXNET, biased=network == "biases")
+        known = network_kernels(config, its_seeds, epochs, X, y, X_test, context)
+        kernels |= {(network, *at): kernel for at, kernel in known.items()}
     rows, first = [], {}
-    for (seed, epoch), kernel in progress(kernels.items(), context, "margins"):
+    for (network, seed, epoch), kernel in progress(kernels.items(), context, "margins"):
         lengths = np.sqrt(kernel.K.diagonal().astype(float))  # of the features, which become unit vectors
         K = (kernel.K + kernel.K.T) / 2 / np.outer(lengths, lengths)
+        before = kernel.before / np.sqrt(np.outer(kernel.before.diagonal(), kernel.before.diagonal()))
+        moved = np.linalg.norm(K - before) / np.linalg.norm(K) if epoch else math.nan
         G = fm.pair_gram(K, y, config.classes)
         best = fm.max_margin(G, tol=1e-6)
         walk = trajectory(fm.adaptive_sampling, G, steps, 6, seed=seed)
         # The length of a test image's features multiplies all its scores and changes no class.
         scores = fm.decision_function(np.vstack((walk.iterates, best.alpha)), K, y, kernel.K_test / lengths,
                                       kernel="precomputed", normalize=None, n_classes=config.classes)
-        *on_the_way, wrong = scores.argmax(axis=2) != y_test
-        network_wrong = kernel.test_outputs.argmax(axis=1) != y_test
-        change, its_error = paired_difference(wrong, first.setdefault(seed, wrong))
-        excess, excess_error = paired_difference(wrong, network_wrong)
-        rows.append(("max_margin", str(seed), epoch, math.nan, wrong.mean(), 1 - best.lower / best.upper, best.upper,
-                     change, its_error, network_wrong.mean(), excess, excess_error,
-                     np.mean(kernel.outputs.argmax(axis=1) != y)))
-        rows.append(("adaptive sampling", str(seed), epoch, walk.trace["iteration"], np.mean(on_the_way, axis=1),
-                     1 - walk.trace["lower"] / best.upper, *7 * [math.nan]))
-    table = table_of("solver seed epoch step test_error gap margin change change_error network_error excess "
-                     "excess_error train_error", rows)
+        *on_the_way, exact = scores.argmax(axis=2)
+        theirs, at = kernel.test_outputs.argmax(axis=1), (str(seed), epoch)
+        for solver, ours in (("max_margin", exact), (ONE_VECTOR, kernel.pair_scores.argmax(axis=1))):
+            wrong, margin = ours != y_test, (1 - best.lower / best.upper, best.upper)
+            rows.append((network, solver, *at, math.nan, wrong.mean(), *(margin if ours is exact else 2 * [math.nan]),
+                         *paired_difference(wrong, first.setdefault((network, solver, seed), wrong)),
+                         np.mean(theirs != y_test), *paired_difference(wrong, theirs != y_test),
+                         np.mean(ours != theirs), moved, np.mean(kernel.outputs.argmax(axis=1) != y)))
+        rows.append((network, "adaptive sampling", *at, walk.trace["iteration"],
+                     np.mean(on_the_way != y_test, axis=1), 1 - walk.trace["lower"] / best.upper, *9 * [math.nan]))
+    table = table_of("network solver seed epoch step test_error gap margin change change_error network_error excess "
+                     "excess_error differ moved train_error", rows)
     known = split(table, "solver")["max_margin"]
     at_end = 100 * known["train_error"][known["epoch"] == epochs[-1]]
     return table, (
         f"CIFAR-10, the first {images} training images and {len(y_test):,} test images, colours standardised; AlexNet "
         f"with {config.width:g} of its channels and dense layers of {config.dense[0]} units, at first uniform in "
-        f"+-1/sqrt(fan-in); SGD, step {config.step:g}, batches of {config.batch}; weights, batches and samples by "
-        f"seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at most "
-        f"{at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} outputs, "
-        f"features of length 1, {len(y) * (config.classes - 1):,} pairs. Above left: the seeds whose kernels gain most "
-        "and least; adaptive sampling, in brackets the certified relative gap that it leaves; diamonds: the maximum "
-        f"margin, as in all other panels, known to within {known['gap'].max():.0e} of itself. Bars: standard errors, "
-        "paired by test image")
+        f"+-1/sqrt(fan-in), with biases and, thin, without; SGD, step {config.step:g}, batches of {config.batch}; "
+        f"weights, batches and samples by seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at "
+        f"most {at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} "
+        f"outputs, features of length 1, {len(y) * (config.classes - 1):,} pairs, a weight vector a class; or the "
+        "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. First two panels: "
+        "the seeds whose kernels gain most and least; adaptive sampling, in brackets the certified relative gap that "
+        "it leaves; diamonds: the maximum margin, as in all other panels, known to within "
+        f"{known['gap'].max():.0e} of itself. Bars: standard errors, paired by test image")
 
 
-@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=20,
-        data="cifar10", rows=2, columns=3, height=3.6)
-def draw_ji21_fig4(table, most, least, changes, errors, excesses, margins):
-    solvers = split(table, "solver")
-    seeds, walks = (split(solvers[name], "seed") for name in ("max_margin", "adaptive sampling"))
+@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=40,
+        data="cifar10", rows=3, columns=3, height=3.2)
+def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses, small_excesses, differences):
+    networks = {network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
+                for network, part in split(table, "network").items()}
+    seeds, walks = (networks["biases"][solver] for solver in ("max_margin", "adaptive sampling"))
     gains = {seed: run["change"][-1] for seed, run in seeds.items()}
     for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
         run, entries = seeds[seed], []
         for i, (epoch, walk, look) in enumerate(curves(walks[seed], "epoch")):
-            look["color"] = matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"]))
+            look |= {"color": matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"])), "marker": ""}
             [line] = ax.semilogx(walk["step"], 100 * walk["test_error"], **look)
-            ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D", "markevery": None})
+            ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D"})
             entries.append((line, f"{epoch:g} ({walk['gap'][-1]:.0e})"))
         ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
                    label="the network itself, at the last epoch")
         ax.legend(*zip(*entries, strict=True), title="epoch (gap)", fontsize=7, title_fontsize=7, loc="upper right")
         ax.set(xlabel="margin-maximisation step", ylabel="test error (%)",
                title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
-    for i, (seed, run) in enumerate(seeds.items()):
-        look, x = style(i) | {"markevery": 1}, run["epoch"]
-        for ax, name in ((changes, "change"), (excesses, "excess")):
-            ax.errorbar(x + i, 100 * run[name], 100 * run[f"{name}_error"], elinewidth=1, label=f"seed {seed}", **look)
-        errors.plot(x, 100 * run["test_error"], **look)
-        errors.plot(x, 100 * run["network_error"], **look | THIN)
-        margins.semilogy(x, run["margin"], **look)
-        margins.semilogy(x, [walk["gap"][-1] for walk in split(walks[seed], "epoch").values()], **look | THIN)
-    for ax in (changes, excesses):
+    looks = {seed: style(i) | {"marker": MARKERS.replace("D", "")[i], "markevery": 1} for i, seed in enumerate(seeds)}
+    for network, runs in networks.items():
+        for (seed, run), small in zip(runs["max_margin"].items(), runs[ONE_VECTOR].values(), strict=True):
+            thin = {} if network == "biases" else {"linewidth": 0.7, "markerfacecolor": "white"}
+            look, x = looks[seed] | thin, run["epoch"]
+            label = f"seed {seed}{'' if network == 'biases' else ', no biases'}"
+            for ax, rows, name in ((changes, run, "change"), (excesses, run, "excess"),
+                                   (small_excesses, small, "excess")):
+                ax.errorbar(x, 100 * rows[name], 100 * rows[f"{name}_error"], elinewidth=1, label=label, **look)
+            errors.plot(x, 100 * run["test_error"], **look)
+            errors.plot(x, 100 * run["network_error"], **look, alpha=0.4)
+            moves.semilogy(x, run["moved"], **look)
+            differences.plot(x, 100 * run["differ"], **look)
+            differences.plot(x, 100 * small["differ"], **look, alpha=0.4)
+            margins.semilogy(x, run["margin"], **look)
+    for ax in (changes, excesses, small_excesses):
         ax.axhline(0, color="0.5", linewidth=1)
-    changes.set(title="change of the kernel's test error since epoch 0", ylabel="points")
-    errors.set(title="test error: kernel, and network (thin)", ylabel="%")
-    excesses.set(title="test error of the kernel less the network's", ylabel="points")
-    margins.set(title="maximum margin, and relative gap of sampling (thin)")
-    for ax in (changes, errors, excesses, margins):
-        ax.set_xlabel("epoch")
+    for ax, title, ylabel in (
+            (margins, "maximum margin", ""),
+            (errors, "test error of the kernel; pale: of the network", "%"),
+            (changes, "change of this error since epoch 0", "points"),
+            (moves, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
+            (excesses, "kernel's error less the network's", "points"),
+            (small_excesses, "the same with one weight vector", "points"),
+            (differences, "test images classed otherwise than by\nthe network; pale: with one weight vector", "%")):
+        ax.set(title=title, ylabel=ylabel, xlabel="epoch")
+        ax.set_xscale("symlog", linthresh=10, linscale=0.4)
 
 
 # --- apidopoulos22 ---
