@@ -26,6 +26,7 @@ QUIETLY = rp.Context(progress=False)
 
 # Of everything one: a stride, two pools, a convolution without, a dense layer on 2 x 2 pixels and one on a single one.
 SMALL = rp.AlexNet(convolutions=((8, 2, True), (12, 1, True), (16, 1, False)), dense=(5,), batch=4)
+WITHOUT_BIASES = dataclasses.replace(SMALL, biased=False)
 SIZE = 16
 
 
@@ -34,9 +35,9 @@ def images(n, seed=0, size=SIZE):
     return rng.normal(size=(n, size, size, 3)), rng.integers(0, 10, n)
 
 
-def small_network(seed=1):
+def small_network(seed=1, config=SMALL):
     """Layers and weights in float64."""
-    layers = SMALL.layers(SIZE)
+    layers = config.layers(SIZE)
     return layers, [W.astype(float) for W in rp.initial_weights(layers, 3, np.random.default_rng(seed))]
 
 
@@ -144,13 +145,14 @@ def test_a_pool_sends_everything_back_to_the_first_of_the_largest():
     assert there[0, 0, 0, 0, 0] != 0
 
 
-def test_gradient_against_finite_differences():
-    (layers, weights), (x, y) = small_network(), images(3)
+@pytest.mark.parametrize("config", [SMALL, WITHOUT_BIASES])
+def test_gradient_against_finite_differences(config):
+    (layers, weights), (x, y) = small_network(config=config), images(3)
     outputs, passes = rp.forward(layers, weights, x)
     deltas = rp.backward(layers, weights, passes, rp.loss_slopes(outputs, y)[:, None])
     expected = slopes_by_differences(lambda: loss(layers, weights, x, y), weights)
-    for W, seen, delta, slopes in zip(weights, passes, deltas, expected, strict=True):
-        found = rp.gradient(seen, delta)
+    for layer, W, seen, delta, slopes in zip(layers, weights, passes, deltas, expected, strict=True):
+        found = rp.gradient(layer, seen, delta)
         assert found.shape == W.shape
         np.testing.assert_allclose(found.ravel(), slopes, rtol=0, atol=1e-8 * np.abs(slopes).max())
     assert np.abs(expected[0]).max() > 1e-4  # it comes down to the first layer
@@ -166,6 +168,13 @@ def test_an_epoch_is_a_step_for_each_minibatch_in_turn():
     rp.descend(SMALL, layers, weights, x, y)
     for W, other in zip(weights, expected, strict=True):
         np.testing.assert_allclose(W, other, rtol=0, atol=1e-8)
+
+
+def test_without_biases_the_network_is_homogeneous():
+    (layers, weights), (x, _) = small_network(config=WITHOUT_BIASES), images(3)
+    outputs, degree = rp.forward(layers, weights, x)[0], len(layers)
+    np.testing.assert_allclose(rp.forward(layers, [2 * W for W in weights], x)[0], 2**degree * outputs, rtol=1e-12)
+    np.testing.assert_allclose(rp.derivative(layers, weights, weights, x), degree * outputs, rtol=1e-12)
 
 
 def test_training_learns_and_is_decided_by_its_seed():
@@ -194,13 +203,14 @@ def jacobian(layers, weights, x):
     return np.moveaxis(np.concatenate(by_layer), 0, -1)
 
 
+@pytest.mark.parametrize("config", [SMALL, WITHOUT_BIASES])
 @pytest.mark.parametrize("formula", [None, rp.kernel_by_weights, rp.kernel_by_positions])
-def test_kernel_against_the_jacobian(formula, monkeypatch):
+def test_kernel_against_the_jacobian(formula, config, monkeypatch):
     """The network is linear in each single weight between its kinks, so that differences are exact but for rounding."""
     if formula is not None:
         monkeypatch.setattr(rp, "layer_kernel", formula)
     monkeypatch.setattr(rp, "BLOCK", 2)
-    (layers, weights), (x, _), (others, _) = small_network(), images(3, seed=2), images(2, seed=3)
+    (layers, weights), (x, _), (others, _) = small_network(config=config), images(3, seed=2), images(2, seed=3)
     expected = np.einsum("ncw,mcw->nm", *(jacobian(layers, weights, points) for points in (x, others)))
     K, outputs = rp.tangent_kernel(layers, weights, x, others)
     np.testing.assert_allclose(K, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
@@ -216,6 +226,28 @@ def test_every_layer_and_every_output_is_in_the_kernel():
         expected = np.einsum("wnc,wmc->nm", slopes, slopes)
         for formula in (rp.kernel_by_weights, rp.kernel_by_positions):
             np.testing.assert_allclose(formula(layer, known)(known), expected, rtol=0, atol=1e-9 * expected.max())
+
+
+@pytest.mark.parametrize("config", [SMALL, WITHOUT_BIASES])
+def test_one_weight_vector_for_all_classes_against_the_jacobian(config, monkeypatch):
+    """v is the maximum-margin vector on the rows d(f_y - f_j)/dw / length, and scores are <df_c/dw, v>."""
+    monkeypatch.setattr(rp, "BLOCK", 2)
+    (layers, weights), (x, y), (others, _) = small_network(config=config), images(4, seed=2), images(3, seed=3)
+    J, J_others, lengths = jacobian(layers, weights, x), jacobian(layers, weights, others), np.array([1.0, 2, 1, 0.5])
+    pairs = [(i, j) for i in range(4) for j in range(10) if j != y[i]]
+    Z = np.array([J[i, y[i]] - J[i, j] for i, j in pairs])
+    G, image, _ = rp.pair_kernel(layers, weights, x, y)
+    np.testing.assert_allclose(G, Z @ Z.T, rtol=0, atol=1e-9 * G.max())
+    assert image.tolist() == [i for i, _ in pairs]
+    direction = [np.random.default_rng(4).normal(size=W.shape) for W in weights]
+    expected = J_others @ np.concatenate([V.ravel() for V in direction])
+    np.testing.assert_allclose(rp.derivative(layers, weights, direction, others), expected, rtol=0, atol=1e-8)
+    Z /= lengths[image][:, None]
+    best = rp.fm.max_margin(rp.fm.FeatureGram(Z), tol=1e-9)
+    assert best.lower > 0
+    scores, expected = rp.pair_scores(layers, weights, x, y, lengths, others), J_others @ (Z.T @ best.alpha)
+    scores, expected = scores / np.linalg.norm(scores), expected / np.linalg.norm(expected)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-3)
 
 
 def alexnet_of(x, seed=0, **options):
@@ -304,7 +336,10 @@ def test_kernels_are_those_of_the_trained_networks(few, here):
     for (seed, epoch), kernel in kernels.items():
         weights = rp.train(SMALL, X, y, (epoch,), seed)[epoch]
         K, K_test = (rp.tangent_kernel(layers, weights, points, X)[0] for points in (X, X_test))
-        assert same(kernel, (K, K_test, *(rp.forward(layers, weights, points)[0] for points in (X, X_test))))
+        outputs = (rp.forward(layers, weights, points)[0] for points in (X, X_test))
+        scores = rp.pair_scores(layers, weights, X, y, np.sqrt(K.diagonal()), X_test)
+        before = rp.tangent_kernel(layers, rp.train(SMALL, X, y, (epoch // 2,), seed)[epoch // 2], X, X)[0]
+        assert same(kernel, (K, K_test, *outputs, scores, before))
 
 
 def test_kernels_come_from_the_cache_whole_or_not_at_all(few, here, cache):
@@ -381,7 +416,8 @@ def test_the_code_that_makes_a_kernel_is_in_its_key(few, monkeypatch):
     called = {name for part in functions for name in names(part.__code__) if name in vars(rp)}
     ours = {name for name in called if getattr(vars(rp)[name], "__module__", None) == rp.__name__}
     assert ours <= {part.__name__ for part in rp.NETWORK}
-    assert called - ours == {"np", "math", "BLOCK"}  # and BLOCK changes nothing but the rounding
+    # BLOCK changes nothing but the rounding, and of fm there is the maximum margin to 1e-6.
+    assert called - ours == {"np", "math", "BLOCK", "fm"}
 
 
 @pytest.mark.dear
@@ -501,13 +537,16 @@ def test_predictors_see_features_of_length_1(small_cifar, monkeypatch):
     outputs = np.eye(10)[(y_test + (np.arange(500) < 200)) % 10]  # a network that errs 200 times
 
     def kernels(config, seeds, epochs, *_):
-        made = rp.Kernel((long * Z) @ (long * Z).T, (longer * Z_test) @ (long * Z).T, np.eye(10)[y], outputs)
+        K = (long * Z) @ (long * Z).T
+        made = rp.Kernel(K, (longer * Z_test) @ (long * Z).T, np.eye(10)[y], outputs, 2 * outputs, 4 * K)
         return {(seed, epoch): made for seed in seeds for epoch in epochs}
 
     monkeypatch.setattr(rp, "network_kernels", kernels)
     table, caption = rp.compute_ji21_fig4(rp.Context(quick=True, seed=4, progress=False))
-    runs = rp.split(table, "solver")
-    exact, walks = runs["max_margin"], runs["adaptive sampling"]
+    runs = rp.split(rp.split(table, "network")["biases"], "solver")
+    exact, walks, one = runs["max_margin"], runs["adaptive sampling"], runs[rp.ONE_VECTOR]
+    assert np.all(one["test_error"] == 0.4) and np.all(one["excess"] == 0) and np.all(one["differ"] == 0)
+    assert np.all(exact["moved"][exact["epoch"] > 0] < 1e-12)  # what is compared are unit vectors
     best = rp.fm.max_margin(rp.fm.pair_gram(Z @ Z.T, y, 10))
     assert best.lower > 0
     T = np.zeros((10, 128))
@@ -527,12 +566,13 @@ def test_predictors_see_features_of_length_1(small_cifar, monkeypatch):
 
 
 def test_the_seeds_that_gain_most_and_least_are_shown(small_cifar, monkeypatch):
-    table = {name: np.array(column) for name, column in rp.stack([
-        {"solver": solver, "seed": str(seed), "epoch": [0, 5], "step": 8.0, "test_error": 0.75, "gap": 0.01,
-         "margin": 0.02, "change": [0, change], "change_error": 0.004, "network_error": 0.7, "excess": 0.05,
-         "excess_error": 0.003, "train_error": 0.0}
-        for solver in ("max_margin", "adaptive sampling") for seed, change in enumerate((-0.01, -0.03, 0.02, 0.01))
-    ]).items()}
+    solvers = "max_margin", rp.ONE_VECTOR, "adaptive sampling"
+    table = rp.stack([
+        {"network": network, "solver": solver, "seed": str(seed), "epoch": [0, 5], "step": 8.0, "test_error": 0.75,
+         "gap": 0.01, "margin": 0.02, "change": [0, change], "change_error": 0.004, "network_error": 0.7,
+         "excess": 0.05, "excess_error": 0.003, "differ": 0.3, "moved": 0.1, "train_error": 0.0}
+        for network, solver in itertools.product(("biases", "no biases"), solvers)
+        for seed, change in enumerate((-0.01, -0.03, 0.02, 0.01))])
     most, least, *_ = rp.FIGURES["ji21:fig4"].draw(table).axes
     assert [ax.get_title() for ax in (most, least)] == [f"seed {seed}: {change} ± 0.4 points in the end"
                                                         for seed, change in ((1, "-3.0"), (2, "+2.0"))]
@@ -563,7 +603,7 @@ def test_the_quick_figure_and_again_from_the_cache(small_cifar, tmp_path, cache,
     table, caption = rp.read_table(tmp_path / "one" / "ji21-fig4.csv")
     assert caption.startswith("quick: CIFAR-10, the first 128 training images and 500 test images")
     exact = rp.split(table, "solver")["max_margin"]
-    assert exact["seed"].tolist() == ["0"] * 3 + ["1"] * 3 and exact["epoch"].tolist() == [0, 5, 15] * 2
+    assert exact["seed"].tolist() == ["0"] * 2 + ["1"] * 2 + ["0"] * 2 and exact["epoch"].tolist() == [0, 8] * 3
     assert len(list((cache / "cifar10").glob("kernel-*.npz"))) == 6
     monkeypatch.setattr(rp, "workers", lambda count: pytest.fail("computed again"))
     assert rp.main([*arguments, str(tmp_path / "two")]) == 0
