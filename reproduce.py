@@ -14,7 +14,7 @@ figures/quick). Off a terminal a line a minute says how far a long computation i
 
 Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
 the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2. The kernels
-of ji21:fig4, a quarter of an hour's work, are kept in the cache as well.
+of ji21:fig4, most of its work, are kept in the cache as well.
 
 A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
 "# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.
@@ -1052,7 +1052,7 @@ def compute_ji21_fig3(context):
 
 
 @figure("ji21:fig3", "ten classes of MNIST by sampled columns, and the batch perceptron", compute_ji21_fig3,
-        minutes=20, data="mnist", rows=2, columns=2)
+        minutes=10, data="mnist", rows=2, columns=2)
 def draw_ji21_fig3(table, *axes):
     looks = styles(table, "method")
     hatches = dict(zip(looks, ("////", "....", "xxxx"), strict=False))  # of the methods with several seeds
@@ -1070,10 +1070,12 @@ def draw_ji21_fig3(table, *axes):
                                 edgecolor=looks[name]["color"], alpha=0.5, linewidth=0.5)
         margins.axhline(0, color="0.5", linewidth=1)
         margins.set_yscale("symlog", linthresh=best["upper"])
-        margins.set(ylim=(-0.3, 3 * best["upper"]), ylabel="margin", title=f"features scaled by {scaling!r}")
-        errors.set(yscale="log", ylabel="test error (%)", title=f"features scaled by {scaling!r}")
-        for ax in (margins, errors):
-            ax.set(xscale="log", xlabel="iteration")
+        margins.set(ylim=(-0.3, 3 * best["upper"]), ylabel="margin")
+        errors.set(yscale="log", ylim=(4, 100), ylabel="test error (%)")
+        for ax, ticks in ((margins, (-0.1, -0.01, 0, 0.01)), (errors, (5, 10, 20, 50, 100))):
+            ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            ax.set_yticks([], minor=True)
+            ax.set(xscale="log", xlabel="iteration", title=f"features scaled by {scaling!r}")
 
 
 # --- ji21:fig4: a convolutional network, its training, its tangent kernel ---
