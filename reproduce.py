@@ -1486,7 +1486,7 @@ def compute_ji21_fig4(context):
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
     y, y_test = data.y_train[:images], data.y_test[:test_images]
     kernels = {}
-    for network, its_seeds in (("biases", seeds), ("no biases", seeds[:len(seeds) // 2])):
+    for network, its_seeds in (("biases", seeds), ("no biases", seeds[:(len(seeds) + 1) // 2])):
         config = replace(ALEXNET, biased=network == "biases")
         known = network_kernels(config, its_seeds, epochs, X, y, X_test, context)
         kernels |= {(network, *at): kernel for at, kernel in known.items()}
@@ -1541,7 +1541,7 @@ def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses
         for i, (epoch, walk, look) in enumerate(curves(walks[seed], "epoch")):
             look |= {"color": matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"])), "marker": ""}
             [line] = ax.semilogx(walk["step"], 100 * walk["test_error"], **look)
-            ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D"})
+            ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D", "markevery": None})
             entries.append((line, f"{epoch:g} ({walk['gap'][-1]:.0e})"))
         ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
                    label="the network itself, at the last epoch")
@@ -1570,11 +1570,12 @@ def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses
             (errors, "test error of the kernel; pale: of the network", "%"),
             (changes, "change of this error since epoch 0", "points"),
             (moves, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
-            (excesses, "kernel's error less the network's", "points"),
-            (small_excesses, "the same with one weight vector", "points"),
-            (differences, "test images classed otherwise than by\nthe network; pale: with one weight vector", "%")):
-        ax.set(title=title, ylabel=ylabel, xlabel="epoch")
-        ax.set_xscale("symlog", linthresh=10, linscale=0.4)
+            (excesses, "the kernel's error less the network's", "points"),
+            (small_excesses, "the same, with one weight vector", "points"),
+            (differences, "classed otherwise by the network; pale: one vector", "%")):
+        ax.set_xscale("symlog", linthresh=x[1], linscale=0.7)
+        ax.set(title=title, ylabel=ylabel, xlabel="epoch", xticks=x, xticklabels=[f"{epoch:g}" for epoch in x])
+        ax.set_xticks([], minor=True)
 
 
 # --- apidopoulos22 ---
