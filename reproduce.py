@@ -1059,7 +1059,8 @@ def draw_ji21_fig3(table, *axes):
     for (scaling, part), margins, errors in zip(split(table, "scaling").items(), axes[::2], axes[1::2], strict=True):
         methods = split(part, "method")
         best = {name: column[0] for name, column in methods.pop(BEST).items()}
-        margins.axhspan(best["lower"], best["upper"], color="0.75", label=BEST)
+        t = part["iteration"]
+        margins.fill_between([t.min(), t.max()], best["lower"], best["upper"], color="0.75", label=BEST)
         errors.axhline(100 * best["test_error"], color="0.75", linewidth=3)
         for name, run in methods.items():
             seeds = list(split(run, "seed").values())
@@ -1563,10 +1564,12 @@ def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses
             differences.plot(x, 100 * run["differ"], **look)
             differences.plot(x, 100 * small["differ"], **look, alpha=0.4)
             margins.semilogy(x, run["margin"], **look)
+            its_walks = split(runs["adaptive sampling"][seed], "epoch").values()
+            margins.semilogy(x, [walk["gap"][-1] for walk in its_walks], **look, alpha=0.4)
     for ax in (changes, excesses, small_excesses):
         ax.axhline(0, color="0.5", linewidth=1)
     for ax, title, ylabel in (
-            (margins, "maximum margin", ""),
+            (margins, "maximum margin; pale: relative gap of sampling", ""),
             (errors, "test error of the kernel; pale: of the network", "%"),
             (changes, "change of this error since epoch 0", "points"),
             (moves, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
