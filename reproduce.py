@@ -1481,7 +1481,7 @@ ONE_VECTOR = "one weight vector"  # the solver of pair_scores
 
 def compute_ji21_fig4(context):
     data = load_cifar10(context)
-    images, test_images, seeds, steps = context.pick((128, 10_000, 4, 2**15), (128, 500, 2, 2**13))
+    images, test_images, seeds, steps = context.pick((128, 10_000, 2, 2**15), (128, 500, 2, 2**13))
     epochs = context.pick((0, 64, 256, 1024), (0, 8))
     seeds = range(context.seed, context.seed + seeds)
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
@@ -1579,6 +1579,7 @@ def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses
         ax.set_xscale("symlog", linthresh=x[1], linscale=0.7)
         ax.set(title=title, ylabel=ylabel, xlabel="epoch", xticks=x, xticklabels=[f"{epoch:g}" for epoch in x])
         ax.set_xticks([], minor=True)
+        ax.set_xlim(-x[1] / 4, 1.3 * x[-1])
 
 
 # --- apidopoulos22 ---
