@@ -1051,7 +1051,7 @@ def compute_ji21_fig3(context):
         "An iteration is a column of K")
 
 
-@figure("ji21:fig3", "ten classes of MNIST by sampled columns, and the batch perceptron", compute_ji21_fig3,
+@figure("ji21:fig3", "ten classes of MNIST: sampled columns, batch perceptron", compute_ji21_fig3,
         minutes=10, data="mnist", rows=2, columns=2)
 def draw_ji21_fig3(table, *axes):
     looks = styles(table, "method")
@@ -1481,7 +1481,7 @@ ONE_VECTOR = "one weight vector"  # the solver of pair_scores
 
 def compute_ji21_fig4(context):
     data = load_cifar10(context)
-    images, test_images, seeds, steps = context.pick((128, 10_000, 2, 2**15), (128, 500, 2, 2**13))
+    images, test_images, seeds, steps = context.pick((128, 10_000, 3, 2**15), (128, 500, 2, 2**13))
     epochs = context.pick((0, 64, 256, 1024), (0, 8))
     seeds = range(context.seed, context.seed + seeds)
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
@@ -1530,7 +1530,7 @@ def compute_ji21_fig4(context):
         f"{known['gap'].max():.0e} of itself. Bars: standard errors, paired by test image")
 
 
-@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=40,
+@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=20,
         data="cifar10", rows=3, columns=3, height=3.2)
 def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses, small_excesses, differences):
     networks = {network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
