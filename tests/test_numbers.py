@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import reproduce as rp
 
 ROOT = Path(rp.__file__).parent
