@@ -2766,7 +2766,7 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
     ("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 2.0, COST, sampling),
     ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak,
      "fm.adaptive_sampling(reproduce.network_pairs(X, y, 0)[0], max_iter=64, trace_at=[])", np.float32, 9),
-    *((f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", 5.0, FASTER, classifier, name, n)
+    *((f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", 10.0, FASTER, classifier, name, n)
       for name, n in RAW),
     ("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", 2.0, "GB", peak,
      'fm.MaxMarginClassifier("rbf").fit(X, y)', float, 1),
