@@ -4485,7 +4485,6 @@ def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at
 # ------------------------------------------------------------------------------------------------------
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
-
 #
 # After every product the problem in the span of all past ones is solved.  `_extend` makes the product, `_minimize`
 # solves that problem by Newton's method, and `_settle` keeps the mixtures and chooses mu as the theorems allow.
@@ -4639,7 +4638,7 @@ def _settle(span, alpha, u, r):
         _mix(span, 1, span.q, u, weight / span.total[0])
         _mix(span, 0, span.shares[1], span.points[:, 1])
     size = span.points[:, 0] @ span.points[:, 0]
-    floor = 1e-12 * math.sqrt(size)
+    floor = 1e-12 * math.sqrt(size)  # of mu, below which margins have no digits
     if span.y.size == 0 or floor < 1e-28 or (0.0 < mu <= floor and r == 0.0):
         return  # there is nothing left but rounding
     if mu == 0.0:
@@ -4652,7 +4651,7 @@ def _settle(span, alpha, u, r):
     gap, ends = size - span.best[0]**2, span.total[0] > 9.0 / (bound * span.first[0])
     mu = max(min(mu, gap / bound, 0.5 * span.first[0] if ends else mu), floor)
     if gap <= 0.02 * size:
-        span.tilt[:] = 0.0
+        span.tilt[:] = 0.0  # below 1 % what it promises is less than what it costs
     while True:
         if mu <= 0.5 * span.first[0]:
             span.first[0], span.total[0] = mu, 0.0
@@ -4690,6 +4689,7 @@ def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, ep
             _cut(span)
         _settle(span, alpha, *_extend(G, span, unit, negligible))
         k += 1
+
 
 @_algorithm
 def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol=None, trace_at=None,
