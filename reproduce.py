@@ -2047,7 +2047,7 @@ def draw_products(ax, part, looks, fitted):
     ax.yaxis.set_minor_formatter("")
 
 
-@figure("subspace", "subspace perceptron, momentum, SNKP: products and seconds", compute_subspace, minutes=15,
+@figure("subspace", "subspace perceptron, momentum, SNKP: products and seconds", compute_subspace, minutes=30,
         data="mnist", rows=len(GOALS), columns=6, width=2.7, height=2.5)
 def draw_subspace(table, *axes):
     axes, looks, parts = np.reshape(axes, (len(GOALS), 6)), styles(table, "method"), split(table, "what")
