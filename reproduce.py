@@ -445,9 +445,6 @@ def style(i):
             "marker": MARKERS[i % len(MARKERS)], "markevery": (0.02 + 0.021 * (i % 5), 0.11)}
 
 
-THIN = {"linewidth": 0.8, "markersize": 3}  # of a second curve in the same style
-
-
 def legend(fig):
     """Draw one legend for all panels, above them, where it covers no curve; a label of several panels shows once."""
     entries = {}
