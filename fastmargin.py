@@ -3286,7 +3286,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         cache=True.  Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions
         of G that it calls must then be plain or register_jitable.
     state : tuple
-        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  A ``start`` overwrites them.
+        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  A ``start`` overwrites them.  One
+        that grows does so by its own ``resize``, along the first axis.
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
         array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
@@ -3429,8 +3430,8 @@ def _resume(start, origin, arrays, rounding):
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
     if (before != now or abs(scale - wanted) > 1e-12 * wanted or differs
             or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
-        raise ValueError("start must be a Result of the same algorithm on the same G, with the same memory if it has "
-                         f"one; its loop, shape of G and largest G_ii are {start.state[:3]}, this call's {origin[:3]}"
+        raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
+                         f"G_ii are {start.state[:3]}, this call's {origin[:3]}"
                          f"{', and entries of G differ' if differs and before == now else ''}")
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
