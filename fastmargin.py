@@ -4494,6 +4494,7 @@ _TAU = 0.5  # the step along a new direction, from which the descent begins
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # of the tilt
 _THETA = 0.04  # part of ||p||_G that the gradient in the span may have while nothing is separated
 _NEWTON_STEPS = 40  # at most
+_RECENT = 14  # products that the shortest mixture is looked for among
 
 
 class _Span(NamedTuple):
@@ -4506,8 +4507,8 @@ class _Span(NamedTuple):
     margins: np.ndarray  # (k, n) Z v_j
     weights: np.ndarray  # (k, n), of which Z' makes v_j
     y: np.ndarray  # (k,) the minimiser
-    points: np.ndarray  # (1 + k, 2) the shortest mixture of Z'q known, and that of a phase; first, what v_j leave out
-    shares: np.ndarray  # (2, n) their weights
+    points: np.ndarray  # (1 + k, 16) the shortest mixture, that of a phase, recent Z'q; first, what v_j leave out
+    shares: np.ndarray  # (16, n) their weights
     q: np.ndarray  # (n,) of the next product
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
     best: np.ndarray  # (1,) L, the margin of alpha
@@ -4518,9 +4519,9 @@ class _Span(NamedTuple):
 
 def _new_span(n, dimension):
     """Make the span of nothing."""
-    grows = map(np.zeros, ((0, dimension), (0, n), (0, n), 0, (1, 2)))
-    return _Span(*grows, np.full((2, n), 1.0 / n), np.full(n, 1.0 / n), np.ones(n), np.full(1, -np.inf), np.zeros(1),
-                 np.full(1, np.inf), np.zeros(1))
+    grows = map(np.zeros, ((0, dimension), (0, n), (0, n), 0, (1, 2 + _RECENT)))
+    return _Span(*grows, np.full((2 + _RECENT, n), 1.0 / n), np.full(n, 1.0 / n), np.ones(n), np.full(1, -np.inf),
+                 np.zeros(1), np.full(1, np.inf), np.zeros(1))
 
 
 def _has_coordinates(G):
@@ -4619,25 +4620,46 @@ def _minimize(span, alpha, mu, accuracy):
     return value
 
 
-def _mix(span, i, q, u, share=None):
-    """Move mixture i towards u = Z'q by a share, or to the shortest point on the way."""
-    x = span.points[:, i]
-    step = u - x
-    if share is None:
-        share = min(max(-(x @ step) / max(step @ step, 1e-300), 0.0), 1.0)
-    x += share * step
-    span.shares[i] += share * (q - span.shares[i])
+@njit(cache=_CACHE)
+def _shortest(K):
+    """Return weights of a short mixture of points with inner products K, by exchanges: first on the way to the last."""
+    c, g, to, away = np.zeros(len(K)), K[0].copy(), len(K) - 1, 0
+    c[0] = 1.0
+    for _ in range(1000):
+        rise, bend = g[away] - g[to], K[to, to] - 2.0 * K[to, away] + K[away, away]
+        share = min(c[away], max(rise, 0.0) / max(bend, 1e-300))
+        c[to] += share
+        c[away] -= share
+        g += share * (K[to] - K[away])
+        to, away = g.argmin(), np.where(c > 0.0, g, -np.inf).argmax()
+        if g[away] - g[to] <= 1e-9 * g[away]:
+            break
+    return c
+
+
+def _mix(span, q, u, r):
+    """Take u = Z'q into the mean of a phase, with weight 1 / r^2, and among the points of which p is the shortest."""
+    points, shares = span.points, span.shares
+    if u.size <= 1 + (r > 0.0):
+        points[:] = u[:, None]  # the first is all there is
+        shares[:] = q
+    points[:, 2:-1], shares[2:-1] = points[:, 3:], shares[3:]
+    points[:, -1], shares[-1] = u, q
+    if span.mu[0] > 0.0:
+        weight = 1.0 / max(r * r, 1e-300)
+        span.total[0] += weight
+        points[:, 1] += weight / span.total[0] * (u - points[:, 1])
+        shares[1] += weight / span.total[0] * (q - shares[1])
+    c = _shortest(points.T @ points)
+    x = points @ c
+    if x @ x < points[:, 0] @ points[:, 0]:
+        points[:, 0], shares[0] = x, c @ shares
 
 
 def _settle(span, alpha, u, r):
     """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow."""
     bound, mu = math.log(span.q.size) + _LAMBDA, span.mu[0]
-    _mix(span, 0, span.q, u, 1.0 if u.size <= 1 + (r > 0.0) else None)  # the first replaces it
-    if mu > 0.0:
-        weight = 1.0 / max(r * r, 1e-300)
-        span.total[0] += weight
-        _mix(span, 1, span.q, u, weight / span.total[0])
-        _mix(span, 0, span.shares[1], span.points[:, 1])
+    _mix(span, span.q, u, r)
     size = span.points[:, 0] @ span.points[:, 0]
     floor = 1e-12 * math.sqrt(size)  # of mu, below which margins have no digits
     if span.y.size == 0 or floor < 1e-28 or (0.0 < mu <= floor and r == 0.0):
@@ -4664,7 +4686,8 @@ def _settle(span, alpha, u, r):
 
 def _cut(span):
     """Cut the span down to that of the mixtures and the minimiser."""
-    basis = np.linalg.qr(np.column_stack((span.points[1:], span.y)))[0].T
+    span.points[:, 2:], span.shares[2:] = span.points[:, :1], span.shares[0]
+    basis = np.linalg.qr(np.column_stack((span.points[1:, :2], span.y)))[0].T
     rows = [basis @ array for array in span[:4]]
     rows.append(np.vstack((span.points[:1], basis @ span.points[1:])))
     for array, kept in zip(span[:5], rows, strict=True):
@@ -4703,10 +4726,11 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
         phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
         p_k = softmax(lambda T_k - Z y_k) for y_k near its minimum,   b_k = P_k Z'p_k,   r_k v_k = Z'p_k - b_k,
 
-    lengths in units of sqrt(s); v_k, a unit vector, joins the span.  p is the shortest point on the ways from p to p_k
-    and to the mean of the p_j since mu was halved, with weights 1/r_j^2.  alpha is the y_k of the largest margin; its
-    weights may have either sign.  Once there is a margin, with L that of alpha, U = ||p||_G and Lambda = ln n + lambda,
-    mu falls: it is at most (U^2 - L^2) / Lambda, and halved where the theory or a short r_k allow it.
+    lengths in units of sqrt(s); v_k, a unit vector, joins the span.  p is the shortest mixture found of p, of the last
+    14 p_j and of their mean since mu was halved, with weights 1/r_j^2; first it goes towards p_k as far as that is
+    shorter.  alpha is the y_k of the largest margin; its weights may have either sign.  Once there is a margin, with L
+    that of alpha, U = ||p||_G and Lambda = ln n + lambda, mu falls: it is at most (U^2 - L^2) / Lambda, and halved
+    where the theory or a short r_k allow it.
 
     Parameters
     ----------
@@ -4715,8 +4739,8 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
     memory : float
-        Bytes for the basis, at least five vectors of 16 n, with features 16 n + 8 d.  A larger span is cut down to that
-        of p, the mean and y_k.  No bound is lost, but the theorems end there.
+        Bytes for the basis, at least five vectors of 16 n, with features 16 n + 8 d, beside 128 n for the p_j.  A larger
+        span is cut down to that of p, the mean and y_k.  No bound is lost, but the theorems end there.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
 

@@ -1018,7 +1018,7 @@ def scaled_runs(X, y, X_test, y_test, steps, setting):
         methods |= {"sampling, step 1": partial(sampling, momentum=False),
                     "sampling, step of Theorem 4.1": partial(sampling, momentum=False, step=theirs)}
     rows = []
-    for method, algorithm in (methods | {BEST: partial(fm.subspace_perceptron, memory=40)}).items():
+    for method, algorithm in (methods | {BEST: fm.subspace_perceptron}).items():
         exact = method == BEST
         run = algorithm(G, max_iter=64 if exact else steps, keep_iterates=True,  # looked at from iteration 64 on
                         trace_at=[] if exact else steps >> np.arange(steps.bit_length() - 6))
