@@ -4739,7 +4739,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
     memory : float
-        Bytes for the basis, at least five vectors of 16 n, with features 16 n + 8 d, beside 128 n for the p_j.  A larger
+        Bytes for the basis, at least five vectors of 16 n, with features 16 n + 8 d; the p_j have 128 n.  A larger
         span is cut down to that of p, the mean and y_k.  No bound is lost, but the theorems end there.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
