@@ -354,6 +354,16 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
     return number
 
 
+def _amounts(values, name, n):
+    """Return n finite numbers of at least 0 in float64; one number stands for n times itself."""
+    if np.ndim(values) == 0:
+        return np.full(n, _number(values, name, closed=True))
+    values = _real_array(values, name, 1).astype(np.float64)
+    if values.size != n or values.min() < 0.0:
+        raise ValueError(f"{name} must hold {n} numbers of at least 0, got {values.size}, the least {values.min():g}")
+    return values
+
+
 def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(part).all() for part in numbers):
         raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
@@ -1140,7 +1150,8 @@ class Representation:
     The other methods have defaults that make do with these four; overriding them makes G faster, `rounding` bounds
     tighter.  Where ``access`` is not "products", ``restrict(index)``, G on some of the points, is needed, too.  Three
     more help where a class has them: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working precision for
-    ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index)``, sum_i z_i z_i' of some points.
+    ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index, weights)``, sum_k
+    weights_k z_k z_k' of some points.
 
     Attributes
     ----------
@@ -1245,6 +1256,10 @@ class Rounding(namedtuple("Rounding", "margins square length")):
         """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
         error = 1.01 * _gamma(n + d + 8)
         return cls(error, 0.0, error)
+
+    def scaled(self, share):
+        """Return the same bounds in units of a larger s, of which the present one is this share."""
+        return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
 def _compiled(representation, **routines):
@@ -1409,27 +1424,29 @@ _DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": nji
 # ------------------------------------------------------------------------------------------------------
 
 class RidgeGram(Representation):
-    """G + r I over another representation, what ``ridge=r`` makes of it; coordinates are those of G, then sqrt(r) v.
+    """G + diag(r) over another representation, what ``ridge=r`` makes of it; coordinates are those of G, then
+    sqrt(r_i) v_i.
 
     Attributes
     ----------
     base : representation, G
-    ridge : float, r
+    ridge : array, shape (n,), r; given as such, or as one number for all
 
     Examples
     --------
-    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=0.5).dense()
+    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=[0.5, 2.0]).dense()
     array([[25.5,  4. ],
-           [ 4. ,  1.5]])
+           [ 4. ,  3. ]])
     """
 
     def __init__(self, base, ridge):
-        self.base, self.ridge, self.access = base, ridge, base.access
+        self.base, self.ridge, self.access = base, _amounts(ridge, "ridge", base.shape()[0]), base.access
+        self.roots = np.sqrt(self.ridge)
         if hasattr(base, "precise"):
             self.precise = self._precise
 
     def checked(self):
-        return RidgeGram(self.base.checked(), _number(self.ridge, "ridge"))
+        return RidgeGram(self.base.checked(), self.ridge)
 
     def shape(self):
         n, dimension = self.base.shape()
@@ -1438,34 +1455,41 @@ class RidgeGram(Representation):
     def diagonal(self):
         return self.base.diagonal() + self.ridge
 
+    @functools.cached_property
+    def _share(self):
+        """max_i G_ii without the ridge over that with it."""
+        return float(self.base.diagonal().max() / self.diagonal().max())
+
     def rounding(self):
-        """Add to the base's a few units for r v_i, n for the sum of their squares, and a few for m - r v."""
-        rounding, n = self.base.rounding(), self.base.shape()[0]
-        return Rounding(rounding.margins + _gamma(16), rounding.square + (_gamma(16) if rounding.square else 0.0),
-                        rounding.length + _gamma(n + 16))
+        """Add to the base's a few units of its own s, which bounds |r_i v_i| - |m_i|; the others are of m_i and r^2."""
+        rounding, lost = self.base.rounding(), _gamma(16)
+        return Rounding(rounding.margins + lost, rounding.square + (lost if rounding.square else 0.0),
+                        rounding.length).scaled(self._share)
 
     def lift(self, v, w):
         d = w.size - v.size
         lift(self.base, v, w[:d])
-        np.multiply(v, math.sqrt(self.ridge), out=w[d:])
+        np.multiply(v, self.roots, out=w[d:])
 
     def margins(self, w, m):
         d = w.size - m.size
         margins(self.base, w[:d], m)
-        _add_multiple(math.sqrt(self.ridge), w[d:], m)
+        m += self.roots * w[d:]
 
     def add_column(self, i, c, m):
         add_column(self.base, i, c, m)
-        m[i] += c * self.ridge
+        m[i] += c * self.ridge[i]
 
     def square(self, v, w, m):
-        return square(self.base, v, w[:w.size - v.size], m - self.ridge * v) + self.ridge * _dot(v, v)
+        d = w.size - v.size
+        terms = self.roots * w[d:]
+        return square(self.base, v, w[:d], m - terms) + sum(_precise_dot(terms, v))
 
     def restrict(self, index):
-        return RidgeGram(self.base.restrict(index), self.ridge)
+        return RidgeGram(self.base.restrict(index), self.ridge[index])
 
     def block(self, rows, columns):
-        return self.base.block(rows, columns) + self.ridge * (rows[:, None] == columns)
+        return self.base.block(rows, columns) + self.ridge[columns] * (rows[:, None] == columns)
 
     def adder(self):
         add_to_base = self.base.adder()
@@ -1474,21 +1498,21 @@ class RidgeGram(Representation):
 
         def add(index, weights, m):
             add_to_base(index, weights, m)
-            m[index] += self.ridge * weights
+            m[index] += self.ridge[index] * weights
 
         return add
 
     def _precise(self, v):
         size, m, rounding = self.base.precise(v)
-        terms, s = self.ridge * v, float(self.diagonal().max())
-        lost = _LAST * float(max(np.abs(m).max(), np.abs(terms).max())) / s  # where the terms cancel
-        return (size + self.ridge * sum(_precise_dot(v, v)), m + terms,
+        terms, rounding = self.ridge * v, rounding.scaled(self._share)
+        lost = _LAST * float(np.abs(m).max() / self.diagonal().max())  # where the terms cancel
+        return (size + sum(_precise_dot(terms, v)), m + terms,
                 rounding._replace(margins=rounding.margins + lost))
 
 
 def _with_ridge(G, ridge):
-    ridge = _number(ridge, "ridge", closed=True)
-    return RidgeGram(G, ridge) if ridge else G
+    ridged = RidgeGram(G, ridge)
+    return ridged if ridged.ridge.any() else G
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -1649,7 +1673,7 @@ def _check_callable(block, diagonal, start):
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
-    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r [i = j], exactly symmetric.
+    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
 
     Parameters
     ----------
@@ -1673,8 +1697,9 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         G_ii <= 1 (ji21); None leaves K as it is.
     dtype : {float64, float32}
         float32 takes half the memory; sums over n stay in float64.
-    ridge : float
-        r >= 0, added to G_ii: hard margins of G + r I are those of the SVM with squared slacks and C = 1/(2r).
+    ridge : float or array, shape (n,)
+        r_i >= 0, added to G_ii: hard margins of G + diag(r) are those of the SVM with squared slacks, which weigh
+        C_i = 1/(2 r_i).  One number r stands for all.
     **params
         gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
         gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
@@ -1708,7 +1733,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     """
     X = _points(X, "X", kernel)
     sign = np.ones(len(X)) if y is None else _labels(y, len(X))
-    dtype, ridge = _dtype(dtype), _number(ridge, "ridge", closed=True)
+    dtype, ridge = _dtype(dtype), _amounts(ridge, "ridge", len(X))
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
     out = np.empty((len(X), len(X)), dtype)
@@ -1916,8 +1941,8 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
     def block(self, rows, columns):
         return self.rows[rows] @ self.rows[columns].T
 
-    def moments(self, index):
-        rows = self.rows[index]
+    def moments(self, index, weights):
+        rows = self.rows[index] * np.sqrt(weights)[:, None]
         return rows.T @ rows
 
 
@@ -2190,10 +2215,10 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
             table_margins(others, self._rows(rows[some]), out[some])
         return out
 
-    def moments(self, index):
+    def moments(self, index, weights):
         total = np.zeros((self.dimension, self.dimension))
         for some in _slices(len(index), self.dimension):
-            rows = self._rows(index[some])
+            rows = self._rows(index[some]) * np.sqrt(weights[some])[:, None]
             total += rows.T @ rows
         return total
 
@@ -2341,7 +2366,7 @@ def _mapped_features(X, y, normalize, intercept):
 
 
 def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
-    """G = Z Z' + r I for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
+    """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
     ----------
@@ -2354,12 +2379,12 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
     intercept : float
         Not 0: all points get it as one more feature, the last, before they are normalised.
-    ridge : float
-        r >= 0, as in `gram`.
+    ridge : float or array, shape (n,)
+        As in `gram`.
 
     Returns
     -------
-    G : FeatureGram, SparseGram or MappedGram; RidgeGram over it if r > 0
+    G : FeatureGram, SparseGram or MappedGram; RidgeGram over it unless r = 0
         A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
 
     Raises
@@ -2544,14 +2569,14 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     dtype : {float64, float32}, optional
         In which the points are stored: by default float64, or what the file holds; sums are in float64.  Points of a
         file that holds another are copied.
-    ridge : float
+    ridge : float or array, shape (n,)
         As in `gram`.
     **params
         The kernel's parameters, as in `gram`.
 
     Returns
     -------
-    G : LazyGram; RidgeGram over it if r > 0
+    G : LazyGram; RidgeGram over it unless r = 0
         Memory: the points, and for "ntk" the hidden layer and its gates; during a product a few blocks of 8 MB, during
         `max_margin` 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero
         weight, or for "ntk" goes through the network's gates, in O(n d m), whichever is least.
@@ -2692,8 +2717,8 @@ class PairGram(Representation):
 
 
 def pair_gram(K, labels, n_classes, *, ridge=0.0):
-    """Multiclass problems as binary ones: G = Z Z' + r I for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2), one
-    for each point and each class j other than its own.
+    """Multiclass problems as binary ones: G = Z Z' + diag(r) for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2),
+    one for each point and each class j other than its own.
 
     Parameters
     ----------
@@ -2703,12 +2728,12 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
         Integers from 0 to n_classes - 1.
     n_classes : int
         At least 2.
-    ridge : float
-        r >= 0, as in `gram`: a slack for every pair.
+    ridge : float or array, shape (n (n_classes - 1),)
+        As in `gram`: a slack for every pair.
 
     Returns
     -------
-    G : PairGram; RidgeGram over it if r > 0
+    G : PairGram; RidgeGram over it unless r = 0
         Of n (n_classes - 1) pairs, point by point, the wrong classes in order.  A product is one with K for all classes
         together, a column one column of K.
 
@@ -2837,7 +2862,7 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
 
 
 def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
-    """G = Z Z' + r I for an operator Z, or a symmetric operator G: products by another library, a cluster, a GPU.
+    """G = Z Z' + diag(r) for an operator Z, or a symmetric operator G: products by another library, a cluster, a GPU.
 
     Parameters
     ----------
@@ -2849,12 +2874,12 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
         G_ii = ||z_i||^2 without the ridge; by default from n products, one for each.
     unit : float
         Largest relative error of one operation in A's arithmetic: 2^-24 where A computes in single precision.
-    ridge : float
-        r >= 0, as in `gram`.
+    ridge : float or array, shape (n,)
+        As in `gram`.
 
     Returns
     -------
-    G : OperatorGram; RidgeGram over it if r > 0
+    G : OperatorGram; RidgeGram over it unless r = 0
         A product, or a column, calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once.
 
     Raises
@@ -2891,10 +2916,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     if diagonal is None:
         rows = (G._apply("matvec" if symmetric else "rmatvec", np.eye(1, n, i)[0]) for i in range(n))
         diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(rows)])
-    diagonal = _real_array(diagonal, "diagonal", 1)
-    if diagonal.size != n or diagonal.min() < 0.0:
-        raise ValueError(f"diagonal must hold {n} numbers of at least 0")
-    return _with_ridge(G._replace(entries=diagonal.astype(np.float64)), ridge)
+    return _with_ridge(G._replace(entries=_amounts(diagonal, "diagonal", n)), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -5209,15 +5231,16 @@ def _refined(dual, weights, points, L):
 
 # Coordinates
 #
-# For rows z_i and a ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r), which c = s max(0, 1 - Zw) / r
-# attains.  A step solves as many equations as there are coordinates, however many points have a part in them.
+# For rows z_i and a ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i), which c_i = s max(0, 1 -
+# <z_i, w>) / r_i attains.  A step solves as many equations as there are coordinates, however many points have a part.
+
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
-    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge), which falls at t = 0."""
+    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0."""
     t, low, high = 1.0, 0.0, math.inf
     for _ in range(100):  # Newton steps on the derivative, which is piecewise linear, between known bounds
-        part = np.where(m + t * rise < 1.0, rise, 0.0)
-        root = ((1.0 - m) @ part / ridge - slope) / (curvature + part @ part / ridge)
+        part = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
+        root = ((1.0 - m) @ part - slope) / (curvature + rise @ part)
         if abs(root - t) <= 1e-12 * t:
             break
         low, high = (t, high) if root > t else (low, t)
@@ -5236,7 +5259,7 @@ def _on_coordinates(dual, c, u, gap):
         np.maximum((1.0 - m) * (dual.scale / ridge), 0.0, out=c)
         if np.array_equal(active, before):
             break
-        H, before = np.eye(d) + base.moments(np.flatnonzero(active)) / ridge, active
+        H, before = np.eye(d) + base.moments(np.flatnonzero(active), 1.0 / ridge[active]), active
         lift(base, c / dual.scale, pull)
         step = np.linalg.solve(H, pull - w)
         margins(base, step, rise)
@@ -5250,7 +5273,7 @@ def _on_coordinates(dual, c, u, gap):
 def _on_first_faces(dual, c, u, gap):
     """Go on faces while they are small, and then to coordinates where a ridge lies over rows of few."""
     ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
-    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge >= 1e-8 * dual.scale
+    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * dual.scale
     is_few = rows and G.base.shape()[1] <= min(dual.n, _LARGEST_FACE)
     return _TO_COORDINATES if is_few else _TO_WORKING_SET, ended
 
@@ -5299,7 +5322,8 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
     sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
-    rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.
+    rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
+    of G without the ridge, if it is a RidgeGram.
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
     entries of G read / n^2.
 
@@ -5323,8 +5347,9 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     first = _first_iteration(start)
     trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    blur = math.sqrt(run.G.rounding().square)
-    eps = 1e-9 if blur == 0.0 else 3e-8 if hasattr(run.G, "precise") else max(3e-8, 1.5 * blur)
+    blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
+    eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
+    eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     dual = _Dual(run.G, run.scale, tol, eps)
     c, u = np.zeros(dual.n), np.zeros(dual.n)
     c[np.argmin(dual.roots)] = 1.0
@@ -5400,9 +5425,22 @@ def _targets(y, n):
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
-    if classes.size < 2:
-        raise ValueError("y must hold at least two classes; got 1 class")
     return classes, labels
+
+
+def _weights_of_classes(given, classes, counts):
+    """Return the weights of the classes by `class_weight`, where so much weight is in each."""
+    if given is None:
+        return np.ones(classes.size)
+    if isinstance(given, str) and given == "balanced":
+        return counts.sum() / (classes.size * counts)
+    if not hasattr(given, "keys"):
+        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights by class; got {given!r}')
+    names = classes.tolist()
+    unnamed = [name for name in names if name not in given]
+    if unnamed and len(given) > len(names) - len(unnamed):
+        raise ValueError(f"class_weight names what is no class in y, and does not name {unnamed}; got {given!r}")
+    return np.array([_number(given.get(name, 1.0), f"class_weight[{name!r}]") for name in names])
 
 
 def _self_products(kernel, X):
@@ -5416,9 +5454,7 @@ def _self_products(kernel, X):
 
 def _separators(G, alpha):
     """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
-    rows, parts = G.base if isinstance(G, RidgeGram) else G, alpha[None, None]
-    if isinstance(rows, PairGram):
-        rows, parts = rows.K, rows._class_weights(alpha)
+    rows, parts = (G.K, G._class_weights(alpha)) if isinstance(G, PairGram) else (G, alpha[None, None])
     if hasattr(rows, "separator"):
         return sum(np.array([rows.separator(v) for v in part]) for part in parts)
     W = np.empty((parts.shape[1], rows.shape()[1]))
@@ -5452,8 +5488,11 @@ class MaxMarginClassifier:
         kernel matrix of the training points and `predict` the values K(x, x_i), (m, n).  Sparse X stay so with
         "linear"; other kernels take them as dense arrays.
     C : float
-        Weight of the squared slacks in ||f||^2 / 2 + C sum_i max(0, 1 - y_i f(x_i))^2; of several classes in
-        sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: the hard margin.
+        Weight of the squared slacks in ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2; of several classes in
+        sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: hard margin.
+    class_weight : dict, "balanced" or None
+        w_i is the sample_weight of `fit`, 1 by default, times the weight of the class: that in the dict, or 1 if it
+        names no such class; "balanced": sum_i w_i / (number of classes times the sum in this one), by sample weights.
     fit_intercept, intercept_scaling : bool, float
         K + c^2 with c = intercept_scaling in place of K, as if all points had a constant feature c.  LinearSVC does the
         same; the bias of SVC is not penalised, the limit of large c, where K loses digits beside c^2.
@@ -5491,8 +5530,8 @@ class MaxMarginClassifier:
     `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii.  So too for
     a larger C, where rounding hides what it adds to G.
 
-    There is no sample_weight: how often a point occurs does not change a margin.  Attributes and their shapes follow
-    scikit-learn's SVC and LinearSVC.
+    A weight of k is a point that occurs k times: with C finite it changes f.  The hard margin is that of all points of
+    positive weight, whatever their weights.  Attributes and their shapes follow scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -5510,8 +5549,8 @@ class MaxMarginClassifier:
     _estimator_type = "classifier"
 
     def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
-                 fit_intercept=True, intercept_scaling=1.0, normalize=None, algorithm="exact", tol=1e-6, max_iter=None,
-                 random_state=None, dtype=np.float64, verbose=False):
+                 class_weight=None, fit_intercept=True, intercept_scaling=1.0, normalize=None, algorithm="exact",
+                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False):
         given = dict(locals())
         del given["self"]
         vars(self).update(given)
@@ -5547,17 +5586,24 @@ class MaxMarginClassifier:
         return {"requires_y": True, "pairwise": self._takes("precomputed")}
 
     def get_metadata_routing(self):
-        """What scikit-learn's routing of metadata asks of an estimator: that `score` takes a sample_weight."""
+        """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
         request = MetadataRequest(owner=type(self).__name__)
-        request.score.add_request(param="sample_weight", alias=None)
+        for method in (request.fit, request.score):
+            method.add_request(param="sample_weight", alias=None)
         return getattr(self, "_metadata_request", request)  # the name that `clone` copies
+
+    def set_fit_request(self, *, sample_weight):
+        """Whether, or by which name, scikit-learn hands a sample_weight on to `fit`; returns self."""
+        return self._requesting("fit", sample_weight)
 
     def set_score_request(self, *, sample_weight):
         """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
-        request = self.get_metadata_routing()
-        request.score.add_request(param="sample_weight", alias=sample_weight)
-        self._metadata_request = request
+        return self._requesting("score", sample_weight)
+
+    def _requesting(self, method, alias):
+        self._metadata_request = self.get_metadata_routing()
+        getattr(self._metadata_request, method).add_request(param="sample_weight", alias=alias)
         return self
 
     def _takes(self, kernel):
@@ -5583,24 +5629,35 @@ class MaxMarginClassifier:
             return X if self._takes("linear") else X.toarray()
         return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
 
-        Raises ValueError or TypeError as `gram`, and where y holds fewer than two classes, or numbers that are none.
+        sample_weight, (n,), of at least 0, weighs the points beside `class_weight`; those of weight 0 are left out.
+        Raises ValueError or TypeError as `gram`, where y holds fewer than two classes of positive weight, or numbers
+        that are no classes, and where weights are bad.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
-        self.classes_, labels = _targets(y, X.shape[0])
+        classes, labels = _targets(y, X.shape[0])
         self.n_features_in_ = X.shape[1]
         if names is not None:
             self.feature_names_in_ = names
         linear, precomputed = self._takes("linear"), self._takes("precomputed")
+        shares = _amounts(1.0 if sample_weight is None else sample_weight, "sample_weight", X.shape[0])
+        kept = np.flatnonzero(shares)
+        self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
+        if self.classes_.size < 2:
+            raise ValueError("y must hold at least two classes, of points whose weight is positive; got "
+                             f"{self.classes_.size} class{'es' * (not kept.size)}")
+        if kept.size < shares.size:
+            X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
+        shares *= _weights_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
         if self.normalize == "unit" and precomputed:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
-        ridge = 0.5 / _number(self.C, "C", infinite=True)
+        _number(self.C, "C", infinite=True)
         accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
         params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
         if "sigma2" in params and isinstance(self.gamma, str):
@@ -5613,20 +5670,20 @@ class MaxMarginClassifier:
         problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
                         normalize=self.normalize, **params)
         if linear:
-            G = problem.features(ridge=ridge)
+            G = problem.features()
         elif callable(self.kernel) or precomputed or (algorithm is not max_margin and len(X) <= _FEW_POINTS):
-            G = problem.gram(ridge=ridge, dtype=self.dtype)
+            G = problem.gram(dtype=self.dtype)
         else:
-            G = problem.lazy_gram(ridge=ridge, dtype=self.dtype)
-        alpha, least = self._solve(algorithm, G, X, labels)
+            G = problem.lazy_gram(dtype=self.dtype)
+        alpha, least = self._solve(algorithm, G, np.repeat(0.5 / shares, self.classes_.size - 1), X, labels, kept)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
-        self.support_ = np.flatnonzero(T.any(axis=0))
-        self.dual_coef_ = T[:, self.support_]
-        kept = X[:0, :0] if precomputed else X[self.support_]
-        self.support_vectors_ = kept if _is_sparse(X) else np.array(kept, dtype=np.float64)
+        support = np.flatnonzero(T.any(axis=0))
+        self.support_, self.dual_coef_ = kept[support], T[:, support]
+        points = X[:0, :0] if precomputed else X[support]
+        self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
         self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1)
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha) / least
@@ -5636,9 +5693,11 @@ class MaxMarginClassifier:
             self.intercept_ = params["intercept"] * W[:, X.shape[1]:].sum(axis=1)
         return self
 
-    def _solve(self, algorithm, G, X, labels):
-        """Set the attributes of the certificate; return the weights and the least margin, to divide them by."""
-        G, scale = _representation(G)
+    def _solve(self, algorithm, G, ridge, X, labels, kept):
+        """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights and the least
+        margin, to divide them by."""
+        base, scale = _representation(G)
+        G = _with_ridge(base, ridge / self.C)
         state = 0 if self.random_state is None else self.random_state
         draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
         seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
@@ -5652,9 +5711,10 @@ class MaxMarginClassifier:
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
         if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
-            warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {self._witness(X, labels, result.p)}; "
-                          f"try C={soft:g}, with which the predictor was fitted, or less", UserWarning, stacklevel=3)
-            hard, G = G, _with_ridge(G.base if isinstance(G, RidgeGram) else G, 0.5 / soft)
+            witness = self._witness(X, labels, kept, result.p)
+            warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {witness}; try C={soft:g}, with which "
+                          "the predictor was fitted, or less", UserWarning, stacklevel=3)
+            hard, G = G, _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
         elif result.status in ("max_iter", "rounding"):
@@ -5667,16 +5727,16 @@ class MaxMarginClassifier:
         alpha, length = result.alpha, result.upper
         if not np.array_equal(alpha, result.p):
             alpha = _unit_range(alpha)
-            (size, _), = _squares_and_margins(G, scale, alpha)
+            (size, _), = _squares_and_margins(G, G.diagonal().max(), alpha)
             length = math.sqrt(size)
         return alpha, length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
 
-    def _witness(self, X, labels, p):
-        """Name the points that leave no margin."""
+    def _witness(self, X, labels, kept, p):
+        """Name the points that leave no margin, of those that were kept."""
         pair = _contradiction(X, labels)
         if pair is not None:
-            return f"the points {pair[0]} and {pair[1]} contradict each other"
-        points = np.unique(np.flatnonzero(p) // (self.classes_.size - 1))  # those of the pairs
+            return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
+        points = kept[np.unique(np.flatnonzero(p) // (self.classes_.size - 1))]  # those of the pairs
         if points.size > 6:
             return f"a mixture of {points.size} points allows no larger one"
         *others, last = map(str, points)

@@ -307,7 +307,7 @@ class Problem(NamedTuple):
     options: dict
     labels: list = ()  # of the points under "pairs"; (): all of them are of the first of two classes
     n_classes: int = 2
-    ridge: float = 0.0
+    ridges: list = ()  # of the points of the G below, in turn
 
     def Z(self):
         return np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
@@ -316,6 +316,10 @@ class Problem(NamedTuple):
         """What lies over the base, from the inside, and the base."""
         *layers, base = self.kind.split(" over ")
         return layers[::-1], base
+
+    def ridge(self, n):
+        """r_i of so many points."""
+        return [self.ridges[i % len(self.ridges)] for i in range(n)]
 
     def signs(self):
         """Labels y_i of points x_i = y_i z_i, where two classes are not a matter of pairs."""
@@ -346,7 +350,8 @@ def exact_gram(problem):
     G = base_gram(problem)
     for layer in problem.layers()[0]:
         if layer == "ridge":
-            G = [[x + (i == j) * Fraction(problem.ridge) for j, x in enumerate(row)] for i, row in enumerate(G)]
+            ridge = problem.ridge(len(G))
+            G = [[x + (i == j) * Fraction(ridge[i]) for j, x in enumerate(row)] for i, row in enumerate(G)]
         else:
             G = [[G[i][k] * ((y == z) - (y == b) - (a == z) + (a == b)) / 2 for k, z, b in problem.pairs()]
                  for i, y, a in problem.pairs()]
@@ -380,7 +385,8 @@ def given(problem):
     G = MATRICES[base](base_gram(problem)) if base in MATRICES else POINTS[base](y[:, None] * problem.Z(), y)
     for layer in layers:
         if layer == "ridge":
-            G = fm.RidgeGram(fm.DenseGram(G) if isinstance(G, np.ndarray) else G, problem.ridge)
+            G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
+            G = fm.RidgeGram(G, problem.ridge(G.shape()[0]))
         else:
             G = fm.pair_gram(G, problem.labels or [0] * len(problem.rows), problem.n_classes)
     return G
@@ -395,9 +401,10 @@ def promises(problem, G):
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
         G = fm.prepare(G, 0).G
-        square = G.rounding().square
-        eps = 1e-9 if square == 0.0 else 3e-8 if hasattr(G, "precise") else max(3e-8, 1.5 * math.sqrt(square))
-        eps *= math.sqrt(G.diagonal().max())
+        square, of_base = G.rounding().square, getattr(G, "base", G).diagonal().max()
+        eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
+        if square > 0.0 and not hasattr(G, "precise"):
+            eps = max(eps, 1.5 * math.sqrt(square * G.diagonal().max()))
     return problem.options.get("tol"), eps
 
 
@@ -585,8 +592,9 @@ def random_problem(rng, calls=ORDINARY):
         problem = problem._replace(kind=kind.replace("symmetric", "operator"))  # the promise is about what is stored
     if "ridge" in kind:
         scale = max(x for row in base_gram(problem) for x in row)
-        power_of_ridge = math.frexp(scale)[1] + int(rng.integers(-50, 30))
-        problem = problem._replace(ridge=math.ldexp(float(rng.integers(1, 4)), power_of_ridge))
+        powers = math.frexp(scale)[1] + rng.integers(-50, 30, 1 if rng.random() < 0.5 else 3)
+        problem = problem._replace(ridges=[math.ldexp(float(rng.integers(0 < k, 4)), int(power))
+                                           for k, power in enumerate(powers)])
     name = str(rng.choice(calls.get(problem.kind, calls[kind])))
     return problem._replace(algorithm=algorithm_of(name), options=random_options(rng, name, problem))
 

@@ -260,6 +260,101 @@ def test_many_points_need_no_matrix(monkeypatch):
 
 
 # ======================================================================================================
+# WEIGHTS
+# ======================================================================================================
+
+TIMES, NOISY = RNG.integers(0, 4, 80), RNG.normal(size=(80, 2))
+NOISY_CLASSES = {2: np.where(NOISY[:, 0] + RNG.normal(size=80) > 0, "yes", "no"), 3: np.array(["a", "b", "c"])[
+    np.argmax(NOISY @ RNG.normal(size=(2, 3)) + RNG.normal(size=(80, 3)), axis=1)]}
+
+
+@rotate("kernel, options, count", ["linear", "rbf", "callable", "precomputed"], [
+    {}, {"class_weight": "balanced"}, {"algorithm": "momentum", "tol": 1e-4, "max_iter": 20_000}], [2, 3], crossed=3)
+def test_a_weight_of_k_is_a_point_that_occurs_k_times(kernel, options, count):
+    """Or not at all: k = 0.  Support vectors have their numbers among all points that were given."""
+    y, often, K = NOISY_CLASSES[count], np.repeat(np.arange(80), TIMES), functools.partial(fm.kernel_matrix, gamma=0.5)
+    points, new = (K(NOISY, NOISY), K(NEW[4][:, :2], NOISY)) if kernel == "precomputed" else (NOISY, NEW[4][:, :2])
+    columns = often if kernel == "precomputed" else slice(None)
+    plain, one, two = (fm.MaxMarginClassifier(K if kernel == "callable" else kernel, **{
+        "C": 2.0, "gamma": 0.5, "tol": 1e-9, **options}) for _ in range(3))
+    one.fit(points, y, TIMES)
+    two.fit(points[often][:, columns], y[often])
+    ours, theirs = one.decision_function(new), two.decision_function(new[:, columns])
+    assert one.status_ == two.status_ == "certified" and one.n_features_in_ == points.shape[1]
+    assert one.interval_[0] <= two.interval_[1] and two.interval_[0] <= one.interval_[1]
+    close = (2e-2 if "algorithm" in options else 1e-6) * np.abs(theirs).max()
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=close)
+    assert np.abs(plain.fit(points, y).decision_function(new) - ours).max() > 2 * close
+    assert TIMES[one.support_].all() and np.array_equal(one.support_vectors_, (
+        points[:0, :0] if kernel == "precomputed" else points[one.support_]))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_weights_meet_the_conditions_of_the_soft_margin(kernel):
+    """xi_i = beta_i / (2 C w_i), w_i the weight of the point times that of its class, or 1 for a class without one."""
+    y, weights = NOISY_CLASSES[2], RNG.uniform(0.01, 5.0, 80)
+    chosen = fm.MaxMarginClassifier(kernel, gamma=2.0, C=3.0, class_weight={"yes": 0.2}, tol=1e-9)
+    chosen.fit(NOISY, y, weights)
+    sign, beta = np.where(y == "yes", 1.0, -1.0), np.zeros(80)
+    beta[chosen.support_] = chosen.dual_coef_[0] * sign[chosen.support_]
+    slack = np.maximum(0.0, 1.0 - sign * chosen.decision_function(NOISY))
+    wanted = beta / (6.0 * weights * np.where(y == "yes", 0.2, 1.0))
+    np.testing.assert_allclose(slack, wanted, rtol=0, atol=1e-6 * slack.max())
+    assert slack.max() > 0.1 and chosen.status_ == "certified"
+
+
+def test_balanced_classes_weigh_alike():
+    """By the weights of their points; whole-number labels are the dict's keys, whatever their type."""
+    y, weights = NOISY_CLASSES[3], RNG.uniform(0.5, 2.0, 80)
+    labels = np.unique(y, return_inverse=True)[1]
+    shares = {c: weights.sum() / (3.0 * weights[labels == c].sum()) for c in range(3)}
+    for X, kernel in ((NOISY, "rbf"), (NOISY, "linear")):
+        fits = [fm.MaxMarginClassifier(kernel, C=1.0, class_weight=given).fit(X, labels.astype(kind), weights)
+                for given, kind in (("balanced", int), (shares, int), ({**shares, 9: 1.0}, float))]
+        of_points = weights * np.take(list(shares.values()), labels)
+        fits.append(fm.MaxMarginClassifier(kernel, C=1.0).fit(X, labels, of_points))
+        for other in fits[1:]:
+            np.testing.assert_allclose(other.dual_coef_, fits[0].dual_coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["sparse", "mapped"])
+def test_points_without_weight_are_left_out_of_every_form(form, tmp_path):
+    X, y = X2.astype(np.float32), np.where(Y2 > 0, 1, 0)
+    kept = RNG.random(60) < 0.5
+    wanted = fm.MaxMarginClassifier("linear", C=1.0).fit(X[kept], y[kept])
+    if form == "sparse":
+        given = pytest.importorskip("scipy.sparse").csr_array(X)
+    else:
+        np.save(tmp_path / "X.npy", X)
+        given = np.load(tmp_path / "X.npy", mmap_mode="r")
+    chosen = fm.MaxMarginClassifier("linear", C=1.0).fit(given, y, kept)
+    np.testing.assert_allclose(chosen.coef_, wanted.coef_, rtol=1e-6)
+    assert np.array_equal(chosen.support_, np.flatnonzero(kept)[wanted.support_])
+
+
+def test_a_hard_margin_is_that_of_all_points_of_positive_weight():
+    wanted = fm.MaxMarginClassifier().fit(X2, Y2).decision_function(NEW[4])
+    for class_weight in (None, "balanced", {1: 100.0}):
+        chosen = fm.MaxMarginClassifier(class_weight=class_weight).fit(X2, Y2, RNG.uniform(0.1, 9.0, 60))
+        assert np.array_equal(chosen.decision_function(NEW[4]), wanted)
+
+
+def test_points_of_a_witness_keep_their_numbers():
+    """And the soft margin that stands in is one of these weights."""
+    X, y = np.array([[0.0], [5.0], [6.0], [1.0], [9.0], [1.0]]), [0, 0, 1, 0, 1, 1]
+    weights = np.array([0.0, 1.0, 0.5, 3.0, 1.0, 1.0])
+    with pytest.warns(UserWarning, match="the points 3 and 5 contradict each other") as caught:
+        chosen = fm.MaxMarginClassifier().fit(X, y, weights)
+    C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
+    soft = fm.MaxMarginClassifier(C=C).fit(X, y, weights)
+    np.testing.assert_allclose(chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5)
+    assert chosen.predict([[1.0]]) == [0]
+    with pytest.warns(UserWarning, match="the points 1, 2, 3 and 4 allow no larger one"):
+        fm.MaxMarginClassifier("linear").fit([[0.0, 5.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]],
+                                             [1, 1, 2, 1, 2], [0.0, 1.0, 1.0, 1.0, 1.0])
+
+
+# ======================================================================================================
 # NO MARGIN
 # ======================================================================================================
 
@@ -470,8 +565,21 @@ def test_bad_input_is_named():
         check_raises(lambda method=method: getattr(fm.MaxMarginClassifier(), method)(X2), ValueError, ["not fitted"])
     with pytest.raises(AttributeError):
         fm.MaxMarginClassifier().score(X2, Y2)
-    with pytest.raises(TypeError, match="sample_weight"):
-        fm.MaxMarginClassifier().fit(X2, Y2, sample_weight=np.ones(60))
+    ones, third = np.ones(60), np.eye(1, 60, 2)[0]
+    for weights, kind, words in (
+            (ones[1:], ValueError, ["sample_weight", "60", "59"]),
+            (ones[:, None], ValueError, ["sample_weight", "(60, 1)"]),
+            (ones - 2 * third, ValueError, ["sample_weight", "at least 0", "-1"]),
+            (np.where(third, np.nan, 1.0), ValueError, ["sample_weight", "row 2"]),
+            (np.array(["much"] * 60), TypeError, ["sample_weight", "real numbers"]),
+            (0.0 * ones, ValueError, ["two classes", "0 classes"]),
+            (ones * (Y2 > 0), ValueError, ["two classes", "1 class"])):
+        check_raises(lambda weights=weights: fm.MaxMarginClassifier().fit(X2, Y2, weights), kind, words)
+    for weights, kind, words in (
+            ("equal", ValueError, ["class_weight", "balanced", "'equal'"]), (3.0, ValueError, ["class_weight", "3.0"]),
+            ({1: 0.0}, ValueError, ["class_weight[1]", "above 0"]), ({-1: "1"}, TypeError, ["class_weight[-1]", "'1'"]),
+            ({1: 2.0, 7: 1.0}, ValueError, ["class_weight", "[-1]", "7"])):
+        check_raises(lambda weights=weights: fit(class_weight=weights), kind, words)
 
 
 def test_a_column_of_labels_is_taken_with_a_warning():

@@ -378,7 +378,8 @@ def matrix_of(G):
 
 
 @pytest.mark.parametrize("name", RIDGED)
-@pytest.mark.parametrize("ridge", [1e-6, 0.1, 30.0])
+@pytest.mark.parametrize("ridge", [1e-6, 0.1, 30.0, np.random.default_rng(0).permutation(np.geomspace(0.01, 30.0, 40))],
+                         ids=["small", "middling", "large", "of each point"])
 def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     """Of the matrix, of every operation, and of the interval of the maximum margin."""
     G, plain = RIDGED[name](ridge=ridge), matrix_of(RIDGED[name]())
@@ -406,30 +407,55 @@ def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     np.testing.assert_allclose(M, np.array([exact @ q, exact @ q]), rtol=0, atol=1e-12 * size)
     some = np.array([5, 1, 30])
     np.testing.assert_allclose(G.block(some, some), exact[np.ix_([5, 1, 30], [5, 1, 30])], rtol=1e-12, atol=1e-13)
-    one, two = fm.max_margin(RIDGED[name](ridge=ridge)), fm.max_margin(exact)
-    assert one.status == "certified" or (one.status == "rounding" and ridge < 1e-3)
-    assert one.upper >= np.sqrt(ridge / n) and max(one.lower, two.lower) <= min(one.upper, two.upper)
-    assert one.upper - one.lower <= (1e-8 if ridge > 1e-3 else 1e-2) * one.upper
+    if G.adder():
+        m[:] = 1.0
+        G.adder()(some, weights[some], m)
+        np.testing.assert_allclose(m, 1.0 + exact[:, some] @ weights[some], rtol=0, atol=1e-12 * size)
+    if G.access != "products":
+        np.testing.assert_allclose(G.restrict(some).dense(), exact[np.ix_(some, some)], rtol=1e-12, atol=1e-13)
+    if hasattr(G, "precise"):
+        value, product, _ = G.precise(q)
+        np.testing.assert_allclose(product, exact @ q, rtol=0, atol=1e-12 * size)
+        assert value == pytest.approx(q @ exact @ q, rel=1e-12)
+    one, two, least = fm.max_margin(RIDGED[name](ridge=ridge)), fm.max_margin(exact), np.min(ridge)
+    assert one.status == "certified" or (one.status == "rounding" and least < 1e-3)
+    assert one.upper >= np.sqrt(least / n) and max(one.lower, two.lower) <= min(one.upper, two.upper)
+    assert one.upper - one.lower <= (1e-8 if least > 1e-3 else 1e-2) * one.upper
 
 
 def test_a_ridge_of_zero_changes_nothing():
     for make in RIDGED.values():
         assert type(make()) is type(make(ridge=0.0))
-        for wrong in (-1.0, np.inf, "much"):
+        assert type(make()) is type(make(ridge=np.zeros(40)))
+        for wrong in (-1.0, np.inf, "much", np.ones(39), np.ones((40, 1)), np.arange(40.0) - 1.0, np.full(40, np.nan)):
             check_raises(lambda make=make, wrong=wrong: make(ridge=wrong), (ValueError, TypeError), ["ridge"])
 
 
 def test_the_soft_margin():
     """With f of the maximum margin, min 1/2 ||f||^2 + C sum_i max(0, 1 - y_i f(x_i))^2 = 1 / (2 rho^2), C = 1/(2 r)."""
-    for ridge in (0.01, 1.0, 100.0):
+    for ridge in (0.01, 1.0, 100.0, np.geomspace(0.01, 100.0, 40)):
         G = fm.gram(X, Y, ridge=ridge)
         plain = G - ridge * np.eye(40)
         result = fm.max_margin(G, tol=1e-12)
         beta = result.p / result.upper**2
         slack = np.maximum(0.0, 1.0 - plain @ beta)
-        np.testing.assert_allclose(slack, ridge * beta, rtol=0, atol=1e-8 * beta.max() * max(1.0, ridge))
-        value = 0.5 * beta @ plain @ beta + 0.5 / ridge * (slack**2).sum()
+        np.testing.assert_allclose(slack, ridge * beta, rtol=0, atol=1e-8 * beta.max() * max(1.0, np.max(ridge)))
+        value = 0.5 * beta @ plain @ beta + (0.5 / ridge * slack**2).sum()
         assert value == pytest.approx(0.5 / result.lower**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gram", "features", "sparse", "lazy", "pairs"])
+def test_a_ridge_of_many_orders_of_magnitude_leaves_the_others_their_digits(name):
+    """A point of almost no weight has a huge r_i, of which rounding must not take its measure, nor "infeasible"."""
+    G = fm.prepare(RIDGED[name](), 0).G
+    without = fm.max_margin(fm.RidgeGram(G.restrict(np.arange(39)), 0.1), tol=1e-9)
+    for last in (1e6, 1e10, 1e15, 1e18):
+        G = fm.RidgeGram(fm.prepare(RIDGED[name](), 0).G, np.append(np.full(39, 0.1), last))
+        for precise in (False, True):
+            result = fm.max_margin(G, tol=1e-9)
+            lower, upper = fm.certificate(G, result.alpha, result.p, precise=precise)
+            assert result.status == "certified" and 0.0 < upper * (1.0 - 1e-9) <= lower <= without.upper
+            assert lower == pytest.approx(without.lower, rel=10.0 / last)
 
 
 # ======================================================================================================

@@ -527,13 +527,13 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
 
 
 @pytest.mark.parametrize("kind", ["features", "sparse"])
-@pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3])  # times s
+@pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700)])  # times s
 def test_a_ridge_over_few_coordinates_is_solved_on_these(kind, ridge, monkeypatch):
     """Newton steps on the coordinates, few and to the optimum, where most points support the margin."""
     Z, steps = rows_of(700, 6, 3), []
     monkeypatch.setattr(fm, "_minimizing_step", lambda *given, step=fm._minimizing_step: steps.append(given) or (
         step(*given)))
-    ridge *= float((Z**2).sum(axis=1).max())
+    ridge = ridge * float((Z**2).sum(axis=1).max())
     result = fm.max_margin(fm.RidgeGram(BY_ROWS[kind](Z), ridge), tol=1e-9)
     G = Z @ Z.T + ridge * np.eye(700)
     assert result.status == "certified" and 1 <= len(steps) <= 12 and np.count_nonzero(result.p) > 300
@@ -544,12 +544,13 @@ def test_a_ridge_over_few_coordinates_is_solved_on_these(kind, ridge, monkeypatc
 @pytest.mark.parametrize("seed", range(20))
 def test_the_minimizing_step_is_one(seed):
     rng = np.random.default_rng(seed)
-    n, ridge = int(rng.integers(1, 60)), 10.0 ** rng.uniform(-4, 2)
+    n = int(rng.integers(1, 60))
+    ridge = 10.0 ** rng.uniform(-4, 2, n)
     m, rise, curvature = rng.normal(size=n), 10.0 ** rng.uniform(-2, 2) * rng.normal(size=n), rng.uniform(1e-3, 10.0)
-    slope = (np.maximum(0.0, 1.0 - m) @ rise) / ridge - rng.uniform(0.1, 100.0)  # so that it falls at 0
+    slope = np.maximum(0.0, 1.0 - m) @ (rise / ridge) - rng.uniform(0.1, 100.0)  # so that it falls at 0
 
     def derivative(t):
-        return slope + curvature * t - (np.maximum(0.0, 1.0 - m - t * rise) @ rise) / ridge
+        return slope + curvature * t - np.maximum(0.0, 1.0 - m - t * rise) @ (rise / ridge)
 
     t = fm._minimizing_step(m, rise, ridge, slope, curvature)
     assert derivative(0.0) < 0.0 < t and derivative(t * (1 - 1e-6)) < 0.0 < derivative(t * (1 + 1e-6))
@@ -560,7 +561,9 @@ def test_moments(kind):
     Z = rows_of(1200, 5) * (np.random.default_rng(0).random((1200, 5)) < 0.5)
     for index in ([], [3], np.random.default_rng(1).permutation(1200)[:1100]):
         index = np.array(index, dtype=np.int64)
-        np.testing.assert_allclose(BY_ROWS[kind](Z).moments(index), Z[index].T @ Z[index], atol=1e-10)
+        weights = np.random.default_rng(2).random(index.size)
+        wanted = Z[index].T * weights @ Z[index]
+        np.testing.assert_allclose(BY_ROWS[kind](Z).moments(index, weights), wanted, atol=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(20))

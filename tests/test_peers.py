@@ -93,13 +93,13 @@ def optimum_between(result):
     return 1 / (2 * Fraction(result.upper)**2), 1 / (2 * Fraction(result.lower)**2)
 
 
-def peer(linear_svc, X, y, ridge, **options):
+def peer(linear_svc, X, y, ridge, weights=None, **options):
     """LIBLINEAR's solution.  A tolerance of 1e-12 it does not reach: it then ends, by shrinking, far from the optimum.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # where it has not converged
         return linear_svc(loss="squared_hinge", dual=True, tol=1e-10, max_iter=100_000, C=1.0 / (2.0 * ridge),
-                          random_state=0, **options).fit(X, y)
+                          random_state=0, **options).fit(X, y, sample_weight=weights)
 
 
 @every_set
@@ -158,9 +158,10 @@ def test_ridge_with_a_gaussian_kernel_meets_the_optimality_conditions(normalize,
 def least_norm_with_ridge(Z, ridge):
     """rho^2 of ZZ' + r I, in rationals."""
     G, unit = exact.integer_gram(Z)
-    extra = Fraction(ridge) / unit**2
-    G = [[x * extra.denominator + (i == j) * extra.numerator for j, x in enumerate(row)] for i, row in enumerate(G)]
-    return exact.least_norm(G)[0] * unit**2 / extra.denominator
+    extra = [Fraction(r) / unit**2 for r in np.broadcast_to(ridge, len(Z))]
+    common = math.lcm(*(r.denominator for r in extra))
+    G = [[x * common + (i == j) * int(extra[i] * common) for j, x in enumerate(row)] for i, row in enumerate(G)]
+    return exact.least_norm(G)[0] * unit**2 / common
 
 
 RIDGED = {
@@ -179,7 +180,8 @@ def test_intervals_with_a_ridge_hold_in_exact_arithmetic(form):
     """From a ridge that adds nothing that a double could hold to one beside which the points are nothing."""
     rng, seen = np.random.default_rng(5), []
     for problem in exact.random_problems(11, 60):
-        Z, ridge = np.array(problem.rows, dtype=np.float64), float(rng.choice([1e-300, 1e-12, 0.1, 1 / 3, 1e3, 1e12]))
+        Z, sizes = np.array(problem.rows, dtype=np.float64), [1e-300, 1e-12, 0.1, 1 / 3, 1e3, 1e12]
+        ridge = float(rng.choice(sizes)) if len(seen) % 2 else rng.choice([0.0, *sizes], len(Z))
         if np.abs(Z @ Z.T).max() > 2**24 or not Z.any():
             continue  # of which float32 holds the products
         square, G = least_norm_with_ridge(Z, ridge), RIDGED[form](Z, ridge)
@@ -247,7 +249,8 @@ def test_intercept_and_ridge_out_of_range():
             check_raises(lambda make=make, bad=bad: make(X, y, intercept=bad), ValueError, ["intercept", "at least 0"])
             check_raises(lambda make=make, bad=bad: make(X, y, ridge=bad), ValueError, ["ridge", "at least 0"])
         check_raises(lambda make=make: make(X, y, intercept=None), TypeError, ["intercept must be a number"])
-        check_raises(lambda make=make: make(X, y, ridge=[1.0]), TypeError, ["ridge must be a number"])
+        check_raises(lambda make=make: make(X, y, ridge=[1.0]), ValueError, ["ridge must hold 5 numbers", "got 1"])
+        check_raises(lambda make=make: make(X, y, ridge=-np.arange(5)), ValueError, ["at least 0", "the least -4"])
         check_raises(lambda make=make: make(X, y, intercept=1e200), ValueError, [])  # its square overflows
     check_raises(lambda: fm.momentum(fm.gram(X, y, ridge=1e39, dtype=np.float32), max_iter=1), ValueError,
                  ["finite"])  # float32 does not hold it
@@ -717,6 +720,32 @@ def test_soft_margins_are_those_of_linear_svc(load, C, c, datasets, linear_svc):
 
 
 @five_sets
+@pytest.mark.parametrize("class_weight", [None, "balanced", {-1: 0.3, 1: 5.0}, {1: 0.02}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weighted_margins_are_those_of_linear_svc(load, class_weight, weighted, datasets, linear_svc):
+    """Weights of points and of classes, some of them 0."""
+    X, y = load(datasets)
+    weights = np.round(np.random.default_rng(len(X)).exponential(size=len(X)), 1) if weighted else None
+    ours = fm.MaxMarginClassifier("linear", C=0.5, class_weight=class_weight, tol=1e-12).fit(X, y, weights)
+    theirs = peer(linear_svc, X, y, 1.0, weights, class_weight=class_weight)
+    size = np.abs(theirs.coef_).max()
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6 * size)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6 * size)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf", "C": 1.0}, {"kernel": "linear", "C": 100.0}])
+def test_boosting(options, datasets):
+    """AdaBoost, by weights of points; its weights sum to 1."""
+    from sklearn.ensemble import AdaBoostClassifier
+
+    X, y = datasets.make_moons(200, noise=0.3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", category=UserWarning) if options else warnings.simplefilter("ignore")
+        boosted = AdaBoostClassifier(fm.MaxMarginClassifier(**options), n_estimators=40, random_state=0).fit(X, y)
+    assert boosted.score(X, y) >= 0.85 and len(boosted.estimators_) == (40 if options else 1)
+
+
+@five_sets
 @pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"kernel": "rbf", "gamma": 0.5},
                                      {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0}])
 def test_hard_margins_are_those_of_svc_as_the_intercept_grows(load, options, datasets):
@@ -832,12 +861,17 @@ def test_weights_of_points_are_routed_to_score_where_asked(routing, datasets):
     plain = make_pipeline(StandardScaler(), fm.MaxMarginClassifier(C=1.0)).fit(X, y)
     assert plain.score(X, y) > 0.9 and cross_val_score(plain, X, y, cv=3).min() > 0.9
     weights = np.where(plain.predict(X) == y, 1.0, 1e3)
-    asked = fm.MaxMarginClassifier(C=1.0).set_score_request(sample_weight=True)
+    asked = fm.MaxMarginClassifier(C=1.0).set_fit_request(sample_weight=False).set_score_request(sample_weight=True)
     for model in (asked, clone(asked)):
         weighted = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model).fit(X, y)
         assert weighted.score(X, y, sample_weight=weights) == np.average(plain.predict(X) == y, weights=weights) < 0.5
     search = GridSearchCV(clone(asked), {"C": [0.1, 1.0]}, cv=3, error_score="raise").fit(X, y, sample_weight=weights)
     assert search.best_score_ < 0.8
+    to_fit = fm.MaxMarginClassifier("linear", C=1.0).set_fit_request(sample_weight=True)
+    scaled = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), to_fit)
+    scaled.fit(X, y, sample_weight=weights)
+    alone = fm.MaxMarginClassifier("linear", C=1.0).fit(StandardScaler().fit_transform(X), y, weights)
+    assert np.array_equal(scaled[-1].coef_, alone.coef_) and not np.allclose(alone.coef_, asked.fit(X, y).coef_)
     with pytest.raises(ValueError, match="explicitly set"):
         plain.score(X, y, sample_weight=weights)
 
