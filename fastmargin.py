@@ -356,7 +356,7 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
 
 def _amounts(values, name, n):
     """Return n finite numbers of at least 0 in float64; one number stands for n times itself."""
-    if np.ndim(values) == 0:
+    if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
     values = _real_array(values, name, 1).astype(np.float64)
     if values.size != n or values.min() < 0.0:
@@ -874,7 +874,7 @@ def _slices(n, width):
         yield slice(start, min(start + step, n))
 
 
-def _kernel(kernel, X, params):
+def _kernel(kernel, X, params, weights=None):
     """Resolve a kernel's name, or a callable, and its keywords against the training points X."""
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = (*_KERNELS.get(name, ()), "intercept")
@@ -890,7 +890,7 @@ def _kernel(kernel, X, params):
             raise ValueError(f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}")
     elif name == "ntk":
         name = "ntk limit"
-    gamma = _gamma_of(params, X) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
@@ -899,7 +899,12 @@ def _kernel(kernel, X, params):
                    kernel if callable(kernel) else None)
 
 
-def _gamma_of(params, X):
+def _mean(rows, weights):
+    """Return the mean of the entries of rows that have these weights, if any."""
+    return rows.mean() if weights is None else (weights @ rows).mean() / weights.sum()
+
+
+def _gamma_of(params, X, weights):
     """Return gamma, by itself, by sigma2, or by the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
     gamma = params.get("gamma", "scale")
     if "sigma2" in params:
@@ -911,13 +916,16 @@ def _gamma_of(params, X):
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
     _choice(gamma, "gamma", ("scale",))
-    mean, total = 0.0, 0.0
+    mean, total, seen = 0.0, 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for first, block in _blocks(X):
-            share, change = len(block) / (first + len(block)), block.mean() - mean
-            total += block.size * (block.var() + (1.0 - share) * change**2)
+            part = None if weights is None else weights[first:first + len(block)]
+            center, mass = _mean(block, part), len(block) if part is None else part.sum()
+            seen += mass
+            share, change = mass / seen, center - mean
+            total += mass * (_mean((block - center)**2, part) + (1.0 - share) * change**2)
             mean += share * change
-        spread = X.shape[1] * float(total / X.size)
+        spread = X.shape[1] * float(total / seen)
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
         spread = float(X.shape[1])
     if not _NORMAL <= spread < math.inf:
@@ -5530,8 +5538,9 @@ class MaxMarginClassifier:
     `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii.  So too for
     a larger C, where rounding hides what it adds to G.
 
-    A weight of k is a point that occurs k times: with C finite it changes f.  The hard margin is that of all points of
-    positive weight, whatever their weights.  Attributes and their shapes follow scikit-learn's SVC and LinearSVC.
+    A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  The hard margin is that
+    of all points of positive weight, whatever their weights.  Attributes and their shapes follow scikit-learn's SVC and
+    LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -5648,11 +5657,11 @@ class MaxMarginClassifier:
         kept = np.flatnonzero(shares)
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError("y must hold at least two classes, of points whose weight is positive; got "
+            raise ValueError("y must hold at least two classes, of points whose weight is not zero; got "
                              f"{self.classes_.size} class{'es' * (not kept.size)}")
         if kept.size < shares.size:
             X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
-        shares *= _weights_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
+        costs = shares * _weights_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
         if self.normalize == "unit" and precomputed:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
@@ -5663,7 +5672,7 @@ class MaxMarginClassifier:
         if "sigma2" in params and isinstance(self.gamma, str):
             del params["gamma"]
         params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
-        kernel = self._kernel = _kernel(self.kernel, X, params)
+        kernel = self._kernel = _kernel(self.kernel, X, params, None if sample_weight is None else shares)
         if "gamma" in params:
             params["gamma"] = kernel.gamma  # "scale" is found once
         count = None if self.classes_.size == 2 else self.classes_.size
@@ -5675,7 +5684,7 @@ class MaxMarginClassifier:
             G = problem.gram(dtype=self.dtype)
         else:
             G = problem.lazy_gram(dtype=self.dtype)
-        alpha, least = self._solve(algorithm, G, np.repeat(0.5 / shares, self.classes_.size - 1), X, labels, kept)
+        alpha, least = self._solve(algorithm, G, np.repeat(0.5 / costs, self.classes_.size - 1), X, labels, kept)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)

@@ -332,10 +332,22 @@ def test_points_without_weight_are_left_out_of_every_form(form, tmp_path):
     assert np.array_equal(chosen.support_, np.flatnonzero(kept)[wanted.support_])
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+def test_the_scale_of_gamma_is_that_of_the_weighted_points(kernel, tmp_path, monkeypatch):
+    """Of mapped ones by blocks, too."""
+    times = RNG.integers(0, 4, 60)
+    np.save(tmp_path / "X.npy", X2)
+    wanted = 1.0 / (4 * np.repeat(X2, times, axis=0).var())
+    monkeypatch.setattr(fm, "_blocks", lambda X: ((first, X[first:first + 7]) for first in range(0, len(X), 7)))
+    for X in (X2, np.load(tmp_path / "X.npy", mmap_mode="r")):
+        chosen = fm.MaxMarginClassifier(kernel, C=1.0, class_weight="balanced").fit(X, Y2, times)
+        assert chosen._kernel.gamma == pytest.approx(wanted, rel=1e-13)
+
+
 def test_a_hard_margin_is_that_of_all_points_of_positive_weight():
-    wanted = fm.MaxMarginClassifier().fit(X2, Y2).decision_function(NEW[4])
+    wanted = fm.MaxMarginClassifier(gamma=0.3).fit(X2, Y2).decision_function(NEW[4])
     for class_weight in (None, "balanced", {1: 100.0}):
-        chosen = fm.MaxMarginClassifier(class_weight=class_weight).fit(X2, Y2, RNG.uniform(0.1, 9.0, 60))
+        chosen = fm.MaxMarginClassifier(gamma=0.3, class_weight=class_weight).fit(X2, Y2, RNG.uniform(0.1, 9.0, 60))
         assert np.array_equal(chosen.decision_function(NEW[4]), wanted)
 
 
@@ -344,9 +356,9 @@ def test_points_of_a_witness_keep_their_numbers():
     X, y = np.array([[0.0], [5.0], [6.0], [1.0], [9.0], [1.0]]), [0, 0, 1, 0, 1, 1]
     weights = np.array([0.0, 1.0, 0.5, 3.0, 1.0, 1.0])
     with pytest.warns(UserWarning, match="the points 3 and 5 contradict each other") as caught:
-        chosen = fm.MaxMarginClassifier().fit(X, y, weights)
+        chosen = fm.MaxMarginClassifier(gamma=1.0).fit(X, y, weights)
     C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
-    soft = fm.MaxMarginClassifier(C=C).fit(X, y, weights)
+    soft = fm.MaxMarginClassifier(C=C, gamma=1.0).fit(X, y, weights)
     np.testing.assert_allclose(chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5)
     assert chosen.predict([[1.0]]) == [0]
     with pytest.warns(UserWarning, match="the points 1, 2, 3 and 4 allow no larger one"):
@@ -572,7 +584,7 @@ def test_bad_input_is_named():
             (ones - 2 * third, ValueError, ["sample_weight", "at least 0", "-1"]),
             (np.where(third, np.nan, 1.0), ValueError, ["sample_weight", "row 2"]),
             (np.array(["much"] * 60), TypeError, ["sample_weight", "real numbers"]),
-            (0.0 * ones, ValueError, ["two classes", "0 classes"]),
+            (0.0 * ones, ValueError, ["two classes", "not zero", "0 classes"]),
             (ones * (Y2 > 0), ValueError, ["two classes", "1 class"])):
         check_raises(lambda weights=weights: fm.MaxMarginClassifier().fit(X2, Y2, weights), kind, words)
     for weights, kind, words in (

@@ -684,7 +684,10 @@ warnings.simplefilter("error", SkipTestWarning)
 for options in ({}, {"kernel": "linear"}, {"kernel": "poly"}, {"kernel": "laplacian"}, {"kernel": "ntk"}, {"C": 1.0},
                 {"algorithm": "momentum"}, {"normalize": "max"}):
     print(options, flush=True)
-    check_estimator(fm.MaxMarginClassifier(**options))
+    hard = {"check_class_weight_classifiers": "a hard margin knows no weights"}
+    loose = {f"check_sample_weight_equivalence_on_{kind}_data": "equal to within tol" for kind in ("dense", "sparse")}
+    known = (hard if "C" not in options else {}) | (loose if "algorithm" in options else {})
+    check_estimator(fm.MaxMarginClassifier(**options), expected_failed_checks=known)
 """
 
 
@@ -733,16 +736,26 @@ def test_weighted_margins_are_those_of_linear_svc(load, class_weight, weighted, 
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-6 * size)
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf", "C": 1.0}, {"kernel": "linear", "C": 100.0}])
-def test_boosting(options, datasets):
-    """AdaBoost, by weights of points; its weights sum to 1."""
+def test_boosting(datasets, linear_svc):
+    """AdaBoost, by weights of points, which sum to 1: each predictor is LinearSVC's; others go on while they help."""
     from sklearn.ensemble import AdaBoostClassifier
+
+    def boosted(model):
+        return AdaBoostClassifier(model, n_estimators=40, random_state=0).fit(X, y)
 
     X, y = datasets.make_moons(200, noise=0.3, random_state=0)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", category=UserWarning) if options else warnings.simplefilter("ignore")
-        boosted = AdaBoostClassifier(fm.MaxMarginClassifier(**options), n_estimators=40, random_state=0).fit(X, y)
-    assert boosted.score(X, y) >= 0.85 and len(boosted.estimators_) == (40 if options else 1)
+        warnings.simplefilter("error", UserWarning)
+        ours = boosted(fm.MaxMarginClassifier("linear", C=10.0, tol=1e-10))
+        theirs = boosted(linear_svc(C=10.0, dual=True, tol=1e-9, max_iter=10**6))
+        assert len(ours.estimators_) == len(theirs.estimators_) > 2
+        for one, two in zip(ours.estimators_, theirs.estimators_, strict=True):
+            np.testing.assert_allclose(one.coef_, two.coef_, rtol=0, atol=1e-6 * np.abs(two.coef_).max())
+        for options in ({"kernel": "rbf", "C": 1e4}, {"kernel": "poly", "C": 200.0}):
+            many = boosted(fm.MaxMarginClassifier(**options))
+            assert len(many.estimators_) > 5 and many.score(X, y) >= 0.9
+    with pytest.warns(UserWarning, match="with which the predictor was fitted"):  # there is no margin: C = inf, linear
+        assert boosted(fm.MaxMarginClassifier("linear")).score(X, y) > 0.8
 
 
 @five_sets
@@ -871,7 +884,8 @@ def test_weights_of_points_are_routed_to_score_where_asked(routing, datasets):
     scaled = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), to_fit)
     scaled.fit(X, y, sample_weight=weights)
     alone = fm.MaxMarginClassifier("linear", C=1.0).fit(StandardScaler().fit_transform(X), y, weights)
-    assert np.array_equal(scaled[-1].coef_, alone.coef_) and not np.allclose(alone.coef_, asked.fit(X, y).coef_)
+    assert np.array_equal(scaled[-1].coef_, alone.coef_) and not np.allclose(
+        alone.coef_, clone(to_fit).fit(X, y).coef_)
     with pytest.raises(ValueError, match="explicitly set"):
         plain.score(X, y, sample_weight=weights)
 
