@@ -890,18 +890,13 @@ def _kernel(kernel, X, params, weights=None):
             raise ValueError(f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}")
     elif name == "ntk":
         name = "ntk limit"
-    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X, np.ones(X.shape[0]) if weights is None else weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
     center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
     return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, W,
                    kernel if callable(kernel) else None)
-
-
-def _mean(rows, weights):
-    """Return the mean of the entries of rows that have these weights, if any."""
-    return rows.mean() if weights is None else (weights @ rows).mean() / weights.sum()
 
 
 def _gamma_of(params, X, weights):
@@ -919,11 +914,11 @@ def _gamma_of(params, X, weights):
     mean, total, seen = 0.0, 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for first, block in _blocks(X):
-            part = None if weights is None else weights[first:first + len(block)]
-            center, mass = _mean(block, part), len(block) if part is None else part.sum()
+            part = weights[first:first + len(block)]
+            center, mass = np.average(block.mean(axis=1), weights=part), part.sum()
             seen += mass
             share, change = mass / seen, center - mean
-            total += mass * (_mean((block - center)**2, part) + (1.0 - share) * change**2)
+            total += mass * (np.average(((block - center)**2).mean(axis=1), weights=part) + (1.0 - share) * change**2)
             mean += share * change
         spread = X.shape[1] * float(total / seen)
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
@@ -1158,8 +1153,8 @@ class Representation:
     The other methods have defaults that make do with these four; overriding them makes G faster, `rounding` bounds
     tighter.  Where ``access`` is not "products", ``restrict(index)``, G on some of the points, is needed, too.  Three
     more help where a class has them: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working precision for
-    ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index, weights)``, sum_k
-    weights_k z_k z_k' of some points.
+    ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index, weights)``, sum_k weights_k z_k z_k' of
+    some points.
 
     Attributes
     ----------
@@ -1432,8 +1427,7 @@ _DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": nji
 # ------------------------------------------------------------------------------------------------------
 
 class RidgeGram(Representation):
-    """G + diag(r) over another representation, what ``ridge=r`` makes of it; coordinates are those of G, then
-    sqrt(r_i) v_i.
+    """G + diag(r) over another representation, what ``ridge=r`` makes of it; coordinates: those of G, sqrt(r_i) v_i.
 
     Attributes
     ----------
@@ -1469,29 +1463,27 @@ class RidgeGram(Representation):
         return float(self.base.diagonal().max() / self.diagonal().max())
 
     def rounding(self):
-        """Add to the base's a few units of its own s, which bounds |r_i v_i| - |m_i|; the others are of m_i and r^2."""
+        """Add a few units of the base's s to its errors: |r_i v_i| <= |m_i| + s, and those of m_i and r^2 go without
+        saying."""
         rounding, lost = self.base.rounding(), _gamma(16)
         return Rounding(rounding.margins + lost, rounding.square + (lost if rounding.square else 0.0),
                         rounding.length).scaled(self._share)
 
     def lift(self, v, w):
-        d = w.size - v.size
-        lift(self.base, v, w[:d])
-        np.multiply(v, self.roots, out=w[d:])
+        lift(self.base, v, w[:-v.size])
+        np.multiply(v, self.roots, out=w[-v.size:])
 
     def margins(self, w, m):
-        d = w.size - m.size
-        margins(self.base, w[:d], m)
-        m += self.roots * w[d:]
+        margins(self.base, w[:-m.size], m)
+        m += self.roots * w[-m.size:]
 
     def add_column(self, i, c, m):
         add_column(self.base, i, c, m)
         m[i] += c * self.ridge[i]
 
     def square(self, v, w, m):
-        d = w.size - v.size
-        terms = self.roots * w[d:]
-        return square(self.base, v, w[:d], m - terms) + sum(_precise_dot(terms, v))
+        terms = self.roots * w[-v.size:]
+        return square(self.base, v, w[:-v.size], m - terms) + sum(_precise_dot(terms, v))
 
     def restrict(self, index):
         return RidgeGram(self.base.restrict(index), self.ridge[index])
@@ -1514,8 +1506,7 @@ class RidgeGram(Representation):
         size, m, rounding = self.base.precise(v)
         terms, rounding = self.ridge * v, rounding.scaled(self._share)
         lost = _LAST * float(np.abs(m).max() / self.diagonal().max())  # where the terms cancel
-        return (size + sum(_precise_dot(terms, v)), m + terms,
-                rounding._replace(margins=rounding.margins + lost))
+        return size + sum(_precise_dot(terms, v)), m + terms, rounding._replace(margins=rounding.margins + lost)
 
 
 def _with_ridge(G, ridge):
@@ -4562,9 +4553,9 @@ def _has_coordinates(G):
 
 
 def _negligible(G):
-    """Bound the square of a length, in units of sqrt(s), that may be all rounding."""
+    """Bound the square of a length, in units of sqrt(s), that may be all rounding, also of what is taken from it."""
     rounding = G.rounding()
-    return 16.0 * rounding.square + (100.0 * rounding.length)**2
+    return 16.0 * rounding.square + (100.0 * max(rounding.length, _gamma(G.shape()[0])))**2
 
 
 def _extend(G, span, unit, negligible):
@@ -5281,7 +5272,7 @@ def _on_coordinates(dual, c, u, gap):
 def _on_first_faces(dual, c, u, gap):
     """Go on faces while they are small, and then to coordinates where a ridge lies over rows of few."""
     ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
-    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * dual.scale
+    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * G._share * dual.scale
     is_few = rows and G.base.shape()[1] <= min(dual.n, _LARGEST_FACE)
     return _TO_COORDINATES if is_few else _TO_WORKING_SET, ended
 
@@ -5438,16 +5429,11 @@ def _targets(y, n):
 
 def _weights_of_classes(given, classes, counts):
     """Return the weights of the classes by `class_weight`, where so much weight is in each."""
-    if given is None:
-        return np.ones(classes.size)
     if isinstance(given, str) and given == "balanced":
         return counts.sum() / (classes.size * counts)
-    if not hasattr(given, "keys"):
-        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights by class; got {given!r}')
-    names = classes.tolist()
-    unnamed = [name for name in names if name not in given]
-    if unnamed and len(given) > len(names) - len(unnamed):
-        raise ValueError(f"class_weight names what is no class in y, and does not name {unnamed}; got {given!r}")
+    names, given = classes.tolist(), {} if given is None else given
+    if not hasattr(given, "keys") or (set(names) - set(given) and set(given) - set(names)):
+        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights by class, {names}; got {given!r}')
     return np.array([_number(given.get(name, 1.0), f"class_weight[{name!r}]") for name in names])
 
 
@@ -5604,13 +5590,13 @@ class MaxMarginClassifier:
 
     def set_fit_request(self, *, sample_weight):
         """Whether, or by which name, scikit-learn hands a sample_weight on to `fit`; returns self."""
-        return self._requesting("fit", sample_weight)
+        return self._ask("fit", sample_weight)
 
     def set_score_request(self, *, sample_weight):
         """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
-        return self._requesting("score", sample_weight)
+        return self._ask("score", sample_weight)
 
-    def _requesting(self, method, alias):
+    def _ask(self, method, alias):
         self._metadata_request = self.get_metadata_routing()
         getattr(self._metadata_request, method).add_request(param="sample_weight", alias=alias)
         return self
@@ -5672,7 +5658,7 @@ class MaxMarginClassifier:
         if "sigma2" in params and isinstance(self.gamma, str):
             del params["gamma"]
         params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
-        kernel = self._kernel = _kernel(self.kernel, X, params, None if sample_weight is None else shares)
+        kernel = self._kernel = _kernel(self.kernel, X, params, shares)
         if "gamma" in params:
             params["gamma"] = kernel.gamma  # "scale" is found once
         count = None if self.classes_.size == 2 else self.classes_.size
