@@ -386,6 +386,7 @@ def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     exact = plain + ridge * np.eye(40)
     np.testing.assert_allclose(matrix_of(G), exact, rtol=1e-12, atol=1e-13)
     G, n = fm.prepare(G, 0).G, 40
+    np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-12)
     v = rows_of(1, n, 4)[0]
     d = G.shape()[1]
     w, m, q, u, W, M = np.empty(d), np.empty(n), np.empty(n), np.empty(d), np.empty((2, d)), np.empty((2, n))

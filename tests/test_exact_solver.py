@@ -527,7 +527,8 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
 
 
 @pytest.mark.parametrize("kind", ["features", "sparse"])
-@pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700)])  # times s
+@pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700),
+                                   np.append(np.full(699, 0.1), 1e12)])  # times s
 def test_a_ridge_over_few_coordinates_is_solved_on_these(kind, ridge, monkeypatch):
     """Newton steps on the coordinates, few and to the optimum, where most points support the margin."""
     Z, steps = rows_of(700, 6, 3), []
@@ -539,6 +540,16 @@ def test_a_ridge_over_few_coordinates_is_solved_on_these(kind, ridge, monkeypatc
     assert result.status == "certified" and 1 <= len(steps) <= 12 and np.count_nonzero(result.p) > 300
     g = G @ result.p
     assert g.min() >= result.p @ g * (1 - 1e-8) and g[result.p > 0.0].max() <= result.p @ g * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
+def test_newton_steps_on_coordinates_end_at_the_optimum(kind, ridge):
+    G = fm.RidgeGram(BY_ROWS[kind](rows_of(700, 6, 3) + 1.0), ridge)  # some slacks are 0, some not
+    dual, c, u = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0), np.eye(1, 700)[0], np.empty(700)
+    fm._on_coordinates(dual, c, u, 1.0)
+    dual.refresh(c, u)
+    assert fm._rescale(c, u)[0] <= 1e-9
 
 
 @pytest.mark.parametrize("seed", range(20))
