@@ -874,8 +874,8 @@ def _slices(n, width):
         yield slice(start, min(start + step, n))
 
 
-def _kernel(kernel, X, params, weights=None):
-    """Resolve a kernel's name, or a callable, and its keywords against the training points X."""
+def _kernel(kernel, X, params, weights=1.0):
+    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted."""
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = (*_KERNELS.get(name, ()), "intercept")
     unknown = sorted(set(params) - set(accepted))
@@ -890,7 +890,7 @@ def _kernel(kernel, X, params, weights=None):
             raise ValueError(f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}")
     elif name == "ntk":
         name = "ntk limit"
-    gamma = _gamma_of(params, X, np.ones(X.shape[0]) if weights is None else weights) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
@@ -911,7 +911,7 @@ def _gamma_of(params, X, weights):
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
     _choice(gamma, "gamma", ("scale",))
-    mean, total, seen = 0.0, 0.0, 0.0
+    mean, total, seen, weights = 0.0, 0.0, 0.0, np.broadcast_to(weights, len(X))
     with np.errstate(over="ignore", invalid="ignore"):
         for first, block in _blocks(X):
             part = weights[first:first + len(block)]
@@ -1443,7 +1443,7 @@ class RidgeGram(Representation):
 
     def __init__(self, base, ridge):
         self.base, self.ridge, self.access = base, _amounts(ridge, "ridge", base.shape()[0]), base.access
-        self.roots = np.sqrt(self.ridge)
+        self._roots = np.sqrt(self.ridge)
         if hasattr(base, "precise"):
             self.precise = self._precise
 
@@ -1471,18 +1471,18 @@ class RidgeGram(Representation):
 
     def lift(self, v, w):
         lift(self.base, v, w[:-v.size])
-        np.multiply(v, self.roots, out=w[-v.size:])
+        np.multiply(v, self._roots, out=w[-v.size:])
 
     def margins(self, w, m):
         margins(self.base, w[:-m.size], m)
-        m += self.roots * w[-m.size:]
+        m += self._roots * w[-m.size:]
 
     def add_column(self, i, c, m):
         add_column(self.base, i, c, m)
         m[i] += c * self.ridge[i]
 
     def square(self, v, w, m):
-        terms = self.roots * w[-v.size:]
+        terms = self._roots * w[-v.size:]
         return square(self.base, v, w[:-v.size], m - terms) + sum(_precise_dot(terms, v))
 
     def restrict(self, index):
@@ -3124,7 +3124,7 @@ def certificate(G, alpha, p, *, precise=False):
                 else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
         upper = (sqrt(r^2 + square s) + length sqrt(s)) / (sum p - gamma_n).
 
-    Near the optimum this widens the interval, relative to rho and with u = 2^-53, by about
+    Near the optimum this widens the interval, relative to rho, u = 2^-53 and s that below a RidgeGram, by about
 
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
@@ -5427,8 +5427,8 @@ def _targets(y, n):
     return classes, labels
 
 
-def _weights_of_classes(given, classes, counts):
-    """Return the weights of the classes by `class_weight`, where so much weight is in each."""
+def _costs_of_classes(given, classes, counts):
+    """Return by how much `class_weight` multiplies C in each class, whose points have these sums of weights."""
     if isinstance(given, str) and given == "balanced":
         return counts.sum() / (classes.size * counts)
     names, given = classes.tolist(), {} if given is None else given
@@ -5647,7 +5647,7 @@ class MaxMarginClassifier:
                              f"{self.classes_.size} class{'es' * (not kept.size)}")
         if kept.size < shares.size:
             X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
-        costs = shares * _weights_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
+        costs = shares * _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
         if self.normalize == "unit" and precomputed:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
