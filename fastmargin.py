@@ -4621,12 +4621,12 @@ def _minimize(span, alpha, mu, accuracy):
         columns -= mean[:, None]
         columns *= np.sqrt(q[active])
         H = columns @ columns.T
-        H.flat[::len(H) + 1] += mu or 1e-9 * H.trace() or 1.0
+        H.flat[::len(H) + 1] += mu or 1e-9 * (H.trace() + downhill @ downhill)  # where one point has all weight, H is 0
         step = np.linalg.solve(H, downhill)
         move, decrease, length = step @ M, step @ downhill, 1.0
         while length > 1e-18:
             new = 0.5 * mu * np.sum((y + length * step)**2) + _softmax(m + length * move - shift, trial)
-            if new <= value - 1e-4 * length * decrease + 4.0 * _EPS * abs(value):
+            if new <= value - 0.25 * length * decrease + 4.0 * _EPS * abs(value):
                 break
             length *= 0.5
         else:

@@ -186,6 +186,35 @@ def test_iterates_are_those_of_the_twin(case, mu, kind):
         np.testing.assert_allclose(span.q, q.astype(float), rtol=0, atol=slack)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("case", ["feasible", "small margin", "falling"])
+def test_newton_gets_there_from_where_the_hessian_is_0(case, size):
+    """Far out one point has all the weight."""
+    Z = CASES[case] / np.linalg.norm(CASES[case], axis=1).max()
+    n, k = len(Z), 8
+    for seed in range(20):
+        y = size * np.random.default_rng(seed).normal(size=k)
+        y[0] += np.max((-3.0 - Z[:, :k] @ y) / Z[:, 0])  # so that the least margin is -3, and phi < 3 + ln n + lambda
+        span = fm._new_span(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
+        fm._minimize(span, np.empty(n), 0.0, 1e-3)
+        assert np.linalg.norm(span.margins @ span.q) <= 1e-3 or (y @ span.margins).min() > 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_shortest_mixture(seed):
+    """No longer than any on the way to the last point, and nearly the shortest of all."""
+    rng = np.random.default_rng(seed)
+    U = rng.normal(size=(16, 40)) * np.logspace(0, -rng.uniform(0, 3), 16)[:, None]
+    U += rng.normal(size=40) * rng.uniform()
+    K = U @ U.T
+    c = fm._shortest(K)
+    share = np.clip((K[0, 0] - K[0, -1]) / (K[0, 0] - 2 * K[0, -1] + K[-1, -1]), 0, 1)
+    way = np.r_[1 - share, np.zeros(14), share]
+    assert c.min() >= 0 and c.sum() == pytest.approx(1, rel=1e-12)
+    assert c @ K @ c <= way @ K @ way * (1 + 1e-12)
+    assert c @ K @ c <= fm.max_margin(K, tol=1e-9).upper**2 * (1 + 1e-4)
+
+
 # ======================================================================================================
 # RUNS
 # ======================================================================================================
