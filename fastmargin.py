@@ -4621,7 +4621,8 @@ def _minimize(span, alpha, mu, accuracy):
         columns -= mean[:, None]
         columns *= np.sqrt(q[active])
         H = columns @ columns.T
-        H.flat[::len(H) + 1] += mu or 1e-9 * (H.trace() + downhill @ downhill)  # where one point has all weight, H is 0
+        ridge = mu if mu > 0.0 else 1e-9 * (H.trace() + downhill @ downhill)  # where one point has all weight, H is 0
+        H.flat[::len(H) + 1] += max(ridge, 4.0 * _EPS * H.trace())
         step = np.linalg.solve(H, downhill)
         move, decrease, length = step @ M, step @ downhill, 1.0
         while length > 1e-18:
@@ -4675,6 +4676,7 @@ def _mix(span, q, u, r):
     x = points @ c
     if x @ x < points[:, 0] @ points[:, 0]:
         points[:, 0], shares[0] = x, c @ shares
+        shares[0] /= shares[0].sum()
 
 
 def _settle(span, alpha, u, r):
