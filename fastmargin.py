@@ -4825,7 +4825,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     coordinates  make Newton steps on the separator, where a ridge lies over rows of few coordinates.
+#     coordinates  make Newton steps on the separator, where a ridge lies over rows.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
 # while the support is small, and blocks last, if it is too large for anything else.
@@ -5249,20 +5249,46 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
+def _conjugate_gradients(base, active, ridge, downhill, accuracy):
+    """Solve (I + sum_i z_i z_i' / r_i) step = downhill, the sum over active points, to a relative accuracy."""
+    step, image, m = np.zeros(downhill.size), np.empty(downhill.size), np.empty(active.size)
+    left, way = downhill.copy(), downhill.copy()
+    first = size = left @ left
+    for _ in range(200):
+        margins(base, way, m)
+        lift(base, np.where(active, m / ridge, 0.0), image)
+        image += way
+        length = size / (way @ image)
+        step += length * way
+        left -= length * image
+        size, before = left @ left, size
+        if size <= accuracy**2 * first:
+            break
+        way *= size / before
+        way += left
+    return step
+
+
 def _on_coordinates(dual, c, u, gap):
     """Minimize by Newton steps on the coordinates; return the next stage."""
     base, ridge, (n, d) = dual.G.base, dual.G.ridge, dual.G.base.shape()
-    w, pull, m, rise, before = *np.empty((2, d)), *np.empty((2, n)), None
+    w, pull, m, rise, active, error = *np.empty((2, d)), *np.empty((2, n)), None, math.inf
+    largest = math.sqrt(base.diagonal().max())
     lift(base, c / dual.scale, w)
     for _ in range(50):
         margins(base, w, m)
-        active = m < 1.0
+        before, active, last = active, m < 1.0, error
         np.maximum((1.0 - m) * (dual.scale / ridge), 0.0, out=c)
-        if np.array_equal(active, before):
-            break
-        H, before = np.eye(d) + base.moments(np.flatnonzero(active), 1.0 / ridge[active]), active
         lift(base, c / dual.scale, pull)
-        step = np.linalg.solve(H, pull - w)
+        downhill = pull - w
+        error = largest * math.sqrt(downhill @ downhill)  # u_i = 1 + <z_i, downhill> where active, no less elsewhere
+        if error <= 0.3 * dual.tol or (error > 0.5 * last and np.array_equal(active, before)):
+            break
+        if d <= min(n, _LARGEST_FACE):
+            H = np.eye(d) + base.moments(np.flatnonzero(active), 1.0 / ridge[active])
+            step = np.linalg.solve(H, downhill)
+        else:
+            step = _conjugate_gradients(base, active, ridge, downhill, min(1e-4, error))
         margins(base, step, rise)
         w += _minimizing_step(m, rise, ridge, w @ step, step @ step) * step
         dual.reads[0] += 2 * n * n + np.count_nonzero(active) * d / 2  # as what is computed in the time
@@ -5272,11 +5298,10 @@ def _on_coordinates(dual, c, u, gap):
 # Rounds
 
 def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small, and then to coordinates where a ridge lies over rows of few."""
+    """Go on faces while they are small, and then to coordinates where a ridge lies over rows."""
     ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
     rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * G._share * dual.scale
-    is_few = rows and G.base.shape()[1] <= min(dual.n, _LARGEST_FACE)
-    return _TO_COORDINATES if is_few else _TO_WORKING_SET, ended
+    return _TO_COORDINATES if rows else _TO_WORKING_SET, ended
 
 
 _STAGES = _over_blocks, _on_first_faces, _on_coordinates, _on_working_set, _on_faces  # as numbered by _TO_...
@@ -5311,7 +5336,8 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) in place of (2), where a ridge of
-    at least 1e-8 s lies over rows of at most 3,000 coordinates, Newton steps on the coordinates of the separator.
+    at least 1e-8 s lies over rows, Newton steps on the coordinates of the separator, by their matrix up to 3,000 of
+    them, and otherwise by conjugate gradients.
 
     Parameters
     ----------

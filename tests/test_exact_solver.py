@@ -526,12 +526,17 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     assert wanted is None or np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
 
 
+by_matrix_or_gradients = pytest.mark.parametrize("largest", [fm._LARGEST_FACE, 5])  # coordinates for a matrix
+
+
 @pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700),
                                    np.append(np.full(699, 0.1), 1e12)])  # times s
-def test_a_ridge_over_few_coordinates_is_solved_on_these(kind, ridge, monkeypatch):
+@by_matrix_or_gradients
+def test_a_ridge_over_rows_is_solved_on_coordinates(kind, ridge, largest, monkeypatch):
     """Newton steps on the coordinates, few and to the optimum, where most points support the margin."""
     Z, steps = rows_of(700, 6, 3), []
+    monkeypatch.setattr(fm, "_LARGEST_FACE", largest)
     monkeypatch.setattr(fm, "_minimizing_step", lambda *given, step=fm._minimizing_step: steps.append(given) or (
         step(*given)))
     ridge = ridge * float((Z**2).sum(axis=1).max())
@@ -544,7 +549,9 @@ def test_a_ridge_over_few_coordinates_is_solved_on_these(kind, ridge, monkeypatc
 
 @pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
-def test_newton_steps_on_coordinates_end_at_the_optimum(kind, ridge):
+@by_matrix_or_gradients
+def test_newton_steps_on_coordinates_end_at_the_optimum(kind, ridge, largest, monkeypatch):
+    monkeypatch.setattr(fm, "_LARGEST_FACE", largest)
     G = fm.RidgeGram(BY_ROWS[kind](rows_of(700, 6, 3) + 1.0), ridge)  # some slacks are 0, some not
     dual, c, u = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0), np.eye(1, 700)[0], np.empty(700)
     fm._on_coordinates(dual, c, u, 1.0)
