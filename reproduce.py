@@ -632,11 +632,14 @@ def fitted_slope(t, value, start):
 
 
 def fitted_exponent(x, y):
-    """Fit y ~ x^b by least squares: b and twice its standard error; nan for fewer than four points."""
+    """Fit y ~ x^b by least squares: b and its 95 % bootstrap interval, points drawn 1,000 times; nan for few points."""
     if len(x) < 4:
-        return math.nan, math.nan
-    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
-    return slope, 2 * math.sqrt(covariance[0, 0])
+        return math.nan, math.nan, math.nan
+    drawn = np.vstack((np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x)))))
+    x, y = (values - values.mean(axis=1, keepdims=True) for values in (np.log(x)[drawn], np.log(y)[drawn]))
+    spread = (x * x).sum(axis=1)
+    slopes = (x * y).sum(axis=1)[spread > 0] / spread[spread > 0]
+    return slopes[0], *np.percentile(slopes, (2.5, 97.5))
 
 
 def fitted_factor(t, value, floor):
@@ -824,47 +827,54 @@ PRIMAL_DUAL = {  # by the accuracy
     "ISNKPVN": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps),
     "ISNKPVN, entropy": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps, prox="entropy"),
     "SNKP": lambda Z, _: iterations(fm.snkp, Z),
+    "subspace perceptron": lambda Z, eps: iterations(fm.subspace_perceptron, Z, eps=eps, stop="separated"),
 }
 
 
 def primal_dual_bounds(n, rho, eps, separable):
-    """Bound iterations, to separate or to certify, by what the proofs of section 6 give for gamma = 2."""
-    call = 2 * math.sqrt(2 * n)  # of SNKPVN, in units of 1/rho or 1/delta
+    """Bound iterations, to separate or to certify, by what the proofs of section 6 give for gamma = 2, and by ours."""
+    call, ours = 2 * math.sqrt(2 * n), partial(proved_products, n)  # of SNKPVN, in units of 1/rho or 1/delta
     if separable:
         return {"SNKPVN": call / rho, "ISNKPVN": call / rho * (np.log2(1 / rho) + 1),
-                "SNKP": 2 * math.sqrt(2 * math.log(n)) / rho}
-    return {"von Neumann": np.minimum(eps**-2, 2 * np.log(1 / eps) / rho**2), "SNKPVN": call / eps,
-            "ISNKPVN": 2 * call * np.minimum(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1)}
+                "SNKP": 2 * math.sqrt(2 * math.log(n)) / rho, "subspace perceptron": ours(rho)}
+    return {"von Neumann": np.fmin(eps**-2, 2 * np.log(1 / eps) / rho**2), "SNKPVN": call / eps,
+            "ISNKPVN": 2 * call * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1), "subspace perceptron": ours(eps)}
 
 
 def compute_ramdas14_theorem4(context):
     rng, n, trials, rows = context.rng(), 200, context.pick(5, 1), []
     eps = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(17, 5))
     margins = np.geomspace(0.3, context.pick(1e-3, 1e-2), context.pick(13, 5))
-    cases = {f"{name}, no separator": [[planted_inradius(n, 40, thinnest, rng)] * len(eps) for _ in range(trials)]
-             for name, thinnest in (("thin hull", 1e-3), ("thicker hull", 0.1))}
-    cases["separable"] = [[(planted_margin(n, 40, rho, rng), rho) for rho in margins] for _ in range(trials)]
-    for case, problems in cases.items():
+    larger, d = np.geomspace(0.03, context.pick(3e-4, 3e-3), context.pick(13, 5)), context.pick(300, 100)
+    sources = {  # the accuracies, and a function that draws rows and their rho for each
+        "thin hull, no separator": (eps, lambda: [planted_inradius(n, 40, 1e-3, rng)] * len(eps)),
+        "thicker hull, no separator": (eps, lambda: [planted_inradius(n, 40, 0.1, rng)] * len(eps)),
+        "separable": (margins / 10, lambda: [(planted_margin(n, 40, rho, rng), rho) for rho in margins]),
+        "high rank, no separator": (
+            larger, lambda: [(planted_power_law(2 * n, d, 0.0, rng, 0.5), math.nan)] * len(larger)),
+    }
+    for case, (accuracy, draw) in sources.items():
+        problems = [draw() for _ in range(trials)]
         rho = np.median([[rho for _, rho in row] for row in problems], axis=0)
-        accuracy = rho / 10 if case == "separable" else eps
-        bounds = primal_dual_bounds(n, rho, accuracy, case == "separable")
+        bounds = primal_dual_bounds(len(problems[0][0][0]), rho, accuracy, case == "separable")
         for name, count in progress(PRIMAL_DUAL.items(), context, case):
             if name != ("von Neumann" if case == "separable" else "SNKP"):  # each of which looks for one thing only
                 found = [[count(Z, least) for (Z, _), least in zip(row, accuracy, strict=True)] for row in problems]
                 rows.append((case, name, rho, accuracy, np.median(found, axis=0), bounds.get(name, math.nan)))
     return table_of("case method rho eps iterations bound", rows), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; |rho| is the inradius of "
-        "the hull, or the planted margin, then eps = delta = rho/10; gamma = 2; an iteration is one column of G for "
-        "von Neumann, and a product with G, n columns, for the others; the entropy prox has no bound")
+        f"the hull, or the planted margin, then eps = delta = rho/10. High rank: n = {2 * n}, d = {d}, spectrum "
+        "j^-1/2, |rho| not known. gamma = 2; an iteration is one column of G for von Neumann, and a product with G, n "
+        "columns, for the others; the entropy prox has no bound")
 
 
 @figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
-        minutes=1, columns=3)
+        minutes=3, rows=2, columns=2, width=5.5, height=3.8)
 def draw_ramdas14_theorem4(table, *axes):
-    looks, places = styles(table, "method"), ("lower right", (0.13, 0.68), "upper left")
-    for ax, place, (case, part) in zip(axes, places, split(table, "case").items(), strict=True):
+    looks = styles(table, "method")
+    for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
         separable, lines, exponents = case == "separable", [], []
-        corner = math.inf if separable else 1 / part["rho"][0]
+        corner = math.inf if separable or math.isnan(part["rho"][0]) else 1 / part["rho"][0]
         for name, run in split(part, "method").items():
             x, y = 1 / run["rho" if separable else "eps"], run["iterations"]
             line, = ax.loglog(x, y, label=name, **looks[name])
@@ -873,11 +883,11 @@ def draw_ramdas14_theorem4(table, *axes):
             lines.append(line)
             exponents.append(" | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope)))
         title = "exponents" + (r", left | right of $1/|\rho|$" if "|" in exponents[0] else "")
-        ax.legend(lines, exponents, title=title, fontsize=7, title_fontsize=7, loc=place)
-        if not separable:
+        ax.legend(lines, exponents, title=title, fontsize=7, title_fontsize=7, loc="upper left")
+        if corner < math.inf:
             ax.axvline(corner, color="0.5", linewidth=1)
         ax.set(xlabel=r"$1/\rho$" if separable else "1/eps",
-               title=case if separable else rf"{case}: $1/|\rho|$ = {corner:.0f}",
+               title=case if corner == math.inf else rf"{case}: $1/|\rho|$ = {corner:.0f}",
                ylabel="iterations to separate" if separable else r"iterations to $\|p\|_G \leq$ eps")
 
 
@@ -1034,18 +1044,18 @@ def compute_ji21_fig3(context):
     images, steps, seeds = context.pick((10_000, 2**15, 3) if source == "full" else (2000, 2**12, 1), (1000, 2**8, 1))
     X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
     first, last = context.seed, context.seed + seeds - 1
-    settings = [("max", first, True), *(("max", seed, False) for seed in range(first + 1, last + 1)),
-                ("unit", first, False)]
+    settings = [(scaling, seed, scaling == "max" and seed == first)
+                for scaling in ("max", "unit") for seed in range(first, last + 1)]
     with workers(len(settings)) as processes:
         jobs = processes.imap(partial(scaled_runs, X, y, X_test, y_test, steps), settings)
         rows = sum(progress(jobs, context, total=len(settings)), [])
     return table_of("method scaling seed iteration lower upper test_error", rows), (
         f"All ten classes of MNIST ({source}), the first n = {len(y):,} images, {len(y) * 9:,} pairs, "
         f"{len(y_test):,} test images, tangent kernel of a ReLU network of width {WIDTH}; above max K(x, x) = 1, "
-        f"weights and samples by seed {first}{f' to {last}, median and range' if seeds > 1 else ''}; below every "
-        f"K(x, x) = 1, seed {first}. Of seed {first}: sampling without momentum, with step 1 and Theorem 4.1's, "
-        f"sqrt(ln(pairs)/{steps:,}), and the maximum margin, to what 64 products of the subspace perceptron certify. "
-        "An iteration is a column of K")
+        "below every K(x, x) = 1; weights and samples by seed "
+        f"{first}{f' to {last}, median and range' if seeds > 1 else ''}. Of seed {first}: sampling without momentum, "
+        f"with step 1 and Theorem 4.1's, sqrt(ln(pairs)/{steps:,}), and the maximum margin, to what 64 products of the "
+        "subspace perceptron certify. An iteration is a column of K")
 
 
 @figure("ji21:fig3", "ten classes of MNIST: sampled columns, batch perceptron", compute_ji21_fig3,
@@ -1478,7 +1488,7 @@ ONE_VECTOR = "one weight vector"  # the solver of pair_scores
 
 def compute_ji21_fig4(context):
     data = load_cifar10(context)
-    images, test_images, seeds, steps = context.pick((128, 10_000, 3, 2**15), (128, 500, 2, 2**13))
+    images, test_images, seeds, steps = context.pick((128, 10_000, 12, 2**15), (128, 500, 2, 2**13))
     epochs = context.pick((0, 64, 256, 1024), (0, 8))
     seeds = range(context.seed, context.seed + seeds)
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
@@ -1517,19 +1527,19 @@ def compute_ji21_fig4(context):
     return table, (
         f"CIFAR-10, the first {images} training images and {len(y_test):,} test images, colours standardised; AlexNet "
         f"with {config.width:g} of its channels and dense layers of {config.dense[0]} units, at first uniform in "
-        f"+-1/sqrt(fan-in), with biases and, thin, without; SGD, step {config.step:g}, batches of {config.batch}; "
+        f"+-1/sqrt(fan-in), with biases and without; SGD, step {config.step:g}, batches of {config.batch}; "
         f"weights, batches and samples by seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at "
         f"most {at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} "
         f"outputs, features of length 1, {len(y) * (config.classes - 1):,} pairs, a weight vector a class; or the "
         "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. First two panels: "
         "the seeds whose kernels gain most and least; adaptive sampling, in brackets the certified relative gap that "
-        "it leaves; diamonds: the maximum margin, as in all other panels, known to within "
-        f"{known['gap'].max():.0e} of itself. Bars: standard errors, paired by test image")
+        "it leaves; diamonds: the maximum margin, as in the other panels, known to within "
+        f"{known['gap'].max():.0e} of itself. Thin: the seeds. Standard errors are paired by test image")
 
 
-@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=20,
-        data="cifar10", rows=3, columns=3, height=3.2)
-def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses, small_excesses, differences):
+@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=75,
+        data="cifar10", rows=2, columns=3)
+def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses):
     networks = {network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
                 for network, part in split(table, "network").items()}
     seeds, walks = (networks["biases"][solver] for solver in ("max_margin", "adaptive sampling"))
@@ -1546,37 +1556,23 @@ def draw_ji21_fig4(table, most, least, margins, errors, changes, moves, excesses
         ax.legend(*zip(*entries, strict=True), title="epoch (gap)", fontsize=7, title_fontsize=7, loc="upper right")
         ax.set(xlabel="margin-maximisation step", ylabel="test error (%)",
                title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
-    looks = {seed: style(i) | {"marker": MARKERS.replace("D", "")[i], "markevery": 1} for i, seed in enumerate(seeds)}
-    for network, runs in networks.items():
-        for (seed, run), small in zip(runs["max_margin"].items(), runs[ONE_VECTOR].values(), strict=True):
-            thin = {} if network == "biases" else {"linewidth": 0.7, "markerfacecolor": "white"}
-            look, x = looks[seed] | thin, run["epoch"]
-            label = f"seed {seed}{'' if network == 'biases' else ', no biases'}"
-            for ax, rows, name in ((changes, run, "change"), (excesses, run, "excess"),
-                                   (small_excesses, small, "excess")):
-                ax.errorbar(x, 100 * rows[name], 100 * rows[f"{name}_error"], elinewidth=1, label=label, **look)
-            errors.plot(x, 100 * run["test_error"], **look)
-            errors.plot(x, 100 * run["network_error"], **look, alpha=0.4)
-            moves.semilogy(x, run["moved"], **look)
-            differences.plot(x, 100 * run["differ"], **look)
-            differences.plot(x, 100 * small["differ"], **look, alpha=0.4)
-            margins.semilogy(x, run["margin"], **look)
-            its_walks = split(runs["adaptive sampling"][seed], "epoch").values()
-            margins.semilogy(x, [walk["gap"][-1] for walk in its_walks], **look, alpha=0.4)
-    for ax in (changes, excesses, small_excesses):
-        ax.axhline(0, color="0.5", linewidth=1)
-    for ax, title, ylabel in (
-            (margins, "maximum margin; pale: relative gap of sampling", ""),
-            (errors, "test error of the kernel; pale: of the network", "%"),
-            (changes, "change of this error since epoch 0", "points"),
-            (moves, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
-            (excesses, "the kernel's error less the network's", "points"),
-            (small_excesses, "the same, with one weight vector", "points"),
-            (differences, "classed otherwise by the network; pale: one vector", "%")):
+    for ax, solver, name, unit, title, ylabel in (
+            (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
+            (changes, "max_margin", "change", 100, "the kernel's test error less that of epoch 0", "points"),
+            (excesses, "max_margin", "excess", 100, "the kernel's test error less the network's", "points"),
+            (small_excesses, ONE_VECTOR, "excess", 100, "the same, with one weight vector", "points")):
+        for i, (network, runs) in enumerate(networks.items()):
+            runs, look = runs[solver].values(), style(i) | {"markevery": 1}
+            x, values = next(iter(runs))["epoch"], unit * np.array([run[name] for run in runs])
+            ax.plot(x, values.T, **look | {"linewidth": 0.5, "markersize": 2, "alpha": 0.6})
+            ax.plot(x, np.median(values, axis=0), label=f"{network}: median of {len(runs)} seeds", **look)
+        if unit > 1:
+            doubt = 2 * unit * np.median([run[f"{name}_error"] for run in runs], axis=0)
+            ax.fill_between(x, -doubt, doubt, color="0.85", label="equal to within two standard errors", zorder=0)
         ax.set_xscale("symlog", linthresh=x[1], linscale=0.7)
-        ax.set(title=title, ylabel=ylabel, xlabel="epoch", xticks=x, xticklabels=[f"{epoch:g}" for epoch in x])
+        ax.set(title=title, ylabel=ylabel, xlabel="epoch", xticks=x, xticklabels=[f"{epoch:g}" for epoch in x],
+               yscale="log" if unit == 1 else "linear", xlim=(-x[1] / 4, 1.3 * x[-1]))
         ax.set_xticks([], minor=True)
-        ax.set_xlim(-x[1] / 4, 1.3 * x[-1])
 
 
 # --- apidopoulos22 ---
@@ -1908,9 +1904,9 @@ def draw_apidopoulos22_width(table, *axes):
 # --- own methods ---
 
 
-def planted_power_law(n, d, rho, rng):
-    """Draw rows as planted_margin does, but the u_i fall like 1/j along the axes; 0 is a mixture of all u_i."""
-    u = rng.normal(size=(n, d - 1)) / np.arange(1, d)
+def planted_power_law(n, d, rho, rng, power=1):
+    """Draw rows as planted_margin does, but the u_i fall like j^-power along the axes; 0 is a mixture of all u_i."""
+    u = rng.normal(size=(n, d - 1)) / np.arange(1, d) ** power
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     u -= rng.dirichlet(np.full(n, 0.3)) @ u
     u /= np.linalg.norm(u, axis=1).max()
@@ -1935,53 +1931,101 @@ def chain(n):
 
 
 GOALS = {"separation": 1.0, "a gap of 10 %": 0.1, "a gap of 1 %": 0.01}
-SUBSPACE_METHODS = {
-    "subspace perceptron": fm.subspace_perceptron,
-    "momentum": fm.momentum,
-    "SNKP": partial(fm.snkp, stop=None),
-}
+OURS, CUT = "subspace perceptron", "span of 5 vectors"
+SUBSPACE_METHODS = {OURS: fm.subspace_perceptron, "momentum": fm.momentum, "SNKP": partial(fm.snkp, stop=None)}
+WITH_CUT = SUBSPACE_METHODS | {CUT: partial(fm.subspace_perceptron, memory=1)}  # the least that it can do with
+MOST = {name: (20_000, 300) for name in SUBSPACE_METHODS} | {OURS: (2000, 100), CUT: (2000, 100)}  # full, quick
 SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
 
-def compute_subspace(context):
-    rng, trials, rows = context.rng(), context.pick(5, 1), []
-    few, many = context.pick((1000, 20_000), (100, 300))
-    looks = {name: {"max_iter": many, "trace_at": spaced(many, 48)} for name in SUBSPACE_METHODS}
-    looks["subspace perceptron"] = {"max_iter": few, "trace_at": np.arange(few)}
+def proved_products(n, rho):
+    """Bound the subspace perceptron's products to a margin rho, or to a certificate of eps = rho."""
+    R = 2 * math.log(2 * n) - 1
+    return (1.05 * (R + 0.25) / rho) ** (2 / 3)
 
-    def race(family, G):
-        """Count the products until upper - lower is at most each goal's part of upper; nan where it never is."""
-        results = {name: algorithm(G, tol=0.01, **looks[name]) for name, algorithm in SUBSPACE_METHODS.items()}
-        rho = min(result.upper for result in results.values())
-        for name, result in results.items():
-            trace = result.trace[result.trace["iteration"] < looks[name]["max_iter"]]  # the last interval is sharper
-            for goal, part in GOALS.items():
-                met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"])
-                count = trace["products"][met.argmax()] if met.any() else math.nan
-                rows.append((f"products to {goal}", family, name, 1 / rho, count))
-        R = 2 * math.log(2 * results["momentum"].p.size) - 1
-        rows.append(("products to separation", family, "proved", 1 / rho, (1.05 * (R + 0.25) / rho) ** (2 / 3)))
 
-    planted = 1 / np.geomspace(3, context.pick(3000, 30), context.pick(10, 3))
-    n, d = context.pick((1500, 600), (100, 40))
+def fit_range(x, y):
+    """Return the points that exponents are fitted to: 1/rho >= 10, up to the first run that does not get there."""
+    used = (x >= 10) & (x < x[np.isnan(y)].min(initial=math.inf))
+    return x[used], y[used]
+
+
+def products_to_goals(family, G, methods, context):
+    """Return rows of products that each method takes until upper - lower is each goal's part of upper; nan if never."""
+    results = {}
+    for name in methods:
+        most = context.pick(*MOST[name])
+        looks = np.arange(most) if name in (OURS, CUT) else spaced(most - 1, 48)  # not the end, which is sharper
+        results[name] = WITH_CUT[name](G, tol=0.01, max_iter=most, trace_at=looks)
+    rho, rows = min(result.upper for result in results.values()), []
+    for name, result in results.items():
+        trace = result.trace[result.trace["iteration"] < context.pick(*MOST[name])]
+        for goal, part in GOALS.items():
+            met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"])
+            count = trace["products"][met.argmax()] if met.any() else math.nan
+            rows.append((f"products to {goal}", family, name, 1 / rho, count))
+    n = result.p.size
+    return [*rows, ("bound of separation", family, OURS, 1 / rho, proved_products(n, rho)),
+            ("bound of separation", family, "SNKP", 1 / rho, 2 * math.sqrt(2 * math.log(n)) / rho)]
+
+
+def compute_subspace_products(context):
+    rng, trials, rows = context.rng(), context.pick(3, 1), []
+    margins = 1 / np.geomspace(1.5, context.pick(15_000, 30), context.pick(9, 3))
+    n, d = context.pick((1500, 1000), (100, 40))
     size, most = context.pick((1000, 4000), (40, 80))
     longest = context.pick(300, 12)
-    families = {
-        "planted": lambda: (planted_margin(n, d, rho, rng) for rho in planted),
-        "power-law spectrum": lambda: (planted_power_law(n, d, rho, rng) for rho in planted),
-        "random labels": lambda: random_labels(size, most, rng),
-        "chain": lambda: map(chain, np.unique(np.geomspace(2, longest, len(planted)).astype(int))),
-    }
+    families = {f"spectrum $j^{{-{power:g}}}$": partial(
+        lambda power: (planted_power_law(n, d, rho, rng, power) for rho in margins), power) for power in (0.5, 1, 2, 3)}
+    families["random labels"] = lambda: itertools.islice(random_labels(size, most, rng), context.pick(3, 0), None)
+    families["chain"] = lambda: map(chain, np.unique(np.geomspace(2, longest, len(margins)).astype(int)))
     for family, sets in families.items():
-        for _ in progress(range(1 if family == "chain" else trials), context, family):
+        for trial in progress(range(1 if family == "chain" else trials), context, family):
             for Z in sets():
-                race(family, fm.FeatureGram(Z))
-    images = context.pick(2000, 200)
+                methods = [OURS] if trial else WITH_CUT
+                rows += products_to_goals(family, fm.FeatureGram(Z), methods, context)
+    return table_of("what family method x y", rows), (
+        f"Rows of norm at most 1, linear kernel, seed {context.seed}, {trials} sample(s) each, the first of them for "
+        f"the other methods. Spectra: planted margins, n = {n:,}, d = {d:,}; random labels: n = {size:,}, at most "
+        f"{most:,} dimensions; chain: n = 2 to {longest}, which are n products for all of the span. Goals: certified "
+        f"relative gaps, within {context.pick(*MOST[OURS]):,} products for the subspace perceptron, also with its span "
+        f"cut down whenever it has 5 vectors, {context.pick(*MOST['SNKP']):,} for the others. Broad: what is proved of "
+        "separation, (1.05 (R + 1/4) / rho)^(2/3), R = 2 ln(2 n) - 1, and 2 sqrt(2 ln n) / rho. Dashed: the exponent "
+        "2/3, below which no method comes on all data. Numbers: exponents to separation, 10 % and 1 %, fitted to 1/rho "
+        ">= 10 up to the first run that does not get there")
+
+
+@figure("subspace:products", "products to a margin: subspace perceptron, momentum, SNKP", compute_subspace_products,
+        minutes=10, rows=2, columns=3)
+def draw_subspace_products(table, *axes):
+    colours = dict(zip(WITH_CUT, COLOURS, strict=False))
+    for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
+        found = {what: split(rows, "method") for what, rows in split(part, "what").items()}
+        for line, (name, colour) in enumerate(colours.items()):
+            size, fill = {"momentum": (6, "none"), CUT: (4.5, "top")}.get(name, (3.5, "full"))  # some coincide
+            exponents, look = [], {"color": colour, "linestyle": "none", "markersize": size, "fillstyle": fill}
+            for goal, shape in zip(GOALS, "o^s", strict=True):
+                x, y = (found[f"products to {goal}"][name][column] for column in "xy")
+                ax.loglog(x, y, marker=shape, label=f"{name}: {goal}", **look)
+                exponents.append(fitted_exponent(*fit_range(x, y))[0])
+            text = f"{name}: {', '.join(f'{exponent:.2f}' for exponent in exponents)}".replace("nan", "–")
+            ax.text(0.03, 0.96 - 0.075 * line, text, transform=ax.transAxes, fontsize=8.5, va="top", color=colour)
+        for name, rows in found["bound of separation"].items():
+            at = np.argsort(rows["x"])
+            ax.plot(rows["x"][at], rows["y"][at], label=f"{name}: bound of separation", color=colours[name], **BOUND)
+        ends = np.array([10, part["x"].max()])
+        ax.plot(ends, (ends / 10) ** (2 / 3), color="0.5", linewidth=1, linestyle="--")
+        ax.text(150, 2.5, "slope 2/3", fontsize=8, va="top")
+        ax.set(xlabel=r"$1/\rho$", ylabel="products", title=family, ylim=(0.7, 3e6))
+
+
+def compute_subspace_seconds(context):
+    images, gaps, rows = context.pick(2000, 200), np.logspace(-1, context.pick(-6, -2), context.pick(11, 2)), []
     for digits in progress(SUBSPACE_PAIRS, context, "MNIST"):
         data = load_mnist(context, digits)
-        race("MNIST pairs", fm.gram(data.X_train[:images], data.y_train[:images]))
-
-    gaps, problems = np.logspace(-1, context.pick(-6, -2), context.pick(11, 2)), {}
+        G = fm.gram(data.X_train[:images], data.y_train[:images])
+        rows += products_to_goals("MNIST pairs", G, SUBSPACE_METHODS, context)
+    problems = {}
     for name, digits, make, cut in (("0 vs 1, linear", (0, 1), partial(fm.features, normalize="max"), None),
                                     ("3 vs 5, rbf", (3, 5), fm.gram, 6000)):
         X, y, *_, source = load_mnist(context, digits)
@@ -2004,66 +2048,29 @@ def compute_subspace(context):
             k, times = trace["iteration"].astype(float), np.diff(trace["seconds"]) / one
             rows.append(("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times / np.diff(k)))
     return table_of("what family method x y", rows), (
-        f"Rows of norm at most 1, linear kernel, {trials} sample(s) each, seed {context.seed}: planted and power law "
-        f"n = {n:,}, d = {d}; random labels n = {size:,}, d from the least with a margin up to {most:,}; chain n = 2 "
-        f"to {longest}, which are n products for all of the span. MNIST ({source}), Gaussian kernel, gamma = "
-        f"1/(d Var X), unit rows: {images:,} images of {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}. Goals: "
-        f"certified relative gaps, within {few:,} products for the subspace perceptron, looked at after each, "
-        f"and {many:,} for the others, looked at 48 times a decade. Proved, of separation by the subspace perceptron: "
-        "(1.05 (R + 1/4) / rho)^(2/3), R = 2 ln(2 n) - 1. Exponents: fitted to 1/rho >= 10, up to the first run "
-        "that does not get there, +- two standard errors of independent points. Right: defaults, all "
-        f"{os.cpu_count()} cores; 0 vs 1 scaled by the largest norm; seconds from call to return, certificates included"
-    )
+        f"MNIST ({source}). Seconds from call to return, certificates included, defaults, all {os.cpu_count()} cores; "
+        "0 vs 1 scaled by the largest norm, Gaussian kernels of gamma = 1/(d Var X), unit rows. Products to certified "
+        f"relative gaps: {images:,} images of {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}")
 
 
-def draw_products(ax, part, looks, fitted):
-    """Draw the products that methods take against 1/rho and, if `fitted`, their exponents and slopes to compare."""
-    fits = []
-    for name, runs in split(part, "method").items():
-        x, y, look = runs["x"], runs["y"], looks[name]
-        ax.loglog(x, y, **look | {"linestyle": "none", "markevery": None, "markersize": 3, "alpha": 0.6})
-        ax.plot([], [], label=name, **look)
-        used = (x >= 10) & (x < x[np.isnan(y)].min(initial=math.inf))
-        slope, doubt = fitted_exponent(x[used], y[used])
-        if fitted and not math.isnan(slope):
-            ends = np.array([x[used].min(), x[used].max()])
-            middle = np.exp(np.log(y[used]).mean() - slope * np.log(x[used]).mean())
-            [line] = ax.plot(ends, middle * ends**slope, **look | {"marker": ""})
-            fits.append((line, f"{slope:.2f} ± {doubt:.2f}"))
-    if not fitted:
-        return
-    ends, edge = np.array([part["x"].min(), part["x"].max()]), np.nanmin(part["y"])
-    for power, text, dashes in ((1, "slope 1", "-"), (2 / 3, "slope 2/3", "--")):
-        ax.plot(ends, edge * (ends / ends[0]) ** power, color="0.7", linewidth=1, linestyle=dashes, label=text,
-                zorder=1, scalex=False, scaley=False)
-    if fits:
-        low, high = ax.get_ylim()
-        ax.set_ylim(low, high * (high / low) ** 0.3)  # room for the legend
-        ax.legend(*zip(*fits, strict=True), fontsize=7, loc="upper left", handlelength=2.6)
-    ax.xaxis.set_minor_formatter("")
-    ax.yaxis.set_minor_formatter("")
-
-
-@figure("subspace", "subspace perceptron, momentum, SNKP: products and seconds", compute_subspace, minutes=30,
-        data="mnist", rows=len(GOALS), columns=6, width=2.7, height=2.5)
-def draw_subspace(table, *axes):
-    axes, looks, parts = np.reshape(axes, (len(GOALS), 6)), styles(table, "method"), split(table, "what")
-    for row, goal in zip(axes, GOALS, strict=True):
-        row[0].set_ylabel(f"products to {goal}")
-        for ax, (family, part) in zip(row, split(parts[f"products to {goal}"], "family").items(), strict=False):
-            draw_products(ax, part, looks, family != "MNIST pairs")
-            if ax in axes[0]:
-                ax.set_title(family)
-            if ax in axes[-1]:
-                ax.set_xlabel(r"$1/\rho$")
-    *clocks, last = axes[:, -1]
+@figure("subspace:seconds", "subspace perceptron, momentum, SNKP, max_margin on MNIST", compute_subspace_seconds,
+        minutes=20, data="mnist", columns=4, width=3.6)
+def draw_subspace_seconds(table, *axes):
+    parts = split(table, "what")
+    looks = styles(parts["seconds to a gap"], "method")
+    *clocks, last, products = axes
     for ax, (problem, part) in zip(clocks, split(parts["seconds to a gap"], "family").items(), strict=True):
         for name, runs in split(part, "method").items():
             ax.loglog(1 / runs["x"], runs["y"], label=name, **looks[name])
         ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
     for i, (problem, runs) in enumerate(split(parts["time of an iteration"], "family").items()):
-        last.plot(runs["x"], runs["y"], label=problem, **style(len(looks) + i))
-    last.set(xlabel="iteration k", ylabel="its time / a product's", ylim=(0, None))
+        last.plot(runs["x"], runs["y"], label=f"subspace perceptron, {problem}", **style(len(looks) + i))
+    last.set(title="an iteration", xlabel="iteration k", ylabel="its time / a product's", ylim=(0, None))
+    for goal, size in zip(GOALS, (3, 5, 7), strict=True):
+        for name, runs in split(parts[f"products to {goal}"], "method").items():
+            look = looks[name] | {"linestyle": "none", "markevery": None, "markersize": size, "fillstyle": "none"}
+            products.loglog(runs["x"], runs["y"], **look)
+    products.set(title="ten pairs: to separation, 10 %, 1 %", xlabel=r"$1/\rho$", ylabel="products")
 
 
 # --- the bounds of the three papers: functions yield statements and, along runs, what was measured over the bound ---
@@ -2905,10 +2912,10 @@ def draw_speed(table, blank):
         names = []
         for name, run, look in curves(parts[panel], "what"):
             x, y = run["n"], factor * run["achieved"]
-            slope, doubt = fitted_exponent(x[y > 0], y[y > 0])
+            slope, low, high = fitted_exponent(x[y > 0], y[y > 0])
             if (y > 0).any():
                 ax.loglog(x[y > 0], y[y > 0], **look | {"markevery": 1})
-                names.append(name if math.isnan(slope) else f"{name}: n^{slope:.2f} ± {doubt:.2f}")
+                names.append(name if math.isnan(slope) else f"{name}: n^{slope:.2f} [{low:.2f}, {high:.2f}]")
         ax.set(xlabel="n", ylabel=unit)
         if names:
             ax.legend(ax.lines, names, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)

@@ -19,11 +19,6 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def part_of(families, family, method):
-    part = rp.split(families[family], "method")[method]
-    return part["x"], part["y"]
-
-
 def test_figure_6_after_a_thousand_steps():
     methods = "Algorithm 1", "Algorithm 2", "normalized GD, 1/sqrt(t)", "momentum", "maximum margin"
     for data, rows in rp.split(table("apidopoulos22-fig6"), "data").items():
@@ -50,34 +45,115 @@ def test_ramdas14_on_mnist():
     assert checked == 6
 
 
+def products(table):
+    """{family: {method: (1/rho, products, a row for each goal)}}"""
+    found = {}
+    for family, part in rp.split(table, "family").items():
+        if "products to separation" in part["what"]:
+            goals = [rp.split(rp.split(part, "what")[f"products to {goal}"], "method") for goal in rp.GOALS]
+            found[family] = {name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
+                             for name, run in goals[0].items()}
+    return found
+
+
 def subspace_rows():
     """The rows of the README's table about the subspace perceptron."""
-    parts, goals = rp.split(table("subspace"), "what"), [f"products to {goal}" for goal in rp.GOALS]
+    for family, runs in products(table("subspace-products")).items():
+        (x, ours), (z, theirs) = runs[rp.OURS], runs["momentum"]
+        first = [np.flatnonzero(x == at)[0] for at in z]  # the sample that both have
+        intervals = ("{:.2f} [{:.2f}, {:.2f}]".format(*rp.fitted_exponent(*rp.fit_range(x, y))) for y in ours)
+        exponents = (f"{rp.fitted_exponent(*rp.fit_range(z, y))[0]:.2f}" for y in theirs)
+        far = np.flatnonzero(z == z[~np.isnan(theirs[-1])].max())[0]
+        times = ", ".join(f"{ratio:.0f}" for ratio in theirs[:, far] / ours[:, first[far]])
+        name = family.replace("$j^{-", "j^−").replace("}$", "")
+        yield f"| {name} | {', '.join(intervals)} | {', '.join(exponents)} | {times} at {z[far]:,.0f} |"
 
-    def exponents(method, family):
-        found = []
-        for goal in goals:
-            x, y = part_of(rp.split(parts[goal], "family"), family, method)
-            used = (x >= 10) & (x < x[np.isnan(y)].min(initial=np.inf))
-            found.append("{:.2f} ± {:.2f}".format(*rp.fitted_exponent(x[used], y[used])))
-        return ", ".join(found)
 
-    def span(values):
-        low, high = (f"{value:.0f}" for value in (values.min(), values.max()))
-        return low if low == high else f"{low} to {high}"
+def subspace_sentences():
+    """What the README says of the subspace perceptron's products below that table."""
+    def spans(rows):
+        return ", ".join(f"{row.min():.0f} to {row.max():.0f}" for row in rows)
 
-    for family in rp.split(parts[goals[0]], "family"):
-        ours, theirs = ([part_of(rp.split(parts[goal], "family"), family, method) for goal in goals]
-                        for method in ("subspace perceptron", "momentum"))
-        near = [(x >= 230) & (x <= 390) & ~np.isnan(y) if family != "MNIST pairs" else x > 0 for x, y in theirs]
-        times = ", ".join(span((y / z)[rows]) if rows.any() else "–"
-                          for (_, z), (_, y), rows in zip(ours, theirs, near, strict=True))
-        columns = (["subspace perceptron", "momentum"] if family != "MNIST pairs" else [])
-        cells = [exponents(method, family) for method in columns] or [
-            ", ".join(span(y) for _, y in counts) for counts in (ours, theirs)]
-        yield family, f" | {' | '.join(cells)} | {times} |"
+    shares, cut = [], []
+    for family, part in rp.split(table("subspace-products"), "family").items():
+        parts = {what: rp.split(rows, "method") for what, rows in rp.split(part, "what").items()}
+        found, bound = (parts[what][rp.OURS]["y"] for what in ("products to separation", "bound of separation"))
+        shares.append(np.max(found / bound))
+        if "spectrum" in family:
+            run = parts["products to separation"][rp.CUT]
+            cut.append(f"{rp.fitted_exponent(*rp.fit_range(run['x'], run['y']))[0]:.2f}")
+    *others, chain = shares
+    yield f"takes at most {min(others):.2f} to {max(others):.2f} of what is proved, on the chain {chain:.2f}"
+    yield f"separation takes ρ^(−b) products with b = {', '.join(cut)} on the four spectra"
+    rows = rp.split(rp.split(table("ramdas14-theorem4"), "case")["high rank, no separator"], "method")
+    ours, theirs = rows[rp.OURS], rows["SNKPVN"]
+    exponents = [rp.fitted_exponent(1 / run["eps"], run["iterations"])[0] for run in (ours, theirs)]
+    yield ("certificates take ε^(−{:.2f}) products, where SNKPVN's take ε^(−{:.2f}), {:.0f} times as many at ε = 3e-4"
+           .format(*exponents, theirs["iterations"][-1] / ours["iterations"][-1]))
+    runs = products(table("subspace-seconds"))["MNIST pairs"]
+    ours, theirs = runs[rp.OURS][1], runs["momentum"][1]
+    yield f"it takes {spans(ours)} products, momentum {spans(theirs)}, {spans(theirs / ours)} times as many"
 
 
 def test_products_of_the_subspace_perceptron():
-    for family, cells in subspace_rows():
-        assert any(line.startswith(f"| {family}") and line.endswith(cells) for line in README.splitlines()), cells
+    for row in subspace_rows():
+        assert row in README
+    for sentence in subspace_sentences():
+        assert sentence in README.replace("\n", " ")
+
+
+def test_the_margins_of_sampled_columns():
+    names = "sampling, momentum", "batch perceptron, average", "batch perceptron, last"
+    for rows in rp.split(table("ji21-fig3"), "scaling").values():
+        runs = {name: list(rp.split(part, "seed").values()) for name, part in rp.split(rows, "method").items()}
+        ours, average, last = (", ".join(f"{1e3 * run['lower'][-1]:.2f}" for run in runs[name]) for name in names)
+        most = [min(runs[name][k]["upper"][-1] for name in (*names, rp.BEST)) for k in range(3)]
+        assert f"{ours} against " in README and f"{average} (average) and {last} (last iterate), where no more than " \
+            f"{', '.join(f'{1e3 * upper:.2f}' for upper in most)} is possible" in README
+
+
+def test_the_kernels_of_the_alexnet():
+    for text in (*alexnet_rows(), *alexnet_sentences()):
+        assert text in README
+
+
+def alexnets(solver):
+    """{network: runs, one for each seed} of a solver."""
+    parts = rp.split(table("ji21-fig4"), "network")
+    return {network: list(rp.split(rp.split(part, "solver")[solver], "seed").values())
+            for network, part in parts.items()}
+
+
+def alexnet_sentences():
+    """What the README says of ji21:fig4 beside its table."""
+    runs = sum(alexnets("max_margin").values(), [])
+    moved, change, excess = (np.array([run[name] for run in runs]) for name in ("moved", "change", "excess"))
+    assert runs[0]["epoch"].tolist() == [0, 64, 256, 1024] and all(run["train_error"][2] == 0 for run in runs)
+    (a, b), (c, d), (e, f) = ((values.min(), values.max()) for values in moved.T[1:])
+    yield f"{a:.2f} to {b:.2f} at epoch 64, {c:.2f} to {d:.2f} at 256, where all networks err on none of the 128 images"
+    yield f"and {e:.3f} to {f:.3f} at 1,024"
+    yield f"by {-100 * change[:, -1].max():.1f} to {-100 * change[:, -1].min():.1f} points"
+    least = sum(run["change"][-1] >= -2 * run["change_error"][-1] for run in runs)
+    yield f"for {least} of {len(runs)} by less than two"
+    later = np.abs(change[:, 3] - change[:, 2]).max()
+    yield f"from epoch 256 to 1,024 it moves by at most {100 * later:.1f}"
+    spans = [f"{number(100 * values.min(), 1)} to {number(100 * values.max(), 1)}" for values in excess.T[1:]]
+    yield f"{spans[2]} points, {spans[1]} at epoch 256, {spans[0]} at 64"
+
+
+def alexnet_rows():
+    """The rows of the README's table about ji21:fig4: medians and ranges over seeds, after the last epoch."""
+    for (network, exact), one in zip(alexnets("max_margin").items(), alexnets(rp.ONE_VECTOR).values(), strict=True):
+
+        def spread(runs, column, at=-1, digits=2, unit=100):
+            values = [unit * run[column][at] for run in runs]
+            middle, low, high = (number(f(values), digits) for f in (np.median, np.min, np.max))
+            return f"{middle} [{low}, {high}]"
+
+        def equal(runs):
+            count = sum(abs(run["excess"][-1]) <= 2 * run["excess_error"][-1] for run in runs)
+            return f"{spread(runs, 'excess')}, {count}"
+
+        yield " | ".join((f"| {network}, {len(exact)}", spread(exact, "test_error", 0, 1), spread(exact, "change"),
+                          spread(exact, "network_error", digits=1), equal(exact), equal(one),
+                          f"{spread(one, 'differ', digits=1)} |"))

@@ -714,7 +714,7 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 
 
 # The columns that inform the reader of the CSV file and are not drawn.
-NOT_DRAWN = {("ji21:fig1", "upper"), ("ji21:fig4", "train_error")}
+NOT_DRAWN = {("ji21:fig1", "upper"), *(("ji21:fig4", name) for name in ("train_error", "margin", "differ"))}
 
 
 @pytest.fixture(scope="module")
@@ -734,7 +734,8 @@ def alone():
     return module
 
 
-DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "speed", "subspace"}  # the longest
+DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "speed",
+        "subspace:products", "subspace:seconds"}  # the longest
 
 
 def shown(fig):
@@ -1112,29 +1113,47 @@ def test_families_have_the_margins_that_they_claim():
         assert np.allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-14)
 
 
-def test_the_fitted_exponent_and_its_doubt():
+def test_the_fitted_exponent_and_its_interval():
     x, noise = np.geomspace(1, 1e4, 200), np.random.default_rng(2).normal(scale=0.3, size=200)
-    slope, doubt = rp.fitted_exponent(x, 7 * x**0.7 * np.exp(noise))
-    assert abs(slope - 0.7) <= doubt and doubt == pytest.approx(2 * 0.3 / (np.sqrt(200) * np.log(x).std()), rel=0.2)
-    assert rp.fitted_exponent(x, x**0.5) == pytest.approx((0.5, 0.0))
-    assert np.isnan(rp.fitted_exponent(x[:3], x[:3])).all()
+    slope, low, high = rp.fitted_exponent(x, 7 * x**0.7 * np.exp(noise))
+    assert low < slope < high and low <= 0.7 <= high
+    assert high - low == pytest.approx(4 * 0.3 / (np.sqrt(200) * np.log(x).std()), rel=0.2)
+    assert rp.fitted_exponent(x, x**0.5) == pytest.approx((0.5, 0.5, 0.5))
+    assert np.isfinite(rp.fitted_exponent(x[:4], x[:4])).all() and np.isnan(rp.fitted_exponent(x[:3], x[:3])).all()
+
+
+def test_the_range_that_exponents_are_fitted_to():
+    x = np.array([200.0, 5, 100, 10, 50])
+    assert np.array_equal(rp.fit_range(x, np.array([1.0, 2, np.nan, 3, 4])), [[10, 50], [3, 4]])
+
+
+def counts_to_goals(table):
+    """{family: {method: products, a row for each goal}}; each goal includes the one before."""
+    counts = {}
+    for family, part in rp.split(table, "family").items():
+        goals = [rp.split(rp.split(part, "what")[f"products to {goal}"], "method") for goal in rp.GOALS]
+        counts[family] = {name: np.array([runs[name]["y"] for runs in goals]) for name in goals[0]}
+        assert all(np.all(~(np.diff(rows, axis=0) < 0)) for rows in counts[family].values())
+        ours, *theirs = counts[family].values()
+        assert np.all(ours > 0) and not any(np.any(ours > other) for other in theirs)
+    return counts
 
 
 def test_subspace_counts_products_to_the_goals():
-    table, _ = rp.FIGURES["subspace"].compute(rp.Context(quick=True, progress=False))
-    to_separation = rp.split(rp.split(table, "what")["products to separation"], "method")
-    ours, proved = to_separation["subspace perceptron"], to_separation["proved"]
-    assert np.array_equal(ours["x"], proved["x"]) and np.all(ours["y"] <= proved["y"])
-    proved = table["method"] == "proved"
-    parts = rp.split({name: column[~proved] for name, column in table.items()}, "what")
-    counts = np.array([parts[f"products to {goal}"]["y"] for goal in rp.GOALS])
-    assert len(parts) == 5 and np.all(~(np.diff(counts, axis=0) < 0))  # each goal includes the one before
-    for goal in rp.GOALS:
-        families = rp.split(parts[f"products to {goal}"], "family")
-        assert list(families) == ["planted", "power-law spectrum", "random labels", "chain", "MNIST pairs"]
-        for part in families.values():
-            ours, *theirs = (runs["y"] for runs in rp.split(part, "method").values())
-            assert np.all(ours > 0) and not any(np.any(ours > other) for other in theirs)
+    table, _ = rp.FIGURES["subspace:products"].compute(rp.Context(quick=True, progress=False))
+    counts = counts_to_goals(table)
+    assert [*counts][-2:] == ["random labels", "chain"] and len(counts) == 6
+    bounds = rp.split(rp.split(table, "what")["bound of separation"], "method")
+    for name, rows in bounds.items():
+        found = np.concatenate([family[name][0] for family in counts.values()])
+        assert rows["x"].size == found.size and not np.any(found > rows["y"])
+
+
+def test_subspace_seconds():
+    table, _ = rp.FIGURES["subspace:seconds"].compute(rp.Context(quick=True, progress=False))
+    parts = rp.split(table, "what")
+    mnist = rp.split(table, "family")["MNIST pairs"]
+    assert list(counts_to_goals(mnist)) == ["MNIST pairs"]
     seconds = parts["seconds to a gap"]
     assert set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"} and np.nanmin(seconds["y"]) > 0
     assert parts["time of an iteration"]["y"].min() > 0.5
