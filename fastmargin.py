@@ -4825,7 +4825,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     coordinates  make Newton steps on the separator, where a ridge lies over rows.
+#     coordinates  make Newton steps on the separator, where a ridge lies over rows of few coordinates or non-zeros.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
 # while the support is small, and blocks last, if it is too large for anything else.
@@ -5275,7 +5275,7 @@ def _on_coordinates(dual, c, u, gap):
     w, pull, m, rise, active, error = *np.empty((2, d)), *np.empty((2, n)), None, math.inf
     largest = math.sqrt(base.diagonal().max())
     lift(base, c / dual.scale, w)
-    for _ in range(50):
+    for _ in range(200):
         margins(base, w, m)
         before, active, last = active, m < 1.0, error
         np.maximum((1.0 - m) * (dual.scale / ridge), 0.0, out=c)
@@ -5298,10 +5298,11 @@ def _on_coordinates(dual, c, u, gap):
 # Rounds
 
 def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small, and then to coordinates where a ridge lies over rows."""
+    """Go on faces while they are small, and then to coordinates if a ridge lies over rows of few or few non-zeros."""
     ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
     rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * G._share * dual.scale
-    return _TO_COORDINATES if rows else _TO_WORKING_SET, ended
+    cheap = rows and (G.base.shape()[1] <= min(dual.n, _LARGEST_FACE) or isinstance(G.base, SparseGram))
+    return _TO_COORDINATES if cheap else _TO_WORKING_SET, ended
 
 
 _STAGES = _over_blocks, _on_first_faces, _on_coordinates, _on_working_set, _on_faces  # as numbered by _TO_...
@@ -5337,7 +5338,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) in place of (2), where a ridge of
     at least 1e-8 s lies over rows, Newton steps on the coordinates of the separator, by their matrix up to 3,000 of
-    them, and otherwise by conjugate gradients.
+    them, and for more, if rows are sparse, by conjugate gradients.
 
     Parameters
     ----------

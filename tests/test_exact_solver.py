@@ -526,33 +526,33 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     assert wanted is None or np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
 
 
-by_matrix_or_gradients = pytest.mark.parametrize("largest", [fm._LARGEST_FACE, 5])  # coordinates for a matrix
+@pytest.fixture(params=["features", "sparse", "sparse, conjugate gradients"])
+def rows_kind(request, monkeypatch):
+    """The kind of rows; the last have more coordinates than are given a matrix."""
+    kind, *many = request.param.split(", ")
+    if many:
+        monkeypatch.setattr(fm, "_LARGEST_FACE", 5)
+    return kind
 
 
-@pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700),
                                    np.append(np.full(699, 0.1), 1e12)])  # times s
-@by_matrix_or_gradients
-def test_a_ridge_over_rows_is_solved_on_coordinates(kind, ridge, largest, monkeypatch):
+def test_a_ridge_over_rows_is_solved_on_coordinates(rows_kind, ridge, monkeypatch):
     """Newton steps on the coordinates, few and to the optimum, where most points support the margin."""
     Z, steps = rows_of(700, 6, 3), []
-    monkeypatch.setattr(fm, "_LARGEST_FACE", largest)
     monkeypatch.setattr(fm, "_minimizing_step", lambda *given, step=fm._minimizing_step: steps.append(given) or (
         step(*given)))
     ridge = ridge * float((Z**2).sum(axis=1).max())
-    result = fm.max_margin(fm.RidgeGram(BY_ROWS[kind](Z), ridge), tol=1e-9)
+    result = fm.max_margin(fm.RidgeGram(BY_ROWS[rows_kind](Z), ridge), tol=1e-9)
     G = Z @ Z.T + ridge * np.eye(700)
     assert result.status == "certified" and 1 <= len(steps) <= 12 and np.count_nonzero(result.p) > 300
     g = G @ result.p
     assert g.min() >= result.p @ g * (1 - 1e-8) and g[result.p > 0.0].max() <= result.p @ g * (1 + 1e-8)
 
 
-@pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
-@by_matrix_or_gradients
-def test_newton_steps_on_coordinates_end_at_the_optimum(kind, ridge, largest, monkeypatch):
-    monkeypatch.setattr(fm, "_LARGEST_FACE", largest)
-    G = fm.RidgeGram(BY_ROWS[kind](rows_of(700, 6, 3) + 1.0), ridge)  # some slacks are 0, some not
+def test_newton_steps_on_coordinates_end_at_the_optimum(rows_kind, ridge):
+    G = fm.RidgeGram(BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge)  # some slacks are 0, some not
     dual, c, u = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0), np.eye(1, 700)[0], np.empty(700)
     fm._on_coordinates(dual, c, u, 1.0)
     dual.refresh(c, u)
