@@ -559,6 +559,15 @@ def test_newton_steps_on_coordinates_end_at_the_optimum(rows_kind, ridge):
     assert fm._rescale(c, u)[0] <= 1e-9
 
 
+@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-2, 1e3, 90)])
+def test_conjugate_gradients_solve_the_equations_of_the_active_points(ridge):
+    Z, rng = rows_of(90, 30), np.random.default_rng(0)
+    active, downhill, ridge = rng.random(90) < 0.5, rng.normal(size=30), np.broadcast_to(ridge, 90)
+    step = fm._conjugate_gradients(BY_ROWS["sparse"](Z), active, ridge, downhill, 1e-10)
+    wanted = np.linalg.solve(np.eye(30) + (Z[active].T / ridge[active]) @ Z[active], downhill)
+    np.testing.assert_allclose(step, wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_minimizing_step_is_one(seed):
     rng = np.random.default_rng(seed)

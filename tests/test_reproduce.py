@@ -714,7 +714,7 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 
 
 # The columns that inform the reader of the CSV file and are not drawn.
-NOT_DRAWN = {("ji21:fig1", "upper"), *(("ji21:fig4", name) for name in ("train_error", "margin", "differ"))}
+NOT_DRAWN = {("ji21:fig1", "upper"), *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap"))}
 
 
 @pytest.fixture(scope="module")
