@@ -4644,9 +4644,13 @@ def _minimize(span, alpha, mu, accuracy):
 
 @njit(cache=_CACHE)
 def _shortest(K):
-    """Return weights of a short mixture of points with inner products K, by exchanges: first on the way to the last."""
-    c, g, to, away = np.zeros(len(K)), K[0].copy(), len(K) - 1, 0
-    c[0] = 1.0
+    """Return weights of a short mixture of points with inner products K, by exchanges.
+
+    They begin at the shorter of the first two, and first go towards the last, as the theorems ask.
+    """
+    away = 0 if K[0, 0] <= K[1, 1] else 1
+    c, g, to = np.zeros(len(K)), K[away].copy(), len(K) - 1
+    c[away] = 1.0
     for _ in range(1000):
         rise, bend = g[away] - g[to], K[to, to] - 2.0 * K[to, away] + K[away, away]
         share = min(c[away], max(rise, 0.0) / max(bend, 1e-300))

@@ -157,6 +157,7 @@ def test_the_second_theorem_phase_by_phase(case, monkeypatch):
             phase = []
             assert excess <= 2.01 * bound * step.first  # so that it may begin
             begun.append((step.first, k))
+        assert upper <= np.linalg.norm(step.mean @ Z) * (1 + 1e-9)
         gap = upper - max(step.best, 0.0)
         if len(begun) > 1:  # what the phase before has promised
             assert gap * upper <= 14.3 * bound * begun[-2][0]
