@@ -892,11 +892,17 @@ def _kernel(kernel, X, params, weights=1.0):
         name = "ntk limit"
     gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
-    intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
+    intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
     center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
     return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, W,
                    kernel if callable(kernel) else None)
+
+
+def _is_free(params):
+    """Tell whether these keywords ask for planes that need not pass through the origin."""
+    intercept = params.get("intercept", 0.0)
+    return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
 
 
 def _gamma_of(params, X, weights):
@@ -1077,6 +1083,12 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
+    if _is_free(params) and n_classes is None:
+        score = functools.partial(decision_function, alpha, X, y, kernel=kernel, normalize=normalize,
+                                  **{**params, "intercept": 0.0})
+        y = _labels(y, len(X))
+        offsets = [_offset(y, y * f) for f in np.atleast_2d(score(X))]
+        return score(Xnew) + (np.array(offsets)[:, None] if np.ndim(alpha) == 2 else offsets[0])
     X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
     many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
@@ -1121,6 +1133,11 @@ def _three_step_pass(G, w, m, q, u):
     return log_total
 
 
+def _offset(signs, m):
+    """Return the b for which m + b y is as large as can be in its least entry, y the signs of two classes."""
+    return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
+
+
 @register_jitable
 def _inner_product(G, v, w, m):
     return _dot(v, m)
@@ -1159,6 +1176,8 @@ class Representation:
     Attributes
     ----------
     access : {"products", "computed", "stored"}, what it takes to have some entries of G
+    signs : None, or array, shape (n,), labels -1 and +1 of two classes in each of which p has half its weight, so that
+        margins may be changed by any b y: those of planes that need not pass through the origin (see `FreeGram`)
 
     Examples
     --------
@@ -1173,7 +1192,7 @@ class Representation:
     """
 
     __slots__ = ()
-    access = "products"
+    access, signs = "products", None
     routines = {}  # compiled operations by name, of the kinds that have them
 
     add_column, softmax_pass, square, table_margins = _add_by_product, _three_step_pass, _inner_product, _one_by_one
@@ -1423,7 +1442,7 @@ _DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": nji
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.2 ridge
+# 5.2 ridge and free intercept
 # ------------------------------------------------------------------------------------------------------
 
 class RidgeGram(Representation):
@@ -1443,6 +1462,7 @@ class RidgeGram(Representation):
 
     def __init__(self, base, ridge):
         self.base, self.ridge, self.access = base, _amounts(ridge, "ridge", base.shape()[0]), base.access
+        self.signs = base.signs
         self._roots = np.sqrt(self.ridge)
         if hasattr(base, "precise"):
             self.precise = self._precise
@@ -1509,9 +1529,123 @@ class RidgeGram(Representation):
         return size + sum(_precise_dot(terms, v)), m + terms, rounding._replace(margins=rounding.margins + lost)
 
 
+def _with_offset(G, signs, params):
+    """Free the planes from the origin if the keywords ask for it."""
+    if not _is_free(params):
+        return G
+    if np.ptp(signs) == 0.0:
+        raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
+    return FreeGram(G, signs)
+
+
 def _with_ridge(G, ridge):
     ridged = RidgeGram(G, ridge)
     return ridged if ridged.ridge.any() else G
+
+
+class FreeGram(Representation):
+    """G of planes that need not pass through the origin, what ``intercept="free"`` makes.
+
+    Here p ranges over the mixtures with y'p = 0, half of whose weight is in each class y.  For these ||p||_G is half the
+    distance of a point of one convex hull from one of the other, wherever the origin is: G is known up to h y' + y h',
+    margins are known up to b y, and
+
+        rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
+
+    Attributes
+    ----------
+    base : representation, G
+    signs : array, shape (n,), y
+    shift : array, shape (n,), h, with which this is G + h y' + y h'; 0 but in `max_margin`
+    sides : tuple, the points of the two classes
+
+    Notes
+    -----
+    `softmax_pass` makes one softmax in each class, with weight 1/2 each: the gradient of ln sum_i exp(-m_i - b y_i),
+    minimised over b, which is as smooth as without b.  So `momentum`, `gradient_descent`, `normalized_gradient_descent`
+    and `max_margin` take it; other algorithms go by single points or by other mixtures, and raise ValueError.
+
+    Examples
+    --------
+    >>> G = fm.features([[10.0, 1.0], [12.0, 0.0]], [1, -1], normalize=None, intercept="free")
+    >>> round(fm.max_margin(G).lower, 6)  # sqrt(5) / 2
+    1.118034
+    """
+
+    def __init__(self, base, signs):
+        self.base, self.signs, self.access, self.shift = base, signs, base.access, np.zeros(signs.size)
+        self.sides = np.flatnonzero(signs > 0.0), np.flatnonzero(signs < 0.0)
+        if hasattr(base, "precise"):
+            self.precise = self._precise
+
+    def shape(self):
+        n, dimension = self.base.shape()
+        return n, dimension + 2
+
+    def diagonal(self):
+        return self.base.diagonal() + 2.0 * self.signs * self.shift
+
+    def rounding(self):
+        return self.base.rounding()
+
+    def lift(self, v, w):
+        lift(self.base, v, w[:-2])
+        w[-2:] = self.signs @ v, self.shift @ v
+
+    def margins(self, w, m):
+        margins(self.base, w[:-2], m)
+        m += self.shift * w[-2] + self.signs * w[-1]
+
+    def softmax_pass(self, w, m, q, u):
+        self.margins(w, m)
+        logs = []
+        for side in self.sides:
+            part = np.empty(side.size)
+            logs.append(_softmax(m[side], part))
+            q[side] = 0.5 * part
+        m += 0.5 * (logs[0] - logs[1]) * self.signs
+        self.lift(q, u)
+        return math.log(2.0) + 0.5 * sum(logs)
+
+    def square(self, v, w, m):
+        rest = m - self.shift * w[-2] - self.signs * w[-1]
+        return square(self.base, v, w[:-2], rest) + 2.0 * w[-2] * w[-1]
+
+    def add_column(self, i, c, m):
+        add_column(self.base, i, c, m)
+        m += c * (self.signs[i] * self.shift + self.shift[i] * self.signs)
+
+    def restrict(self, index):
+        part = FreeGram(self.base.restrict(index), self.signs[index])
+        part.shift = self.shift[index]
+        return part
+
+    def block(self, rows, columns):
+        out = self.base.block(rows, columns)
+        out += np.outer(self.shift[rows], self.signs[columns])
+        out += np.outer(self.signs[rows], self.shift[columns])
+        return out
+
+    def adder(self):
+        add_to_base = self.base.adder()
+        if add_to_base is None:
+            return None
+
+        def add(index, weights, m):
+            add_to_base(index, weights, m)
+            m += self.shift * (self.signs[index] @ weights) + self.signs * (self.shift[index] @ weights)
+
+        return add
+
+    def _precise(self, v):
+        size, m, rounding = self.base.precise(v)
+        tilt, pull = math.fsum(self.signs * v), self.shift @ v
+        return size + 2.0 * tilt * pull, m + self.shift * tilt + self.signs * pull, rounding
+
+    def move(self, v, m):
+        """Bring the origin to o = Z'v, where m = G v, and add 100 max_i ||x_i - o||^2 (y'p)^2 to ||p||_G^2."""
+        self.shift = 0.5 * (v @ m) * self.signs - m
+        self.shift += 50.0 * self.diagonal().max() * self.signs
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -1702,11 +1836,12 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     **params
         gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
         gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
-        For every kernel intercept = 0: c makes it K + c^2, as if all points had a constant feature c.
+        For every kernel intercept = 0: c makes it K + c^2, as if all points had a constant feature c; "free" lets
+        planes pass anywhere: f + b, with b at no cost, has the margin, half the distance of two convex hulls.
 
     Returns
     -------
-    G : array, shape (n, n)
+    G : array, shape (n, n); with a free intercept FreeGram over it
 
     Raises
     ------
@@ -1742,7 +1877,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     _fill_gram(kernel, points, diagonal, sign * normalizer, out)
     entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
     np.fill_diagonal(out, entries + ridge)
-    return out
+    return _with_offset(DenseGram(out), sign, params) if _is_free(params) else out
 
 
 def _fill_gram(kernel, points, diagonal, c, out):
@@ -2248,7 +2383,6 @@ def _sparse_points(X):
 
 def _sparse_features(X, y, normalize, intercept):
     X = _sparse_points(X)
-    y = _labels(y, X.shape[0])
     G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
     if intercept:
         ends = G.starts[1:]
@@ -2358,7 +2492,6 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
 
 
 def _mapped_features(X, y, normalize, intercept):
-    y = _labels(y, len(X))
     squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
     normalizer = _normalizers(squares, normalize)
     return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept)
@@ -2376,14 +2509,15 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
         Their labels, -1 or +1.
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
-    intercept : float
-        Not 0: all points get it as one more feature, the last, before they are normalised.
+    intercept : float or "free"
+        Not 0: all points get it as one more feature, the last, before they are normalised.  "free": planes need not
+        pass through the origin, as in `gram`.
     ridge : float or array, shape (n,)
         As in `gram`.
 
     Returns
     -------
-    G : FeatureGram, SparseGram or MappedGram; RidgeGram over it unless r = 0
+    G : FeatureGram, SparseGram or MappedGram; FreeGram over it with a free intercept, RidgeGram unless r = 0
         A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
 
     Raises
@@ -2397,17 +2531,18 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
-    intercept = _number(intercept, "intercept", closed=True)
-    if _is_sparse(X):
-        return _with_ridge(_sparse_features(X, y, normalize, intercept), ridge)
-    if _is_mapped(X):
-        return _with_ridge(_mapped_features(X, y, normalize, intercept), ridge)
-    X = _points(X)
-    y = _labels(y, len(X))
+    params = {"intercept": intercept}
+    constant = 0.0 if _is_free(params) else _number(intercept, "intercept", closed=True)
+    X = X if _is_sparse(X) or _is_mapped(X) else _points(X)
+    y = _labels(y, X.shape[0])
+    make = _sparse_features if _is_sparse(X) else _mapped_features if _is_mapped(X) else _dense_features
+    return _with_ridge(_with_offset(make(X, y, normalize, constant), y, params), ridge)
+
+
+def _dense_features(X, y, normalize, intercept):
     if intercept:
         X = np.column_stack((X, np.full(len(X), intercept)))
-    scale = y * _normalizers(np.einsum("ij,ij->i", X, X), normalize)
-    return _with_ridge(FeatureGram(X * scale[:, None]), ridge)
+    return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2575,7 +2710,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
 
     Returns
     -------
-    G : LazyGram; RidgeGram over it unless r = 0
+    G : LazyGram; FreeGram over it with a free intercept, RidgeGram unless r = 0
         Memory: the points, and for "ntk" the hidden layer and its gates; during a product a few blocks of 8 MB, during
         `max_margin` 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero
         weight, or for "ntk" goes through the network's gates, in O(n d m), whichever is least.
@@ -2614,7 +2749,8 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     points = points._replace(rows=np.asarray(X)) if mapped else _without_zeros(points)
     diagonal = kernel.diagonal(points)
     normalizer = _normalizers(diagonal, normalize)
-    return _with_ridge(LazyGram(kernel, points, sign * normalizer, diagonal * normalizer**2), ridge)
+    G = LazyGram(kernel, points, sign * normalizer, diagonal * normalizer**2)
+    return _with_ridge(_with_offset(G, sign, params), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3059,6 +3195,13 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     else:
         known = [(*at, G.rounding()) for at in products(G, scale, *points)]
         total, terms = float(points[0].sum()), p.size
+    if G.signs is not None:
+        tilt = abs(math.fsum(G.signs * points[0]))  # the p of half its weight in each class is so far away, in ||.||_1
+        if tilt > 1e-6:
+            raise ValueError("p must have half its weight in each class, as intercept=\"free\" asks; momentum, "
+                             "gradient_descent, normalized_gradient_descent and max_margin find such a p")
+        known = [(size, m + _offset(G.signs, m) * G.signs, rounding._replace(length=rounding.length + 4.0 * tilt))
+                 for size, m, rounding in known]
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
     of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
@@ -4028,8 +4171,7 @@ def _at_rest(run, logistic):
     """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
     alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
-    log_slope[0] = (_logistic_weights if logistic else _softmax)(m, q)
-    lift(run.G, q, u)
+    log_slope[0] = _dual_pass(run.G, w, logistic, m, q, u)
     return alpha, w, m, q, u, log_slope, report
 
 
@@ -4848,12 +4990,39 @@ class _Dual:
     """Hold the problem in these units, read G for the stages, and count the entries read."""
 
     def __init__(self, G, scale, tol, eps):
-        self.G, self.scale, self.tol, self.eps = G, scale, 0.8 * tol, eps
-        self.roots, self.n = np.sqrt(G.diagonal() / scale), G.shape()[0]
+        self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
+        self.ridge, self.free, self.sides = getattr(G, "ridge", 0.0), None, [np.arange(self.n)]
+        if G.signs is not None:  # of its own, as its origin moves
+            base = G.base if isinstance(G, RidgeGram) else G
+            self.free, self.sides = FreeGram(base.base, G.signs), base.sides
+            self.G = _with_ridge(self.free, self.ridge)
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
             G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
-        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
+
+    def begin(self, c, u, reads):
+        """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c."""
+        self.adder, self.last, self.reads = self.G.adder(), None, reads
+        if self.free is not None:
+            self.refresh(c, u)
+            signs, b, m = self.free.signs, _offset(self.free.signs, u) * self.scale, u * self.scale - self.ridge * c
+            size, middle = c @ m, (signs * c) @ m
+            origin = (signs - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
+            self.free.move(origin, self.product(origin)[1] - self.ridge * origin)
+            u += b / self.scale * signs
+            self.last = None
+        self.roots = np.sqrt(self.G.diagonal() / self.scale)
+
+    def finish(self, c, u):
+        """Bring c into the set that p ranges over, and u up to date from the origin of G."""
+        if self.free is not None:
+            self.free.shift[:] = 0.0
+        for side in self.sides:
+            c[side] /= len(self.sides) * c[side].sum()
+        self.last = None
+        self.refresh(c, u)
+        if self.free is not None:
+            u += _offset(self.free.signs, u) * self.free.signs
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
@@ -5318,11 +5487,10 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         k += 1
         if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
             return k, INFEASIBLE
-        dual.adder, dual.last, dual.reads = G.adder(), None, reads  # a round must not depend on what was read before
+        dual.begin(c, u, reads)
         start, before, gap = c.copy(), stage[0], _rescale(c, u)[0]
         stage[0], ended = _STAGES[before](dual, c, u, gap)
-        c /= c.sum()
-        dual.refresh(c, u)
+        dual.finish(c, u)
         if math.sqrt(dual.last[1] / dual.scale) <= 0.63 * dual.eps * dual.last[0].sum():
             return k, INFEASIBLE
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
@@ -5382,11 +5550,13 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
-    dual = _Dual(run.G, run.scale, tol, eps)
-    c, u = np.zeros(dual.n), np.zeros(dual.n)
-    c[np.argmin(dual.roots)] = 1.0
-    dual.refresh(c, u)
-    reads, stage = np.zeros(1), np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
+    dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
+    c, u, diagonal = np.zeros(dual.n), np.zeros(dual.n), run.G.diagonal()
+    for side in dual.sides:
+        c[side[np.argmin(diagonal[side])]] = 1.0
+    dual.begin(c, u, reads)
+    dual.finish(c, u)
+    stage = np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
     interval = functools.partial(_interval, products=dual.products)
     return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
                  products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
