@@ -44,7 +44,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     4    kernels            kernel_matrix, decision_function
     5    representations of G
     5.1  operations         Representation, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
-    5.2  ridge              RidgeGram
+    5.2  ridge and offset   RidgeGram, FreeGram
     5.3  dense              DenseGram, gram
     5.4  rows               FeatureGram
     5.5  sparse             SparseGram
@@ -88,8 +88,8 @@ from numba.extending import is_jitted, overload, register_jitable
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "INFEASIBLE", "LazyGram", "MappedGram",
-    "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result", "RidgeGram",
+    "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
+    "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result", "RidgeGram",
     "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
     "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent",
     "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox",
@@ -525,6 +525,11 @@ def _distribution(q, name, n):
         raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
                          f"got {q.size} with minimum {q.min():g} and sum {q.sum():.12g}")
     return q
+
+
+def _offset(signs, m):
+    """Return the b for which m + b y is as large as can be in its least entry, y the signs of two classes."""
+    return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
 
 
 def _weights(alpha):
@@ -1133,11 +1138,6 @@ def _three_step_pass(G, w, m, q, u):
     return log_total
 
 
-def _offset(signs, m):
-    """Return the b for which m + b y is as large as can be in its least entry, y the signs of two classes."""
-    return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
-
-
 @register_jitable
 def _inner_product(G, v, w, m):
     return _dot(v, m)
@@ -1195,7 +1195,21 @@ class Representation:
     access, signs = "products", None
     routines = {}  # compiled operations by name, of the kinds that have them
 
-    add_column, softmax_pass, square, table_margins = _add_by_product, _three_step_pass, _inner_product, _one_by_one
+    add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
+
+    def softmax_pass(self, w, m, q, u):
+        """Take a softmax in each class, with weight 1/2, where these are two: ln sum_i exp(-m_i - b y_i) is least then."""
+        if self.signs is None:
+            return _three_step_pass(self, w, m, q, u)
+        margins(self, w, m)
+        logs = []
+        for side in (self.signs > 0.0, self.signs < 0.0):
+            part = np.empty(np.count_nonzero(side))
+            logs.append(_softmax(m[side], part))
+            q[side] = 0.5 * part
+        m += 0.5 * (logs[0] - logs[1]) * self.signs
+        lift(self, q, u)
+        return math.log(2.0) + 0.5 * sum(logs)
 
     def checked(self):
         """Return itself, in the layout that its operations expect; raise ValueError or TypeError for bad values."""
@@ -1442,7 +1456,7 @@ _DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": nji
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.2 ridge and free intercept
+# 5.2 ridge and offset
 # ------------------------------------------------------------------------------------------------------
 
 class RidgeGram(Representation):
@@ -1556,8 +1570,6 @@ class FreeGram(Representation):
     ----------
     base : representation, G
     signs : array, shape (n,), y
-    shift : array, shape (n,), h, with which this is G + h y' + y h'; 0 but in `max_margin`
-    sides : tuple, the points of the two classes
 
     Notes
     -----
@@ -1573,79 +1585,14 @@ class FreeGram(Representation):
     """
 
     def __init__(self, base, signs):
-        self.base, self.signs, self.access, self.shift = base, signs, base.access, np.zeros(signs.size)
-        self.sides = np.flatnonzero(signs > 0.0), np.flatnonzero(signs < 0.0)
-        if hasattr(base, "precise"):
-            self.precise = self._precise
-
-    def shape(self):
-        n, dimension = self.base.shape()
-        return n, dimension + 2
-
-    def diagonal(self):
-        return self.base.diagonal() + 2.0 * self.signs * self.shift
-
-    def rounding(self):
-        return self.base.rounding()
-
-    def lift(self, v, w):
-        lift(self.base, v, w[:-2])
-        w[-2:] = self.signs @ v, self.shift @ v
-
-    def margins(self, w, m):
-        margins(self.base, w[:-2], m)
-        m += self.shift * w[-2] + self.signs * w[-1]
-
-    def softmax_pass(self, w, m, q, u):
-        self.margins(w, m)
-        logs = []
-        for side in self.sides:
-            part = np.empty(side.size)
-            logs.append(_softmax(m[side], part))
-            q[side] = 0.5 * part
-        m += 0.5 * (logs[0] - logs[1]) * self.signs
-        self.lift(q, u)
-        return math.log(2.0) + 0.5 * sum(logs)
-
-    def square(self, v, w, m):
-        rest = m - self.shift * w[-2] - self.signs * w[-1]
-        return square(self.base, v, w[:-2], rest) + 2.0 * w[-2] * w[-1]
-
-    def add_column(self, i, c, m):
-        add_column(self.base, i, c, m)
-        m += c * (self.signs[i] * self.shift + self.shift[i] * self.signs)
+        self.base, self.signs, self.access = base, signs, base.access
+        for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
+            setattr(self, name, getattr(base, name))
+        for operation in (lift, margins, add_column, square, table_margins):
+            setattr(self, operation.__name__, functools.partial(operation, base))
 
     def restrict(self, index):
-        part = FreeGram(self.base.restrict(index), self.signs[index])
-        part.shift = self.shift[index]
-        return part
-
-    def block(self, rows, columns):
-        out = self.base.block(rows, columns)
-        out += np.outer(self.shift[rows], self.signs[columns])
-        out += np.outer(self.signs[rows], self.shift[columns])
-        return out
-
-    def adder(self):
-        add_to_base = self.base.adder()
-        if add_to_base is None:
-            return None
-
-        def add(index, weights, m):
-            add_to_base(index, weights, m)
-            m += self.shift * (self.signs[index] @ weights) + self.signs * (self.shift[index] @ weights)
-
-        return add
-
-    def _precise(self, v):
-        size, m, rounding = self.base.precise(v)
-        tilt, pull = math.fsum(self.signs * v), self.shift @ v
-        return size + 2.0 * tilt * pull, m + self.shift * tilt + self.signs * pull, rounding
-
-    def move(self, v, m):
-        """Bring the origin to o = Z'v, where m = G v, and add 100 max_i ||x_i - o||^2 (y'p)^2 to ||p||_G^2."""
-        self.shift = 0.5 * (v @ m) * self.signs - m
-        self.shift += 50.0 * self.diagonal().max() * self.signs
+        return FreeGram(self.base.restrict(index), self.signs[index])
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4991,38 +4938,50 @@ class _Dual:
 
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
-        self.ridge, self.free, self.sides = getattr(G, "ridge", 0.0), None, [np.arange(self.n)]
-        if G.signs is not None:  # of its own, as its origin moves
-            base = G.base if isinstance(G, RidgeGram) else G
-            self.free, self.sides = FreeGram(base.base, G.signs), base.sides
-            self.G = _with_ridge(self.free, self.ridge)
+        self.signs, self.sides = G.signs, [np.arange(self.n)]
+        if self.signs is not None:
+            self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
             G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
 
     def begin(self, c, u, reads):
-        """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c."""
-        self.adder, self.last, self.reads = self.G.adder(), None, reads
-        if self.free is not None:
+        """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c.
+
+        To o = Z'v, where v balances the margins of c; and 20 max_i ||x_i - o||^2 (y'p)^2 is laid over ||p||_G^2.
+        """
+        self.adder, self.last, self.reads, diagonal = self.G.adder(), None, reads, self.G.diagonal()
+        if self.signs is not None:
+            y, ridge = self.signs, getattr(self.G, "ridge", 0.0)
             self.refresh(c, u)
-            signs, b, m = self.free.signs, _offset(self.free.signs, u) * self.scale, u * self.scale - self.ridge * c
-            size, middle = c @ m, (signs * c) @ m
-            origin = (signs - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
-            self.free.move(origin, self.product(origin)[1] - self.ridge * origin)
-            u += b / self.scale * signs
+            m, b = u * self.scale - ridge * c, _offset(y, u) * self.scale
+            size, middle = c @ m, (y * c) @ m
+            v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
+            m = self.product(v)[1] - ridge * v
+            self.shift = 0.5 * (v @ m) * y - m
+            self.shift += 10.0 * (diagonal + 2.0 * y * self.shift).max() * y
+            diagonal = diagonal + 2.0 * y * self.shift
+            u += b / self.scale * y
             self.last = None
-        self.roots = np.sqrt(self.G.diagonal() / self.scale)
+        self.roots = np.sqrt(diagonal / self.scale)
 
     def finish(self, c, u):
         """Bring c into the set that p ranges over, and u up to date from the origin of G."""
-        if self.free is not None:
-            self.free.shift[:] = 0.0
         for side in self.sides:
             c[side] /= len(self.sides) * c[side].sum()
-        self.last = None
-        self.refresh(c, u)
-        if self.free is not None:
-            u += _offset(self.free.signs, u) * self.free.signs
+        if self.signs is None:
+            self.refresh(c, u)
+        else:
+            self.shift[:], self.last = 0.0, None
+            self.refresh(c, u)
+            u += _offset(self.signs, u) * self.signs
+
+    def shifted(self, points, weights, at=slice(None)):
+        """Return what the shift h of a free origin adds to products, at some points: that of G + h y' + y h'."""
+        if self.signs is None:
+            return 0.0
+        y, h = self.signs, self.shift
+        return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
@@ -5031,7 +4990,11 @@ class _Dual:
             rows = points[first:first + step]
             stop = first + rows.size
             target = H[first:stop, :stop]
-            np.divide(self.G.block(rows, points[:stop]), self.scale * roots[:stop], out=target, casting="same_kind")
+            block, columns = self.G.block(rows, points[:stop]), points[:stop]
+            if self.signs is not None:
+                block += np.outer(self.shift[rows], self.signs[columns])
+                block += np.outer(self.signs[rows], self.shift[columns])
+            np.divide(block, self.scale * roots[:stop], out=target, casting="same_kind")
             target /= roots[first:stop, None]
             self.reads[0] += target.size
             _mirror(first, stop, H)
@@ -5051,7 +5014,7 @@ class _Dual:
         """Set u to G c / s."""
         self.reads[0] += self.n * (np.count_nonzero(c) if self.adder else self.n)
         v = _unit_range(c)
-        np.multiply(self.product(v)[1], c.max() / v.max() / self.scale, out=u)
+        np.multiply(self.product(v)[1] + self.shifted(slice(None), v), c.max() / v.max() / self.scale, out=u)
 
     def change(self, c, u, points, weights):
         """Give some points new weights, bring u up to date, afresh if most of the support changes, and `_rescale`."""
@@ -5061,6 +5024,7 @@ class _Dual:
         if self.adder and moved.size <= 0.8 * np.count_nonzero(c):
             self.reads[0] += self.n * moved.size
             self.adder(points[moved], moves[moved] / self.scale, u)
+            u += self.shifted(points[moved], moves[moved] / self.scale)
         else:
             self.refresh(c, u)
         return _rescale(c, u)
@@ -5209,7 +5173,7 @@ def _grown(dual, points, H, u, most, below=np.inf):
 def _working_set(dual, dtype, c, u):
     """Return (points, H): the support, and half as many points of least margin."""
     points = support = np.flatnonzero(c)
-    if support.size == 1:  # nothing is known yet
+    if support.size <= len(dual.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, dual.n, -(-dual.n // _PROBES)))
     return _grown(dual, points, np.empty((0, 0), dtype), u, support.size // 2 + 64)
 
@@ -5221,6 +5185,8 @@ def _on_working_set(dual, c, u, gap):
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
         gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
+        if gap <= dual.tol and dual.signs is not None:
+            return _TO_WORKING_SET, False  # from a better origin
         if gap <= dual.tol or norm <= dual.eps or (gap > 0.3 * before and (closed or not enough)):
             return _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS, False
         if m >= dual.room:
@@ -5394,7 +5360,8 @@ def _refined(dual, weights, points, L):
     part, roots, spread = dual.G.restrict(points), dual.roots[points], np.inf
     for _ in range(10):
         total = 2.0 ** math.frexp(weights.sum())[1]
-        g = (part.precise(weights / total)[1] * (total / dual.scale) - 1.0) / roots
+        m = part.precise(weights / total)[1] + dual.shifted(points, weights / total, points)
+        g = (m * (total / dual.scale) - 1.0) / roots
         size, step = np.abs(g).max(), g.copy()
         _solve(L, g.size, step)
         if not (size < 0.5 * spread and (weights - step / roots).min() > 0.0):
@@ -5496,7 +5463,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
         if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
-        if stage[0] == before == _TO_BLOCKS and not halved and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
+        if stage[0] == before and before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
             stage[0] = _TO_FACES
     return k, RUNNING
 
@@ -5570,6 +5537,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
 # warnings in the words that its users and its own checks look for.
 
 _FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
+_FREE = "exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent"  # take a free intercept
 _SOFT = 1e4  # C max_i K(x_i, x_i) of the margin that stands in where there is no hard one
 
 
@@ -5651,6 +5619,7 @@ def _self_products(kernel, X):
 
 def _separators(G, alpha):
     """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
+    G = G.base if isinstance(G, FreeGram) else G
     rows, parts = (G.K, G._class_weights(alpha)) if isinstance(G, PairGram) else (G, alpha[None, None])
     if hasattr(rows, "separator"):
         return sum(np.array([rows.separator(v) for v in part]) for part in parts)
@@ -5690,9 +5659,11 @@ class MaxMarginClassifier:
     class_weight : dict, "balanced" or None
         w_i is the sample_weight of `fit`, 1 by default, times the weight of the class: that in the dict, or 1 if it
         names no such class; "balanced": sum_i w_i / (number of classes times the sum in this one), by sample weights.
-    fit_intercept, intercept_scaling : bool, float
-        K + c^2 with c = intercept_scaling in place of K, as if all points had a constant feature c.  LinearSVC does the
-        same; the bias of SVC is not penalised, the limit of large c, where K loses digits beside c^2.
+    fit_intercept, intercept_scaling : bool, float or None
+        None: the bias is free, as that of SVC, and the margin does not depend on the origin; but where there are more
+        than two classes, whose biases would have to sum to 0 against each other, or ``algorithm`` takes none (see
+        `FreeGram`), it is as with 1.  A number c: K + c^2 in place of K, as if all points had a constant feature c,
+        which has a part in ||f||; LinearSVC does the same.
     algorithm : str
         "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
         eps and delta, where one has to be given, are tol sqrt(s), below which margins count as none.
@@ -5747,7 +5718,7 @@ class MaxMarginClassifier:
     _estimator_type = "classifier"
 
     def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
-                 class_weight=None, fit_intercept=True, intercept_scaling=1.0, normalize=None, algorithm="exact",
+                 class_weight=None, fit_intercept=True, intercept_scaling=None, normalize=None, algorithm="exact",
                  tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False):
         given = dict(locals())
         del given["self"]
@@ -5860,7 +5831,9 @@ class MaxMarginClassifier:
         params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
         if "sigma2" in params and isinstance(self.gamma, str):
             del params["gamma"]
-        params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
+        free = self.fit_intercept and self.intercept_scaling is None and self.classes_.size == 2 and name in _FREE
+        constant = 1.0 if self.intercept_scaling is None else _number(self.intercept_scaling, "intercept_scaling")
+        params["intercept"] = "free" if free else constant if self.fit_intercept else 0.0
         kernel = self._kernel = _kernel(self.kernel, X, params, shares)
         if "gamma" in params:
             params["gamma"] = kernel.gamma  # "scale" is found once
@@ -5873,7 +5846,8 @@ class MaxMarginClassifier:
             G = problem.gram(dtype=self.dtype)
         else:
             G = problem.lazy_gram(dtype=self.dtype)
-        alpha, least = self._solve(algorithm, G, np.repeat(0.5 / costs, self.classes_.size - 1), X, labels, kept)
+        alpha, least, offset = self._solve(algorithm, G, np.repeat(0.5 / costs, self.classes_.size - 1), X, labels,
+                                           kept)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
@@ -5882,18 +5856,18 @@ class MaxMarginClassifier:
         self.support_, self.dual_coef_ = kept[support], T[:, support]
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
-        self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1)
+        self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha) / least
             if self.normalize != "unit":
                 W *= normalizers[0]
             self.coef_ = W[:, :X.shape[1]].copy()
-            self.intercept_ = params["intercept"] * W[:, X.shape[1]:].sum(axis=1)
+            self.intercept_ = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
         return self
 
     def _solve(self, algorithm, G, ridge, X, labels, kept):
-        """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights and the least
-        margin, to divide them by."""
+        """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights, the least margin,
+        to divide them by, and the bias."""
         base, scale = _representation(G)
         G = _with_ridge(base, ridge / self.C)
         state = 0 if self.random_state is None else self.random_state
@@ -5922,12 +5896,13 @@ class MaxMarginClassifier:
             warnings.warn(f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol",
                           _known_as("ConvergenceWarning", UserWarning), stacklevel=3)
         self.margin_ = self.interval_[0]
-        alpha, length = result.alpha, result.upper
-        if not np.array_equal(alpha, result.p):
+        alpha, length, offset = result.alpha, result.upper, 0.0
+        if G.signs is not None or not np.array_equal(alpha, result.p):
             alpha = _unit_range(alpha)
-            (size, _), = _squares_and_margins(G, G.diagonal().max(), alpha)
-            length = math.sqrt(size)
-        return alpha, length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
+            size, m = G.precise(alpha)[:2] if hasattr(G, "precise") else _squares_and_margins(G, scale, alpha)[0]
+            length, offset = math.sqrt(max(size, 0.0)), 0.0 if G.signs is None else _offset(G.signs, m)
+        least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
+        return alpha, least, offset / least
 
     def _witness(self, X, labels, kept, p):
         """Name the points that leave no margin, of those that were kept."""
@@ -5969,9 +5944,11 @@ class MaxMarginClassifier:
             points = plain.prepare(self.support_vectors_)
             scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
                                      for _, block in _blocks(X)])
-        scores = scores + self.intercept_
+        free = kernel.offset == 0.0  # then the bias is no feature, which the others are normalised with
+        scores = scores + (0.0 if free else self.intercept_)
         if self.normalize == "unit":
             scores *= _normalizers(_self_products(kernel, X), "unit")[:, None]
+        scores = scores + (self.intercept_ if free else 0.0)
         return scores[:, 0] if self.classes_.size == 2 else scores
 
     def decision_function(self, X):

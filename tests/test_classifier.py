@@ -90,7 +90,8 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
 @pytest.mark.parametrize("normalize", ["max", None])
 @pytest.mark.parametrize("form", ["dense", "mapped"])
 @pytest.mark.parametrize("offset", [300, 1999, 4321, 7000])
-def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, tmp_path):
+@pytest.mark.parametrize("c", [1.0, None])
+def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, tmp_path):
     """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it.
 
     It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status.
@@ -100,18 +101,19 @@ def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, tmp
         offset = 30
         np.save(tmp_path / "X.npy", X - X[0] + offset)
         X = np.load(tmp_path / "X.npy", mmap_mode="r")
-    chosen = fm.MaxMarginClassifier("linear", normalize=normalize).fit(X, sign)
+    chosen = fm.MaxMarginClassifier("linear", normalize=normalize, intercept_scaling=c).fit(X, sign)
     w, b = Fraction(float(chosen.coef_[0, 0])), Fraction(float(chosen.intercept_[0]))
     least = min(s * (w * (offset + k) + b) for k, s in enumerate(sign))
-    scale = 1.0 if normalize is None else math.hypot(offset + 3, 1)
-    rho = 0.5 / math.hypot(offset + 1.5, 1.0) / scale
-    lost = EPS * (math.hypot(offset + 3, 1.0) / scale / rho) ** 2
+    reach = math.hypot(offset + 3, c or 0.0)
+    scale = 1.0 if normalize is None else reach
+    rho = 0.5 / math.hypot(offset + 1.5, 1.0) / scale if c else 0.5 / scale  # a free intercept has the half distance
+    lost = EPS * (reach / scale / rho) ** 2
     assert chosen.status_ == ("certified" if lost < 1e-5 else "rounding")
     assert rho * (1 - 1e-12) <= chosen.interval_[1] <= rho * (1 + 1e-6)
     if lost < 1.0:  # else a soft margin stands in
         assert chosen.margin_ >= rho * (1 - 1e-6 - lost)
         assert float(least) == pytest.approx(1.0, rel=2e-6)
-        assert float(least) / math.hypot(w, b) / scale >= chosen.margin_ * (1 - 1e-10)
+        assert float(least) / math.hypot(w, b if c else 0.0) / scale >= chosen.margin_ * (1 - 1e-10)
 
 
 @pytest.mark.parametrize("offset", [100, 2000])
@@ -390,7 +392,7 @@ def test_contradictions_are_named(kernel, labels):
     soft = fm.MaxMarginClassifier(kernel, C=C).fit(X, y)
     np.testing.assert_allclose(chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5)
     if kernel == "linear" and len(labels) == 2:
-        sign, length = np.where(y == "u", -1.0, 1.0), np.hypot(np.linalg.norm(chosen.coef_), chosen.intercept_[0])
+        sign, length = np.where(y == "u", -1.0, 1.0), np.linalg.norm(chosen.coef_)
         assert chosen.margin_ == pytest.approx((sign * chosen.decision_function(X)).min() / length, rel=1e-3, abs=1e-7)
 
 
