@@ -2329,7 +2329,6 @@ def _sparse_points(X):
 
 
 def _sparse_features(X, y, normalize, intercept):
-    X = _sparse_points(X)
     G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
     if intercept:
         ends = G.starts[1:]
@@ -2480,16 +2479,16 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     """
     params = {"intercept": intercept}
     constant = 0.0 if _is_free(params) else _number(intercept, "intercept", closed=True)
-    X = X if _is_sparse(X) or _is_mapped(X) else _points(X)
+    X = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X)
     y = _labels(y, X.shape[0])
-    make = _sparse_features if _is_sparse(X) else _mapped_features if _is_mapped(X) else _dense_features
-    return _with_ridge(_with_offset(make(X, y, normalize, constant), y, params), ridge)
-
-
-def _dense_features(X, y, normalize, intercept):
-    if intercept:
-        X = np.column_stack((X, np.full(len(X), intercept)))
-    return FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
+    if _is_sparse(X):
+        G = _sparse_features(X, y, normalize, constant)
+    elif _is_mapped(X):
+        G = _mapped_features(X, y, normalize, constant)
+    else:
+        X = np.column_stack((X, np.full(len(X), constant))) if constant else X
+        G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
+    return _with_ridge(_with_offset(G, y, params), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4948,7 +4947,9 @@ class _Dual:
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c.
 
-        To o = Z'v, where v balances the margins of c; and 20 max_i ||x_i - o||^2 (y'p)^2 is laid over ||p||_G^2.
+        The best plane is the best of those through a point o of it.  So o = Z'v is where the plane of c passes midway
+        between the classes, and k (y'p)^2, k = 20 max_i ||x_i - o||^2, is laid over ||p||_G^2.  That is a proximal step
+        on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F >= 21, by the Cauchy-Schwarz inequality.
         """
         self.adder, self.last, self.reads, diagonal = self.G.adder(), None, reads, self.G.diagonal()
         if self.signs is not None:
@@ -5491,6 +5492,9 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
     of G without the ridge, if it is a RidgeGram.
+    With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there,
+    which thus falls by a factor of 21 a stage at least.
+
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
     entries of G read / n^2.
 
@@ -5711,8 +5715,8 @@ class MaxMarginClassifier:
     >>> model = fm.MaxMarginClassifier("linear").fit(X, y)
     >>> model.predict([[0.0, 0.0], [9.0, 0.0]])
     array(['low', 'high'], dtype='<U4')
-    >>> model.status_, round(model.margin_, 6)  # 1 / sqrt(3)
-    ('certified', 0.57735)
+    >>> model.status_, round(model.margin_, 6)  # half of sqrt(2)
+    ('certified', 0.707107)
     """
 
     _estimator_type = "classifier"

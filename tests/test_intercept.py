@@ -1,0 +1,283 @@
+"""Planes that need not pass through the origin: half the distance of two convex hulls, against exact rationals, other
+origins and other algorithms."""
+
+import inspect
+from fractions import Fraction
+
+import exact
+import numpy as np
+import pytest
+from exact import FAMILIES, margin_squared, of_rows, signed_square
+from instances import check_raises, mapped, sparse
+
+import fastmargin as fm
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def free(make):
+    """A representation of rows, with a free intercept."""
+    return lambda Z, y: fm.FreeGram(make(Z), y)
+
+
+KINDS = {
+    "features": lambda Z, y: fm.features(y[:, None] * Z, y, normalize=None, intercept="free"),
+    "dense": lambda Z, y: fm.gram(y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"),
+    "lazy": lambda Z, y: fm.lazy_gram(y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"),
+    "sparse": free(sparse), "mapped": free(mapped), "features with signs of their own": lambda Z, y: Signed(Z, y),
+}
+ALGORITHMS = {
+    "max_margin": {}, "momentum": {}, "gradient_descent": {"step": 3.0}, "normalized_gradient_descent": {"step": 0.5},
+}
+REFUSED = [name for name in fm.ALGORITHMS if name not in ALGORITHMS and name != "winnow"]
+
+
+class Signed(fm.Representation):
+    """A user's own, by NumPy."""
+
+    def __init__(self, Z, y):
+        self.Z, self.signs = Z, y
+
+    def shape(self):
+        return self.Z.shape
+
+    def diagonal(self):
+        return (self.Z**2).sum(axis=1)
+
+    def lift(self, v, w):
+        w[:] = self.Z.T @ v
+
+    def margins(self, w, m):
+        m[:] = self.Z @ w
+
+
+def both_classes(rng, n):
+    return np.append([1.0, -1.0], rng.choice([-1.0, 1.0], n - 2))
+
+
+def problems(seed, count):
+    """Rows z_i = y_i x_i of small integers with labels y; half of the families are drawn so that planes separate them."""
+    rng = np.random.default_rng(seed)
+    names = [name for name in FAMILIES if name not in ("one point", "near ties", "near ties of one sign")]
+    for k in range(count):
+        n, d = int(rng.integers(2, 8)), int(rng.integers(1, 4))
+        Z = FAMILIES[names[k % len(names)]](rng, max(n, 3), d).astype(np.float64)
+        y = both_classes(rng, len(Z))
+        if rng.random() < 0.5:  # the same margins, seen from another origin
+            Z = Z + y[:, None] * rng.integers(-99, 100, Z.shape[1])
+        if np.abs(Z).max() < 2**40 and Z.any():
+            yield Z, y
+
+
+def half_sums(Z, y):
+    """Rows z_i + z_j for i of one class and j of the other: twice the points whose hull has the margin."""
+    return [[int(a + b) for a, b in zip(Z[i], Z[j], strict=True)]
+            for i in np.flatnonzero(y > 0) for j in np.flatnonzero(y < 0)]
+
+
+def squared_margin(Z, y):
+    return margin_squared(of_rows(half_sums(Z, y))) / 4
+
+
+def exact_bounds(Z, y, alpha, p):
+    """Signed squares of the margin of alpha's plane, None for w = 0, and of p with half its weight in each class."""
+    rows = [[Fraction(float(x)) for x in row] for row in Z]
+
+    def combination(weights):
+        return [sum(v * row[j] for v, row in zip(weights, rows, strict=True)) for j in range(Z.shape[1])]
+
+    w = combination([Fraction(float(a)) for a in alpha])
+    m = [exact.dot(row, w) for row in rows]
+    least = sum(min(x for x, sign in zip(m, y, strict=True) if sign == side) for side in (1, -1)) / 2
+    totals = {side: sum(Fraction(float(a)) for a, sign in zip(p, y, strict=True) if sign == side) for side in (1, -1)}
+    u = combination([Fraction(float(a)) / (2 * totals[sign]) for a, sign in zip(p, y, strict=True)])
+    size = exact.dot(w, w)
+    return signed_square(least) / size if size else None, exact.dot(u, u)
+
+
+def check(Z, y, result, tol, eps=0.0):
+    rho2 = squared_margin(Z, y)
+    lower, upper = Fraction(result.lower), Fraction(result.upper)
+    assert signed_square(lower) <= rho2 <= upper**2
+    of_alpha, of_p = exact_bounds(Z, y, result.alpha, result.p)
+    assert of_alpha is None or signed_square(lower) <= of_alpha
+    assert of_p <= upper**2
+    if result.status == "certified":
+        assert upper - lower <= Fraction(tol) * upper
+    if result.status == "infeasible":
+        assert upper <= eps
+    return rho2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_of_small_integers_hold_exactly(kind):
+    """Of what `max_margin` finds, of random weights, and of both in twice the precision."""
+    rng, seen = np.random.default_rng(1), []
+    for Z, y in problems(len(kind), 60):
+        G, tol = KINDS[kind](Z, y), 1e-9
+        scale = float((Z**2).sum(axis=1).max())
+        result = fm.max_margin(G, tol=tol, max_iter=30)
+        rho2 = check(Z, y, result, tol, 2e-7 * scale**0.5)
+        p = rng.random(len(y)) ** 3
+        for side in (1.0, -1.0):
+            p[y == side] *= 0.5 / p[y == side].sum()
+        alpha = rng.normal(size=len(y))
+        for precise in (False, True):
+            lower, upper = fm.certificate(G, alpha, p, precise=precise)
+            of_alpha, of_p = exact_bounds(Z, y, alpha, p)
+            assert of_alpha is None or signed_square(Fraction(lower)) <= of_alpha
+            assert of_p <= Fraction(upper)**2 and upper**2 <= float(of_p) * (1 + 1e-9) + 1e-6 * scale
+        wanted = "certified" if rho2 > 1e-6 * scale else "infeasible" if rho2 == 0 else result.status
+        seen.append(result.status == wanted)
+    assert np.mean(seen) >= 0.95  # else by rounding
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_algorithms_agree_with_the_hulls(name):
+    """Every algorithm that takes a free intercept closes in on the exact margin, at every checkpoint from both sides."""
+    rng = np.random.default_rng(5)
+    X, y = rng.integers(-9, 10, (8, 2)).astype(float), np.repeat([1.0, -1.0], 4)
+    X[:4, 0] = 14 + abs(X[:4, 0])
+    Z = y[:, None] * X
+    rho = float(squared_margin(Z, y)) ** 0.5
+    for kind in ("features", "dense"):
+        result = fm.ALGORITHMS[name](KINDS[kind](Z, y), tol=1e-3, max_iter=4000, **ALGORITHMS[name])
+        check(Z, y, result, 1e-3)
+        assert (result.trace["lower"] <= rho * (1 + 1e-12)).all() and (result.trace["upper"] >= rho * (1 - 1e-12)).all()
+        assert result.p[y > 0].sum() == pytest.approx(0.5, abs=1e-12) == result.p[y < 0].sum()
+        assert result.status == "certified" or result.lower > (0.3 if name == "gradient_descent" else 0.9) * rho
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_algorithms_refuse(name):
+    X, y = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 9.0], [1.0, -2.0]]), [1, -1, -1, -1]
+    given = {key: 0.1 for key in ("eps", "delta") if key in inspect.signature(fm.ALGORITHMS[name]).parameters}
+    check_raises(lambda: fm.ALGORITHMS[name](fm.features(X, y, intercept="free"), **given), ValueError,
+                 ["half its weight in each class", "max_margin"])
+
+
+@pytest.mark.parametrize("kind", ["features", "dense", "lazy"])
+@pytest.mark.parametrize("ridge", [0.0, 0.7])
+def test_the_origin_does_not_matter(kind, ridge):
+    """Rows moved by up to a thousand times their size have the same margin, plane and scores, to the digits left."""
+    rng = np.random.default_rng(3)
+    y = np.repeat([1.0, -1.0], 30)
+    X = rng.normal(size=(60, 4)) + 1.5 * y[:, None]
+    options = {"normalize": None, "intercept": "free"}
+    make = {"features": fm.features, "dense": lambda X, y, **rest: fm.gram(X, y, kernel="linear", **rest),
+            "lazy": lambda X, y, **rest: fm.lazy_gram(X, y, kernel="linear", **rest)}[kind]
+    new, found = rng.normal(size=(9, 4)), []
+    for offset in (0.0, 10.0, 1000.0):
+        result = fm.max_margin(make(X + offset, y, ridge=ridge, **options), tol=1e-6)
+        scores = fm.decision_function(result.alpha, X + offset, y, new + offset, kernel="linear", **options)
+        found.append((result, scores / result.upper))
+    (first, scores), others = found[0], found[1:]
+    for other, moved in others:
+        assert max(first.lower, other.lower) <= min(first.upper, other.upper)
+        assert other.status == "certified"
+        if ridge == 0.0:  # with slacks the bias is that of all margins, slacks included
+            np.testing.assert_allclose(moved, scores, atol=2e-2)
+
+
+def test_rows_of_one_class_each():
+    """Two points: half their distance, after no step; and the plane is half-way."""
+    G = fm.features([[5.0, 1.0], [2.0, -3.0]], [1, -1], normalize=None, intercept="free")
+    result = fm.max_margin(G, tol=1e-12)
+    assert result.status == "certified" and result.lower == pytest.approx(2.5, rel=1e-12)
+    scores = fm.decision_function(result.alpha, [[5.0, 1.0], [2.0, -3.0]], [1, -1], [[3.5, -1.0]], kernel="linear",
+                                  normalize=None, intercept="free")
+    assert abs(scores[0]) < 1e-12
+
+
+def test_softmaxes_have_half_the_weight_each():
+    """And ln sum exp(-m - b y) is least at the b that they stand for."""
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(20, 3)), both_classes(rng, 20)
+    for G in (fm.FreeGram(fm.FeatureGram(Z), y), fm.RidgeGram(fm.FreeGram(fm.FeatureGram(Z), y), 0.3)):
+        n, d = G.shape()
+        w, m, q, u = rng.normal(size=d), np.empty(n), np.empty(n), np.empty(d)
+        log_total = fm.softmax_pass(G, w, m, q, u)
+        assert q[y > 0].sum() == pytest.approx(0.5, rel=1e-15) and q[y < 0].sum() == pytest.approx(0.5, rel=1e-15)
+        raw = np.empty(n)
+        fm.margins(G, w, raw)
+        assert np.ptp((m - raw) * y) < 1e-12
+        values = [np.log(np.exp(-raw - (b + (m - raw)[0] * y[0]) * y).sum()) for b in (-1e-3, 0.0, 1e-3)]
+        assert log_total == pytest.approx(values[1], rel=1e-14) and values[1] < min(values[0], values[2])
+        np.testing.assert_allclose(q, np.exp(-m) / np.exp(-m).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["features", "lazy"])
+def test_a_run_goes_on_where_it_ended(kind):
+    rng = np.random.default_rng(2)
+    y = np.repeat([1.0, -1.0], 100)
+    Z = np.abs(rng.normal(size=(200, 5))) + 0.1 + 3.0 * y[:, None]
+    G = KINDS[kind](Z, y)
+    whole = fm.max_margin(G, tol=1e-13, max_iter=4)
+    part = fm.max_margin(G, tol=1e-13, max_iter=1)
+    rest = fm.max_margin(G, tol=1e-13, max_iter=3, start=part)
+    assert rest.n_iter == whole.n_iter > 1 and np.array_equal(rest.p, whole.p)
+
+
+def test_what_it_takes():
+    X = [[1.0, 2.0], [3.0, 4.0]]
+    for make in (fm.features, fm.gram, fm.lazy_gram):
+        check_raises(lambda make=make: make(X, [1, 1], intercept="free"), ValueError, ["labels y of both classes"])
+        check_raises(lambda make=make: make(X, [1, -1], intercept="none"), ValueError, ["intercept", "'free'"])
+    check_raises(lambda: fm.gram(X, intercept="free"), ValueError, ["labels y of both classes"])
+    check_raises(lambda: fm.certificate(fm.features(X, [1, -1], intercept="free"), [1.0, 1.0], [0.4, 0.6]), ValueError,
+                 ["half its weight in each class"])
+
+
+@pytest.mark.parametrize("origin", [0.0, 1.0])
+def test_mirrored_points_lose_no_digits(origin):
+    """Of o + x and o - x in the two classes the best plane passes through o: it is found as well as one through 0.
+
+    The margin is so small that the last digits come from products in twice the working precision.
+    """
+    rng = np.random.default_rng(4)
+    X = np.round(rng.normal(size=(40, 8)) * 2.0**20) / 2.0**20
+    X[:, 0] = np.round(10.0 * (1.0 + rng.random(40))) / 2.0**20
+    y = np.repeat([1.0, -1.0], 40)
+    plain = fm.max_margin(fm.features(np.vstack((X, -X)), y, normalize=None), tol=1e-15)
+    result = fm.max_margin(fm.features(np.vstack((origin + X, origin - X)), y, normalize=None, intercept="free"),
+                           tol=1e-15)
+    assert plain.lower <= result.upper and result.lower <= plain.upper
+    assert result.upper - result.lower <= 4.0 * (plain.upper - plain.lower) < 1e-5 * plain.upper
+
+
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
+def test_what_the_solver_keeps_is_of_the_moved_origin(make):
+    """G + h y' + y h', entry by entry: blocks, columns added where few weights change, the diagonal; and h is undone."""
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(60, 3)), both_classes(rng, 60)
+    G = make(X, y, gamma=0.1, intercept="free", ridge=0.05)
+    dual = fm._Dual(G, 1.05, 1e-9, 1e-9)
+    c, u = rng.random(60), np.zeros(60)
+    for side in dual.sides:
+        c[side] *= 0.5 / c[side].sum()
+    dual.begin(c, u, np.zeros(1))
+    middle, h = G.dense() if make is fm.lazy_gram else G.base.matrix, dual.shift
+    moved = middle + np.outer(h, y) + np.outer(y, h)
+    np.testing.assert_allclose(u, moved @ c / 1.05, atol=1e-13)
+    assert min(u[y > 0]) == pytest.approx(min(u[y < 0]), abs=1e-13) and np.linalg.eigvalsh(moved)[0] > 0.0
+    np.testing.assert_allclose(dual.roots**2 * 1.05, moved.diagonal(), atol=1e-12)
+    H, points = np.empty((20, 20)), np.arange(20, 40)
+    dual.place(points, 0, H)
+    roots = dual.roots[points]
+    np.testing.assert_allclose(H, moved[20:40, 20:40] / 1.05 / np.outer(roots, roots), atol=1e-13)
+    dual.change(c, u, points[:5], rng.random(5))
+    np.testing.assert_allclose(u, moved @ c / 1.05, rtol=1e-12)
+    dual.finish(c, u)
+    raw = middle @ c / 1.05
+    np.testing.assert_allclose(np.ptp((u - raw) * y), 0.0, atol=1e-13)
+
+
+def test_columns_on_demand_follow_the_origin():
+    """A kernel on demand, of which columns are added: no round is lost beside a matrix of the same kernel."""
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(1500, 5)), both_classes(rng, 1500)
+    X[:, 0] += 2.0 * y
+    options = {"gamma": 0.1, "intercept": "free", "ridge": 0.05}
+    dense, lazy = (fm.max_margin(make(X, y, **options), tol=1e-8) for make in (fm.gram, fm.lazy_gram))
+    assert dense.status == lazy.status == "certified"
+    assert lazy.lower <= dense.upper and dense.lower <= lazy.upper and lazy.n_iter <= dense.n_iter + 1
