@@ -53,7 +53,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
     5.10 models             Model, model
-    6    certificate        certificate
+    6    certificate        certificate, separator_margin
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
@@ -94,8 +94,8 @@ __all__ = [
     "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent",
     "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox",
     "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
-    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "snkp", "snkpvn", "softmax_pass",
-    "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
+    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn",
+    "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
 ]
 
 
@@ -318,7 +318,9 @@ def _blocks(X):
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
-    """Return labels of n points in float64."""
+    """Return labels of n points in float64; without any, +1 for all."""
+    if y is None and name == "y":
+        return np.ones(n)
     y = _real_array(y, name, 1).astype(np.float64)
     if y.size != n:
         points = f"X has {n} rows" if name == "y" else f"there are {n} points"
@@ -1731,7 +1733,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
            [3., 5.]])
     """
     X = _points(X, "X", kernel)
-    sign = np.ones(len(X)) if y is None else _labels(y, len(X))
+    sign = _labels(y, len(X))
     dtype, ridge = _dtype(dtype), _amounts(ridge, "ridge", len(X))
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
@@ -2364,7 +2366,7 @@ def _mapped_features(X, y, normalize, intercept):
     return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept)
 
 
-def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
+def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
@@ -2372,8 +2374,8 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     X : array or SciPy sparse matrix or array, shape (n, d)
         The points.  Memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) of type float32 or float64
         in C order are not copied but read from the file in every product, and must not change.
-    y : array, shape (n,)
-        Their labels, -1 or +1.
+    y : array, shape (n,), optional
+        Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
     intercept : float
@@ -2601,7 +2603,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     mapped = _is_mapped(X, dtype)
     X = X if mapped else _points(X)
     dtype = X.dtype if dtype is None else dtype
-    sign = np.ones(len(X)) if y is None else _labels(y, len(X))
+    sign = _labels(y, len(X))
     kernel = _kernel(kernel, X, params)
     parts = []
     for first, block in _blocks(X):
@@ -2722,7 +2724,7 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     Parameters
     ----------
     K : array, shape (n, n), or representation
-        Unsigned kernel matrix of the points: ``gram(X)``, ``lazy_gram(X)``; or ``features(X, np.ones(n))``.
+        Unsigned kernel matrix of the points: ``gram(X)``, ``lazy_gram(X)`` or ``features(X)``.
     labels : array, shape (n,)
         Integers from 0 to n_classes - 1.
     n_classes : int
@@ -2967,7 +2969,7 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
         """Make G, with ``n_classes`` that of the pairs."""
         if self.n_classes is None:
             return make(self.X, self.y, normalize=self.normalize, ridge=ridge, **self.params)
-        K = make(self.X, np.ones(len(self.y)), normalize=self.normalize, **self.params)
+        K = make(self.X, normalize=self.normalize, **self.params)
         return pair_gram(K, self.y, self.n_classes, ridge=ridge)
 
 
@@ -3089,6 +3091,13 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), size, total, size, total, total)
 
 
+def _has_coordinates(G):
+    """Tell whether squares are those of coordinates, so that inner products can be, too."""
+    n, dimension = G.shape()
+    w = np.arange(1.0, dimension + 1.0)
+    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
+
+
 def certificate(G, alpha, p, *, precise=False):
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
@@ -3149,6 +3158,59 @@ def certificate(G, alpha, p, *, precise=False):
     if alpha.size != n:
         raise ValueError(f"alpha has {alpha.size} weights and G has {n} points; they must agree")
     return _interval(G, scale, alpha, _distribution(p, "p", n), precise)[:2]
+
+
+def separator_margin(G, w):
+    """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
+
+    Parameters
+    ----------
+    G : FeatureGram, SparseGram, MappedGram or OperatorGram of rows z_i; PairGram over one of these
+        Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; without a ridge.  Rows are those of G:
+        give ``normalize=None`` for points as they are.
+    w : array, shape (d,); of pairs (n_classes, d), a row for each class
+        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.
+
+    Returns
+    -------
+    lower, upper : float
+        lower <= min_i <z_i, w> / ||w|| <= upper in exact arithmetic, for the rows and the w that are stored; and
+        lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.  The
+        interval is 2 (n + d) u sqrt(s) wide, u = 2^-53.
+
+    Raises
+    ------
+    TypeError, ValueError
+        G has no coordinates, as a dense one and those with a ridge; w is of another shape, not finite, or 0.
+
+    Notes
+    -----
+    Over the upper end of `max_margin`, lower is a certified share of the maximum margin.  A representation of your own
+    says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
+
+    Examples
+    --------
+    >>> G = fm.features([[3.0, 0.0], [0.0, -4.0]], [1, -1], normalize=None)
+    >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])  # 3 / sqrt(2)
+    >>> lower <= 2.1213203435596427 <= upper, round(lower / fm.max_margin(G).upper, 6)  # of 12 / 5
+    (True, 0.883883)
+    """
+    G, scale = _representation(G)
+    several = isinstance(G, PairGram)
+    rows = G.K if several else G
+    if not _has_coordinates(rows):
+        raise TypeError(f"w needs coordinates, which a {type(rows).__name__} is without: make G by features(X, y), or "
+                        "by pair_gram over features(X), and without a ridge")
+    n, dimension = G.shape()
+    w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else (dimension,)
+    if w.shape != wanted or not w.any():
+        raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
+    w, m = w.astype(np.float64).ravel(), np.empty(n)
+    w = np.ldexp(w, -math.frexp(float(np.abs(w).max()))[1])
+    margins(G, w, m)
+    least = float(m.min()) / math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
+    blur = _LAST * abs(least) + G.rounding().margins * math.sqrt(scale)
+    return least - blur, least + blur
 
 
 def _operator_norm(G):
@@ -4543,13 +4605,6 @@ def _new_span(n, dimension):
     grows = map(np.zeros, ((0, dimension), (0, n), (0, n), 0, (1, 2 + _RECENT)))
     return _Span(*grows, np.full((2 + _RECENT, n), 1.0 / n), np.full(n, 1.0 / n), np.ones(n), np.full(1, -np.inf),
                  np.zeros(1), np.full(1, np.inf), np.zeros(1))
-
-
-def _has_coordinates(G):
-    """Tell whether squares are those of coordinates, so that inner products can be, too."""
-    n, dimension = G.shape()
-    w = np.arange(1.0, dimension + 1.0)
-    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
 
 def _negligible(G):
