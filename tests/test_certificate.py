@@ -97,7 +97,7 @@ def test_the_margin_of_a_separator_holds_in_exact_arithmetic(kind, scale):
         G, best = BY_ROWS[kind](Z), fm.max_margin(fm.FeatureGram(Z))
         root = math.sqrt(scale_of(fm.FeatureGram(Z)))
         good = Z.T @ best.alpha
-        for w in (good, 1e200 * (good / np.abs(good).max()), 1e-290 * Z[0] / root, np.eye(6)[2],
+        for w in (good, 1e200 * (good / np.abs(good).max()), 1e-290 * (Z[0] / root), np.eye(6)[2],
                   np.random.default_rng(seed).normal(size=6).astype(np.float32), -good):
             lower, upper = fm.separator_margin(G, w)
             assert exact.signed_square(Fraction(lower)) <= exact_margin(Z, w) <= exact.signed_square(Fraction(upper))
