@@ -71,6 +71,7 @@ import inspect
 import math
 import operator
 import os
+import pickle
 import re
 import sys
 import tempfile
@@ -3327,17 +3328,13 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
-    first = _first_iteration(start)
+    if not (start is None or isinstance(start, Result)):
+        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
+    first = 0 if start is None else start.n_iter
     checkpoints = _checkpoints(first, first + max_iter, trace_at)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
-
-
-def _first_iteration(start):
-    if not (start is None or isinstance(start, Result)):
-        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
-    return 0 if start is None else start.n_iter
 
 
 def _checkpoints(first, last, trace_at):
@@ -3515,7 +3512,8 @@ def _resume(start, origin, arrays, rounding):
             or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
         raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
                          f"G_ii are {start.state[:3]}, this call's {origin[:3]}"
-                         f"{', and entries of G differ' if differs and before == now else ''}")
+                         f"{', and entries of G differ' if differs and before == now else ''}; max_margin begins with "
+                         "the weights of another problem's: start=result.alpha")
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
@@ -3766,15 +3764,15 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
 
 
 @_algorithm
-def von_neumann(G, *, eps, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
                 start=None):
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
     Parameters
     ----------
-    eps : float
-        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s).
+    eps : float, optional
+        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
     stop : {"separated", None}
         End at Gp > 0, too, or go on.
 
@@ -3789,8 +3787,8 @@ def von_neumann(G, *, eps, stop=None, max_iter=100_000, tol=None, trace_at=None,
     >>> fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01).status
     'infeasible'
     """
-    eps = _number(eps, "eps")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    eps = _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps")
     n, dimension = run.G.shape()
     p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
@@ -3914,15 +3912,15 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 
 
 @_algorithm
-def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+def snkpvn(G, *, delta=None, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
            start=None):
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
     Parameters
     ----------
-    delta : float
-        Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s).
+    delta : float, optional
+        Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
     q : array, shape (n,), optional
         Centre of the prox map, in the simplex; by default uniform.
 
@@ -3937,21 +3935,22 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     >>> fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01).status
     'infeasible'
     """
-    delta = _number(delta, "delta")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    delta = _number(1e-6 * math.sqrt(run.scale) if delta is None else delta, "delta")
     return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta)
 
 
 @_algorithm
-def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
+def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
             callback=None, start=None):
     """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
     Parameters
     ----------
-    eps : float
-        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s).
+    eps : float, optional
+        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s); by default
+        1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
@@ -3970,8 +3969,8 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     'infeasible'
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
-    gamma, eps = _number(gamma, "gamma", 1.0), _number(eps, "eps")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    gamma, eps = _number(gamma, "gamma", 1.0), _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps")
     return _smoothed(run, None, prox, gamma=gamma, eps=eps)
 
 
@@ -3992,7 +3991,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
 
 
 @_algorithm
-def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def winnow(Z, *, eta=0.1, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -4005,7 +4004,7 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     Z : array, shape (n, d)
         The signed rows, none of them zero; not a Gram matrix.
     eta : float
-        Learning rate, above 0.
+        Learning rate, above 0; best about rho_1.
 
     Notes
     -----
@@ -5411,6 +5410,9 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
     of G without the ridge, if it is a RidgeGram.
+    start may also be n weights of at least 0, as the alpha of a problem of as many points, at another ridge or epoch.
+    The run is a new one, which begins with them; nothing else is taken over, and certificates are of this G.
+
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
     entries of G read / n^2.
 
@@ -5430,18 +5432,24 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
-    tol = _number(tol, "tol")
-    first = _first_iteration(start)
-    trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
+    tol, weights = _number(tol, "tol"), None
+    if not isinstance(start, Result) and np.ndim(start) == 1:
+        start, weights = None, start
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    if trace_at is None:
+        run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
     blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     dual = _Dual(run.G, run.scale, tol, eps)
     c, u = np.zeros(dual.n), np.zeros(dual.n)
-    c[np.argmin(dual.roots)] = 1.0
+    c[np.argmin(dual.roots)], begin = 1.0, _TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES
+    if weights is not None:
+        c = _weights(_amounts(weights, "start", dual.n))
+        support = np.count_nonzero(c)
+        begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS
     dual.refresh(c, u)
-    reads, stage = np.zeros(1), np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
+    reads, stage = np.zeros(1), np.array([begin])
     interval = functools.partial(_interval, products=dual.products)
     return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
                  products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
@@ -5586,6 +5594,11 @@ class MaxMarginClassifier:
     random_state, dtype, verbose
         Seed of `adaptive_sampling`, an integer, a Generator or a RandomState, None for 0; float64 or float32, in which
         a dense G, or the points of one evaluated on demand, are kept; whether the interval is printed on the way.
+    warm_start : bool
+        "exact" begins each fit with the weights that the last one ended with, where it had as many points and the same
+        classes: for a path over C or class_weight, from large C to small.  G is kept, dense up to 5,792 points, for the
+        next fit of the same points, labels, sample_weight and kernel, and so are the points, where they have at most
+        2^25 entries; both are part of pickles.
 
     Attributes
     ----------
@@ -5617,7 +5630,7 @@ class MaxMarginClassifier:
     LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
-    and so do other algorithms above 10,000 points.
+    but for a `warm_start`, and so do other algorithms above 10,000 points.
 
     Examples
     --------
@@ -5633,7 +5646,7 @@ class MaxMarginClassifier:
 
     def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
                  class_weight=None, fit_intercept=True, intercept_scaling=1.0, normalize=None, algorithm="exact",
-                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False):
+                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False, warm_start=False):
         given = dict(locals())
         del given["self"]
         vars(self).update(given)
@@ -5719,6 +5732,7 @@ class MaxMarginClassifier:
         Raises ValueError or TypeError as `gram`, where y holds fewer than two classes of positive weight, or numbers
         that are no classes, and where weights are bad.
         """
+        last = {name: getattr(self, name, None) for name in ("classes_", "result_")}
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
@@ -5741,27 +5755,16 @@ class MaxMarginClassifier:
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
         _number(self.C, "C", infinite=True)
-        accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
-        params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
-        if "sigma2" in params and isinstance(self.gamma, str):
-            del params["gamma"]
-        params["intercept"] = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
-        kernel = self._kernel = _kernel(self.kernel, X, params, shares)
-        if "gamma" in params:
-            params["gamma"] = kernel.gamma  # "scale" is found once
-        count = None if self.classes_.size == 2 else self.classes_.size
-        problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
-                        normalize=self.normalize, **params)
-        if linear:
-            G = problem.features()
-        elif callable(self.kernel) or precomputed or (algorithm is not max_margin and len(X) <= _FEW_POINTS):
-            G = problem.gram(dtype=self.dtype)
-        else:
-            G = problem.lazy_gram(dtype=self.dtype)
-        alpha, least = self._solve(algorithm, G, np.repeat(0.5 / costs, self.classes_.size - 1), X, labels, kept)
+        G, kernel, intercept, normalizers = self._prepared(X, labels, shares, algorithm)
+        self._kernel = kernel
+        ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
+        again = (self.warm_start and algorithm is max_margin and np.array_equal(last["classes_"], self.classes_)
+                 and last["result_"] is not None and last["result_"].p.size == len(ridge))
+        start = last["result_"].p if again else None
+        alpha, least = self._solve(algorithm, G, ridge, X, labels, kept, start)
         weights = alpha / least
-        T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
-        normalizers = _normalizers(_self_products(kernel, X), self.normalize)
+        T = ((weights * (2.0 * labels - 1.0))[None] if self.classes_.size == 2 else
+             _class_weights(weights[None], labels, self.classes_.size)[0])
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         support = np.flatnonzero(T.any(axis=0))
         self.support_, self.dual_coef_ = kept[support], T[:, support]
@@ -5773,10 +5776,40 @@ class MaxMarginClassifier:
             if self.normalize != "unit":
                 W *= normalizers[0]
             self.coef_ = W[:, :X.shape[1]].copy()
-            self.intercept_ = params["intercept"] * W[:, X.shape[1]:].sum(axis=1)
+            self.intercept_ = intercept * W[:, X.shape[1]:].sum(axis=1)
         return self
 
-    def _solve(self, algorithm, G, ridge, X, labels, kept):
+    def _prepared(self, X, labels, shares, algorithm):
+        """Return G, the kernel, the intercept and the normalisers; with ``warm_start`` once for the same points."""
+        known, told = vars(self).pop("_known", (None,)), None
+        if self.warm_start and not callable(self.kernel) and not _is_mapped(X) and X.size <= _KEPT:
+            run = "C", "class_weight", "tol", "max_iter", "random_state", "verbose"
+            told = pickle.dumps((X, labels, shares, {k: v for k, v in self.get_params().items() if k not in run}))
+        if told is None or known[0] != told:
+            accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
+            params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
+            if "sigma2" in params and isinstance(self.gamma, str):
+                del params["gamma"]
+            intercept = _number(self.intercept_scaling, "intercept_scaling") if self.fit_intercept else 0.0
+            kernel = _kernel(self.kernel, X, {**params, "intercept": intercept}, shares)
+            if "gamma" in params:
+                params["gamma"] = kernel.gamma  # "scale" is found once
+            count = None if self.classes_.size == 2 else self.classes_.size
+            problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
+                            normalize=self.normalize, intercept=intercept, **params)
+            if self._takes("linear"):
+                G = problem.features()
+            elif callable(self.kernel) or self._takes("precomputed") or (
+                    len(X) <= _FEW_POINTS if algorithm is not max_margin else told is not None and len(X)**2 <= _KEPT):
+                G = problem.gram(dtype=self.dtype)
+            else:
+                G = problem.lazy_gram(dtype=self.dtype)
+            known = told, G, kernel, intercept, _normalizers(_self_products(kernel, X), self.normalize)
+        if told is not None:
+            self._known = known
+        return known[1:]
+
+    def _solve(self, algorithm, G, ridge, X, labels, kept, start):
         """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights and the least
         margin, to divide them by."""
         base, scale = _representation(G)
@@ -5785,11 +5818,11 @@ class MaxMarginClassifier:
         draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
         seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
-        given = {"max_iter": self.max_iter, "seed": seed, "callback": _report if self.verbose else None,
-                 "eps": smallest, "delta": smallest}
+        given = {"max_iter": self.max_iter, "seed": seed, "callback": print if self.verbose else None,
+                 "eps": smallest, "delta": smallest, "start": start}
         accepted = inspect.signature(algorithm).parameters
         options = {key: value for key, value in given.items() if key in accepted and value is not None
-                   and (key not in ("eps", "delta") or accepted[key].default is inspect.Parameter.empty)}
+                   and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
@@ -5875,7 +5908,3 @@ class MaxMarginClassifier:
             if np.size(given) != guesses.size and not (name == "sample_weight" and given is None):
                 raise ValueError(f"X has {guesses.size} rows and {name} {np.size(given)} entries; they must agree")
         return float(np.average(guesses == np.ravel(y), weights=sample_weight))
-
-
-def _report(partial):
-    print(f"{partial.n_iter:>8} iterations: {partial.lower:.6g} <= rho <= {partial.upper:.6g}")

@@ -477,7 +477,7 @@ OPTIONS = [  # bad run options, exception, words of the message
     ({"trace_at": "ab"}, TypeError, ["trace_at"]), ({"trace_at": np.ma.ones(2)}, TypeError, ["masked"]),
     ({"callback": 3}, TypeError, ["callback", "callable", "3"]), ({"callback": "f"}, TypeError, ["callback", "'f'"]),
     ({"callback": False}, TypeError, ["callback", "False"]),
-    ({"start": 3}, TypeError, ["start", "Result", "int"]), ({"start": np.ones(3)}, TypeError, ["start", "ndarray"]),
+    ({"start": 3}, TypeError, ["start", "Result", "int"]), ({"start": np.eye(3)}, TypeError, ["start", "ndarray"]),
 ]
 
 
