@@ -903,7 +903,7 @@ def _kernel(kernel, X, params, weights=1.0):
 
 
 def _gamma_of(params, X, weights):
-    """Return gamma, by itself, by sigma2, or by the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
+    """Return gamma, by itself, by sigma2, "auto", 1 / d, or the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
     gamma = params.get("gamma", "scale")
     if "sigma2" in params:
         if "gamma" in params:
@@ -913,7 +913,8 @@ def _gamma_of(params, X, weights):
             raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
-    _choice(gamma, "gamma", ("scale",))
+    if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
+        return 1.0 / X.shape[1]
     mean, total, seen, weights = 0.0, 0.0, 0.0, np.broadcast_to(weights, len(X))
     with np.errstate(over="ignore", invalid="ignore"):
         for first, block in _blocks(X):
@@ -1040,7 +1041,7 @@ def _class_weights(alpha, labels, n_classes):
     return T
 
 
-def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_classes=None, **params):
+def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=None, **params):
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
 
@@ -1056,7 +1057,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     Xnew : array, shape (m, d)
         The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
     kernel, normalize
-        What made G, as in `gram`; for `features`, "linear".
+        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so there is no default kernel; a
+        `model` has it from its G.
     n_classes : int, optional
         Of a multiclass problem.
     **params
@@ -1695,15 +1697,16 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
         read-only, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
-        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14); "max" divides by max_i K_ii, so that
-        G_ii <= 1 (ji21); None leaves K as it is.
+        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14), the default of all functions, whose sources
+        have ||x_i|| <= 1; "max" divides by max_i K_ii, so that G_ii <= 1 (ji21); None leaves K as it is, the default of
+        `MaxMarginClassifier`, as of every support vector machine.
     dtype : {float64, float32}
         float32 takes half the memory; sums over n stay in float64.
     ridge : float or array, shape (n,)
         r_i >= 0, added to G_ii: hard margins of G + diag(r) are those of the SVM with squared slacks, which weigh
         C_i = 1/(2 r_i).  One number r stands for all.
     **params
-        gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
+        gamma, a number, "scale" (the default), 1 / (d Var X), or "auto", 1 / d; sigma2 in its place for "rbf", with
         gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
         For every kernel intercept = 0: c makes it K + c^2, as if all points had a constant feature c.
 
@@ -2378,7 +2381,7 @@ def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     y : array, shape (n,), optional
         Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
     normalize : {"unit", "max", None}
-        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
+        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
     intercept : float
         Not 0: all points get it as one more feature, the last, before they are normalised.
     ridge : float or array, shape (n,)
@@ -3764,8 +3767,8 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
 
 
 @_algorithm
-def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-                start=None):
+def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
+                callback=None, start=None):
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -4004,7 +4007,7 @@ def winnow(Z, *, eta=0.1, max_iter=100_000, tol=None, trace_at=None, keep_iterat
     Z : array, shape (n, d)
         The signed rows, none of them zero; not a Gram matrix.
     eta : float
-        Learning rate, above 0; best about rho_1.
+        Learning rate, above 0 and, for the guarantee, below 2 rho_1; rho_1 is best.
 
     Notes
     -----
@@ -5574,9 +5577,9 @@ class MaxMarginClassifier:
     Parameters
     ----------
     kernel, gamma, coef0, degree, sigma2, W, normalize
-        As in `gram`; parameters that the kernel does not have are not looked at.  For "precomputed", `fit` takes the
-        kernel matrix of the training points and `predict` the values K(x, x_i), (m, n).  Sparse X stay so with
-        "linear"; other kernels take them as dense arrays.
+        As in `gram`, but that normalize=None, K as it is, is the default; parameters that the kernel does not have are
+        not looked at.  For "precomputed", `fit` takes the kernel matrix of the training points and `predict` the values
+        K(x, x_i), (m, n).  Sparse X stay so with "linear"; other kernels take them as dense arrays.
     C : float
         Weight of the squared slacks in ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2; of several classes in
         sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: hard margin.
@@ -5588,7 +5591,7 @@ class MaxMarginClassifier:
         same; the bias of SVC is not penalised, the limit of large c, where K loses digits beside c^2.
     algorithm : str
         "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
-        eps and delta, where one has to be given, are tol sqrt(s), below which margins count as none.
+        Margins below tol sqrt(s) count as none: the eps or delta of those that end there.
     tol, max_iter : float, int
         Relative width of the certified interval at which to stop; by default as many iterations as the algorithm makes.
     random_state, dtype, verbose
@@ -5610,6 +5613,8 @@ class MaxMarginClassifier:
         Of the algorithm, with its trace.
     support_, support_vectors_ : array of int, shape (k,); array or sparse matrix, shape (k, d)
         Points with a part in the predictor; of a precomputed kernel none, (0, 0).
+    n_support_ : array of int, shape (n_classes,)
+        How many of them are of each class.
     dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
     coef_ : array, shape (1, d) or (n_classes, d)
@@ -5768,6 +5773,7 @@ class MaxMarginClassifier:
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         support = np.flatnonzero(T.any(axis=0))
         self.support_, self.dual_coef_ = kept[support], T[:, support]
+        self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
         self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1)

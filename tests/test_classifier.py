@@ -82,6 +82,7 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
         scores = scores[:, 0] if y is Y2 else scores
         np.testing.assert_allclose(chosen.decision_function(new), scores, rtol=0, atol=1e-10 * np.abs(scores).max())
         assert np.array_equal(chosen.support_vectors_, X[chosen.support_]) and chosen.dual_coef_.any(axis=0).all()
+        assert chosen.n_support_.tolist() == [np.sum(y[chosen.support_] == label) for label in chosen.classes_]
         if kernel == "linear" and normalize != "unit":
             np.testing.assert_allclose(scores.T, (new @ chosen.coef_.T + chosen.intercept_).T.reshape(scores.T.shape),
                                        rtol=0, atol=1e-10 * np.abs(scores).max())
@@ -528,7 +529,7 @@ def test_a_warm_start_takes_over_what_still_holds(monkeypatch):
         np.testing.assert_allclose(chosen.decision_function(NOISY), cold.decision_function(NOISY), rtol=0, atol=1e-3)
         assert len(made) - many == new_G, params
         begin = chosen.result_.trace["upper"][0]
-        assert math.isclose(begin, cold.result_.trace["upper"][0], rel_tol=1e-9) == new_run and (before is None) <= new_run
+        assert math.isclose(begin, cold.result_.trace["upper"][0], rel_tol=1e-9) == new_run >= (before is None)
 
     fit(True, True)
     fit(False, False, C=9.0)

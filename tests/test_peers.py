@@ -488,10 +488,10 @@ S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> w
     "lazy_gram": (lambda S, X, y: fm.lazy_gram(S, y), "X"),
     "kernel_matrix, A": (lambda S, X, y: fm.kernel_matrix(S, X), "A"),
     "kernel_matrix, B": (lambda S, X, y: fm.kernel_matrix(X, S), "B"),
-    "decision_function, alpha": (lambda S, X, y: fm.decision_function(S, X, y, X), "alpha"),
-    "decision_function, X": (lambda S, X, y: fm.decision_function(y, S, y, X), "X"),
-    "decision_function, y": (lambda S, X, y: fm.decision_function(y, X, S, X), "y"),
-    "decision_function, Xnew": (lambda S, X, y: fm.decision_function(y, X, y, S), "Xnew"),
+    "decision_function, alpha": (lambda S, X, y: fm.decision_function(S, X, y, X, kernel="rbf"), "alpha"),
+    "decision_function, X": (lambda S, X, y: fm.decision_function(y, S, y, X, kernel="rbf"), "X"),
+    "decision_function, y": (lambda S, X, y: fm.decision_function(y, X, S, X, kernel="rbf"), "y"),
+    "decision_function, Xnew": (lambda S, X, y: fm.decision_function(y, X, y, S, kernel="rbf"), "Xnew"),
     "pair_gram, K": (lambda S, X, y: fm.pair_gram(S, [0, 1, 0], 2), "G"),
     "pair_gram, labels": (lambda S, X, y: fm.pair_gram(X, S, 2), "labels"),
     "certificate, G": (lambda S, X, y: fm.certificate(S, y, y / 3), "G"),
@@ -529,9 +529,10 @@ TAKERS = {  # everything that takes points, and what an error calls them
     "lazy_gram": (lambda X: fm.lazy_gram(X, FRAME_LABELS).dense(), "X"),
     "kernel_matrix, A": (lambda X: fm.kernel_matrix(X, np.ones((2, X.shape[1]))), "A"),
     "kernel_matrix, B": (lambda X: fm.kernel_matrix(np.eye(X.shape[1]), X), "B"),
-    "decision_function, X": (lambda X: fm.decision_function(np.ones(4), X, FRAME_LABELS, np.ones((2, X.shape[1]))),
-                             "X"),
-    "decision_function, Xnew": (lambda X: fm.decision_function([1.0, 1.0], np.eye(2, X.shape[1]), [1, -1], X), "Xnew"),
+    "decision_function, X": (lambda X: fm.decision_function(np.ones(4), X, FRAME_LABELS, np.ones((2, X.shape[1])),
+                                                            kernel="rbf"), "X"),
+    "decision_function, Xnew": (lambda X: fm.decision_function([1.0, 1.0], np.eye(2, X.shape[1]), [1, -1], X,
+                                                               kernel="rbf"), "Xnew"),
     "winnow": (lambda X: fm.winnow(X, eta=0.1, max_iter=3).alpha, "Z"),
 }
 every_taker = pytest.mark.parametrize("taker", TAKERS)
@@ -631,8 +632,8 @@ def test_series_as_labels_and_weights(pd):
         before = s.copy(deep=True)
         assert np.array_equal(fm.features(X, s).rows, want)
         assert np.array_equal(fm.gram(X, s), fm.gram(X.to_numpy(), y))
-        scores = fm.decision_function(s, X, s, X)
-        assert np.array_equal(scores, fm.decision_function(y, X.to_numpy(), y, X.to_numpy()))
+        scores = fm.decision_function(s, X, s, X, kernel="rbf")
+        assert np.array_equal(scores, fm.decision_function(y, X.to_numpy(), y, X.to_numpy(), kernel="rbf"))
         pd.testing.assert_series_equal(s, before)
     for labels in (pd.Series(y > 0), pd.Series([0, 1, 0, 1])):
         check_raises(lambda labels=labels: fm.features(X, labels), ValueError, ["labels must be -1 or +1"])
