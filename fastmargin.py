@@ -67,7 +67,9 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
 import contextlib
 import decimal
 import functools
+import importlib
 import inspect
+import itertools
 import math
 import operator
 import os
@@ -120,6 +122,8 @@ except (OSError, RuntimeError):
     _CACHE = False
     warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
                   "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=2)
+_FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # of compiled code
+_PATIENCE = 2.0  # seconds after which a call that compiles says so
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
 _forked = False  # whether this process was forked from one that had started the threads, which the child is without
@@ -3597,8 +3601,7 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 ALGORITHMS = {}
 
 def _algorithm(function):
-    """Enter an algorithm into ALGORITHMS and complete its docstring with what `prepare` says for all of them."""
-    ALGORITHMS[function.__name__] = function
+    """Enter an algorithm into ALGORITHMS, with what `prepare` says in its docstring, and a note where it compiles."""
     if function.__doc__ is not None:  # python -OO has none
         head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
         own, notes, rest = own.partition("    Notes\n")
@@ -3614,7 +3617,22 @@ result : Result
     ----------------
 """
         function.__doc__ = f"{head}{title}{own}    {returned}    {options}    {raised}{notes}{rest}"
-    return function
+
+    @functools.wraps(function)
+    def algorithm(*args, **options):
+        if _FOLDER is None or sys.stderr is None or not sys.stderr.isatty():
+            return function(*args, **options)
+        # Compiled code shows in its folder as soon as it is there.
+        known, text = len(os.listdir(_FOLDER)), f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}"
+        note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(text, file=sys.stderr))
+        note.start()
+        try:
+            return function(*args, **options)
+        finally:
+            note.cancel()
+
+    ALGORITHMS[function.__name__] = algorithm
+    return algorithm
 
 
 # ======================================================================================================
@@ -5914,3 +5932,21 @@ class MaxMarginClassifier:
             if np.size(given) != guesses.size and not (name == "sample_weight" and given is None):
                 raise ValueError(f"X has {guesses.size} rows and {name} {np.size(given)} entries; they must agree")
         return float(np.average(guesses == np.ravel(y), weights=sample_weight))
+
+
+def _fill_cache():
+    """Compile what the usual calls need, and print where it is kept."""
+    X = np.random.default_rng(0).normal(size=(1500, 200))  # large enough for threads
+    labels, begin = X[:, :3].argmax(axis=1), time.perf_counter()
+    max_margin(gram(X[:50]))
+    for G in (gram(X, 2 * (labels > 0) - 1), features(X, 2 * (labels > 0) - 1)):
+        for name, algorithm in ALGORITHMS.items():
+            print(f"{time.perf_counter() - begin:6.1f} s  {name}", flush=True)
+            algorithm(X if name == "winnow" else G, max_iter=3)
+    for kernel, classes in itertools.product(("rbf", "linear"), (labels, labels > 0)):
+        MaxMarginClassifier(kernel).fit(X, classes).predict(X)
+    print(f"{time.perf_counter() - begin:6.1f} s  compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
+
+
+if __name__ == "__main__":  # by its own name, under which others will look for the code
+    importlib.import_module(__spec__.name if __spec__ else "fastmargin")._fill_cache()
