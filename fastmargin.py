@@ -53,7 +53,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
     5.10 models             Model, model
-    6    certificate        certificate
+    6    certificate        certificate, separator_margin
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
@@ -67,7 +67,9 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
 import contextlib
 import decimal
 import functools
+import importlib
 import inspect
+import itertools
 import math
 import operator
 import os
@@ -89,13 +91,13 @@ from numba.extending import is_jitted, overload, register_jitable
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
-    "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result", "RidgeGram",
-    "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
+    "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result",
+    "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
     "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent",
     "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox",
     "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
-    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "snkp", "snkpvn", "softmax_pass",
-    "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
+    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn",
+    "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
 ]
 
 
@@ -119,6 +121,8 @@ except (OSError, RuntimeError):
     _CACHE = False
     warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
                   "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=2)
+_FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # of compiled code
+_PATIENCE = 2.0  # seconds after which a call that compiles says so
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
 _forked = False  # whether this process was forked from one that had started the threads, which the child is without
@@ -318,7 +322,9 @@ def _blocks(X):
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
-    """Return labels of n points in float64."""
+    """Return labels of n points in float64; without any, +1 for all."""
+    if y is None and name == "y":
+        return np.ones(n)
     y = _real_array(y, name, 1).astype(np.float64)
     if y.size != n:
         points = f"X has {n} rows" if name == "y" else f"there are {n} points"
@@ -911,7 +917,7 @@ def _is_free(params):
 
 
 def _gamma_of(params, X, weights):
-    """Return gamma, by itself, by sigma2, or by the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
+    """Return gamma, by itself, by sigma2, "auto", 1 / d, or the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
     gamma = params.get("gamma", "scale")
     if "sigma2" in params:
         if "gamma" in params:
@@ -921,7 +927,8 @@ def _gamma_of(params, X, weights):
             raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
-    _choice(gamma, "gamma", ("scale",))
+    if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
+        return 1.0 / X.shape[1]
     mean, total, seen, weights = 0.0, 0.0, 0.0, np.broadcast_to(weights, len(X))
     with np.errstate(over="ignore", invalid="ignore"):
         for first, block in _blocks(X):
@@ -1048,7 +1055,7 @@ def _class_weights(alpha, labels, n_classes):
     return T
 
 
-def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_classes=None, **params):
+def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=None, **params):
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
 
@@ -1064,7 +1071,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel="rbf", normalize="unit", n_cl
     Xnew : array, shape (m, d)
         The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
     kernel, normalize
-        What made G, as in `gram`; for `features`, "linear".
+        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so there is no default kernel; a
+        `model` has it from its G.
     n_classes : int, optional
         Of a multiclass problem.
     **params
@@ -1198,7 +1206,7 @@ class Representation:
     add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
 
     def softmax_pass(self, w, m, q, u):
-        """Take a softmax in each class, with weight 1/2, where these are two: ln sum_i exp(-m_i - b y_i) is least then."""
+        """Take a softmax in each of two classes, with weight 1/2, if G has signs: ln sum_i exp(-m_i - b y_i) is least."""
         if self.signs is None:
             return _three_step_pass(self, w, m, q, u)
         margins(self, w, m)
@@ -1560,9 +1568,9 @@ def _with_ridge(G, ridge):
 class FreeGram(Representation):
     """G of planes that need not pass through the origin, what ``intercept="free"`` makes.
 
-    Here p ranges over the mixtures with y'p = 0, half of whose weight is in each class y.  For these ||p||_G is half the
-    distance of a point of one convex hull from one of the other, wherever the origin is: G is known up to h y' + y h',
-    margins are known up to b y, and
+    Here p ranges over the mixtures with y'p = 0, half of whose weight is in each class.  For these ||p||_G is half the
+    distance of a point of one convex hull from one of the other, wherever the origin is: G may be changed by any
+    h y' + y h', margins by any b y, and
 
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
@@ -1773,15 +1781,16 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
         read-only, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
-        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14); "max" divides by max_i K_ii, so that
-        G_ii <= 1 (ji21); None leaves K as it is.
+        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14), the default of all functions, whose sources
+        have ||x_i|| <= 1; "max" divides by max_i K_ii, so that G_ii <= 1 (ji21); None leaves K as it is, the default of
+        `MaxMarginClassifier`, as of every support vector machine.
     dtype : {float64, float32}
         float32 takes half the memory; sums over n stay in float64.
     ridge : float or array, shape (n,)
         r_i >= 0, added to G_ii: hard margins of G + diag(r) are those of the SVM with squared slacks, which weigh
         C_i = 1/(2 r_i).  One number r stands for all.
     **params
-        gamma, a number or "scale" (the default), 1 / (d Var X); sigma2 in its place for "rbf", with
+        gamma, a number, "scale" (the default), 1 / (d Var X), or "auto", 1 / d; sigma2 in its place for "rbf", with
         gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
         For every kernel intercept = 0: c makes it K + c^2, as if all points had a constant feature c; "free" lets
         planes pass anywhere: f + b, with b at no cost, has the margin, half the distance of two convex hulls.
@@ -1813,7 +1822,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
            [3., 5.]])
     """
     X = _points(X, "X", kernel)
-    sign = np.ones(len(X)) if y is None else _labels(y, len(X))
+    sign = _labels(y, len(X))
     dtype, ridge = _dtype(dtype), _amounts(ridge, "ridge", len(X))
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
@@ -2443,7 +2452,7 @@ def _mapped_features(X, y, normalize, intercept):
     return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept)
 
 
-def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
+def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
@@ -2451,10 +2460,10 @@ def features(X, y, *, normalize="unit", intercept=0.0, ridge=0.0):
     X : array or SciPy sparse matrix or array, shape (n, d)
         The points.  Memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) of type float32 or float64
         in C order are not copied but read from the file in every product, and must not change.
-    y : array, shape (n,)
-        Their labels, -1 or +1.
+    y : array, shape (n,), optional
+        Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
     normalize : {"unit", "max", None}
-        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.
+        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
     intercept : float or "free"
         Not 0: all points get it as one more feature, the last, before they are normalised.  "free": planes need not
         pass through the origin, as in `gram`.
@@ -2682,7 +2691,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     mapped = _is_mapped(X, dtype)
     X = X if mapped else _points(X)
     dtype = X.dtype if dtype is None else dtype
-    sign = np.ones(len(X)) if y is None else _labels(y, len(X))
+    sign = _labels(y, len(X))
     kernel = _kernel(kernel, X, params)
     parts = []
     for first, block in _blocks(X):
@@ -2804,7 +2813,7 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     Parameters
     ----------
     K : array, shape (n, n), or representation
-        Unsigned kernel matrix of the points: ``gram(X)``, ``lazy_gram(X)``; or ``features(X, np.ones(n))``.
+        Unsigned kernel matrix of the points: ``gram(X)``, ``lazy_gram(X)`` or ``features(X)``.
     labels : array, shape (n,)
         Integers from 0 to n_classes - 1.
     n_classes : int
@@ -3049,7 +3058,7 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
         """Make G, with ``n_classes`` that of the pairs."""
         if self.n_classes is None:
             return make(self.X, self.y, normalize=self.normalize, ridge=ridge, **self.params)
-        K = make(self.X, np.ones(len(self.y)), normalize=self.normalize, **self.params)
+        K = make(self.X, normalize=self.normalize, **self.params)
         return pair_gram(K, self.y, self.n_classes, ridge=ridge)
 
 
@@ -3178,6 +3187,13 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), size, total, size, total, total)
 
 
+def _has_coordinates(G):
+    """Tell whether squares are those of coordinates, so that inner products can be, too."""
+    n, dimension = G.shape()
+    w = np.arange(1.0, dimension + 1.0)
+    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
+
+
 def certificate(G, alpha, p, *, precise=False):
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
@@ -3238,6 +3254,59 @@ def certificate(G, alpha, p, *, precise=False):
     if alpha.size != n:
         raise ValueError(f"alpha has {alpha.size} weights and G has {n} points; they must agree")
     return _interval(G, scale, alpha, _distribution(p, "p", n), precise)[:2]
+
+
+def separator_margin(G, w):
+    """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
+
+    Parameters
+    ----------
+    G : FeatureGram, SparseGram, MappedGram or OperatorGram of rows z_i; PairGram over one of these
+        Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; without a ridge.  Rows are those of G:
+        give ``normalize=None`` for points as they are.
+    w : array, shape (d,); of pairs (n_classes, d), a row for each class
+        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.
+
+    Returns
+    -------
+    lower, upper : float
+        lower <= min_i <z_i, w> / ||w|| <= upper in exact arithmetic, for the rows and the w that are stored; and
+        lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.  The
+        interval is 2 (n + d) u sqrt(s) wide, u = 2^-53.
+
+    Raises
+    ------
+    TypeError, ValueError
+        G has no coordinates, as a dense one and those with a ridge; w is of another shape, not finite, or 0.
+
+    Notes
+    -----
+    Over the upper end of `max_margin`, lower is a certified share of the maximum margin.  A representation of your own
+    says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
+
+    Examples
+    --------
+    >>> G = fm.features([[3.0, 0.0], [0.0, -4.0]], [1, -1], normalize=None)
+    >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])  # 3 / sqrt(2)
+    >>> lower <= 2.1213203435596427 <= upper, round(lower / fm.max_margin(G).upper, 6)  # of 12 / 5
+    (True, 0.883883)
+    """
+    G, scale = _representation(G)
+    several = isinstance(G, PairGram)
+    rows = G.K if several else G
+    if not _has_coordinates(rows):
+        raise TypeError(f"w needs coordinates, which a {type(rows).__name__} is without: make G by features(X, y), or "
+                        "by pair_gram over features(X), and without a ridge")
+    n, dimension = G.shape()
+    w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else (dimension,)
+    if w.shape != wanted or not w.any():
+        raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
+    w, m = w.astype(np.float64).ravel(), np.empty(n)
+    w = np.ldexp(w, -math.frexp(float(np.abs(w).max()))[1])
+    margins(G, w, m)
+    least = float(m.min()) / math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
+    blur = _LAST * abs(least) + G.rounding().margins * math.sqrt(scale)
+    return least - blur, least + blur
 
 
 def _operator_norm(G):
@@ -3354,17 +3423,13 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
-    first = _first_iteration(start)
+    if not (start is None or isinstance(start, Result)):
+        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
+    first = 0 if start is None else start.n_iter
     checkpoints = _checkpoints(first, first + max_iter, trace_at)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
-
-
-def _first_iteration(start):
-    if not (start is None or isinstance(start, Result)):
-        raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
-    return 0 if start is None else start.n_iter
 
 
 def _checkpoints(first, last, trace_at):
@@ -3542,7 +3607,8 @@ def _resume(start, origin, arrays, rounding):
             or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
         raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
                          f"G_ii are {start.state[:3]}, this call's {origin[:3]}"
-                         f"{', and entries of G differ' if differs and before == now else ''}")
+                         f"{', and entries of G differ' if differs and before == now else ''}; max_margin begins with "
+                         "the weights of another problem's: start=result.alpha")
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
@@ -3623,8 +3689,7 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 ALGORITHMS = {}
 
 def _algorithm(function):
-    """Enter an algorithm into ALGORITHMS and complete its docstring with what `prepare` says for all of them."""
-    ALGORITHMS[function.__name__] = function
+    """Enter an algorithm into ALGORITHMS, with what `prepare` says in its docstring, and a note where it compiles."""
     if function.__doc__ is not None:  # python -OO has none
         head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
         own, notes, rest = own.partition("    Notes\n")
@@ -3640,7 +3705,22 @@ result : Result
     ----------------
 """
         function.__doc__ = f"{head}{title}{own}    {returned}    {options}    {raised}{notes}{rest}"
-    return function
+
+    @functools.wraps(function)
+    def algorithm(*args, **options):
+        if _FOLDER is None or sys.stderr is None or not sys.stderr.isatty():
+            return function(*args, **options)
+        # Compiled code shows in its folder as soon as it is there.
+        known, text = len(os.listdir(_FOLDER)), f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}"
+        note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(text, file=sys.stderr))
+        note.start()
+        try:
+            return function(*args, **options)
+        finally:
+            note.cancel()
+
+    ALGORITHMS[function.__name__] = algorithm
+    return algorithm
 
 
 # ======================================================================================================
@@ -3793,15 +3873,15 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
 
 
 @_algorithm
-def von_neumann(G, *, eps, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-                start=None):
+def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
+                callback=None, start=None):
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
     Parameters
     ----------
-    eps : float
-        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s).
+    eps : float, optional
+        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
     stop : {"separated", None}
         End at Gp > 0, too, or go on.
 
@@ -3816,8 +3896,8 @@ def von_neumann(G, *, eps, stop=None, max_iter=100_000, tol=None, trace_at=None,
     >>> fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01).status
     'infeasible'
     """
-    eps = _number(eps, "eps")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    eps = _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps")
     n, dimension = run.G.shape()
     p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
     (_, m), = _squares_and_margins(run.G, run.scale, p)
@@ -3941,15 +4021,15 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 
 
 @_algorithm
-def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
+def snkpvn(G, *, delta=None, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
            start=None):
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
     Parameters
     ----------
-    delta : float
-        Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s).
+    delta : float, optional
+        Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
     q : array, shape (n,), optional
         Centre of the prox map, in the simplex; by default uniform.
 
@@ -3964,21 +4044,22 @@ def snkpvn(G, *, delta, q=None, max_iter=10_000, tol=None, trace_at=None, keep_i
     >>> fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01).status
     'infeasible'
     """
-    delta = _number(delta, "delta")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    delta = _number(1e-6 * math.sqrt(run.scale) if delta is None else delta, "delta")
     return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta)
 
 
 @_algorithm
-def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
+def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
             callback=None, start=None):
     """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
     Parameters
     ----------
-    eps : float
-        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s).
+    eps : float, optional
+        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s); by default
+        1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
@@ -3997,8 +4078,8 @@ def isnkpvn(G, *, eps, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_a
     'infeasible'
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
-    gamma, eps = _number(gamma, "gamma", 1.0), _number(eps, "eps")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    gamma, eps = _number(gamma, "gamma", 1.0), _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps")
     return _smoothed(run, None, prox, gamma=gamma, eps=eps)
 
 
@@ -4019,7 +4100,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
 
 
 @_algorithm
-def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def winnow(Z, *, eta=0.1, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -4032,7 +4113,7 @@ def winnow(Z, *, eta, max_iter=100_000, tol=None, trace_at=None, keep_iterates=F
     Z : array, shape (n, d)
         The signed rows, none of them zero; not a Gram matrix.
     eta : float
-        Learning rate, above 0.
+        Learning rate, above 0 and, for the guarantee, below 2 rho_1; rho_1 is best.
 
     Notes
     -----
@@ -4633,13 +4714,6 @@ def _new_span(n, dimension):
                  np.zeros(1), np.full(1, np.inf), np.zeros(1))
 
 
-def _has_coordinates(G):
-    """Tell whether squares are those of coordinates, so that inner products can be, too."""
-    n, dimension = G.shape()
-    w = np.arange(1.0, dimension + 1.0)
-    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
-
-
 def _negligible(G):
     """Bound the square of a length, in units of sqrt(s), that may be all rounding, also of what is taken from it."""
     rounding = G.rounding()
@@ -4938,6 +5012,7 @@ class _Dual:
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
         self.signs, self.sides = G.signs, [np.arange(self.n)]
+        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
         if self.signs is not None:
             self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
@@ -5464,7 +5539,8 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
         if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
-        if stage[0] == before and before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
+        crawls = stage[0] == before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved
+        if crawls and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
             stage[0] = _TO_FACES
     return k, RUNNING
 
@@ -5494,6 +5570,8 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     of G without the ridge, if it is a RidgeGram.
     With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there,
     which thus falls by a factor of 21 a stage at least.
+    start may also be n weights of at least 0, as the alpha of a problem of as many points, at another ridge or epoch.
+    The run is a new one, which begins with them; nothing else is taken over, and certificates are of this G.
 
     alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
     entries of G read / n^2.
@@ -5514,20 +5592,28 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
-    tol = _number(tol, "tol")
-    first = _first_iteration(start)
-    trace_at = range(first, first + _count(max_iter, "max_iter") + 1) if trace_at is None else trace_at
+    tol, weights = _number(tol, "tol"), None
+    if not isinstance(start, Result) and np.ndim(start) == 1:
+        start, weights = None, start
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    if trace_at is None:
+        run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
     blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
-    dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
+    dual, reads, begin = _Dual(run.G, run.scale, tol, eps), np.zeros(1), _TO_FIRST_FACES
     c, u, diagonal = np.zeros(dual.n), np.zeros(dual.n), run.G.diagonal()
+    if run.G.access == "stored":
+        begin = _TO_BLOCKS
+    if weights is not None:
+        c = _weights(_amounts(weights, "start", dual.n))
+        support = np.count_nonzero(c)
+        begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS
     for side in dual.sides:
-        c[side[np.argmin(diagonal[side])]] = 1.0
-    dual.begin(c, u, reads)
+        if not c[side].any():
+            c[side[np.argmin(diagonal[side])]] = 1.0
     dual.finish(c, u)
-    stage = np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
+    stage = np.array([begin])
     interval = functools.partial(_interval, products=dual.products)
     return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
                  products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
@@ -5654,9 +5740,9 @@ class MaxMarginClassifier:
     Parameters
     ----------
     kernel, gamma, coef0, degree, sigma2, W, normalize
-        As in `gram`; parameters that the kernel does not have are not looked at.  For "precomputed", `fit` takes the
-        kernel matrix of the training points and `predict` the values K(x, x_i), (m, n).  Sparse X stay so with
-        "linear"; other kernels take them as dense arrays.
+        As in `gram`, but that normalize=None, K as it is, is the default; parameters that the kernel does not have are
+        not looked at.  For "precomputed", `fit` takes the kernel matrix of the training points and `predict` the values
+        K(x, x_i), (m, n).  Sparse X stay so with "linear"; other kernels take them as dense arrays.
     C : float
         Weight of the squared slacks in ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2; of several classes in
         sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: hard margin.
@@ -5670,12 +5756,15 @@ class MaxMarginClassifier:
         which has a part in ||f||; LinearSVC does the same.
     algorithm : str
         "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
-        eps and delta, where one has to be given, are tol sqrt(s), below which margins count as none.
+        Margins below tol sqrt(s) count as none: the eps or delta of those that end there.
     tol, max_iter : float, int
         Relative width of the certified interval at which to stop; by default as many iterations as the algorithm makes.
     random_state, dtype, verbose
         Seed of `adaptive_sampling`, an integer, a Generator or a RandomState, None for 0; float64 or float32, in which
         a dense G, or the points of one evaluated on demand, are kept; whether the interval is printed on the way.
+    warm_start : bool
+        "exact" begins each fit with the weights that the last one ended with, where it had as many points and the same
+        classes: for a path over C or class_weight, from large C to small.
 
     Attributes
     ----------
@@ -5687,6 +5776,8 @@ class MaxMarginClassifier:
         Of the algorithm, with its trace.
     support_, support_vectors_ : array of int, shape (k,); array or sparse matrix, shape (k, d)
         Points with a part in the predictor; of a precomputed kernel none, (0, 0).
+    n_support_ : array of int, shape (n_classes,)
+        How many of them are of each class.
     dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
     coef_ : array, shape (1, d) or (n_classes, d)
@@ -5699,8 +5790,8 @@ class MaxMarginClassifier:
     f has the scale of a support vector machine: the least (G alpha)_i is 1, where a margin was found.
 
     Where points cannot be separated, and C = inf, no f is better than f = 0.  A warning then states what was proved,
-    `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii.  So too for
-    a larger C, where rounding hides what it adds to G.
+    `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii; its bias is
+    that of the soft margin.  So too for a larger C, where rounding hides what it adds to G.
 
     A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  The hard margin is that
     of all points of positive weight, whatever their weights.  Attributes and their shapes follow scikit-learn's SVC and
@@ -5723,7 +5814,7 @@ class MaxMarginClassifier:
 
     def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
                  class_weight=None, fit_intercept=True, intercept_scaling=None, normalize=None, algorithm="exact",
-                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False):
+                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False, warm_start=False):
         given = dict(locals())
         del given["self"]
         vars(self).update(given)
@@ -5809,6 +5900,7 @@ class MaxMarginClassifier:
         Raises ValueError or TypeError as `gram`, where y holds fewer than two classes of positive weight, or numbers
         that are no classes, and where weights are bad.
         """
+        last = {name: getattr(self, name, None) for name in ("classes_", "result_")}
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
@@ -5850,14 +5942,18 @@ class MaxMarginClassifier:
             G = problem.gram(dtype=self.dtype)
         else:
             G = problem.lazy_gram(dtype=self.dtype)
-        alpha, least, offset = self._solve(algorithm, G, np.repeat(0.5 / costs, self.classes_.size - 1), X, labels,
-                                           kept)
+        ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
+        again = (self.warm_start and algorithm is max_margin and np.array_equal(last["classes_"], self.classes_)
+                 and last["result_"] is not None and last["result_"].p.size == len(ridge))
+        start = last["result_"].p if again else None
+        alpha, least, offset = self._solve(algorithm, G, ridge, X, labels, kept, start)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         support = np.flatnonzero(T.any(axis=0))
         self.support_, self.dual_coef_ = kept[support], T[:, support]
+        self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
         self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1) + offset
@@ -5869,20 +5965,20 @@ class MaxMarginClassifier:
             self.intercept_ = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
         return self
 
-    def _solve(self, algorithm, G, ridge, X, labels, kept):
-        """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights, the least margin,
-        to divide them by, and the bias."""
+    def _solve(self, algorithm, G, ridge, X, labels, kept, start):
+        """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights, the least
+        margin, to divide them by, and the bias."""
         base, scale = _representation(G)
         G = _with_ridge(base, ridge / self.C)
         state = 0 if self.random_state is None else self.random_state
         draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
         seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
-        given = {"max_iter": self.max_iter, "seed": seed, "callback": _report if self.verbose else None,
-                 "eps": smallest, "delta": smallest}
+        given = {"max_iter": self.max_iter, "seed": seed, "callback": print if self.verbose else None,
+                 "eps": smallest, "delta": smallest, "start": start}
         accepted = inspect.signature(algorithm).parameters
         options = {key: value for key, value in given.items() if key in accepted and value is not None
-                   and (key not in ("eps", "delta") or accepted[key].default is inspect.Parameter.empty)}
+                   and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
@@ -5973,5 +6069,19 @@ class MaxMarginClassifier:
         return float(np.average(guesses == np.ravel(y), weights=sample_weight))
 
 
-def _report(partial):
-    print(f"{partial.n_iter:>8} iterations: {partial.lower:.6g} <= rho <= {partial.upper:.6g}")
+def _fill_cache():
+    """Compile what the usual calls need, and print where it is kept."""
+    X = np.random.default_rng(0).normal(size=(1500, 200))  # large enough for threads
+    labels, begin = X[:, :3].argmax(axis=1), time.perf_counter()
+    max_margin(gram(X[:50]))
+    for G in (gram(X, 2 * (labels > 0) - 1), features(X, 2 * (labels > 0) - 1)):
+        for name, algorithm in ALGORITHMS.items():
+            print(f"{time.perf_counter() - begin:6.1f} s  {name}", flush=True)
+            algorithm(X if name == "winnow" else G, max_iter=3)
+    for kernel, classes in itertools.product(("rbf", "linear"), (labels, labels > 0)):
+        MaxMarginClassifier(kernel).fit(X, classes).predict(X)
+    print(f"{time.perf_counter() - begin:6.1f} s  compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
+
+
+if __name__ == "__main__":  # by its own name, under which others will look for the code
+    importlib.import_module(__spec__.name if __spec__ else "fastmargin")._fill_cache()

@@ -3,10 +3,12 @@
 import math
 from fractions import Fraction
 
+import exact
 import naive
 import numpy as np
 import pytest
 from instances import (
+    BY_ROWS,
     CALLS,
     EASY,
     EPS,
@@ -16,6 +18,7 @@ from instances import (
     REPRESENTATIONS,
     SAMPLED,
     UNTIED,
+    Symmetric,
     accepts,
     check_raises,
     dense,
@@ -74,6 +77,84 @@ def test_certificate_is_weak_duality(case, kind):
             precise = fm.certificate(G, alpha, p, precise=True)
             assert precise[0] <= rho * (1 + 4 * EPS) + drift(kind, Z, rho) and precise[1] <= upper
             assert precise[0] >= lower or precise[0] == pytest.approx(-math.sqrt(scale_of(G)))
+
+
+def exact_margin(rows, w):
+    """The signed square of min_i <z_i, w> / ||w||, in rationals."""
+    whole, unit = exact.integers(np.vstack((rows, w)))
+    d = len(w)
+    *rows, w = [whole[i:i + d] for i in range(0, len(whole), d)]
+    return exact.signed_square(min(exact.dot(z, w) for z in rows)) * unit**2 / exact.dot(w, w)
+
+
+@pytest.mark.parametrize("kind", BY_ROWS)
+@pytest.mark.parametrize("scale", [1.0, 1e-140, 1e140])
+def test_the_margin_of_a_separator_holds_in_exact_arithmetic(kind, scale):
+    """For weights of any size, good separators and bad ones; and it is as narrow as it says, and below rho."""
+    for seed in range(6):
+        Z = feasible(9, 6, 0.2, seed)[0] if seed % 2 else np.random.default_rng(seed).normal(size=(9, 6))
+        Z = scale * Z
+        G, best = BY_ROWS[kind](Z), fm.max_margin(fm.FeatureGram(Z))
+        root = math.sqrt(scale_of(fm.FeatureGram(Z)))
+        good = Z.T @ best.alpha
+        for w in (good, 1e200 * (good / np.abs(good).max()), 1e-290 * (Z[0] / root), np.eye(6)[2],
+                  np.random.default_rng(seed).normal(size=6).astype(np.float32), -good):
+            lower, upper = fm.separator_margin(G, w)
+            assert exact.signed_square(Fraction(lower)) <= exact_margin(Z, w) <= exact.signed_square(Fraction(upper))
+            assert lower <= best.upper and upper - lower <= 2.1 * (9 + 6 + 8) * EPS * root
+        lower, upper = fm.separator_margin(G, good)
+        if best.status == "certified":
+            assert lower >= best.lower * (1.0 - 1e-9)
+
+
+@rotate("kind, classes", ["features", "sparse", "operator"], [2, 3, 5], crossed=3)
+def test_the_margin_of_a_separator_of_classes_holds_in_exact_arithmetic(kind, classes):
+    rng = np.random.default_rng(classes)
+    labels, X = rng.integers(0, classes, 12), rng.normal(size=(12, 20))
+    pairs = fm.pair_gram(BY_ROWS[kind](X), labels, classes)
+    best = fm.max_margin(pairs, tol=1e-9)
+    for W in (rng.normal(size=(classes, 20)), fm._separators(pairs, best.alpha), 1e-200 * np.eye(classes, 20)):
+        rows = [np.kron(np.eye(classes)[c] - np.eye(classes)[j], x) for x, c in zip(X, labels, strict=True)
+                for j in range(classes) if j != c]
+        lower, upper = fm.separator_margin(pairs, W)
+        square = exact_margin(rows, W.ravel()) / 2
+        assert exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
+        assert lower <= best.upper and upper - lower <= 1e-13 * math.sqrt(scale_of(pairs))
+    assert best.status == "certified" and fm.separator_margin(pairs, fm._separators(pairs, best.alpha))[0] >= (
+        best.lower * (1 - 1e-9))
+
+
+def test_the_margin_of_a_separator_needs_coordinates_and_a_direction():
+    X, y = two_classes(20, 3)
+    K, rows = fm.gram(X, kernel="linear"), fm.features(X, y)
+    for G, w, error, words in (
+            (fm.gram(X, y), np.ones(20), TypeError, ["w needs coordinates", "DenseGram", "features(X, y)"]),
+            (fm.lazy_gram(X, y), np.ones(20), TypeError, ["coordinates", "LazyGram"]),
+            (fm.features(X, y, ridge=0.5), np.ones(23), TypeError, ["coordinates", "RidgeGram", "without a ridge"]),
+            (fm.operator_gram(Symmetric(K)), np.ones(20), TypeError, ["coordinates", "OperatorGram"]),
+            (fm.pair_gram(K, np.zeros(20), 2), np.ones((2, 20)), TypeError, ["coordinates", "DenseGram"]),
+            (rows, np.ones(2), ValueError, ["w must have shape (3,)", "(2,)"]),
+            (rows, np.ones((1, 3)), ValueError, ["w must have 1 dimension", "(1, 3)"]),
+            (rows, np.zeros(3), ValueError, ["w must", "not be 0"]),
+            (rows, [1.0, np.nan, 0.0], ValueError, ["w must be finite"]),
+            (fm.pair_gram(fm.features(X), np.zeros(20), 2), np.ones((3, 3)), ValueError, ["(2, 3)", "(3, 3)"])):
+        check_raises(lambda G=G, w=w: fm.separator_margin(G, w), error, words)
+
+
+def test_a_representation_of_ones_own_says_that_its_coordinates_are_features():
+    class Plain(fm.Representation):
+        def __init__(self, Z): self.Z = Z
+        def shape(self): return self.Z.shape
+        def diagonal(self): return (self.Z**2).sum(axis=1)
+        def lift(self, v, w): w[:] = v @ self.Z
+        def margins(self, w, m): m[:] = self.Z @ w
+
+    class Told(Plain):
+        def square(self, v, w, m): return w @ w
+
+    check_raises(lambda: fm.separator_margin(Plain(EASY), EASY[0]), TypeError, ["coordinates", "Plain"])
+    lower, upper = fm.separator_margin(Told(EASY), EASY[0])
+    assert exact.signed_square(Fraction(lower)) <= exact_margin(EASY, EASY[0]) <= exact.signed_square(Fraction(upper))
 
 
 def drift(kind, Z, rho):

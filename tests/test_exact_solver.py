@@ -11,6 +11,7 @@ from instances import (
     EPS,
     PLANTED,
     REPRESENTATIONS,
+    check_raises,
     compiled,
     cross_polytope,
     dense,
@@ -387,6 +388,72 @@ def test_more_pairs_than_a_working_set_holds(monkeypatch):
     result = fm.max_margin(G, tol=1e-6)
     assert whole.status == result.status == "certified" and (result.p > 0).sum() > 300
     assert result.lower <= whole.upper and whole.lower <= result.upper and result.n_iter > whole.n_iter
+
+
+@every_representation
+@pytest.mark.parametrize("rho", [0.2, -0.3])
+def test_a_run_begins_with_the_weights_of_another_problem(kind, rho):
+    """Good or bad ones: the answer is the same; the first interval is theirs, the status that of this problem."""
+    Z = feasible(40, 7, 0.2, 3)[0] if rho > 0.0 else cross_polytope(20)[0]
+    G, n = form(kind, Z), len(Z)
+    cold, other = fm.max_margin(G), fm.max_margin(form(kind, Z + 0.1)).alpha
+    rng = np.random.default_rng(0)
+    for start in (other, cold.alpha, 1e200 * rng.random(n), 1e-200 * np.eye(n)[3], np.zeros(n), np.ones(n, int),
+                  list(other)):
+        given = np.array(start)
+        warm = fm.max_margin(G, start=start)
+        assert warm.status == cold.status and np.array_equal(given, start)
+        assert warm.lower <= cold.upper and cold.lower <= warm.upper
+        if given.any():
+            alpha = given / given.sum()
+            wanted = fm.certificate(G, alpha, alpha)
+            assert (warm.trace["lower"][0], warm.trace["upper"][0]) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+        first = fm.max_margin(G, start=start, max_iter=1)
+        whole = fm.max_margin(G, start=first) if first.status == "max_iter" else first
+        assert whole.n_iter == warm.n_iter and np.array_equal(whole.alpha, warm.alpha)
+
+
+def test_bad_weights_to_begin_with():
+    for start, words in ((np.ones(3), ["start", "4 numbers", "got 3"]), ([1, 1, 1, -1], ["start", "at least 0", "-1"]),
+                         ([1, 1, 1, np.nan], ["start", "finite"])):
+        check_raises(lambda start=start: fm.max_margin(np.eye(4), start=start), ValueError, words)
+    for start in (3.0, np.ones((4, 1)), "ones"):
+        check_raises(lambda start=start: fm.max_margin(np.eye(4), start=start), TypeError, ["start", "Result"])
+    other = fm.max_margin(np.eye(4))
+    check_raises(lambda: fm.max_margin(2.0 * np.eye(4), start=other), ValueError, ["same G", "start=result.alpha"])
+
+
+@pytest.mark.parametrize("kind", ["dense", "features", "lazy"])
+def test_good_weights_to_begin_with_save_work(kind):
+    """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
+    X, y = mnist_sample(3, 5)
+    base = {"dense": lambda: fm.DenseGram(fm.gram(X[:600], y[:600])), "lazy": lambda: fm.lazy_gram(X[:600], y[:600]),
+            "features": lambda: fm.features(X[:600], y[:600])}[kind]()
+    alpha, read = None, {"cold": 0.0, "warm": 0.0}
+    for ridge in np.logspace(-3, -1, 10):
+        G = fm.RidgeGram(base, ridge)
+        for way, start in (("cold", None), ("warm", alpha)):
+            result = fm.max_margin(G, tol=1e-6, start=start)
+            read[way] += result.trace["products"][-1]
+            assert result.status == "certified"
+        alpha = result.alpha
+    assert read["warm"] < 0.8 * read["cold"], read
+
+
+@pytest.mark.parametrize("support, stage", [(5, "_on_faces"), (30, "_on_working_set"), (60, "_over_blocks")])
+def test_the_first_stage_is_by_the_support_that_a_run_begins_with(support, stage, monkeypatch):
+    """No square of all that have a weight is made where that would not fit into memory."""
+    monkeypatch.setattr(fm, "_FIRST_FACE", 10)
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 20)
+    called, stages = [], fm._STAGES
+
+    def watched(step):
+        return lambda *args: called.append(step.__name__) or step(*args)
+
+    monkeypatch.setattr(fm, "_STAGES", tuple(map(watched, stages)))
+    Z = feasible(100, 30, 0.1, 3)[0]
+    G = fm.FeatureGram(Z)
+    assert fm.max_margin(G, start=np.arange(100) < support).status == "certified" and called[0] == stage
 
 
 @every_representation

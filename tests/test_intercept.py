@@ -56,7 +56,7 @@ def both_classes(rng, n):
 
 
 def problems(seed, count):
-    """Rows z_i = y_i x_i of small integers with labels y; half of the families are drawn so that planes separate them."""
+    """Rows z_i = y_i x_i of small integers, with labels y."""
     rng = np.random.default_rng(seed)
     names = [name for name in FAMILIES if name not in ("one point", "near ties", "near ties of one sign")]
     for k in range(count):
@@ -134,7 +134,7 @@ def test_intervals_of_small_integers_hold_exactly(kind):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithms_agree_with_the_hulls(name):
-    """Every algorithm that takes a free intercept closes in on the exact margin, at every checkpoint from both sides."""
+    """Those that take a free intercept close in on the exact margin, at every checkpoint from both sides."""
     rng = np.random.default_rng(5)
     X, y = rng.integers(-9, 10, (8, 2)).astype(float), np.repeat([1.0, -1.0], 4)
     X[:4, 0] = 14 + abs(X[:4, 0])
@@ -247,7 +247,7 @@ def test_mirrored_points_lose_no_digits(origin):
 
 @pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
 def test_what_the_solver_keeps_is_of_the_moved_origin(make):
-    """G + h y' + y h', entry by entry: blocks, columns added where few weights change, the diagonal; and h is undone."""
+    """G + h y' + y h': blocks, columns added where few weights change, the diagonal; in the end h is undone."""
     rng = np.random.default_rng(6)
     X, y = rng.normal(size=(60, 3)), both_classes(rng, 60)
     G = make(X, y, gamma=0.1, intercept="free", ridge=0.05)

@@ -145,6 +145,14 @@ def test_rbf_far_from_the_origin():
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
+def test_gamma_auto_is_one_over_the_dimension(kernel):
+    X, y = two_classes(20, 5)
+    assert np.array_equal(fm.gram(X, y, kernel=kernel, gamma="auto"), fm.gram(X, y, kernel=kernel, gamma=0.2))
+    ours, same = (fm.MaxMarginClassifier(kernel, gamma=gamma, C=1.0).fit(X, y) for gamma in ("auto", 0.2))
+    assert np.array_equal(ours.dual_coef_, same.dual_coef_)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
 def test_points_whose_variance_leaves_the_range_of_numbers_are_refused(kernel):
     """Squares that sum to 0 or to infinity once made a matrix of ones, or of NaN."""
     X, y = two_classes(1000, 3)
@@ -304,7 +312,7 @@ def test_layouts_and_types_of_points(layout):
 def test_points_are_left_alone():
     X, y = two_classes(20, 3)
     kept = X.copy(), y.copy()
-    fm.gram(X, y), fm.features(X, y), fm.kernel_matrix(X, X), fm.decision_function(np.ones(20), X, y, X)
+    fm.gram(X, y), fm.features(X, y), fm.kernel_matrix(X, X), fm.decision_function(np.ones(20), X, y, X, kernel="rbf")
     assert np.array_equal(X, kept[0]) and np.array_equal(y, kept[1])
 
 
@@ -365,7 +373,7 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(X3, Y3, gamma=-1.0), ValueError, ["gamma", "-1"]),
     (lambda: fm.gram(X3, Y3, gamma=0.0), ValueError, ["gamma", "0.0"]),
     (lambda: fm.gram(X3, Y3, gamma=np.nan), ValueError, ["gamma", "nan"]),
-    (lambda: fm.gram(X3, Y3, gamma="auto"), ValueError, ["gamma", "'auto'", "'scale'"]),
+    (lambda: fm.gram(X3, Y3, gamma="wide"), ValueError, ["gamma", "'wide'", "'scale', 'auto'"]),
     (lambda: fm.gram(X3, Y3, gamma=[1.0, 2.0]), TypeError, ["gamma", "number"]),
     (lambda: fm.gram(X3, Y3, sigma2=0.0), ValueError, ["sigma2", "0.0"]),
     (lambda: fm.gram(X3, Y3, sigma2=np.inf), ValueError, ["sigma2", "inf"]),
@@ -381,15 +389,16 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.kernel_matrix(NAN, X3), ValueError, ["A must be finite", "row 2"]),
     (lambda: fm.kernel_matrix(X3, INF), ValueError, ["B must be finite", "row 1"]),
     (lambda: fm.kernel_matrix(X3, X3[:, :1]), ValueError, ["A has 2", "B has 1"]),
-    (lambda: fm.decision_function(np.ones(2), X3, Y3, X3), ValueError, ["alpha has 2", "3 rows of X"]),
-    (lambda: fm.decision_function([1, np.nan, 1], X3, Y3, X3), ValueError, ["alpha must be finite", "row 1"]),
-    (lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1]), ValueError, ["X has 2", "Xnew has 1"]),
-    (lambda: fm.decision_function(np.ones(3), X3, Y3, NAN), ValueError, ["Xnew must be finite", "row 2"]),
+    (lambda: fm.decision_function(np.ones(2), X3, Y3, X3, kernel="rbf"), ValueError, ["alpha has 2", "3 rows of X"]),
+    (lambda: fm.decision_function([1, np.nan, 1], X3, Y3, X3, kernel="rbf"), ValueError, ["alpha must be", "row 1"]),
+    (lambda: fm.decision_function(np.ones(3), X3, Y3, X3), TypeError, ["keyword-only argument: 'kernel'"]),
+    (lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1], kernel="rbf"), ValueError, ["X has 2", "Xnew has 1"]),
+    (lambda: fm.decision_function(np.ones(3), X3, Y3, NAN, kernel="rbf"), ValueError, ["Xnew must be finite", "row 2"]),
     (lambda: fm.decision_function(np.ones(3), X3, Y3, ZERO, kernel="linear"), ValueError, ["row 1 of Xnew"]),
     (lambda: fm.gram(X3, Y3, **OWN), ValueError, ["precomputed", "square", "(3, 2)"]),
     (lambda: fm.gram(np.ma.array(K3), Y3, **OWN), TypeError, ["X is a masked array"]),
     (lambda: fm.kernel_matrix(X3, np.ma.array(X3)), TypeError, ["B is a masked array"]),
-    (lambda: fm.decision_function(np.ma.ones(3), X3, Y3, X3), TypeError, ["alpha is a masked array"]),
+    (lambda: fm.decision_function(np.ma.ones(3), X3, Y3, X3, kernel="rbf"), TypeError, ["alpha is a masked array"]),
     (lambda: fm.gram(ASKEW, Y3, **OWN), ValueError, ["X must be symmetric", "X[2, 0] = 0.5"]),
     (lambda: fm.gram(-np.eye(3), Y3, **OWN), ValueError, ["X must be positive semi-definite", "row 0"]),
     (lambda: fm.gram(np.diag([1.0, np.nan, 1.0]), Y3, **OWN), ValueError, ["X must be finite", "row 1"]),

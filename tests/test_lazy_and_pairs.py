@@ -397,10 +397,10 @@ def test_scores_of_all_classes(normalize):
         np.testing.assert_allclose(fm.decision_function(alpha, X, labels, X, kernel="rbf", normalize=normalize,
                                                         n_classes=3), score, rtol=0, atol=1e-13)
     y = np.where(labels == 1, 1, -1)
-    several = fm.decision_function(alphas[:, :30], X, y, X[:7], normalize=normalize)
+    several = fm.decision_function(alphas[:, :30], X, y, X[:7], kernel="rbf", normalize=normalize)
     assert several.shape == (5, 7)
-    np.testing.assert_allclose(several[3], fm.decision_function(alphas[3, :30], X, y, X[:7], normalize=normalize),
-                               rtol=0, atol=1e-13)
+    alone = fm.decision_function(alphas[3, :30], X, y, X[:7], kernel="rbf", normalize=normalize)
+    np.testing.assert_allclose(several[3], alone, rtol=0, atol=1e-13)
 
 
 def test_labels_that_contradict_each_other_are_infeasible():
@@ -419,9 +419,10 @@ def test_labels_that_contradict_each_other_are_infeasible():
     (lambda: fm.pair_gram(np.eye(3), [0, 0, 0], 1), ValueError, ["n_classes", "2", "1"]),
     (lambda: fm.pair_gram(np.eye(3), ["a", "b", "c"], 3), TypeError, ["labels", "real numbers"]),
     (lambda: fm.pair_gram(np.array([[1.0, 2.0], [0.0, 1.0]]), [0, 1], 2), ValueError, ["symmetric", "row 1"]),
-    (lambda: fm.decision_function(np.ones(3), np.eye(3), [0, 1, 2], np.eye(3), n_classes=3), ValueError,
+    (lambda: fm.decision_function(np.ones(3), np.eye(3), [0, 1, 2], np.eye(3), kernel="rbf", n_classes=3), ValueError,
      ["alpha has 3", "6"]),
-    (lambda: fm.decision_function(np.ones(3), np.eye(3), [0, 1, 3], np.eye(3), n_classes=3), ValueError, ["labels[2]"]),
+    (lambda: fm.decision_function(np.ones(3), np.eye(3), [0, 1, 3], np.eye(3), kernel="rbf", n_classes=3), ValueError,
+     ["labels[2]"]),
 ])
 def test_what_pairs_refuse(call, error, words):
     check_raises(call, error, words)

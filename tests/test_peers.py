@@ -226,7 +226,7 @@ def test_a_free_bias_is_that_of_libsvm(kernel, offset, datasets):
     """Iris 0 vs 1: margin, plane and scores of SVC with a large C, wherever the origin is."""
     X, names = datasets.load_iris(return_X_y=True)
     X, y = X[:100], names[:100]
-    options = {"gamma": 0.5} if kernel == "rbf" else {"gamma": 1e-2, "coef0": 1.0, "degree": 2} if kernel == "poly" else {}
+    options = {"rbf": {"gamma": 0.5}, "poly": {"gamma": 1e-2, "coef0": 1.0, "degree": 2}, "linear": {}}[kernel]
     X = X + (offset if kernel != "poly" else 0.0)
     ours = fm.MaxMarginClassifier(kernel, tol=1e-8, **options).fit(X, y)
     theirs = pytest.importorskip("sklearn.svm").SVC(kernel=kernel, C=1e10, tol=1e-9, **options).fit(X, y)
@@ -508,10 +508,10 @@ S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> w
     "lazy_gram": (lambda S, X, y: fm.lazy_gram(S, y), "X"),
     "kernel_matrix, A": (lambda S, X, y: fm.kernel_matrix(S, X), "A"),
     "kernel_matrix, B": (lambda S, X, y: fm.kernel_matrix(X, S), "B"),
-    "decision_function, alpha": (lambda S, X, y: fm.decision_function(S, X, y, X), "alpha"),
-    "decision_function, X": (lambda S, X, y: fm.decision_function(y, S, y, X), "X"),
-    "decision_function, y": (lambda S, X, y: fm.decision_function(y, X, S, X), "y"),
-    "decision_function, Xnew": (lambda S, X, y: fm.decision_function(y, X, y, S), "Xnew"),
+    "decision_function, alpha": (lambda S, X, y: fm.decision_function(S, X, y, X, kernel="rbf"), "alpha"),
+    "decision_function, X": (lambda S, X, y: fm.decision_function(y, S, y, X, kernel="rbf"), "X"),
+    "decision_function, y": (lambda S, X, y: fm.decision_function(y, X, S, X, kernel="rbf"), "y"),
+    "decision_function, Xnew": (lambda S, X, y: fm.decision_function(y, X, y, S, kernel="rbf"), "Xnew"),
     "pair_gram, K": (lambda S, X, y: fm.pair_gram(S, [0, 1, 0], 2), "G"),
     "pair_gram, labels": (lambda S, X, y: fm.pair_gram(X, S, 2), "labels"),
     "certificate, G": (lambda S, X, y: fm.certificate(S, y, y / 3), "G"),
@@ -549,9 +549,10 @@ TAKERS = {  # everything that takes points, and what an error calls them
     "lazy_gram": (lambda X: fm.lazy_gram(X, FRAME_LABELS).dense(), "X"),
     "kernel_matrix, A": (lambda X: fm.kernel_matrix(X, np.ones((2, X.shape[1]))), "A"),
     "kernel_matrix, B": (lambda X: fm.kernel_matrix(np.eye(X.shape[1]), X), "B"),
-    "decision_function, X": (lambda X: fm.decision_function(np.ones(4), X, FRAME_LABELS, np.ones((2, X.shape[1]))),
-                             "X"),
-    "decision_function, Xnew": (lambda X: fm.decision_function([1.0, 1.0], np.eye(2, X.shape[1]), [1, -1], X), "Xnew"),
+    "decision_function, X": (lambda X: fm.decision_function(np.ones(4), X, FRAME_LABELS, np.ones((2, X.shape[1])),
+                                                            kernel="rbf"), "X"),
+    "decision_function, Xnew": (lambda X: fm.decision_function([1.0, 1.0], np.eye(2, X.shape[1]), [1, -1], X,
+                                                               kernel="rbf"), "Xnew"),
     "winnow": (lambda X: fm.winnow(X, eta=0.1, max_iter=3).alpha, "Z"),
 }
 every_taker = pytest.mark.parametrize("taker", TAKERS)
@@ -651,8 +652,8 @@ def test_series_as_labels_and_weights(pd):
         before = s.copy(deep=True)
         assert np.array_equal(fm.features(X, s).rows, want)
         assert np.array_equal(fm.gram(X, s), fm.gram(X.to_numpy(), y))
-        scores = fm.decision_function(s, X, s, X)
-        assert np.array_equal(scores, fm.decision_function(y, X.to_numpy(), y, X.to_numpy()))
+        scores = fm.decision_function(s, X, s, X, kernel="rbf")
+        assert np.array_equal(scores, fm.decision_function(y, X.to_numpy(), y, X.to_numpy(), kernel="rbf"))
         pd.testing.assert_series_equal(s, before)
     for labels in (pd.Series(y > 0), pd.Series([0, 1, 0, 1])):
         check_raises(lambda labels=labels: fm.features(X, labels), ValueError, ["labels must be -1 or +1"])
@@ -749,7 +750,8 @@ def test_weighted_margins_are_those_of_linear_svc(load, class_weight, weighted, 
     """Weights of points and of classes, some of them 0."""
     X, y = load(datasets)
     weights = np.round(np.random.default_rng(len(X)).exponential(size=len(X)), 1) if weighted else None
-    ours = fm.MaxMarginClassifier("linear", C=0.5, class_weight=class_weight, intercept_scaling=1.0, tol=1e-12).fit(X, y, weights)
+    ours = fm.MaxMarginClassifier("linear", C=0.5, class_weight=class_weight, intercept_scaling=1.0, tol=1e-12)
+    ours.fit(X, y, weights)
     if class_weight == "balanced":  # older releases of scikit-learn count points there, where newer ones add weights
         counts = {label: np.sum(np.ones(len(y)) if weights is None else weights, where=y == label) for label in set(y)}
         class_weight = {label: sum(counts.values()) / (len(counts) * count) for label, count in counts.items()}

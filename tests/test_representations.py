@@ -231,6 +231,16 @@ def test_a_last_bit_of_asymmetry_is_mended_anywhere(n, dtype):
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
+def test_features_without_labels_are_the_points(normalize, tmp_path):
+    X, ones = rows_of(9, 4), np.ones(9)
+    np.save(tmp_path / "X.npy", X)
+    for given in (X, np.load(tmp_path / "X.npy", mmap_mode="r"), pytest.importorskip("scipy.sparse").csr_array(X)):
+        bare, told = (fm.features(given, *y, normalize=normalize, intercept=0.5) for y in ((), (ones,)))
+        assert np.array_equal(bare.dense(), told.dense()) and bare.shape() == (9, 5)
+    check_raises(lambda: fm.pair_gram(fm.features(X), None, 2), (TypeError, ValueError), ["labels"])
+
+
+@pytest.mark.parametrize("normalize", ["unit", "max", None])
 def test_features_are_the_linear_gram(normalize):
     X, y = two_classes(90, 6, seed=10)
     Z = fm.features(X, y, normalize=normalize)
