@@ -1206,7 +1206,8 @@ class Representation:
     add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
 
     def softmax_pass(self, w, m, q, u):
-        """Take a softmax in each of two classes, with weight 1/2, if G has signs: ln sum_i exp(-m_i - b y_i) is least."""
+        """Take a softmax in each of two classes, of weight 1/2, if G has signs: then ln sum_i exp(-m_i - b y_i) is
+        least."""
         if self.signs is None:
             return _three_step_pass(self, w, m, q, u)
         margins(self, w, m)
@@ -1593,7 +1594,8 @@ class FreeGram(Representation):
     """
 
     def __init__(self, base, signs):
-        self.base, self.signs, self.access = base, signs, base.access
+        self.base = base = base.checked()
+        self.signs, self.access = _labels(signs, base.shape()[0], "signs"), base.access
         for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
             setattr(self, name, getattr(base, name))
         for operation in (lift, margins, add_column, square, table_margins):
