@@ -28,7 +28,7 @@ README = SOURCE.parent / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
-BUDGET = 3215, 1578, 368  # lines of code, lines of docstrings, functions
+BUDGET = 3217, 1578, 368  # lines of code, lines of docstrings, functions
 
 
 # ======================================================================================================
@@ -345,7 +345,7 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
         def isatty(self):
             return self.terminal
 
-    def call(compiles=True, terminal=True, fails=False, wait=0.4):
+    def call(compiles=True, terminal=True, fails=False, wait=0.4, times=1):
         def algorithm():
             if compiles:
                 (tmp_path / f"{len(list(tmp_path.iterdir()))}.nbc").touch()
@@ -355,15 +355,17 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
         screen = Screen()
         screen.terminal = terminal
         monkeypatch.setattr(sys, "stderr", screen)
-        with contextlib.suppress(AssertionError):
-            fm._algorithm(algorithm)()
+        wrapped = fm._algorithm(algorithm)
+        for _ in range(times):
+            with contextlib.suppress(AssertionError):
+                wrapped()
         time.sleep(0.4 - wait)
         return screen.getvalue()
 
     monkeypatch.setattr(fm, "ALGORITHMS", {})
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(fm, "_PATIENCE", 0.2)
-    assert call() == f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
+    assert call() == call(times=2) == f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
     assert call(compiles=False) == call(terminal=False) == call(wait=0.0) == call(wait=0.0, fails=True) == ""
     monkeypatch.setattr(fm, "_FOLDER", None)
     assert call() == ""
