@@ -5693,10 +5693,6 @@ class MaxMarginClassifier:
                     classifier_tags=ClassifierTags(), regressor_tags=None,
                     input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
 
-    def _more_tags(self):
-        """Return the same, before scikit-learn 1.6."""
-        return {"requires_y": True, "pairwise": self._takes("precomputed")}
-
     def get_metadata_routing(self):
         """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
