@@ -929,16 +929,11 @@ def _gamma_of(params, X, weights):
         return _number(gamma, "gamma")
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / X.shape[1]
-    mean, total, seen, weights = 0.0, 0.0, 0.0, np.broadcast_to(weights, len(X))
+    weights = np.broadcast_to(weights, len(X))
     with np.errstate(over="ignore", invalid="ignore"):
-        for first, block in _blocks(X):
-            part = weights[first:first + len(block)]
-            center, mass = np.average(block.mean(axis=1), weights=part), part.sum()
-            seen += mass
-            share, change = mass / seen, center - mean
-            total += mass * (np.average(((block - center)**2).mean(axis=1), weights=part) + (1.0 - share) * change**2)
-            mean += share * change
-        spread = X.shape[1] * float(total / seen)
+        mean = sum(weights[k:k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X)) / weights.sum()
+        total = sum(weights[k:k + len(block)] @ ((block - mean)**2).mean(axis=1) for k, block in _blocks(X))
+        spread = X.shape[1] * float(total / weights.sum())
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
         spread = float(X.shape[1])
     if not _NORMAL <= spread < math.inf:
@@ -3294,17 +3289,14 @@ def separator_margin(G, w):
     (True, 0.883883)
     """
     G, scale = _representation(G)
-    several = isinstance(G, PairGram)
-    rows = G.K if several else G
+    rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, which a {type(rows).__name__} is without: make G by features(X, y), or "
                         "by pair_gram over features(X), and without a ridge")
-    n, dimension = G.shape()
-    w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else (dimension,)
+    w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
     if w.shape != wanted or not w.any():
         raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
-    w, m = w.astype(np.float64).ravel(), np.empty(n)
-    w = np.ldexp(w, -math.frexp(float(np.abs(w).max()))[1])
+    w, m = _unit_range(w.astype(np.float64).ravel()), np.empty(G.shape()[0])
     margins(G, w, m)
     least = float(m.min()) / math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
     blur = _LAST * abs(least) + G.rounding().margins * math.sqrt(scale)
@@ -3708,13 +3700,17 @@ result : Result
 """
         function.__doc__ = f"{head}{title}{own}    {returned}    {options}    {raised}{notes}{rest}"
 
+    seen = set()  # kinds of arguments that it has been called with
+
     @functools.wraps(function)
     def algorithm(*args, **options):
-        if _FOLDER is None or sys.stderr is None or not sys.stderr.isatty():
+        kinds = tuple(map(type, args))
+        if kinds in seen or not (_FOLDER and sys.stderr and sys.stderr.isatty()):
             return function(*args, **options)
-        # Compiled code shows in its folder as soon as it is there.
-        known, text = len(os.listdir(_FOLDER)), f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}"
-        note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(text, file=sys.stderr))
+        seen.add(kinds)
+        known = len(os.listdir(_FOLDER))  # where compiled code shows at once
+        note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(
+            f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}", file=sys.stderr))
         note.start()
         try:
             return function(*args, **options)
@@ -5594,31 +5590,26 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
-    tol, weights = _number(tol, "tol"), None
-    if not isinstance(start, Result) and np.ndim(start) == 1:
-        start, weights = None, start
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    tol, weights = _number(tol, "tol"), None if isinstance(start, Result) or np.ndim(start) != 1 else start
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start if weights is None else None)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
     blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
-    dual, reads, begin = _Dual(run.G, run.scale, tol, eps), np.zeros(1), _TO_FIRST_FACES
+    dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u, diagonal = np.zeros(dual.n), np.zeros(dual.n), run.G.diagonal()
-    if run.G.access == "stored":
-        begin = _TO_BLOCKS
+    begin = _TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES
     if weights is not None:
-        c = _weights(_amounts(weights, "start", dual.n))
-        support = np.count_nonzero(c)
+        c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
         begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS
     for side in dual.sides:
         if not c[side].any():
             c[side[np.argmin(diagonal[side])]] = 1.0
     dual.finish(c, u)
-    stage = np.array([begin])
     interval = functools.partial(_interval, products=dual.products)
-    return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
-                 products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
+    return drive(run, _exact_rounds, (c, u, np.array([begin]), reads), lambda c, *_: (c, c), parameters=(dual,),
+                 interval=interval, products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
 
 
 # ======================================================================================================
@@ -5847,10 +5838,6 @@ class MaxMarginClassifier:
                     classifier_tags=ClassifierTags(), regressor_tags=None,
                     input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
 
-    def _more_tags(self):
-        """Return the same, before scikit-learn 1.6."""
-        return {"requires_y": True, "pairwise": self._takes("precomputed")}
-
     def get_metadata_routing(self):
         """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
@@ -5902,7 +5889,7 @@ class MaxMarginClassifier:
         Raises ValueError or TypeError as `gram`, where y holds fewer than two classes of positive weight, or numbers
         that are no classes, and where weights are bad.
         """
-        last = {name: getattr(self, name, None) for name in ("classes_", "result_")}
+        last = dict(vars(self))
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
@@ -5944,10 +5931,9 @@ class MaxMarginClassifier:
             G = problem.gram(dtype=self.dtype)
         else:
             G = problem.lazy_gram(dtype=self.dtype)
-        ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
-        again = (self.warm_start and algorithm is max_margin and np.array_equal(last["classes_"], self.classes_)
-                 and last["result_"] is not None and last["result_"].p.size == len(ridge))
-        start = last["result_"].p if again else None
+        ridge, start = np.repeat(0.5 / costs, self.classes_.size - 1), None
+        if self.warm_start and algorithm is max_margin and np.array_equal(last.get("classes_"), self.classes_):
+            start = last["result_"].p if "result_" in last and last["result_"].p.size == ridge.size else None
         alpha, least, offset = self._solve(algorithm, G, ridge, X, labels, kept, start)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
@@ -5979,8 +5965,7 @@ class MaxMarginClassifier:
         given = {"max_iter": self.max_iter, "seed": seed, "callback": print if self.verbose else None,
                  "eps": smallest, "delta": smallest, "start": start}
         accepted = inspect.signature(algorithm).parameters
-        options = {key: value for key, value in given.items() if key in accepted and value is not None
-                   and (key not in ("eps", "delta") or accepted[key].default is None)}
+        options = {key: value for key, value in given.items() if key in accepted and value is not None}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
@@ -6015,9 +6000,8 @@ class MaxMarginClassifier:
         if points.size > 6:
             return f"a mixture of {points.size} points allows no larger one"
         *others, last = map(str, points)
-        if not others:
-            return f"the point {last} allows no larger one"
-        return f"the points {', '.join(others)} and {last} allow no larger one"
+        return (f"the points {', '.join(others)} and {last} allow no larger one" if others else
+                f"the point {last} allows no larger one")
 
     def _scores(self, X):
         """Return scores of new points, a row for each, whose columns must be those of `fit`."""
@@ -6074,15 +6058,14 @@ class MaxMarginClassifier:
 def _fill_cache():
     """Compile what the usual calls need, and print where it is kept."""
     X = np.random.default_rng(0).normal(size=(1500, 200))  # large enough for threads
-    labels, begin = X[:, :3].argmax(axis=1), time.perf_counter()
+    labels = X[:, :3].argmax(axis=1)
     max_margin(gram(X[:50]))
     for G in (gram(X, 2 * (labels > 0) - 1), features(X, 2 * (labels > 0) - 1)):
         for name, algorithm in ALGORITHMS.items():
-            print(f"{time.perf_counter() - begin:6.1f} s  {name}", flush=True)
             algorithm(X if name == "winnow" else G, max_iter=3)
     for kernel, classes in itertools.product(("rbf", "linear"), (labels, labels > 0)):
         MaxMarginClassifier(kernel).fit(X, classes).predict(X)
-    print(f"{time.perf_counter() - begin:6.1f} s  compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
+    print(f"compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
 
 
 if __name__ == "__main__":  # by its own name, under which others will look for the code

@@ -28,7 +28,7 @@ README = SOURCE.parent / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
-BUDGET = 3200, 1577, 366  # lines of code, lines of docstrings, functions
+BUDGET = 3215, 1577, 367  # lines of code, lines of docstrings, functions
 
 
 # ======================================================================================================
@@ -219,7 +219,7 @@ def test_the_examples_of_the_docstrings():
 def test_the_python_blocks_of_the_readme():
     """They run one after the other, and their results are what the text says of them."""
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 9
+    assert len(blocks) == 12
     names = {}
     for block in blocks:
         # the blocks define a class, whose methods look up what the earlier blocks have defined
@@ -228,7 +228,11 @@ def test_the_python_blocks_of_the_readme():
     if "soft" in names:
         assert names["through_origin"].status == "infeasible" and names["through_origin"].upper <= 1e-9
         assert names["beside_it"].status == names["soft"].status == "certified"
-        assert names["beside_it"].lower == pytest.approx(0.000349, abs=5e-7)
+        assert names["beside_it"].lower == pytest.approx(0.001400, abs=5e-7)
+    assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
+    exact = fm.max_margin(fm.RidgeGram(names["base"], 0.5 / names["C"]), tol=1e-6)
+    assert names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
+    assert names["gap"][-1] < 0.2
     alpha = fm.max_margin(names["problem"].gram()).alpha
     assert (names["problem"].y * names["problem"].decision_function(alpha, names["X"]) > 0).all()
     assert names["chosen"].status_ == "certified" and names["chosen"].score(names["X"], names["kinds"]) == 1.0
@@ -341,7 +345,7 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
         def isatty(self):
             return self.terminal
 
-    def call(compiles=True, terminal=True, fails=False, wait=0.4):
+    def call(compiles=True, terminal=True, fails=False, wait=0.4, times=1):
         def algorithm():
             if compiles:
                 (tmp_path / f"{len(list(tmp_path.iterdir()))}.nbc").touch()
@@ -351,15 +355,17 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
         screen = Screen()
         screen.terminal = terminal
         monkeypatch.setattr(sys, "stderr", screen)
-        with contextlib.suppress(AssertionError):
-            fm._algorithm(algorithm)()
+        wrapped = fm._algorithm(algorithm)
+        for _ in range(times):
+            with contextlib.suppress(AssertionError):
+                wrapped()
         time.sleep(0.4 - wait)
         return screen.getvalue()
 
     monkeypatch.setattr(fm, "ALGORITHMS", {})
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(fm, "_PATIENCE", 0.2)
-    assert call() == f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
+    assert call() == call(times=2) == f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
     assert call(compiles=False) == call(terminal=False) == call(wait=0.0) == call(wait=0.0, fails=True) == ""
     monkeypatch.setattr(fm, "_FOLDER", None)
     assert call() == ""
