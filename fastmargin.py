@@ -2514,6 +2514,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
         def add(index, weights, m):
             nonlocal count
+            if index.size > max(len(kept), n // 2):
+                return _add_by_product(self, index, weights, m)
             new = index[places[index] < 0][:len(kept) - count]
             for some in _slices(new.size, n):
                 kept[count + some.start:count + some.stop] = self.kernel.block(self.points.take(new[some]), self.points)
@@ -4829,19 +4831,21 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     coordinates  make Newton steps on the separator, where a ridge lies over rows of few coordinates or non-zeros.
+#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
 # while the support is small, and blocks last, if it is too large for anything else.
 
 _NARROW_BLOCK = 128  # points in a block where rows are at hand
 _WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
+_AT_HAND = 20_000  # points of which Newton steps keep the kernel: 0.8 GB
+_FEW_SLACK = 1000  # support of a working set beyond which Newton steps take over if most points have slacks
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
 _PROBES = 128  # points of a working set of which nothing is known yet
 _PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
-_TO_BLOCKS, _TO_FIRST_FACES, _TO_COORDINATES, _TO_WORKING_SET, _TO_FACES = range(5)
+_TO_BLOCKS, _TO_FIRST_FACES, _TO_NEWTON, _TO_WORKING_SET, _TO_FACES = range(5)
 
 
 class _Dual:
@@ -4853,7 +4857,34 @@ class _Dual:
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
             G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
-        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
+        self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
+        self.beyond = _TO_BLOCKS  # the stage for a support that is too large for working sets
+        if isinstance(G, RidgeGram) and G.ridge.min() >= 1e-8 * G._share * scale:
+            self.beyond = _TO_NEWTON
+
+    def at_hand(self, c, u):
+        """Return (points, G on them without its ridge): all points or those that matter, in single precision if it is
+        evaluated on demand, and then the upper triangle alone, as products ask for no more; None if there is no room.
+        """
+        points, G = np.arange(self.n), self.G.base
+        if not isinstance(getattr(G, "K", G), LazyGram):
+            return points, G
+        near = np.flatnonzero((c > 0.0) | (u < 1.0))
+        points = near if 2 * near.size < self.n else points
+        if not np.array_equal(points, self.kept[0]):
+            G = G.restrict(points)
+            K = getattr(G, "K", G)
+            n = K.shape()[0]
+            if n > _AT_HAND:
+                return points, None
+            self.kept, matrix = (None, None), np.empty((n, n), np.float32)  # pages left alone take no memory
+            for rows in _slices(n, n):
+                start = max(0, rows.start - _STREAMS)
+                matrix[rows, start:] = K.block(rows, slice(start, n))
+            self.kept = points, DenseGram(matrix)
+            if G is not K:
+                G.K, self.kept = DenseGram(matrix), (points, G)
+        return self.kept
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
@@ -4895,10 +4926,6 @@ class _Dual:
         else:
             self.refresh(c, u)
         return _rescale(c, u)
-
-    def products(self, G, scale, *points):
-        """Do as `_squares_and_margins`, by `product`."""
-        return [self.product(v) for v in points]
 
 
 def _widened(A, size):
@@ -5049,6 +5076,8 @@ def _on_working_set(dual, c, u, gap):
     """Make steps on a working set that grows, until they crawl."""
     (points, H), closed = _working_set(dual, np.float32, c, u), False
     while np.count_nonzero(c) <= dual.largest:
+        if dual.beyond == _TO_NEWTON and np.count_nonzero(c) > _FEW_SLACK and 2 * np.count_nonzero(u < 1.0) > dual.n:
+            break
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
         gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
@@ -5058,7 +5087,7 @@ def _on_working_set(dual, c, u, gap):
             break
         points, H = _grown(dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol)
         closed = points.size == m
-    return _TO_BLOCKS, False
+    return dual.beyond, False
 
 
 # Faces
@@ -5234,10 +5263,11 @@ def _refined(dual, weights, points, L):
     return weights
 
 
-# Coordinates
+# Newton steps
 #
-# For rows z_i and a ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i), which c_i = s max(0, 1 -
-# <z_i, w>) / r_i attains.  A step solves as many equations as there are coordinates, however many points have a part.
+# For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i, which c_i =
+# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes equations in the coordinates, where these are few, or a few dozen
+# products, however many points have a part.
 
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
@@ -5253,49 +5283,60 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
-def _conjugate_gradients(base, active, ridge, downhill, accuracy):
-    """Solve (I + sum_i z_i z_i' / r_i) step = downhill, the sum over active points, to a relative accuracy."""
-    step, image, m = np.zeros(downhill.size), np.empty(downhill.size), np.empty(active.size)
-    left, way = downhill.copy(), downhill.copy()
-    first = size = left @ left
-    for _ in range(200):
-        margins(base, way, m)
-        lift(base, np.where(active, m / ridge, 0.0), image)
-        image += way
-        length = size / (way @ image)
+def _conjugate_gradients(G, stiffness, downhill, image, accuracy):
+    """Solve step + stiffness G step = downhill to a relative accuracy; given G downhill, return (step, G step, k), k
+    the products that it took."""
+    n, d = G.shape()
+    step, rise, left, ahead, way, m, w = *np.zeros((2, n)), *np.array([downhill, image] * 2), np.empty(d)
+    first = size = downhill @ image
+    for k in range(1, 201):  # in the inner product of G, for which the equations are symmetric
+        bend = way + stiffness * m
+        length = size / (bend @ m)
         step += length * way
-        left -= length * image
-        size, before = left @ left, size
+        rise += length * m
+        left -= length * bend
+        lift(G, left, w)
+        margins(G, w, ahead)
+        size, before = square(G, left, w, ahead), size
         if size <= accuracy**2 * first:
             break
         way *= size / before
         way += left
-    return step
+        m *= size / before
+        m += ahead
+    return step, rise, k
 
 
-def _on_coordinates(dual, c, u, gap):
-    """Minimize by Newton steps on the coordinates; return the next stage."""
-    base, ridge, (n, d) = dual.G.base, dual.G.ridge, dual.G.base.shape()
-    w, pull, m, rise, active, error = *np.empty((2, d)), *np.empty((2, n)), None, math.inf
-    largest = math.sqrt(base.diagonal().max())
-    lift(base, c / dual.scale, w)
+def _by_newton_steps(dual, c, u, gap):
+    """Minimize by Newton steps, as far as what is at hand can tell; return the next stage."""
+    points, G = dual.at_hand(c, u)
+    if G is None:
+        return _TO_BLOCKS, False
+    n, d = G.shape()
+    ridge, v, active, error, goal = dual.G.ridge[points], c[points] / dual.scale, None, math.inf, 0.0
+    m, w, image, rise = u[points] - ridge * v, np.empty(d), *np.empty((2, n))
+    c[:] = 0.0
     for _ in range(200):
-        margins(base, w, m)
-        before, active, last = active, m < 1.0, error
-        np.maximum((1.0 - m) * (dual.scale / ridge), 0.0, out=c)
-        lift(base, c / dual.scale, pull)
-        downhill = pull - w
-        error = largest * math.sqrt(downhill @ downhill)  # u_i = 1 + <z_i, downhill> where active, no less elsewhere
-        if error <= 0.3 * dual.tol or (error > 0.5 * last and np.array_equal(active, before)):
+        before, active, last, pull = active, m < 1.0, error, np.maximum(1.0 - m, 0.0) / ridge
+        downhill, stiffness = pull - v, active / ridge
+        lift(G, downhill, w)
+        margins(G, w, image)
+        error, changed, k = np.abs(image).max(), n if before is None else np.count_nonzero(active != before), 1
+        goal = goal or max(0.3 * dual.tol, 1e-4 * min(1.0, error))  # what is left is for G in double precision
+        if error <= goal or (error > 0.5 * last and not changed):  # u = 1 + image where active, or no less
             break
-        if d <= min(n, _LARGEST_FACE):
-            H = np.eye(d) + base.moments(np.flatnonzero(active), 1.0 / ridge[active])
-            step = np.linalg.solve(H, downhill)
-        else:
-            step = _conjugate_gradients(base, active, ridge, downhill, min(1e-4, error))
-        margins(base, step, rise)
-        w += _minimizing_step(m, rise, ridge, w @ step, step @ step) * step
-        dual.reads[0] += 2 * n * n + np.count_nonzero(active) * d / 2  # as what is computed in the time
+        if hasattr(G, "moments") and d <= min(n, _LARGEST_FACE):
+            w = np.linalg.solve(np.eye(d) + G.moments(np.flatnonzero(active), 1.0 / ridge[active]), w)
+            margins(G, w, rise)
+            step = downhill - stiffness * rise
+        else:  # as precisely as is of use before the active points change
+            accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
+            step, rise, k = _conjugate_gradients(G, stiffness, downhill, image, accuracy)
+        dual.reads[0] += (k + 1) * n * n
+        t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
+        v += t * step
+        m += t * rise
+    c[points] = pull * dual.scale
     return _TO_WORKING_SET, False
 
 
@@ -5303,13 +5344,12 @@ def _on_coordinates(dual, c, u, gap):
 
 def _on_first_faces(dual, c, u, gap):
     """Go on faces while they are small, and then to coordinates if a ridge lies over rows of few or few non-zeros."""
-    ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
-    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * G._share * dual.scale
-    cheap = rows and (G.base.shape()[1] <= min(dual.n, _LARGEST_FACE) or isinstance(G.base, SparseGram))
-    return _TO_COORDINATES if cheap else _TO_WORKING_SET, ended
+    ended, base = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], getattr(dual.G, "base", dual.G)
+    cheap = hasattr(base, "moments") and (base.shape()[1] <= min(dual.n, _LARGEST_FACE) or isinstance(base, SparseGram))
+    return dual.beyond if cheap and dual.beyond == _TO_NEWTON else _TO_WORKING_SET, ended
 
 
-_STAGES = _over_blocks, _on_first_faces, _on_coordinates, _on_working_set, _on_faces  # as numbered by _TO_...
+_STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered by _TO_...
 
 
 def _exact_rounds(G, k, until, c, u, stage, reads, dual):
@@ -5326,6 +5366,8 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         if math.sqrt(dual.last[1] / dual.scale) <= 0.63 * dual.eps * dual.last[0].sum():
             return k, INFEASIBLE
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
+        if before == _TO_NEWTON:
+            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= 2 * _LARGEST_FACE else _TO_BLOCKS
         if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
         if stage[0] == before == _TO_BLOCKS and not halved and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
@@ -5387,7 +5429,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     c[np.argmin(dual.roots)] = 1.0
     dual.refresh(c, u)
     reads, stage = np.zeros(1), np.array([_TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES])
-    interval = functools.partial(_interval, products=dual.products)
+    interval = functools.partial(_interval, products=lambda G, scale, *points: [dual.product(v) for v in points])
     return drive(run, _exact_rounds, (c, u, stage, reads), lambda c, *_: (c, c), parameters=(dual,), interval=interval,
                  products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
 
