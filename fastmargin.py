@@ -2601,6 +2601,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
         def add(index, weights, m):
             nonlocal count
+            if 2 * np.count_nonzero(places[index] < 0) > n:  # a product evaluates half of G
+                return _add_by_product(self, index, weights, m)
             new = index[places[index] < 0][:len(kept) - count]
             for some in _slices(new.size, n):
                 kept[count + some.start:count + some.stop] = self.kernel.block(self.points.take(new[some]), self.points)
@@ -4989,19 +4991,21 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     coordinates  make Newton steps on the separator, where a ridge lies over rows of few coordinates or non-zeros.
+#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
 # while the support is small, and blocks last, if it is too large for anything else.
 
 _NARROW_BLOCK = 128  # points in a block where rows are at hand
 _WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
+_AT_HAND = 20_000  # points of which Newton steps keep the kernel: 1.6 GB
+_FEW_SLACK = 1000  # support of a working set beyond which Newton steps take over if most points have slacks
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
 _PROBES = 128  # points of a working set of which nothing is known yet
 _PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
-_TO_BLOCKS, _TO_FIRST_FACES, _TO_COORDINATES, _TO_WORKING_SET, _TO_FACES = range(5)
+_TO_BLOCKS, _TO_FIRST_FACES, _TO_NEWTON, _TO_WORKING_SET, _TO_FACES = range(5)
 
 
 class _Dual:
@@ -5010,12 +5014,14 @@ class _Dual:
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
         self.signs, self.sides = G.signs, [np.arange(self.n)]
-        self.adder, self.last, self.reads = G.adder(), None, np.zeros(1)
         if self.signs is not None:
             self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
             G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
+        self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
+        smooth = isinstance(G, RidgeGram) and G.ridge.min() >= 1e-8 * G._share * scale
+        self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
 
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c.
@@ -5056,6 +5062,31 @@ class _Dual:
             return 0.0
         y, h = self.signs, self.shift
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
+
+    def at_hand(self, c, u):
+        """Return (points, G on them without its ridge): all points or those that matter, in single precision if it is
+        evaluated on demand, and then the upper triangle alone, as products ask for no more; None if there is no room.
+        """
+        points, G = np.arange(self.n), self.G.base
+        G = G.base if isinstance(G, FreeGram) else G
+        if not isinstance(getattr(G, "K", G), LazyGram):
+            return points, G
+        near = np.flatnonzero((c > 0.0) | (u < 1.0))
+        points = near if 2 * near.size < self.n else points
+        if not np.array_equal(points, self.kept[0]):
+            self.kept, G = (None, None), G.restrict(points)
+            K = getattr(G, "K", G)
+            n = K.shape()[0]
+            if n > _AT_HAND:
+                return points, None
+            matrix = np.empty((n, n), np.float32)
+            for rows in _slices(n, n):
+                columns = slice(max(0, rows.start - _STREAMS), n)
+                matrix[rows, columns] = K.block(rows, columns)
+            if G is not K:
+                G.K = DenseGram(matrix)
+            self.kept = points, DenseGram(matrix) if G is K else G
+        return self.kept
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
@@ -5102,10 +5133,6 @@ class _Dual:
         else:
             self.refresh(c, u)
         return _rescale(c, u)
-
-    def products(self, G, scale, *points):
-        """Do as `_squares_and_margins`, by `product`."""
-        return [self.product(v) for v in points]
 
 
 def _widened(A, size):
@@ -5226,7 +5253,7 @@ def _over_blocks(dual, c, u, gap):
         gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
         if gap <= target or norm <= dual.eps:
             return _TO_FACES if np.count_nonzero(c) <= min(few, _LARGEST_FACE) else _TO_BLOCKS, ended
-    return _TO_BLOCKS, ended
+    return dual.beyond if dual.G.access == "stored" else _TO_BLOCKS, ended
 
 
 # Working sets
@@ -5256,6 +5283,8 @@ def _on_working_set(dual, c, u, gap):
     """Make steps on a working set that grows, until they crawl."""
     (points, H), closed = _working_set(dual, np.float32, c, u), False
     while np.count_nonzero(c) <= dual.largest:
+        if dual.beyond == _TO_NEWTON and np.count_nonzero(c) > _FEW_SLACK and 2 * np.count_nonzero(u < 1.0) > dual.n:
+            break
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
         gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
@@ -5267,7 +5296,7 @@ def _on_working_set(dual, c, u, gap):
             break
         points, H = _grown(dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol)
         closed = points.size == m
-    return _TO_BLOCKS, False
+    return dual.beyond, False
 
 
 # Faces
@@ -5444,10 +5473,11 @@ def _refined(dual, weights, points, L):
     return weights
 
 
-# Coordinates
+# Newton steps
 #
-# For rows z_i and a ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i), which c_i = s max(0, 1 -
-# <z_i, w>) / r_i attains.  A step solves as many equations as there are coordinates, however many points have a part.
+# For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i, which c_i =
+# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes equations in the coordinates, where these are few, or a few dozen
+# products, however many points have a part.
 
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
@@ -5463,63 +5493,76 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
-def _conjugate_gradients(base, active, ridge, downhill, accuracy):
-    """Solve (I + sum_i z_i z_i' / r_i) step = downhill, the sum over active points, to a relative accuracy."""
-    step, image, m = np.zeros(downhill.size), np.empty(downhill.size), np.empty(active.size)
-    left, way = downhill.copy(), downhill.copy()
-    first = size = left @ left
-    for _ in range(200):
-        margins(base, way, m)
-        lift(base, np.where(active, m / ridge, 0.0), image)
-        image += way
-        length = size / (way @ image)
+def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
+    """Solve step + stiffness G step = downhill to a relative accuracy; given products with G, and G downhill, return
+    (step, G step, k), k the products that it took."""
+    step, rise, left, way, m = *np.zeros((2, downhill.size)), *np.array([downhill, downhill, image])
+    first = size = downhill @ image
+    for k in range(1, 201):  # noqa: B007 - in the inner product of G, for which the equations are symmetric
+        bend = way + stiffness * m
+        length = size / (bend @ m)
         step += length * way
-        left -= length * image
-        size, before = left @ left, size
+        rise += length * m
+        left -= length * bend
+        ahead = product(left)
+        size, before = left @ ahead, size
         if size <= accuracy**2 * first:
             break
         way *= size / before
         way += left
-    return step
+        m *= size / before
+        m += ahead
+    return step, rise, k
 
 
-def _on_coordinates(dual, c, u, gap):
-    """Minimize by Newton steps on the coordinates; return the next stage."""
-    base, ridge, (n, d) = dual.G.base, dual.G.ridge, dual.G.base.shape()
-    w, pull, m, rise, active, error = *np.empty((2, d)), *np.empty((2, n)), None, math.inf
-    largest = math.sqrt(base.diagonal().max())
-    lift(base, c / dual.scale, w)
+def _by_newton_steps(dual, c, u, gap):
+    """Minimize by Newton steps, as far as what is at hand can tell; return the next stage."""
+    points, G = dual.at_hand(c, u)
+    if G is None:
+        return _TO_BLOCKS, False
+    n, d = G.shape()
+    ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
+    m, w, rise = u[points] - ridge * v, np.empty(d), np.empty(n)
+    goal = max(0.3 * dual.tol, 1e-3 * min(1.0, gap))  # the rest of a large gap is for G in double precision
+
+    def product(v):
+        out = np.empty(n)
+        lift(G, v, w)
+        margins(G, w, out)
+        return out + dual.shifted(points, v, points)
+
     for _ in range(200):
-        margins(base, w, m)
-        before, active, last = active, m < 1.0, error
-        np.maximum((1.0 - m) * (dual.scale / ridge), 0.0, out=c)
-        lift(base, c / dual.scale, pull)
-        downhill = pull - w
-        error = largest * math.sqrt(downhill @ downhill)  # u_i = 1 + <z_i, downhill> where active, no less elsewhere
-        if error <= 0.3 * dual.tol or (error > 0.5 * last and np.array_equal(active, before)):
+        before, active, last, pull = active, m < 1.0, error, np.maximum(1.0 - m, 0.0) / ridge
+        downhill, stiffness = pull - v, active / ridge
+        image = product(downhill)
+        error, changed, k = np.abs(image).max(), np.count_nonzero(active != before), 1
+        if error <= goal or (error > 0.5 * last and not changed):  # u = 1 + image where active, or no less
             break
-        if d <= min(n, _LARGEST_FACE):
-            H = np.eye(d) + base.moments(np.flatnonzero(active), 1.0 / ridge[active])
-            step = np.linalg.solve(H, downhill)
-        else:
-            step = _conjugate_gradients(base, active, ridge, downhill, min(1e-4, error))
-        margins(base, step, rise)
-        w += _minimizing_step(m, rise, ridge, w @ step, step @ step) * step
-        dual.reads[0] += 2 * n * n + np.count_nonzero(active) * d / 2  # as what is computed in the time
+        if dual.signs is None and hasattr(G, "moments") and d <= min(n, _LARGEST_FACE):
+            w = np.linalg.solve(np.eye(d) + G.moments(np.flatnonzero(active), 1.0 / ridge[active]), w)
+            margins(G, w, rise)
+            step = downhill - stiffness * rise
+        else:  # as precisely as is of use before the active points change
+            accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
+            step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
+        dual.reads[0] += (k + 1) * n * n
+        t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
+        v += t * step
+        m += t * rise
+    c[points] = pull * dual.scale
     return _TO_WORKING_SET, False
 
 
 # Rounds
 
 def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small, and then to coordinates if a ridge lies over rows of few or few non-zeros."""
-    ended, G = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], dual.G
-    rows = isinstance(G, RidgeGram) and hasattr(G.base, "moments") and G.ridge.min() >= 1e-8 * G._share * dual.scale
-    cheap = rows and (G.base.shape()[1] <= min(dual.n, _LARGEST_FACE) or isinstance(G.base, SparseGram))
-    return _TO_COORDINATES if cheap else _TO_WORKING_SET, ended
+    """Go on faces while they are small, and then to Newton steps, if a ridge lies over rows of few or few non-zeros."""
+    ended, base = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], getattr(dual.G, "base", dual.G)
+    cheap = hasattr(base, "moments") and (base.shape()[1] <= min(dual.n, _LARGEST_FACE) or isinstance(base, SparseGram))
+    return dual.beyond if cheap and dual.beyond == _TO_NEWTON else _TO_WORKING_SET, ended
 
 
-_STAGES = _over_blocks, _on_first_faces, _on_coordinates, _on_working_set, _on_faces  # as numbered by _TO_...
+_STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered by _TO_...
 
 
 def _exact_rounds(G, k, until, c, u, stage, reads, dual):
@@ -5535,6 +5578,8 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         if math.sqrt(dual.last[1] / dual.scale) <= 0.63 * dual.eps * dual.last[0].sum():
             return k, INFEASIBLE
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
+        if before == _TO_NEWTON:
+            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS
         if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
         crawls = stage[0] == before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved
@@ -5550,9 +5595,10 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
-    crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) in place of (2), where a ridge of
-    at least 1e-8 s lies over rows, Newton steps on the coordinates of the separator, by their matrix up to 3,000 of
-    them, and for more, if rows are sparse, by conjugate gradients.
+    crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) where there is a ridge of at least
+    1e-8 s, a `RidgeGram`, Newton steps on the separator: by the matrix of its coordinates, up to 3,000 of them, or by
+    conjugate gradients.  (4) replaces (2) over rows that are sparse or have few coordinates, and elsewhere as soon as
+    more than 1,000 points are in the support and most points have slacks, or the support is too large for (2).
 
     Parameters
     ----------
@@ -5576,14 +5622,17 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
 
     Memory beside G: up to three squares of one and a half times the support, and of a G evaluated on demand 0.25 GB of
     its columns; without them, each stage takes a product for every working set.  A support of more than 3,000 points,
-    or 6,000 where G is not dense, is left to (1), with blocks of 128 points where G is dense and of up to 12,000
-    elsewhere, 0.6 GB.
+    or 6,000 where G is not dense, is left to (4), or without a ridge to (1), with blocks of 128 points where G is dense
+    and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (4) keeps a matrix in single precision, of
+    the points that matter: 1.6 GB for 20,000 of them; more are left to (1).  Double precision corrects it, by one
+    product for about three digits.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
-    Computation 28, 1974; steps on the coordinates: O. Mangasarian, Optimization Methods and Software 17, 2002.
+    Computation 28, 1974; (4): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
+    Computation 19, 2007.
 
     Examples
     --------
@@ -5607,7 +5656,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
         if not c[side].any():
             c[side[np.argmin(diagonal[side])]] = 1.0
     dual.finish(c, u)
-    interval = functools.partial(_interval, products=dual.products)
+    interval = functools.partial(_interval, products=lambda G, scale, *points: [dual.product(v) for v in points])
     return drive(run, _exact_rounds, (c, u, np.array([begin]), reads), lambda c, *_: (c, c), parameters=(dual,),
                  interval=interval, products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
 

@@ -604,8 +604,8 @@ def rows_kind(request, monkeypatch):
 
 @pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700),
                                    np.append(np.full(699, 0.1), 1e12)])  # times s
-def test_a_ridge_over_rows_is_solved_on_coordinates(rows_kind, ridge, monkeypatch):
-    """Newton steps on the coordinates, few and to the optimum, where most points support the margin."""
+def test_a_ridge_over_rows_is_solved_by_newton_steps(rows_kind, ridge, monkeypatch):
+    """Few steps, and to the optimum, where most points support the margin."""
     Z, steps = rows_of(700, 6, 3), []
     monkeypatch.setattr(fm, "_minimizing_step", lambda *given, step=fm._minimizing_step: steps.append(given) or (
         step(*given)))
@@ -618,21 +618,91 @@ def test_a_ridge_over_rows_is_solved_on_coordinates(rows_kind, ridge, monkeypatc
 
 
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
-def test_newton_steps_on_coordinates_end_at_the_optimum(rows_kind, ridge):
+def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
     G = fm.RidgeGram(BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge)  # some slacks are 0, some not
     dual, c, u = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0), np.eye(1, 700)[0], np.empty(700)
-    fm._on_coordinates(dual, c, u, 1.0)
+    for _ in range(4):  # each leaves a thousandth of the gap
+        dual.refresh(c, u)
+        fm._by_newton_steps(dual, c, u, fm._rescale(c, u)[0])
     dual.refresh(c, u)
     assert fm._rescale(c, u)[0] <= 1e-9
 
 
+@every_representation
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-2, 1e3, 90)])
-def test_conjugate_gradients_solve_the_equations_of_the_active_points(ridge):
+def test_conjugate_gradients_solve_the_equations_of_the_active_points(kind, ridge):
     Z, rng = rows_of(90, 30), np.random.default_rng(0)
-    active, downhill, ridge = rng.random(90) < 0.5, rng.normal(size=30), np.broadcast_to(ridge, 90)
-    step = fm._conjugate_gradients(BY_ROWS["sparse"](Z), active, ridge, downhill, 1e-10)
-    wanted = np.linalg.solve(np.eye(30) + (Z[active].T / ridge[active]) @ Z[active], downhill)
-    np.testing.assert_allclose(step, wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
+    G, stiffness, downhill = Z @ Z.T, (rng.random(90) < 0.5) / ridge, rng.normal(size=90)
+    form_of_it = fm.prepare(form(kind, Z), 0).G
+
+    def product(v):
+        w, m = np.empty(form_of_it.shape()[1]), np.empty(90)
+        fm.lift(form_of_it, v, w)
+        fm.margins(form_of_it, w, m)
+        return m
+
+    step, rise, _ = fm._conjugate_gradients(product, stiffness, downhill, G @ downhill, 1e-10)
+    wanted = G @ np.linalg.solve(np.eye(90) + stiffness[:, None] * G, downhill)
+    np.testing.assert_allclose(rise, wanted, rtol=0, atol=1e-7 * np.abs(wanted).max())
+    np.testing.assert_allclose(G @ step, rise, rtol=0, atol=1e-7 * np.abs(wanted).max())
+
+
+def noisy(n, seed=0):
+    """Points with labels of which a quarter is wrong."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    return X, np.where(rng.random(n) < 0.25, -1, 1) * np.where(X[:, 0] > 0.0, 1, -1)
+
+
+@pytest.mark.parametrize("ridge", [0.05, 1.0, np.geomspace(0.05, 5.0, 1500)])
+@pytest.mark.parametrize("kind", ["dense", "lazy"])
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+def test_where_most_points_have_slacks_newton_steps_find_the_optimum(kind, intercept, ridge, monkeypatch):
+    """Over a dense G and, in single precision, over one on demand; to a gap that takes double precision."""
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 300)
+    monkeypatch.setattr(fm, "_FEW_SLACK", 100)
+    stages, step = [], fm._minimizing_step
+    monkeypatch.setattr(fm, "_minimizing_step", lambda *given: stages.append(given) or step(*given))
+    X, y = noisy(1500)
+    G = fm.gram(X, y, gamma=0.2)
+    base = fm.DenseGram(G) if kind == "dense" else fm.lazy_gram(X, y, gamma=0.2)
+    base = fm.FreeGram(base, y) if intercept == "free" else base
+    result = fm.max_margin(fm.RidgeGram(base, ridge), tol=1e-7)
+    g = G @ result.p + ridge * result.p
+    g += 0.5 * (g[y < 0].min() - g[y > 0].min()) * y if intercept == "free" else 0.0
+    assert result.status == "certified" and stages and np.count_nonzero(result.p) > 600
+    assert g.min() >= result.p @ g * (1 - 2e-7)
+
+
+def test_newton_steps_over_pairs(monkeypatch):
+    """Of all classes together, with a kernel matrix kept for the points that matter."""
+    monkeypatch.setattr(fm, "_FEW_SLACK", 300)
+    kept, at_hand = [], fm._Dual.at_hand
+    monkeypatch.setattr(fm._Dual, "at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1])
+    X, labels = rows_of(300, 5, 1), np.arange(300) % 5
+    result = fm.max_margin(fm.pair_gram(fm.lazy_gram(X, gamma=0.5), labels, 5, ridge=5.0), tol=1e-9)
+    G = fm.pair_gram(fm.DenseGram(fm.gram(X, gamma=0.5)), labels, 5).dense() + 5.0 * np.eye(1200)
+    assert result.status == "certified" and kept and isinstance(kept[0][1].K, fm.DenseGram)
+    assert (G @ result.p).min() >= result.p @ G @ result.p * (1 - 2e-9)
+
+
+@pytest.mark.parametrize("n", [40, 1003])
+def test_at_hand_is_what_products_read(n, monkeypatch):
+    """Of some points or all; and no more than there is room for."""
+    monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
+    X, y = noisy(n)
+    G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
+    dual, v, m = fm._Dual(G, 2.0, 1e-6, 0.0), np.cos(np.arange(n)), np.empty(n)
+    c, u = np.zeros(n), np.where(np.arange(n) % 3, 2.0, 0.0)
+    for now, wanted in ((u, np.arange(0, n, 3)), (0.0 * u, np.arange(n))):
+        points, part = dual.at_hand(c, now)
+        assert np.array_equal(points, wanted) and dual.at_hand(c, now)[1] is part
+        fm.margins(part, v[:points.size], m[:points.size])
+        np.testing.assert_allclose(m[:points.size], G.base.restrict(points).dense() @ v[:points.size], atol=1e-4)
+    monkeypatch.setattr(fm, "_AT_HAND", n // 2)
+    dual.kept = None, None
+    assert dual.at_hand(c, 0.0 * u)[1] is None and fm._by_newton_steps(dual, c, 0.0 * u, 1.0)[0] == fm._TO_BLOCKS
+    assert dual.at_hand(c, u)[1] is not None
 
 
 @pytest.mark.parametrize("seed", range(20))
