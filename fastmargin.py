@@ -6014,7 +6014,8 @@ class MaxMarginClassifier:
         given = {"max_iter": self.max_iter, "seed": seed, "callback": print if self.verbose else None,
                  "eps": smallest, "delta": smallest, "start": start}
         accepted = inspect.signature(algorithm).parameters
-        options = {key: value for key, value in given.items() if key in accepted and value is not None}
+        options = {key: value for key, value in given.items() if key in accepted and value is not None
+                   and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
