@@ -1171,10 +1171,9 @@ class Representation:
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
 
     The other methods have defaults that make do with these four; overriding them makes G faster, `rounding` bounds
-    tighter.  Where ``access`` is not "products", ``restrict(index)``, G on some of the points, is needed, too.  Three
+    tighter.  Where ``access`` is not "products", ``restrict(index)``, G on some of the points, is needed, too.  Two
     more help where a class has them: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working precision for
-    ||v||_1 <= 1; ``separator(v)``, Z'v likewise; ``moments(index, weights)``, sum_k weights_k z_k z_k' of
-    some points.
+    ||v||_1 <= 1, and ``separator(v)``, Z'v likewise.
 
     Attributes
     ----------
@@ -2028,10 +2027,6 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
     def block(self, rows, columns):
         return self.rows[rows] @ self.rows[columns].T
 
-    def moments(self, index, weights):
-        rows = self.rows[index] * np.sqrt(weights)[:, None]
-        return rows.T @ rows
-
 
 # Kinds of rows bring three operations of their own; the rest is written once for all of them.
 
@@ -2301,13 +2296,6 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         for some in _slices(len(rows), self.dimension):
             table_margins(others, self._rows(rows[some]), out[some])
         return out
-
-    def moments(self, index, weights):
-        total = np.zeros((self.dimension, self.dimension))
-        for some in _slices(len(index), self.dimension):
-            rows = self._rows(index[some]) * np.sqrt(weights[some])[:, None]
-            total += rows.T @ rows
-        return total
 
     def _rows(self, index):
         """Return some rows with their zeros."""
@@ -4991,7 +4979,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products.
+#     Newton       make Newton steps on the separator, where there is a ridge, by products alone.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
 # while the support is small, and blocks last, if it is too large for anything else.
@@ -5476,8 +5464,7 @@ def _refined(dual, weights, points, L):
 # Newton steps
 #
 # For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i, which c_i =
-# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes equations in the coordinates, where these are few, or a few dozen
-# products, however many points have a part.
+# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes a few dozen products, however many points have a part.
 
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
@@ -5522,8 +5509,10 @@ def _by_newton_steps(dual, c, u, gap):
         return _TO_BLOCKS, False
     n, d = G.shape()
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, w, rise = u[points] - ridge * v, np.empty(d), np.empty(n)
-    goal = max(0.3 * dual.tol, 1e-3 * min(1.0, gap))  # the rest of a large gap is for G in double precision
+    m, w = u[points] - ridge * v, np.empty(d)
+    goal = 0.3 * dual.tol
+    if G is dual.kept[1]:
+        goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
 
     def product(v):
         out = np.empty(n)
@@ -5538,13 +5527,9 @@ def _by_newton_steps(dual, c, u, gap):
         error, changed, k = np.abs(image).max(), np.count_nonzero(active != before), 1
         if error <= goal or (error > 0.5 * last and not changed):  # u = 1 + image where active, or no less
             break
-        if dual.signs is None and hasattr(G, "moments") and d <= min(n, _LARGEST_FACE):
-            w = np.linalg.solve(np.eye(d) + G.moments(np.flatnonzero(active), 1.0 / ridge[active]), w)
-            margins(G, w, rise)
-            step = downhill - stiffness * rise
-        else:  # as precisely as is of use before the active points change
-            accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
-            step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
+        # as precisely as is of use before the active points change
+        accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
+        step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
         dual.reads[0] += (k + 1) * n * n
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
         v += t * step
@@ -5556,10 +5541,8 @@ def _by_newton_steps(dual, c, u, gap):
 # Rounds
 
 def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small, and then to Newton steps, if a ridge lies over rows of few or few non-zeros."""
-    ended, base = _on_faces(dual, c, u, gap, _FIRST_FACE)[1], getattr(dual.G, "base", dual.G)
-    cheap = hasattr(base, "moments") and (base.shape()[1] <= min(dual.n, _LARGEST_FACE) or isinstance(base, SparseGram))
-    return dual.beyond if cheap and dual.beyond == _TO_NEWTON else _TO_WORKING_SET, ended
+    """Go on faces while they are small."""
+    return _TO_WORKING_SET, _on_faces(dual, c, u, gap, _FIRST_FACE)[1]
 
 
 _STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered by _TO_...
@@ -5596,9 +5579,8 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) where there is a ridge of at least
-    1e-8 s, a `RidgeGram`, Newton steps on the separator: by the matrix of its coordinates, up to 3,000 of them, or by
-    conjugate gradients.  (4) replaces (2) over rows that are sparse or have few coordinates, and elsewhere as soon as
-    more than 1,000 points are in the support and most points have slacks, or the support is too large for (2).
+    1e-8 s, a `RidgeGram`, Newton steps on the separator by conjugate gradients.  (4) replaces (2) as soon as more than
+    1,000 points are in the support and most points have slacks, or the support is too large for (2).
 
     Parameters
     ----------

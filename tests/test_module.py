@@ -28,7 +28,7 @@ README = SOURCE.parent / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
-BUDGET = 3294, 1614, 375  # lines of code, lines of docstrings, functions
+BUDGET = 3320, 1619, 374  # lines of code, lines of docstrings, functions
 
 
 # ======================================================================================================
@@ -207,7 +207,7 @@ def test_representations_have_the_methods_that_are_documented():
     for cls in (fm.DenseGram, fm.FeatureGram, fm.SparseGram, fm.MappedGram, fm.LazyGram, fm.PairGram, fm.RidgeGram,
                 fm.OperatorGram):
         own = {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}
-        assert own <= methods | operations | {"shape", "diagonal", "restrict", "precise", "separator", "moments"}
+        assert own <= methods | operations | {"shape", "diagonal", "restrict", "precise", "separator"}
         assert {"shape", "diagonal", "rounding"} <= own
 
 
