@@ -2729,6 +2729,39 @@ def classifier(context, name, n):
             "note": f"{len(new):,} points to predict"}
 
 
+def soft(context, problem, C):
+    """Return the sides of a soft margin, squared slacks to 1e-6 on ours, SVC as it comes or LinearSVC to 1e-10."""
+    rng, n = context.rng(), context.pick(10_000, 300)
+    if problem == "noisy":
+        X = rng.normal(size=(n, 20))
+        y = np.where(rng.random(n) < 0.25, -1, 1) * np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
+        kernel, theirs = {"gamma": 1 / 20}, partial(fit_peer, "SVC", gamma=1 / 20, C=C)
+    elif problem == "digits" and has_peers():
+        X, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
+        X, y = X[:context.pick(len(X), 300)], y[:context.pick(len(X), 300)]
+        kernel, theirs = {}, partial(fit_peer, "SVC", C=C)
+    elif has_peers():
+        n, d = context.pick((20_000, 50_000), (300, 600))
+        cells = np.repeat(np.arange(n), 45), rng.integers(0, d, 45 * n)
+        X = importlib.import_module("scipy.sparse").csr_matrix((rng.random(45 * n), cells), shape=(n, d))
+        X = importlib.import_module("sklearn.preprocessing").normalize(X)
+        y = np.where(X @ rng.normal(size=d) > 0, 1, -1)
+        kernel, theirs = {"kernel": "linear", "intercept_scaling": 1.0}, partial(
+            fit_peer, "LinearSVC", C=C, tol=1e-10, max_iter=100_000)
+    else:
+        X, y, kernel, theirs = np.zeros((1, 1)), np.zeros(1), {}, None
+
+    def check(ours, peer):
+        demand(ours.status_ == "certified", f"{problem}: the classifier ends with {ours.result_}")
+        if problem == "text":
+            agree("coef_", ours.coef_, peer.coef_, 1e-3)
+        else:
+            demand(ours.score(X, y) >= peer.score(X, y) - 0.02, f"{problem}: SVC fits the points better")
+
+    return {"n": len(y), "ours": lambda: fm.MaxMarginClassifier(C=C, **kernel).fit(X, y), "peers": True,
+            "theirs": lambda: theirs(X, y), "check": check}
+
+
 LIBSVM = "LIBSVM, precomputed"
 FIRST_CALLS = (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"), ("max_margin", "features"),
                ("subspace_perceptron", "features"))
@@ -2755,6 +2788,10 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
     ("max_margin, features, dense, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1)),
     ("max_margin, features, sparse, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1), 0.0, True),
     ("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", 2.0, FASTER, exact_linear, (3, 5), 0.5),
+    ("MaxMarginClassifier.fit, noisy, rbf, C = 1", "SVC, hinge", 1.0, FASTER, soft, "noisy", 1.0),
+    *((f"MaxMarginClassifier.fit, digits, rbf, C = {C:g}", "SVC, hinge", 0.33, FASTER, soft, "digits", C)
+      for C in (0.01, 0.1)),
+    ("MaxMarginClassifier.fit, sparse text, C = 1", "LinearSVC", 0.5, FASTER, soft, "text", 1.0),
     ("an update of the perceptron, dense", "NumPy: add a column", 2.0, COST, one_column),
     ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 20, 1),
     ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 200, 1),
