@@ -4186,7 +4186,10 @@ def _at_rest(run, logistic):
     """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
     alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
-    log_slope[0] = _dual_pass(run.G, w, logistic, m, q, u)
+    log_slope[0] = (_logistic_weights if logistic else _softmax)(m, q)
+    if run.G.signs is not None:
+        log_slope[0] = softmax_pass(run.G, w, m, q, u)
+    lift(run.G, q, u)
     return alpha, w, m, q, u, log_slope, report
 
 
@@ -5001,6 +5004,7 @@ class _Dual:
 
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
+        self.roots = np.sqrt(G.diagonal() / scale)
         self.signs, self.sides = G.signs, [np.arange(self.n)]
         if self.signs is not None:
             self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
@@ -5018,7 +5022,7 @@ class _Dual:
         between the classes, and k (y'p)^2, k = 20 max_i ||x_i - o||^2, is laid over ||p||_G^2.  That is a proximal step
         on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F >= 21, by the Cauchy-Schwarz inequality.
         """
-        self.adder, self.last, self.reads, diagonal = self.G.adder(), None, reads, self.G.diagonal()
+        self.adder, self.last, self.reads = self.G.adder(), None, reads
         if self.signs is not None:
             y, ridge = self.signs, getattr(self.G, "ridge", 0.0)
             self.refresh(c, u)
@@ -5027,11 +5031,10 @@ class _Dual:
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
-            self.shift += 10.0 * (diagonal + 2.0 * y * self.shift).max() * y
-            diagonal = diagonal + 2.0 * y * self.shift
+            self.shift += 10.0 * (self.G.diagonal() + 2.0 * y * self.shift).max() * y
+            self.roots = np.sqrt((self.G.diagonal() + 2.0 * y * self.shift) / self.scale)
             u += b / self.scale * y
             self.last = None
-        self.roots = np.sqrt(diagonal / self.scale)
 
     def finish(self, c, u):
         """Bring c into the set that p ranges over, and u up to date from the origin of G."""
