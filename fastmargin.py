@@ -3207,6 +3207,8 @@ def certificate(G, alpha, p, *, precise=False):
 
     Notes
     -----
+    With a free intercept p must have half its weight in each class, and lower is that of the best b.
+
     The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose upper
     triangle rounds to the stored one, G among them if it is one: a float32 G stands for all that storing it lost.
 
@@ -3252,7 +3254,7 @@ def separator_margin(G, w):
         Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; without a ridge.  Rows are those of G:
         give ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
-        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.
+        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b; a free one is chosen for the best margin.
 
     Returns
     -------
@@ -3288,6 +3290,7 @@ def separator_margin(G, w):
         raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
     w, m = _unit_range(w.astype(np.float64).ravel()), np.empty(G.shape()[0])
     margins(G, w, m)
+    m += 0.0 if G.signs is None else _offset(G.signs, m) * G.signs
     least = float(m.min()) / math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
     blur = _LAST * abs(least) + G.rounding().margins * math.sqrt(scale)
     return least - blur, least + blur
@@ -4985,7 +4988,8 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 #     Newton       make Newton steps on the separator, where there is a ridge, by products alone.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
-# while the support is small, and blocks last, if it is too large for anything else.
+# while the support is small, and blocks last, if it is too large for anything else.  So, too, with a free intercept, as
+# narrow blocks are slow to balance the classes.
 
 _NARROW_BLOCK = 128  # points in a block where rows are at hand
 _WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
@@ -5004,12 +5008,12 @@ class _Dual:
 
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
-        self.roots = np.sqrt(G.diagonal() / scale)
+        self.roots, self.narrow = np.sqrt(G.diagonal() / scale), G.access == "stored" and G.signs is None
         self.signs, self.sides = G.signs, [np.arange(self.n)]
         if self.signs is not None:
             self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
-            G.access == "stored") else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
+            self.narrow) else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
         self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
         smooth = isinstance(G, RidgeGram) and G.ridge.min() >= 1e-8 * G._share * scale
@@ -5244,7 +5248,7 @@ def _over_blocks(dual, c, u, gap):
         gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
         if gap <= target or norm <= dual.eps:
             return _TO_FACES if np.count_nonzero(c) <= min(few, _LARGEST_FACE) else _TO_BLOCKS, ended
-    return dual.beyond if dual.G.access == "stored" else _TO_BLOCKS, ended
+    return dual.beyond if dual.narrow else _TO_BLOCKS, ended
 
 
 # Working sets
@@ -5607,10 +5611,10 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
 
     Memory beside G: up to three squares of one and a half times the support, and of a G evaluated on demand 0.25 GB of
     its columns; without them, each stage takes a product for every working set.  A support of more than 3,000 points,
-    or 6,000 where G is not dense, is left to (4), or without a ridge to (1), with blocks of 128 points where G is dense
-    and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (4) keeps a matrix in single precision, of
-    the points that matter: 1.6 GB for 20,000 of them; more are left to (1).  Double precision corrects it, by one
-    product for about three digits.
+    or 6,000 where G is not dense or the intercept is free, is left to (4), or without a ridge to (1), with blocks of
+    128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (4) keeps a
+    matrix in single precision, of the points that matter: 1.6 GB for 20,000 of them; more are left to (1).  Double
+    precision corrects it, by one product for about three digits.
 
     References
     ----------
@@ -5633,7 +5637,7 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u, diagonal = np.zeros(dual.n), np.zeros(dual.n), run.G.diagonal()
-    begin = _TO_BLOCKS if run.G.access == "stored" else _TO_FIRST_FACES
+    begin = _TO_BLOCKS if dual.narrow else _TO_FIRST_FACES
     if weights is not None:
         c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
         begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS

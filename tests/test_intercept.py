@@ -179,6 +179,15 @@ def test_the_origin_does_not_matter(kind, ridge):
             np.testing.assert_allclose(moved, scores, atol=2e-2)
 
 
+def test_the_margin_of_a_plane_that_one_has():
+    """`separator_margin` chooses b: it is half the width of the empty slab along w, wherever the origin is."""
+    X, y = np.array([[1.0, 7.0], [2.0, 9.0], [8.0, 1.0], [9.0, 4.0]]), [-1, -1, 1, 1]
+    for origin in (0.0, 100.0):
+        G = fm.features(X + origin, y, normalize=None, intercept="free")
+        lower, upper = fm.separator_margin(G, [2.0, 0.0])
+        assert lower <= 3.0 <= upper < 3.0 + 1e-11 and lower <= fm.max_margin(G).upper
+
+
 def test_rows_of_one_class_each():
     """Two points: half their distance, after no step; and the plane is half-way."""
     G = fm.features([[5.0, 1.0], [2.0, -3.0]], [1, -1], normalize=None, intercept="free")
