@@ -4994,7 +4994,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
 _NARROW_BLOCK = 128  # points in a block where rows are at hand
 _WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
 _AT_HAND = 20_000  # points of which Newton steps keep the kernel: 1.6 GB
-_FEW_SLACK = 1000  # support of a working set beyond which Newton steps take over if most points have slacks
+_FEW_SLACK = 1000  # support beyond which, if it is a sixteenth and most have slacks, Newton steps take over
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
 _PROBES = 128  # points of a working set of which nothing is known yet
@@ -5278,7 +5278,8 @@ def _on_working_set(dual, c, u, gap):
     """Make steps on a working set that grows, until they crawl."""
     (points, H), closed = _working_set(dual, np.float32, c, u), False
     while np.count_nonzero(c) <= dual.largest:
-        if dual.beyond == _TO_NEWTON and np.count_nonzero(c) > _FEW_SLACK and 2 * np.count_nonzero(u < 1.0) > dual.n:
+        many = np.count_nonzero(c) > max(_FEW_SLACK, dual.n // 16) and 2 * np.count_nonzero(u < 1.0) > dual.n
+        if many and dual.beyond == _TO_NEWTON:
             break
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
@@ -5587,7 +5588,8 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) where there is a ridge of at least
     1e-8 s, a `RidgeGram`, Newton steps on the separator by conjugate gradients.  (4) replaces (2) as soon as more than
-    1,000 points are in the support and most points have slacks, or the support is too large for (2).
+    1,000 points, and a sixteenth of all, are in the support and most points have slacks, or the support is too large
+    for (2).
 
     Parameters
     ----------
