@@ -6104,8 +6104,8 @@ def _fill_cache():
     for G in (gram(X, 2 * (labels > 0) - 1), features(X, 2 * (labels > 0) - 1)):
         for name, algorithm in ALGORITHMS.items():
             algorithm(X if name == "winnow" else G, max_iter=3)
-    for kernel, classes in itertools.product(("rbf", "linear"), (labels, labels > 0)):
-        MaxMarginClassifier(kernel).fit(X, classes).predict(X)
+    for kernel, C, classes in itertools.product(("rbf", "linear"), (1.0, math.inf), (labels, labels > 0)):
+        MaxMarginClassifier(kernel, C=C).fit(X, classes).predict(X)
     print(f"compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
 
 
