@@ -5603,8 +5603,8 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
     of G without the ridge, if it is a RidgeGram.
-    With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there,
-    which thus falls by a factor of 21 a stage at least.
+    With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there;
+    once the support has settled, what is left of y'p falls by a factor of 21 a stage that is solved, or more.
     start may also be n weights of at least 0, as the alpha of a problem of as many points, at another ridge or epoch.
     The run is a new one, which begins with them; nothing else is taken over, and certificates are of this G.
 
