@@ -5008,7 +5008,8 @@ class _Dual:
 
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
-        self.roots, self.narrow = np.sqrt(G.diagonal() / scale), G.access == "stored" and G.signs is None
+        self.diagonal, self.narrow = G.diagonal(), G.access == "stored" and G.signs is None
+        self.roots = np.sqrt(self.diagonal / scale)
         self.signs, self.sides = G.signs, [np.arange(self.n)]
         if self.signs is not None:
             self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
@@ -5020,7 +5021,8 @@ class _Dual:
         self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
 
     def begin(self, c, u, reads):
-        """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c.
+        """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
+        its u, is as `finish` left it.
 
         The best plane is the best of those through a point o of it.  So o = Z'v is where the plane of c passes midway
         between the classes, and k (y'p)^2, k = 20 max_i ||x_i - o||^2, is laid over ||p||_G^2.  That is a proximal step
@@ -5029,14 +5031,13 @@ class _Dual:
         self.adder, self.last, self.reads = self.G.adder(), None, reads
         if self.signs is not None:
             y, ridge = self.signs, getattr(self.G, "ridge", 0.0)
-            self.refresh(c, u)
             m, b = u * self.scale - ridge * c, _offset(y, u) * self.scale
             size, middle = c @ m, (y * c) @ m
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
-            self.shift += 10.0 * (self.G.diagonal() + 2.0 * y * self.shift).max() * y
-            self.roots = np.sqrt((self.G.diagonal() + 2.0 * y * self.shift) / self.scale)
+            self.shift += 10.0 * (self.diagonal + 2.0 * y * self.shift).max() * y
+            self.roots = np.sqrt((self.diagonal + 2.0 * y * self.shift) / self.scale)
             u += b / self.scale * y
             self.last = None
 
@@ -5432,7 +5433,7 @@ def _walk_faces(face, wish, x, g, k, most, tol, eps):
 def _on_faces(dual, c, u, gap, most=np.inf):
     """Make Newton steps while at most ``most`` points are in the face, until only rounding is left."""
     points, H = _working_set(dual, np.float64, c, u)
-    rough, L, P, changes = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), 0
+    rough, L, P, norm = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), np.inf
     while True:
         m, k, roots = points.size, P.size, dual.roots[points]
         L, P, inside = _widened(L[:k, :k], m), np.append(P, np.zeros(m - k, np.int64)), np.bincount(P, minlength=m) > 0
@@ -5441,9 +5442,9 @@ def _on_faces(dual, c, u, gap, most=np.inf):
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return _TO_FACES, True
-        gap, norm = dual.change(c, u, points, x / roots)
-        changes += steps
-        if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or changes > 20 * m + 5000:
+        before, (gap, norm) = norm, dual.change(c, u, points, x / roots)
+        crawls = steps >= 5 * m + 500 and norm > 0.9 * before
+        if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or crawls:
             return _TO_FACES, False
         P = P[:k]
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
@@ -5563,14 +5564,19 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
             return k, INFEASIBLE
         dual.begin(c, u, reads)
-        start, before, gap = c.copy(), stage[0], _rescale(c, u)[0]
+        start, before, (gap, norm) = c.copy(), stage[0], _rescale(c, u)
         stage[0], ended = _STAGES[before](dual, c, u, gap)
         dual.finish(c, u)
-        if math.sqrt(dual.last[1] / dual.scale) <= 0.63 * dual.eps * dual.last[0].sum():
+        shortest = math.sqrt(dual.last[1] / dual.scale) / dual.last[0].sum()
+        if shortest <= 0.63 * dual.eps:
             return k, INFEASIBLE
+        ended |= stage[0] == before == _TO_FACES and shortest > 0.95 * norm  # on the way to no margin
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
         if before == _TO_NEWTON:
             stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS
+        if stage[0] == _TO_BLOCKS != before and np.count_nonzero(c) > dual.largest:
+            warnings.warn(f"max_margin may take long: {np.count_nonzero(c)} points are in the support, too many for "
+                          "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=6)
         if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
         crawls = stage[0] == before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved
@@ -5638,14 +5644,14 @@ def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False,
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
-    c, u, diagonal = np.zeros(dual.n), np.zeros(dual.n), run.G.diagonal()
+    c, u = np.zeros((2, dual.n))
     begin = _TO_BLOCKS if dual.narrow else _TO_FIRST_FACES
     if weights is not None:
         c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
         begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS
     for side in dual.sides:
         if not c[side].any():
-            c[side[np.argmin(diagonal[side])]] = 1.0
+            c[side[np.argmin(dual.diagonal[side])]] = 1.0
     dual.finish(c, u)
     interval = functools.partial(_interval, products=lambda G, scale, *points: [dual.product(v) for v in points])
     return drive(run, _exact_rounds, (c, u, np.array([begin]), reads), lambda c, *_: (c, c), parameters=(dual,),

@@ -264,6 +264,7 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     c, u = rng.random(60), np.zeros(60)
     for side in dual.sides:
         c[side] *= 0.5 / c[side].sum()
+    dual.finish(c, u)
     dual.begin(c, u, np.zeros(1))
     middle, h = G.dense() if make is fm.lazy_gram else G.base.matrix, dual.shift
     moved = middle + np.outer(h, y) + np.outer(y, h)
@@ -290,6 +291,7 @@ def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
     dual, c, u = fm._Dual(G, 1.5, 1e-9, 0.0), np.zeros(200), np.zeros(200)
     for side in dual.sides:
         c[side] = 0.5 / side.size
+    dual.finish(c, u)
     dual.begin(c, u, np.zeros(1))
     for _ in range(4):  # on demand each leaves a thousandth of the gap
         fm._by_newton_steps(dual, c, u, fm._rescale(c, u)[0])
