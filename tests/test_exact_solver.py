@@ -374,7 +374,9 @@ def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
     X, y = two_classes(300, 400, gap=3.0, seed=5)
     Z = fm.features(X, y).rows
     for G in (fm.FeatureGram(Z), sparse(Z)):
-        result = fm.max_margin(G, tol=1e-6)
+        with pytest.warns(UserWarning, match=r"may take long: [1-9]\d+ points are in the support") as told:
+            result = fm.max_margin(G, tol=1e-6)
+        assert told[0].filename == __file__  # the caller's line
         assert result.status == "certified" and (result.p > 0).sum() > 100
 
 
@@ -454,6 +456,15 @@ def test_the_first_stage_is_by_the_support_that_a_run_begins_with(support, stage
     Z = feasible(100, 30, 0.1, 3)[0]
     G = fm.FeatureGram(Z)
     assert fm.max_margin(G, start=np.arange(100) < support).status == "certified" and called[0] == stage
+
+
+@pytest.mark.dear
+def test_a_margin_that_rounding_hides_ends_the_run():
+    """Labels at random over a smooth kernel: rounds that shorten ||p||_G by little come to an end, long before 100."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2500, 4)), np.where(rng.random(2500) < 0.3, 1, -1)
+    result = fm.max_margin(fm.gram(X, y, gamma=0.2))
+    assert result.status == "rounding" and result.n_iter <= 12 and result.upper <= 4e-7
 
 
 @every_representation
