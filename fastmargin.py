@@ -125,19 +125,7 @@ _FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # o
 _PATIENCE = 2.0  # seconds after which a call that compiles says so
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
-_forked = False  # whether this process was forked from one that had started the threads, which the child is without
-
-
-def _after_fork():
-    global _forked
-    with contextlib.suppress(ValueError):  # no threads had been started: the child may start its own
-        threading_layer()
-        _forked = True
-
-
-if hasattr(os, "register_at_fork"):  # where there is fork
-    os.register_at_fork(after_in_child=_after_fork)
-
+_PROCESS = os.getpid()  # the one that has the threads: forked children are without
 _WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
 
 
@@ -164,7 +152,7 @@ def _enter(code, *args):
     OpenMP would end a forked child that asked for threads, which it is without.  The layer "workqueue" would end a
     process that comes from two threads of Python at once, so there they take turns.
     """
-    if _forked:
+    if os.getpid() != _PROCESS:
         return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
     with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
         return code(*args)
@@ -182,7 +170,7 @@ def _for_threads(loop):
 
 def _enter_by_size(work, code, *args):
     """Call what `_for_threads` compiled, for threads if so much work, in entries read, is worth them."""
-    return _enter(code[work < _SERIAL or _forked], *args)
+    return _enter(code[work < _SERIAL or os.getpid() != _PROCESS], *args)
 
 
 # ======================================================================================================
