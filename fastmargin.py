@@ -280,6 +280,14 @@ def _real_array(a, name, ndim, first=0):
     return a
 
 
+def _vector(v, name, n=None):
+    """Return a copy of a finite vector in float64, of n entries if that is said."""
+    v = _real_array(v, name, 1).astype(np.float64)
+    if n not in (None, v.size):
+        raise ValueError(f"{name} must have {n} entries, got {v.size}")
+    return v
+
+
 def _points(X, name="X", kernel=None, first=0):
     """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay."""
     X = _real_array(X, name, 2, first)
@@ -313,10 +321,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     """Return labels of n points in float64; without any, +1 for all."""
     if y is None and name == "y":
         return np.ones(n)
-    y = _real_array(y, name, 1).astype(np.float64)
-    if y.size != n:
-        points = f"X has {n} rows" if name == "y" else f"there are {n} points"
-        raise ValueError(f"{points} and {name} has {y.size} labels; they must agree")
+    y = _vector(y, name, n)
     wrong = np.flatnonzero(~np.isin(y, allowed))
     if wrong.size:
         wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
@@ -352,9 +357,9 @@ def _amounts(values, name, n):
     """Return n finite numbers of at least 0 in float64; one number stands for n times itself."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
-    values = _real_array(values, name, 1).astype(np.float64)
-    if values.size != n or values.min() < 0.0:
-        raise ValueError(f"{name} must hold {n} numbers of at least 0, got {values.size}, the least {values.min():g}")
+    values = _vector(values, name, n)
+    if values.min() < 0.0:
+        raise ValueError(f"{name} must hold numbers of at least 0, the least is {values.min():g}")
     return values
 
 
@@ -604,7 +609,7 @@ def project_simplex(v):
     >>> fm.project_simplex([1.0, 0.5, -3.0])
     array([0.75, 0.25, 0.  ])
     """
-    v = _real_array(v, "v", 1).astype(np.float64)
+    v = _vector(v, "v")
     return _project_simplex(v, v)
 
 
@@ -659,7 +664,7 @@ def entropy_prox(g, mu, q=None):
     >>> fm.entropy_prox([0.0, np.log(3.0)], 1.0)
     array([0.75, 0.25])
     """
-    g = _real_array(g, "g", 1).astype(np.float64)
+    g = _vector(g, "g")
     mu = _number(mu, "mu")
     q = np.full(g.size, 1.0 / g.size) if q is None else _distribution(q, "q", g.size)
     return _entropy_prox(g, mu, q, np.empty(g.size))
@@ -705,11 +710,8 @@ def l2_prox(g, mu, q):
     >>> fm.l2_prox([0.0, 1.0], 4.0, [0.5, 0.5])
     array([0.625, 0.375])
     """
-    g = _real_array(g, "g", 1).astype(np.float64)
-    q = _real_array(q, "q", 1).astype(np.float64)
-    if q.size != g.size:
-        raise ValueError(f"g has {g.size} entries and q has {q.size}; they must agree")
-    return _l2_prox(g, _number(mu, "mu"), q, np.empty(g.size))
+    g = _vector(g, "g")
+    return _l2_prox(g, _number(mu, "mu"), _vector(q, "q", g.size), np.empty(g.size))
 
 
 overload(l2_prox)(lambda g, mu, q: lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size)))
@@ -2916,11 +2918,8 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
     def _apply(self, name, x):
         """Return A x or A'x, by the operator's own method, checked."""
         _refuse_overflow(x)
-        out = _real_array(getattr(self.operator, name)(x), f"what {name} returns", 1)
-        size = self.operator.shape[0 if name == "matvec" else 1]
-        if out.size != size:
-            raise ValueError(f"{name} of shape {tuple(self.operator.shape)} must return {size} numbers, not {out.size}")
-        return out
+        size = self.shape()[0 if name == "matvec" else 1]
+        return _vector(getattr(self.operator, name)(x), f"what {name} returns", size)
 
 
 def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
@@ -3224,10 +3223,7 @@ def certificate(G, alpha, p, *, precise=False):
     """
     G, scale = _representation(G)
     n = G.shape()[0]
-    alpha = _real_array(alpha, "alpha", 1).astype(np.float64)
-    if alpha.size != n:
-        raise ValueError(f"alpha has {alpha.size} weights and G has {n} points; they must agree")
-    return _interval(G, scale, alpha, _distribution(p, "p", n), precise)[:2]
+    return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
 def separator_margin(G, w):
