@@ -909,9 +909,7 @@ def _gamma_of(params, X, weights):
     if "sigma2" in params:
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
-        gamma = 0.5 / _number(params["sigma2"], "sigma2")
-        if gamma == math.inf:
-            raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
+        return _number(0.5 / _number(params["sigma2"], "sigma2"), "gamma = 1/(2 sigma2)")
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
