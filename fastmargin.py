@@ -964,16 +964,13 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     top = (diagonal if reference is None else reference).max()
     if not np.isfinite(diagonal).all():
         raise ValueError(f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points")
-    if 0.0 < top < _NORMAL:
+    if top < _NORMAL and (top > 0.0 or normalize == "max"):
         raise ValueError(f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points")
-    if normalize == "max" and top <= 0.0:
-        raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
     if normalize != "unit":
         return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
-        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs K(x, x) > 0, '
-                         f"{_NORMAL:.1g} at least")
+        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}')
     return 1.0 / np.sqrt(diagonal)
 
 
