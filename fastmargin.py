@@ -1073,12 +1073,6 @@ def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
-    if _is_free(params) and n_classes is None:
-        score = functools.partial(decision_function, alpha, X, y, kernel=kernel, normalize=normalize,
-                                  **{**params, "intercept": 0.0})
-        y = _labels(y, len(X))
-        offsets = [_offset(y, y * f) for f in np.atleast_2d(score(X))]
-        return score(Xnew) + (np.array(offsets)[:, None] if np.ndim(alpha) == 2 else offsets[0])
     X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
     many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
@@ -1100,6 +1094,9 @@ def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=
     scores = kernel.sums(weights * normalizer, points, new) * _normalizers(of_new, normalize, "Xnew", diagonal)
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, len(Xnew)).swapaxes(1, 2)
+    elif _is_free(params):
+        known = kernel.sums(weights * normalizer, points, points) * normalizer
+        scores += np.array([[_offset(y, y * f)] for f in known])
     return scores if many else scores[0]
 
 
