@@ -2273,15 +2273,11 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
     def block(self, rows, columns):
         out, others = np.empty((len(rows), len(columns))), self.restrict(columns)
         for some in _slices(len(rows), self.dimension):
-            table_margins(others, self._rows(rows[some]), out[some])
+            part = self.restrict(rows[some])
+            with_zeros = np.zeros(part.shape())
+            with_zeros[np.repeat(np.arange(len(with_zeros)), np.diff(part.starts)), part.columns] = part.values
+            table_margins(others, with_zeros, out[some])
         return out
-
-    def _rows(self, index):
-        """Return some rows with their zeros."""
-        part = self.restrict(index)
-        rows = np.zeros(part.shape())
-        rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
-        return rows
 
 
 def _sparse_points(X):
