@@ -2494,8 +2494,20 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return self.entries
 
     def rounding(self):
-        reach = self.kernel.gamma * self.points.squares.max()
-        return Rounding.of_entries(self.c.size, _evaluation_error(self.kernel, reach))
+        """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
+
+        The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'||
+        times that.
+        """
+        kernel = self.kernel
+        error = _gamma(kernel.dimension + len(kernel.W) + 16)
+        if kernel.name == "poly":
+            error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
+        elif kernel.name == "rbf":
+            error = 4.0 * kernel.gamma * self.points.squares.max() * error + _gamma(16)
+        elif kernel.name == "ntk limit":
+            error = 2.0 * math.sqrt(5.0 * error)
+        return Rounding.of_entries(self.c.size, 1.01 * error)
 
     def lift(self, v, w):
         w[:] = v
@@ -2587,21 +2599,6 @@ def _column_product(A, b):
     margins(FeatureGram(A), b[0].astype(np.float64), out[:, 0])
     return out
 
-
-def _evaluation_error(kernel, reach):
-    """Bound |computed - true| of a normalised kernel value in units of s; ``reach`` is gamma max ||x||^2.
-
-    An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.  The arc
-    cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'|| times that.
-    """
-    error = _gamma(kernel.dimension + len(kernel.W) + 16)
-    if kernel.name == "poly":
-        return 1.01 * (kernel.degree * error + _gamma(2 * kernel.degree + 8))
-    if kernel.name == "rbf":
-        return 1.01 * (4.0 * reach * error + _gamma(16))
-    if kernel.name == "ntk limit":
-        return 2.0 * math.sqrt(5.0 * error)
-    return 1.01 * error
 
 
 def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.0, **params):
