@@ -6016,15 +6016,15 @@ class MaxMarginClassifier:
         return (f"the points {', '.join(others)} and {last} allow no larger one" if others else
                 f"the point {last} allows no larger one")
 
-    def _scores(self, X):
-        """Return scores of new points, a row for each, whose columns must be those of `fit`."""
+    def decision_function(self, X):
+        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
         names, X = _column_names(X), self._table(X)
         if (names is None) != (known is None):
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
-            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3)
+            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=2)
         elif names is not None and not np.array_equal(names, known):
             other = _listed(set(names) - set(known), "unseen at fit time") + _listed(
                 set(known) - set(names), "seen at fit time, yet now missing")
@@ -6043,20 +6043,14 @@ class MaxMarginClassifier:
             points = plain.prepare(self.support_vectors_)
             scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
                                      for _, block in _blocks(X)])
-        free = kernel.offset == 0.0  # then the bias is no feature, which the others are normalised with
-        scores = scores + (0.0 if free else self.intercept_)
-        if self.normalize == "unit":
-            scores *= _normalizers(_self_products(kernel, X), "unit")[:, None]
-        scores = scores + (self.intercept_ if free else 0.0)
+        factors = _normalizers(_self_products(kernel, X), "unit")[:, None] if self.normalize == "unit" else 1.0
+        is_feature = kernel.offset > 0.0  # the bias, which is then normalised with the others
+        scores = (scores + self.intercept_) * factors if is_feature else scores * factors + self.intercept_
         return scores[:, 0] if self.classes_.size == 2 else scores
-
-    def decision_function(self, X):
-        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        return self._scores(X)
 
     def predict(self, X):
         """The classes of the rows of X, (m, d): (m,)."""
-        scores = self._scores(X)
+        scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X, y, sample_weight=None):
