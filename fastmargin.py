@@ -5675,22 +5675,20 @@ def _targets(y, n):
         raise ValueError("y must not be masked; leave out what has no label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-                      "(n_samples, ), for example using ravel().",
+        warnings.warn("A column-vector y was passed when a 1d array was expected; give y.ravel()",
                       _known_as("DataConversionWarning", UserWarning), stacklevel=3)
         y = y.ravel()
     if y.shape != (n,):
         raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
-    real = y.dtype.kind == "f"
+    is_real = y.dtype.kind == "f"
     try:
-        if (y != y).any() or (real and np.isinf(y).any()):
+        if (y != y).any() or (is_real and np.isinf(y).any()):
             raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
-        if real and (y != np.round(y)).any():
+        if is_real and (y != np.round(y)).any():
             raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
-        classes, labels = np.unique(y, return_inverse=True)
+        return np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
-    return classes, labels
 
 
 def _costs_of_classes(given, classes, counts):
@@ -5839,8 +5837,7 @@ class MaxMarginClassifier:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
-                                 f"{list(known)}.")
+                raise ValueError(f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}")
             setattr(self, name, value)
         return self
 
