@@ -297,8 +297,7 @@ def _points(X, name="X", kernel=None, first=0):
     with np.errstate(over="ignore"):
         reach = 4.0 * np.einsum("ij,ij->i", X, X)
     if not np.isfinite(reach).all():
-        raise ValueError(f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: squared distances "
-                         "overflow; rescale the points")
+        raise ValueError(f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: its square overflows")
     return X
 
 
@@ -518,8 +517,7 @@ def _distribution(q, name, n):
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
-        raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
-                         f"got {q.size} with minimum {q.min():g} and sum {q.sum():.12g}")
+        raise ValueError(f"{name} must be {n} weights >= 0 of sum 1; {q.size} have sum {q.sum():g}, least {q.min():g}")
     return q
 
 
@@ -1654,8 +1652,7 @@ def _symmetric(given, name):
     """Return a C-ordered float matrix without visible flaw, symmetric to the last bit, or say where the flaw is."""
     matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
-        kinds = "a square matrix of real numbers" + " or a representation such as features() makes" * (name == "G")
-        raise ValueError(f"{name} must be {kinds}; got shape {matrix.shape} and dtype {matrix.dtype}")
+        raise ValueError(f"{name} must be a square matrix of real numbers; got shape {matrix.shape} of {matrix.dtype}")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     given = matrix
@@ -3109,8 +3106,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     if G.signs is not None:
         tilt = abs(math.fsum(G.signs * points[0]))  # the p of half its weight in each class is so far away, in ||.||_1
         if tilt > 1e-6:
-            raise ValueError("p must have half its weight in each class, as intercept=\"free\" asks; momentum, "
-                             "gradient_descent, normalized_gradient_descent and max_margin find such a p")
+            raise ValueError("p must have half its weight in each class, as that of momentum and max_margin has")
         known = [(size, m + _offset(G.signs, m) * G.signs, rounding._replace(length=rounding.length + 4.0 * tilt))
                  for size, m, rounding in known]
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
@@ -3474,8 +3470,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     'separated'
     """
     if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
-        raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) for a "
-                        f"single one; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
+        raise TypeError("drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
+                        f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
     arrays = _arrays(state)
     first, last = run.checkpoints[[0, -1]].tolist()
     origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale, _sample(run.G)
@@ -3558,10 +3554,9 @@ def _resume(start, origin, arrays, rounding):
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
     if (before != now or abs(scale - wanted) > 1e-12 * wanted or differs
             or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
-        raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
-                         f"G_ii are {start.state[:3]}, this call's {origin[:3]}"
-                         f"{', and entries of G differ' if differs and before == now else ''}; max_margin begins with "
-                         "the weights of another problem's: start=result.alpha")
+        raise ValueError("start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
+                         f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * differs}; "
+                         "max_margin also takes weights, start=result.alpha")
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
@@ -3585,8 +3580,7 @@ def _primal_and_dual(solution, state, k):
     alpha, p = (state[0], _weights(state[0])) if solution is None else solution(*state)
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
-        raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
-                         "with such a p, for alpha / sum alpha is one only where alpha >= 0")
+        raise ValueError("p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)")
     return alpha, p
 
 
@@ -5875,17 +5869,16 @@ class MaxMarginClassifier:
         """Return points for the kernel: rows of float64, a matrix in compressed rows, or a mapped file."""
         if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
             X = np.asarray(X)
-        kind, owner = getattr(getattr(X, "dtype", None), "kind", ""), type(self).__name__
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind == "O":
             X = X.astype(np.float64)
         if kind == "c":
-            raise ValueError(f"Complex data not supported by {owner}")
+            raise ValueError("Complex data not supported")
         if len(X.shape) != 2:
-            raise ValueError(f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your "
-                             "data: a row for each point, a column for each feature")
+            raise ValueError(f"Reshape your data: X must have a row for each point, got shape {X.shape}")
         if 0 in X.shape:
-            raise ValueError(f"Found array with 0 {'feature' if X.shape[0] else 'sample'}(s) (shape={X.shape}) while a "
-                             f"minimum of 1 is required by {owner}.")
+            found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
+            raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
         if _is_sparse(X):
             X = _sparse_points(X)
             return X if self._takes("linear") else X.toarray()
