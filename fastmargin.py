@@ -1278,10 +1278,6 @@ class Rounding(namedtuple("Rounding", "margins square length")):
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
-def _compiled(representation, **routines):
-    """Give a class its compiled operations."""
-    representation.routines = {**_DEFAULTS, **routines}
-
 
 def _operation(signature):
     """Make a function that runs the operation of this name of any representation, compiled or as a method."""
@@ -1931,8 +1927,8 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-_compiled(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column,
-          table_margins=_dense_table_margins)
+DenseGram.routines = {**_DEFAULTS, "lift": _dense_lift, "margins": _dense_margins, "add_column": _dense_add_column,
+                      "table_margins": _dense_table_margins}
 
 
 def _representation(G):
@@ -2198,9 +2194,10 @@ def _precise_margins(G, v, m, dimension):
     return high + (low + 2.0 * _dot(w, rest))
 
 
-_BY_ROWS = {"lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass, "square": _row_square}
-_compiled(FeatureGram, **_BY_ROWS, add_column=_feature_add_column, _set_dots=_feature_set_dots,
-          _add_rows=_feature_add_rows, _row=_feature_row)
+_BY_ROWS = {**_DEFAULTS, "lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass,
+            "square": _row_square}
+FeatureGram.routines = {**_BY_ROWS, "add_column": _feature_add_column, "_set_dots": _feature_set_dots,
+                        "_add_rows": _feature_add_rows, "_row": _feature_row}
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2339,8 +2336,8 @@ def _sparse_add_column(G, i, c, m):
     _add_multiple(c, column, m)
 
 
-_compiled(SparseGram, **_BY_ROWS, add_column=_sparse_add_column, _set_dots=_sparse_set_dots, _add_rows=_sparse_add_rows,
-          _row=_sparse_row)
+SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots": _sparse_set_dots,
+                       "_add_rows": _sparse_add_rows, "_row": _sparse_row}
 
 
 # ------------------------------------------------------------------------------------------------------

@@ -63,7 +63,8 @@ def definitions():
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names = [node.name]
         elif isinstance(node, ast.Assign):
-            names = [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            names = [name.id for target in node.targets for name in ast.walk(target)
+                     if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
         else:
             names = []
         found.append((names, node, room))
