@@ -2400,11 +2400,6 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
-def _mapped_features(X, y, normalize, intercept):
-    squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
-    normalizer = _normalizers(squares, normalize)
-    return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept)
-
 
 def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
@@ -2447,7 +2442,9 @@ def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     if _is_sparse(X):
         G = _sparse_features(X, y, normalize, constant)
     elif _is_mapped(X):
-        G = _mapped_features(X, y, normalize, constant)
+        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + constant * constant
+        normalizer = _normalizers(squares, normalize)
+        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant)
     else:
         X = np.column_stack((X, np.full(len(X), constant))) if constant else X
         G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
