@@ -2827,11 +2827,6 @@ def _score_differences(point, right, wrong, scores, m):
         m[k] = 0.5 * (scores[right[k], point[k]] - scores[wrong[k], point[k]])
 
 
-@register_jitable
-def _agreement(right, wrong, other_right, other_wrong):
-    """Return <e_y - e_j, e_y' - e_j'>."""
-    return int(right == other_right) + int(wrong == other_wrong) - int(right == other_wrong) - int(wrong == other_right)
-
 
 @njit(cache=_CACHE)
 def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out):
@@ -2839,7 +2834,9 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
     for i in range(point.size):
         row = K[point[i]]
         for k in range(other.size):
-            out[i, k] += 0.5 * _agreement(right[i], wrong[i], other_right[k], other_wrong[k]) * row[other[k]]
+            same = int(right[i] == other_right[k]) + int(wrong[i] == other_wrong[k])
+            crossed = int(right[i] == other_wrong[k]) + int(wrong[i] == other_right[k])
+            out[i, k] += 0.5 * (same - crossed) * row[other[k]]  # <e_y - e_j, e_y' - e_j'> / 2 of the classes
 
 
 # ------------------------------------------------------------------------------------------------------
