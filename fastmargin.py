@@ -240,7 +240,8 @@ def _array(a, name):
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries and pass a plain one")
     if hasattr(a, "_fields"):
-        raise TypeError(f"{name} must be an array, got {type(a).__name__}")
+        kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
+        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
     if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
         return plain
@@ -1933,16 +1934,10 @@ DenseGram.routines = {**_DEFAULTS, "lift": _dense_lift, "margins": _dense_margin
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    if not isinstance(G, Representation):
-        if isinstance(G, tuple) and hasattr(G, "_fields"):
-            raise TypeError(f"{type(G).__name__} is no representation of G: make it a subclass of Representation")
-        G = DenseGram(G)
-    G = G.checked()
+    G = (G if isinstance(G, Representation) else DenseGram(G)).checked()
     scale = float(G.diagonal().max())
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
     if not 1e-285 < scale < 1e285:
-        raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
+        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0, from 1e-285 to 1e285: rescale G")
     return G, scale
 
 
