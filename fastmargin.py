@@ -2675,9 +2675,9 @@ class PairGram(Representation):
     (4, 6)
     """
 
-    def __init__(self, K, point, right, wrong, n_points, n_classes):
+    def __init__(self, K, point, right, wrong, n_classes):
         self.K, self.point, self.right, self.wrong = K, point, right, wrong
-        self.n_points, self.n_classes = n_points, n_classes
+        self.n_points, self.n_classes = K.shape()[0], n_classes
         self.access = "products" if K.access == "products" else "computed"
         if hasattr(K, "precise"):
             self.precise = self._precise
@@ -2710,8 +2710,8 @@ class PairGram(Representation):
 
     def restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
-        return PairGram(self.K.restrict(points), place.astype(np.int32), self.right[index], self.wrong[index],
-                        points.size, self.n_classes)
+        K, place = self.K.restrict(points), place.astype(np.int32)
+        return PairGram(K, place, self.right[index], self.wrong[index], self.n_classes)
 
     def block(self, rows, columns):
         points, place = np.unique(self.point[rows], return_inverse=True)
@@ -2803,7 +2803,7 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     K, _ = _representation(K)
     labels, n_classes = _class_labels(labels, K.shape()[0], n_classes)
     pairs = (part.astype(np.int32) for part in _pairs(labels, n_classes))
-    return _with_ridge(PairGram(K, *pairs, labels.size, n_classes), ridge)
+    return _with_ridge(PairGram(K, *pairs, n_classes), ridge)
 
 
 @njit(cache=_CACHE)
