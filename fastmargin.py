@@ -824,14 +824,8 @@ class _Kernel(NamedTuple):
         return values + self.offset if self.offset else values
 
     def _called(self, A, B):
-        """Return the checked values of a function that a user gave as the kernel; it may not write to the points."""
-        try:
-            values = self.function(np.broadcast_to(A, A.shape), np.broadcast_to(B, B.shape))
-        except ValueError as error:
-            if "buffer source array is read-only" not in str(error):
-                raise
-            values = self.function(A.copy(), B.copy())  # for compiled code that asks for no less
-        values = _real_array(values, "kernel(A, B)", 2)
+        """Return the checked values of a function that a user gave as the kernel; it may write to its copies."""
+        values = _real_array(self.function(A.copy(), B.copy()), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
             raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}")
         return values
@@ -1726,7 +1720,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         infinite, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
-        read-only, that returns the values K(a_i, b_j), (k, m).
+        copies, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14), the default of all functions, whose sources
         have ||x_i|| <= 1; "max" divides by max_i K_ii, so that G_ii <= 1 (ji21); None leaves K as it is, the default of

@@ -224,21 +224,9 @@ def test_callable_kernels_may_return_what_an_array_holds():
         assert np.array_equal(fm.gram(X, y, kernel=kernel, normalize=None), plain)
 
 
-def test_callable_kernels_are_given_read_only_points():
-    X = rows_of(10, 3)
-
+def test_callable_kernels_are_given_copies():
+    """Compiled ones may refuse what they cannot write to."""
     def careless(A, B):
-        A *= 2.0
-        return A @ B.T
-
-    check_raises(lambda: fm.gram(X, kernel=careless), ValueError, ["read-only"])
-
-
-def test_compiled_kernels_that_take_no_read_only_points_are_given_copies():
-    def compiled(A, B):
-        if not (A.flags.writeable and B.flags.writeable):
-            raise ValueError("buffer source array is read-only")
-        A *= 1.0
         values = A @ B.T
         A[:] = B[:] = np.nan
         return values
@@ -246,7 +234,7 @@ def test_compiled_kernels_that_take_no_read_only_points_are_given_copies():
     X = rows_of(700, 3)
     before = X.copy()
     plain = fm.gram(X, kernel=lambda A, B: A @ B.T)
-    np.testing.assert_allclose(fm.gram(X, kernel=compiled), plain, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(fm.gram(X, kernel=careless), plain, rtol=0, atol=1e-14)
     assert np.array_equal(X, before)
 
 
