@@ -1006,9 +1006,7 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
-    if kernel.name == "precomputed":
-        return B.T + kernel.offset
-    return kernel.block(kernel.prepare(A), kernel.prepare(B))
+    return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
 
 
 def _pairs(labels, n_classes):
@@ -1783,9 +1781,7 @@ def _fill_gram(kernel, points, diagonal, c, out):
         block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
         if kernel.name == "callable":
             _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
-        block = block * c[:rows.stop]
-        block *= c[rows, None]
-        out[rows, :rows.stop] = block
+        np.multiply(block * c[:rows.stop], c[rows, None], out=out[rows, :rows.stop], casting="same_kind")
     _mirror(0, c.size, out)
 
 
