@@ -3392,6 +3392,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     Returns
     -------
     result : Result
+        With the certified interval lower <= rho <= upper of its alpha and p.
 
     Raises
     ------
@@ -3590,22 +3591,17 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 ALGORITHMS = {}
 
 def _algorithm(function):
-    """Enter an algorithm into ALGORITHMS, with what `prepare` says in its docstring, and a note where it compiles."""
+    """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
+    compiles."""
     if function.__doc__ is not None:  # python -OO has none
         head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
         own, notes, rest = own.partition("    Notes\n")
-        _, of_G, options, returned, raised, _ = re.split(
-            "    (?=G :|max_iter :|Returns|Raises|Examples)", prepare.__doc__)
+        of_G, options, _, raised = re.split("    (?=G :|max_iter :|Returns|Raises|Examples)", prepare.__doc__)[1:5]
+        returned = re.split("    (?=Returns|Raises)", drive.__doc__)[1]
         if not own.startswith(("    G :", "    Z :")):
             own = f"    {of_G}{own}"
-        returned = returned.partition("run : ")[0] + """\
-result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
-
-    Other Parameters
-    ----------------
-"""
-        function.__doc__ = f"{head}{title}{own}    {returned}    {options}    {raised}{notes}{rest}"
+        function.__doc__ = (f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
+                            f"    {raised}{notes}{rest}")
 
     seen = set()  # kinds of arguments that it has been called with
 
