@@ -5950,11 +5950,8 @@ class MaxMarginClassifier:
         if pair is not None:
             return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
         points = kept[np.unique(np.flatnonzero(p) // (self.classes_.size - 1))]  # those of the pairs
-        if points.size > 6:
-            return f"a mixture of {points.size} points allows no larger one"
-        *others, last = map(str, points)
-        return (f"the points {', '.join(others)} and {last} allow no larger one" if others else
-                f"the point {last} allows no larger one")
+        those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
+        return f"a mixture of {those} allows no larger one"
 
     def decision_function(self, X):
         """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
