@@ -2606,14 +2606,12 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     dtype = X.dtype if dtype is None else dtype
     sign = _labels(y, len(X))
     kernel = _kernel(kernel, X, params)
-    parts = []
-    for first, block in _blocks(X):
-        part = kernel.prepare(block, dtype)
-        if not np.isfinite(part.squares).all():
-            raise ValueError(f"row {first + np.argmin(np.isfinite(part.squares))} of X is too large for {dtype}; "
-                             "rescale the points")
-        parts.append(part._replace(rows=part.rows[:0]) if mapped else part)
+    prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
+    parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
     points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    large = np.flatnonzero(~np.isfinite(points.squares))
+    if large.size:
+        raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
     points = points._replace(rows=np.asarray(X)) if mapped else _without_zeros(points)
     diagonal = kernel.diagonal(points)
     normalizer = _normalizers(diagonal, normalize)
