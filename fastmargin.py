@@ -1496,14 +1496,12 @@ class RidgeGram(Representation):
 
     def adder(self):
         add_to_base = self.base.adder()
-        if add_to_base is None:
-            return None
 
         def add(index, weights, m):
             add_to_base(index, weights, m)
             m[index] += self.ridge[index] * weights
 
-        return add
+        return None if add_to_base is None else add
 
     def _precise(self, v):
         size, m, rounding = self.base.precise(v)
@@ -1694,9 +1692,7 @@ def _check_callable(block, diagonal, start):
                          f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}")
     wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
     if wrong.size:
-        i = wrong[0]
-        raise ValueError(f"kernel(A, B) must not depend on the other points; for row {start + i} of X it gives K(x, x) "
-                         f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
+        raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
@@ -2187,9 +2183,7 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
     __slots__ = ()
 
     def checked(self):
-        values = np.zeros(0)
-        if np.size(self.values):
-            values = _real_array(self.values, "G.values", 1).astype(np.float64, copy=False)
+        values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
         columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
             raise ValueError("G.columns must be integers, one for each of G.values")
@@ -2203,8 +2197,8 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         if not ascending.all():
             raise ValueError("G.columns must ascend within every row")
         columns = np.ascontiguousarray(columns, dtype=np.uint32 if self.dimension <= 2**32 else np.uint64)
-        return self._replace(values=np.ascontiguousarray(values), columns=columns, starts=starts,
-                             dimension=int(self.dimension))
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        return self._replace(values=values, columns=columns, starts=starts, dimension=int(self.dimension))
 
     def shape(self):
         return self.starts.size - 1, self.dimension
