@@ -80,7 +80,6 @@ import threading
 import time
 import warnings
 from collections import namedtuple
-from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -737,13 +736,16 @@ _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer dig
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
 
-class _Prepared(NamedTuple):
-    """Points as kernels read them."""
+class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
+    """Points as kernels read them.
 
-    rows: np.ndarray  # (n, d) the points
-    squares: np.ndarray  # (n,) ||x_i||^2
-    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width)
-    gates: np.ndarray  # (n, width) 1 where W x_i > 0, else 0, in float32
+    rows : array, shape (n, d), the points
+    squares : array, shape (n,), ||x_i||^2
+    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
+    gates : array, shape (n, width), 1 where W x_i > 0, else 0, in float32
+    """
+
+    __slots__ = ()
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
@@ -761,18 +763,19 @@ def _product(A, B):
     return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
 
 
-class _Kernel(NamedTuple):
-    """A kernel with its parameters, resolved against the training points."""
+class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center W function")):
+    """A kernel with its parameters, resolved against the training points.
 
-    name: str  # of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
-    gamma: float
-    coef0: float
-    degree: int
-    dimension: int  # of the points
-    offset: float  # added to every value: the square of the intercept
-    center: np.ndarray | None  # subtracted from the points: distances do not change, their rounding shrinks
-    W: np.ndarray  # (width, d) of "ntk"; elsewhere without rows
-    function: Callable | None  # of "callable"
+    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
+    gamma, coef0, degree : float, float, int
+    dimension : int, of the points
+    offset : float, added to every value: the square of the intercept
+    center : array, shape (d,), or None, subtracted from the points: distances do not change, their rounding shrinks
+    W : array, shape (width, d), of "ntk"; elsewhere without rows
+    function : callable or None, of "callable"
+    """
+
+    __slots__ = ()
 
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
@@ -3010,13 +3013,10 @@ def _unit_range(v):
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
-class _Seen(NamedTuple):
-    """Products at some v, as computed, and the `Rounding` of them."""
+class _Seen(namedtuple("_Seen", "least size total rounding")):
+    """Products at some v, as computed: min_i (G v)_i, ||v||_G^2, ||v||_1 and the `Rounding` of the first two."""
 
-    least: float  # min_i (G v)_i
-    size: float  # ||v||_G^2
-    total: float  # ||v||_1
-    rounding: tuple
+    __slots__ = ()
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
