@@ -269,11 +269,9 @@ def _real_array(a, name, ndim, first=0):
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name} is empty, shape {a.shape}")
-    # A finite sum proves that all entries are finite and makes no temporary; an overflowing one proves nothing.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = a.sum()
-    if not np.isfinite(total) and not np.isfinite(a).all():
-        row, *rest = np.argwhere(~np.isfinite(a))[0].tolist()
+    is_finite = np.isfinite(a)
+    if not is_finite.all():
+        row, *rest = np.argwhere(~is_finite)[0].tolist()
         column = "" if labels is None else f", in column {labels[rest[0]]!r}"
         raise ValueError(f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
                          f"{name}{[first + row, *rest]}{column}")
