@@ -3593,14 +3593,10 @@ def _algorithm(function):
         function.__doc__ = (f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
                             f"    {raised}{notes}{rest}")
 
-    seen = set()  # kinds of arguments that it has been called with
-
     @functools.wraps(function)
     def algorithm(*args, **options):
-        kinds = tuple(map(type, args))
-        if kinds in seen or not (_FOLDER and sys.stderr and sys.stderr.isatty()):
+        if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
             return function(*args, **options)
-        seen.add(kinds)
         known = len(os.listdir(_FOLDER))  # where compiled code shows at once
         note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(
             f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}", file=sys.stderr))
