@@ -2244,8 +2244,7 @@ def _sparse_points(X):
     wrong = np.flatnonzero(~np.isfinite(X.data))
     if wrong.size:
         row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        raise ValueError(f"X must be finite, without NaN or inf; row {row} has {X.data[wrong[0]]} at "
-                         f"X[{row}, {X.indices[wrong[0]]}]")
+        raise ValueError(f"X must be finite; row {row} has {X.data[wrong[0]]} at X[{row}, {X.indices[wrong[0]]}]")
     return X
 
 
@@ -2824,8 +2823,7 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
     __slots__ = ()
 
     def shape(self):
-        n, dimension = self.operator.shape
-        return int(n), int(dimension)
+        return tuple(int(size) for size in self.operator.shape)
 
     def diagonal(self):
         return self.entries
@@ -3189,8 +3187,7 @@ def separator_margin(G, w):
     G, scale = _representation(G)
     rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
     if not _has_coordinates(rows):
-        raise TypeError(f"w needs coordinates, which a {type(rows).__name__} is without: make G by features(X, y), or "
-                        "by pair_gram over features(X), and without a ridge")
+        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y) without a ridge")
     w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
     if w.shape != wanted or not w.any():
         raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
