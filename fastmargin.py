@@ -2248,17 +2248,6 @@ def _sparse_points(X):
     return X
 
 
-def _sparse_features(X, y, normalize, intercept):
-    G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
-    if intercept:
-        ends = G.starts[1:]
-        G = SparseGram(np.insert(G.values, ends, intercept), np.insert(G.columns, ends, G.dimension),
-                       G.starts + np.arange(G.starts.size), G.dimension + 1)
-    with np.errstate(over="ignore"):
-        scale = y * _normalizers(G.diagonal(), normalize)
-    return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
-
-
 @njit(cache=_CACHE)
 def _sparse_row(G, i):
     start, stop = G.starts[i], G.starts[i + 1]
@@ -2397,7 +2386,14 @@ def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     X = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X)
     y = _labels(y, X.shape[0])
     if _is_sparse(X):
-        G = _sparse_features(X, y, normalize, constant)
+        G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
+        if constant:
+            ends = G.starts[1:]
+            G = SparseGram(np.insert(G.values, ends, constant), np.insert(G.columns, ends, G.dimension),
+                           G.starts + np.arange(G.starts.size), G.dimension + 1)
+        with np.errstate(over="ignore"):
+            scale = y * _normalizers(G.diagonal(), normalize)
+        G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
     elif _is_mapped(X):
         squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + constant * constant
         normalizer = _normalizers(squares, normalize)
