@@ -515,7 +515,7 @@ def _distribution(q, name, n):
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
-        raise ValueError(f"{name} must be {n} weights >= 0 of sum 1; {q.size} have sum {q.sum():g}, least {q.min():g}")
+        raise ValueError(f"{name} must be {n} weights >= 0, sum 1; got {q.size}, least {q.min():g}, sum {q.sum():.9g}")
     return q
 
 
