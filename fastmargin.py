@@ -1663,24 +1663,46 @@ def _symmetric(given, name):
 def _first_flaw(matrix, slack):
     """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
     and whether the matrix is symmetric to the last bit."""
-    diagonal, is_symmetric = matrix.diagonal().astype(np.float64), True
-    with np.errstate(invalid="ignore", over="ignore"):
+    n, diagonal = len(matrix), matrix.diagonal().astype(np.float64)
+    with np.errstate(invalid="ignore"):
         roots = np.sqrt(diagonal)  # NaN, which no comparison passes, where it is below 0
-        is_finite = np.isfinite(roots).all()
-        for left, top in itertools.combinations_with_replacement(range(0, len(matrix), _TILE), 2):
-            rows, columns = slice(top, top + _TILE), slice(left, left + _TILE)
-            a, b, most = matrix[rows, columns], matrix[columns, rows].T, 1.0000005 * roots[rows, None] * roots[columns]
-            is_equal = np.array_equal(a, b)
-            if is_equal and is_finite and (np.abs(a) <= most + slack).all():
-                continue
-            is_symmetric = is_symmetric and is_equal
+    found = np.zeros((-(-n // _TILE), 2), np.int64)
+    _enter_by_size(matrix.size, _survey, matrix, roots, slack, found)
+    differ, wrong = found.sum(axis=0)
+    for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
+        a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
+        with np.errstate(invalid="ignore"):
             flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
-                              (np.abs(a) > most + slack) | (diagonal[rows, None] < 0.0)])
-            places = np.argwhere(np.tril(flaws.any(axis=0), top - left))
-            if places.size:
-                i, j = places[0].tolist()
-                return (top + i, left + j, int(np.argmax(flaws[:, i, j]))), False
-    return None, is_symmetric
+                              (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)
+                              | (diagonal[rows, None] < 0.0)])
+        places = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
+        if places.size:
+            i, j = places[0].tolist()
+            return (rows.start + i, j, int(np.argmax(flaws[:, i, j]))), False
+    return None, not differ
+
+
+@_for_threads
+def _survey(matrix, roots, slack, found):
+    """Count the entries that differ from their mirror images, and those that no positive semi-definite matrix has.
+
+    Each row of tiles takes half of the others, in a circle, so that all have as much to do.
+    """
+    n, count = roots.size, len(found)
+    for tile in prange(count):
+        k, differ, wrong = np.int64(tile), 0, 0
+        for turn in range(count // 2 + 1):
+            first = _TILE * ((k + turn) % count)
+            last = min(first + _TILE, n)
+            for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
+                a, b, r, most = matrix[i, first:last], matrix[first:last, i], roots[first:last], 1.0000005 * roots[i]
+                for j in range(a.size):
+                    differ += a[j] != b[j]
+                for j in range(a.size):  # each loop by itself becomes vector instructions
+                    wrong += not abs(a[j]) <= most * r[j] + slack
+                for j in range(a.size if differ else 0):
+                    wrong += not abs(a[j] - b[j]) <= slack
+        found[k, 0], found[k, 1] = differ, wrong
 
 
 def _check_callable(block, diagonal, start):
