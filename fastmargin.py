@@ -1272,7 +1272,6 @@ class Rounding(namedtuple("Rounding", "margins square length")):
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
-
 def _operation(signature):
     """Make a function that runs the operation of this name of any representation, compiled or as a method."""
     name, names = signature.__name__, list(inspect.signature(signature).parameters)[1:]
@@ -2368,7 +2367,6 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
-
 def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
@@ -2564,7 +2562,6 @@ def _column_product(A, b):
     out = np.empty((len(A), 1))
     margins(FeatureGram(A), b[0].astype(np.float64), out[:, 0])
     return out
-
 
 
 def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.0, **params):
@@ -2798,7 +2795,6 @@ def _score_differences(point, right, wrong, scores, m):
     """m_k <- (f_right - f_wrong) / 2 at the point of every pair."""
     for k in range(m.size):
         m[k] = 0.5 * (scores[right[k], point[k]] - scores[wrong[k], point[k]])
-
 
 
 @njit(cache=_CACHE)
