@@ -80,7 +80,6 @@ import threading
 import time
 import warnings
 from collections import namedtuple
-from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -125,19 +124,7 @@ _FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # o
 _PATIENCE = 2.0  # seconds after which a call that compiles says so
 
 _LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
-_forked = False  # whether this process was forked from one that had started the threads, which the child is without
-
-
-def _after_fork():
-    global _forked
-    with contextlib.suppress(ValueError):  # no threads had been started: the child may start its own
-        threading_layer()
-        _forked = True
-
-
-if hasattr(os, "register_at_fork"):  # where there is fork
-    os.register_at_fork(after_in_child=_after_fork)
-
+_PROCESS = os.getpid()  # the one that has the threads: forked children are without
 _WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
 
 
@@ -164,7 +151,7 @@ def _enter(code, *args):
     OpenMP would end a forked child that asked for threads, which it is without.  The layer "workqueue" would end a
     process that comes from two threads of Python at once, so there they take turns.
     """
-    if _forked:
+    if os.getpid() != _PROCESS:
         return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
     with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
         return code(*args)
@@ -182,7 +169,7 @@ def _for_threads(loop):
 
 def _enter_by_size(work, code, *args):
     """Call what `_for_threads` compiled, for threads if so much work, in entries read, is worth them."""
-    return _enter(code[work < _SERIAL or _forked], *args)
+    return _enter(code[work < _SERIAL or os.getpid() != _PROCESS], *args)
 
 
 # ======================================================================================================
@@ -252,7 +239,8 @@ def _array(a, name):
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries and pass a plain one")
     if hasattr(a, "_fields"):
-        raise TypeError(f"{name} must be an array, got {type(a).__name__}")
+        kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
+        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
     if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
         return plain
@@ -281,15 +269,21 @@ def _real_array(a, name, ndim, first=0):
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name} is empty, shape {a.shape}")
-    # A finite sum proves that all entries are finite and makes no temporary; an overflowing one proves nothing.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = a.sum()
-    if not np.isfinite(total) and not np.isfinite(a).all():
-        row, *rest = np.argwhere(~np.isfinite(a))[0].tolist()
+    is_finite = np.isfinite(a)
+    if not is_finite.all():
+        row, *rest = np.argwhere(~is_finite)[0].tolist()
         column = "" if labels is None else f", in column {labels[rest[0]]!r}"
         raise ValueError(f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
                          f"{name}{[first + row, *rest]}{column}")
     return a
+
+
+def _vector(v, name, n=None):
+    """Return a copy of a finite vector in float64, of n entries if that is said."""
+    v = _real_array(v, name, 1).astype(np.float64)
+    if n not in (None, v.size):
+        raise ValueError(f"{name} must have {n} entries, got {v.size}")
+    return v
 
 
 def _points(X, name="X", kernel=None, first=0):
@@ -301,8 +295,7 @@ def _points(X, name="X", kernel=None, first=0):
     with np.errstate(over="ignore"):
         reach = 4.0 * np.einsum("ij,ij->i", X, X)
     if not np.isfinite(reach).all():
-        raise ValueError(f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: squared distances "
-                         "overflow; rescale the points")
+        raise ValueError(f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: its square overflows")
     return X
 
 
@@ -325,10 +318,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     """Return labels of n points in float64; without any, +1 for all."""
     if y is None and name == "y":
         return np.ones(n)
-    y = _real_array(y, name, 1).astype(np.float64)
-    if y.size != n:
-        points = f"X has {n} rows" if name == "y" else f"there are {n} points"
-        raise ValueError(f"{points} and {name} has {y.size} labels; they must agree")
+    y = _vector(y, name, n)
     wrong = np.flatnonzero(~np.isin(y, allowed))
     if wrong.size:
         wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
@@ -364,9 +354,9 @@ def _amounts(values, name, n):
     """Return n finite numbers of at least 0 in float64; one number stands for n times itself."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
-    values = _real_array(values, name, 1).astype(np.float64)
-    if values.size != n or values.min() < 0.0:
-        raise ValueError(f"{name} must hold {n} numbers of at least 0, got {values.size}, the least {values.min():g}")
+    values = _vector(values, name, n)
+    if values.min() < 0.0:
+        raise ValueError(f"{name} must hold numbers of at least 0, the least is {values.min():g}")
     return values
 
 
@@ -377,10 +367,7 @@ def _refuse_overflow(*numbers, place=""):
 
 
 def _dtype(dtype):
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype}")
-    return dtype
+    return _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
 
 
 def _count(value, name, low=0):
@@ -528,8 +515,7 @@ def _distribution(q, name, n):
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
-        raise ValueError(f"{name} must be {n} non-negative weights that sum to 1; "
-                         f"got {q.size} with minimum {q.min():g} and sum {q.sum():.12g}")
+        raise ValueError(f"{name} must be {n} weights >= 0, sum 1; got {q.size}, least {q.min():g}, sum {q.sum():.9g}")
     return q
 
 
@@ -619,7 +605,7 @@ def project_simplex(v):
     >>> fm.project_simplex([1.0, 0.5, -3.0])
     array([0.75, 0.25, 0.  ])
     """
-    v = _real_array(v, "v", 1).astype(np.float64)
+    v = _vector(v, "v")
     return _project_simplex(v, v)
 
 
@@ -674,7 +660,7 @@ def entropy_prox(g, mu, q=None):
     >>> fm.entropy_prox([0.0, np.log(3.0)], 1.0)
     array([0.75, 0.25])
     """
-    g = _real_array(g, "g", 1).astype(np.float64)
+    g = _vector(g, "g")
     mu = _number(mu, "mu")
     q = np.full(g.size, 1.0 / g.size) if q is None else _distribution(q, "q", g.size)
     return _entropy_prox(g, mu, q, np.empty(g.size))
@@ -720,11 +706,8 @@ def l2_prox(g, mu, q):
     >>> fm.l2_prox([0.0, 1.0], 4.0, [0.5, 0.5])
     array([0.625, 0.375])
     """
-    g = _real_array(g, "g", 1).astype(np.float64)
-    q = _real_array(q, "q", 1).astype(np.float64)
-    if q.size != g.size:
-        raise ValueError(f"g has {g.size} entries and q has {q.size}; they must agree")
-    return _l2_prox(g, _number(mu, "mu"), q, np.empty(g.size))
+    g = _vector(g, "g")
+    return _l2_prox(g, _number(mu, "mu"), _vector(q, "q", g.size), np.empty(g.size))
 
 
 overload(l2_prox)(lambda g, mu, q: lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size)))
@@ -751,13 +734,16 @@ _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer dig
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
 
-class _Prepared(NamedTuple):
-    """Points as kernels read them."""
+class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
+    """Points as kernels read them.
 
-    rows: np.ndarray  # (n, d) the points
-    squares: np.ndarray  # (n,) ||x_i||^2
-    hidden: np.ndarray  # (n, width) relu(W x_i) / sqrt(width)
-    gates: np.ndarray  # (n, width) 1 where W x_i > 0, else 0, in float32
+    rows : array, shape (n, d), the points
+    squares : array, shape (n,), ||x_i||^2
+    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
+    gates : array, shape (n, width), 1 where W x_i > 0, else 0, in float32
+    """
+
+    __slots__ = ()
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
@@ -775,18 +761,19 @@ def _product(A, B):
     return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
 
 
-class _Kernel(NamedTuple):
-    """A kernel with its parameters, resolved against the training points."""
+class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center W function")):
+    """A kernel with its parameters, resolved against the training points.
 
-    name: str  # of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
-    gamma: float
-    coef0: float
-    degree: int
-    dimension: int  # of the points
-    offset: float  # added to every value: the square of the intercept
-    center: np.ndarray | None  # subtracted from the points: distances do not change, their rounding shrinks
-    W: np.ndarray  # (width, d) of "ntk"; elsewhere without rows
-    function: Callable | None  # of "callable"
+    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
+    gamma, coef0, degree : float, float, int
+    dimension : int, of the points
+    offset : float, added to every value: the square of the intercept
+    center : array, shape (d,), or None, subtracted from the points: distances do not change, their rounding shrinks
+    W : array, shape (width, d), of "ntk"; elsewhere without rows
+    function : callable or None, of "callable"
+    """
+
+    __slots__ = ()
 
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
@@ -838,14 +825,8 @@ class _Kernel(NamedTuple):
         return values + self.offset if self.offset else values
 
     def _called(self, A, B):
-        """Return the checked values of a function that a user gave as the kernel; it may not write to the points."""
-        try:
-            values = self.function(np.broadcast_to(A, A.shape), np.broadcast_to(B, B.shape))
-        except ValueError as error:
-            if "buffer source array is read-only" not in str(error):
-                raise
-            values = self.function(A.copy(), B.copy())  # for compiled code that asks for no less
-        values = _real_array(values, "kernel(A, B)", 2)
+        """Return the checked values of a function that a user gave as the kernel; it may write to its copies."""
+        values = _real_array(self.function(A.copy(), B.copy()), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
             raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}")
         return values
@@ -922,9 +903,7 @@ def _gamma_of(params, X, weights):
     if "sigma2" in params:
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
-        gamma = 0.5 / _number(params["sigma2"], "sigma2")
-        if gamma == math.inf:
-            raise ValueError(f"sigma2 is too small, gamma = 1/(2 sigma2) overflows; got {params['sigma2']!r}")
+        return _number(0.5 / _number(params["sigma2"], "sigma2"), "gamma = 1/(2 sigma2)")
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
@@ -979,16 +958,13 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     top = (diagonal if reference is None else reference).max()
     if not np.isfinite(diagonal).all():
         raise ValueError(f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points")
-    if 0.0 < top < _NORMAL:
+    if top < _NORMAL and (top > 0.0 or normalize == "max"):
         raise ValueError(f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points")
-    if normalize == "max" and top <= 0.0:
-        raise ValueError('every row of X has K(x, x) = 0; normalize="max" needs one above 0')
     if normalize != "unit":
         return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
-        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs K(x, x) > 0, '
-                         f"{_NORMAL:.1g} at least")
+        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}')
     return 1.0 / np.sqrt(diagonal)
 
 
@@ -1031,9 +1007,7 @@ def kernel_matrix(A, B, *, kernel="rbf", **params):
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
-    if kernel.name == "precomputed":
-        return B.T + kernel.offset
-    return kernel.block(kernel.prepare(A), kernel.prepare(B))
+    return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
 
 
 def _pairs(labels, n_classes):
@@ -1091,12 +1065,6 @@ def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
-    if _is_free(params) and n_classes is None:
-        score = functools.partial(decision_function, alpha, X, y, kernel=kernel, normalize=normalize,
-                                  **{**params, "intercept": 0.0})
-        y = _labels(y, len(X))
-        offsets = [_offset(y, y * f) for f in np.atleast_2d(score(X))]
-        return score(Xnew) + (np.array(offsets)[:, None] if np.ndim(alpha) == 2 else offsets[0])
     X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
     many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
@@ -1118,6 +1086,9 @@ def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=
     scores = kernel.sums(weights * normalizer, points, new) * _normalizers(of_new, normalize, "Xnew", diagonal)
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, len(Xnew)).swapaxes(1, 2)
+    elif _is_free(params):
+        known = kernel.sums(weights * normalizer, points, points) * normalizer
+        scores += np.array([[_offset(y, y * f)] for f in known])
     return scores if many else scores[0]
 
 
@@ -1299,11 +1270,6 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     def scaled(self, share):
         """Return the same bounds in units of a larger s, of which the present one is this share."""
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
-
-
-def _compiled(representation, **routines):
-    """Give a class its compiled operations."""
-    representation.routines = {**_DEFAULTS, **routines}
 
 
 def _operation(signature):
@@ -1530,14 +1496,12 @@ class RidgeGram(Representation):
 
     def adder(self):
         add_to_base = self.base.adder()
-        if add_to_base is None:
-            return None
 
         def add(index, weights, m):
             add_to_base(index, weights, m)
             m[index] += self.ridge[index] * weights
 
-        return add
+        return None if add_to_base is None else add
 
     def _precise(self, v):
         size, m, rounding = self.base.precise(v)
@@ -1675,8 +1639,7 @@ def _symmetric(given, name):
     """Return a C-ordered float matrix without visible flaw, symmetric to the last bit, or say where the flaw is."""
     matrix = _array(given, name)
     if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
-        kinds = "a square matrix of real numbers" + " or a representation such as features() makes" * (name == "G")
-        raise ValueError(f"{name} must be {kinds}; got shape {matrix.shape} and dtype {matrix.dtype}")
+        raise ValueError(f"{name} must be a square matrix of real numbers; got shape {matrix.shape} of {matrix.dtype}")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     given = matrix
@@ -1751,9 +1714,7 @@ def _check_callable(block, diagonal, start):
                          f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}")
     wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
     if wrong.size:
-        i = wrong[0]
-        raise ValueError(f"kernel(A, B) must not depend on the other points; for row {start + i} of X it gives K(x, x) "
-                         f"= {diagonal[i]:g}, and {block[i, i]:g} among {len(block)} points")
+        raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
 
 
 def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
@@ -1775,7 +1736,7 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
         infinite, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
         "precomputed": X is the matrix;
         or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
-        read-only, that returns the values K(a_i, b_j), (k, m).
+        copies, that returns the values K(a_i, b_j), (k, m).
     normalize : {"unit", "max", None}
         "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14), the default of all functions, whose sources
         have ||x_i|| <= 1; "max" divides by max_i K_ii, so that G_ii <= 1 (ji21); None leaves K as it is, the default of
@@ -1838,9 +1799,7 @@ def _fill_gram(kernel, points, diagonal, c, out):
         block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
         if kernel.name == "callable":
             _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
-        block = block * c[:rows.stop]
-        block *= c[rows, None]
-        out[rows, :rows.stop] = block
+        np.multiply(block * c[:rows.stop], c[rows, None], out=out[rows, :rows.stop], casting="same_kind")
     _mirror(0, c.size, out)
 
 
@@ -1955,22 +1914,16 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-_compiled(DenseGram, lift=_dense_lift, margins=_dense_margins, add_column=_dense_add_column,
-          table_margins=_dense_table_margins)
+DenseGram.routines = {**_DEFAULTS, "lift": _dense_lift, "margins": _dense_margins, "add_column": _dense_add_column,
+                      "table_margins": _dense_table_margins}
 
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    if not isinstance(G, Representation):
-        if isinstance(G, tuple) and hasattr(G, "_fields"):
-            raise TypeError(f"{type(G).__name__} is no representation of G: make it a subclass of Representation")
-        G = DenseGram(G)
-    G = G.checked()
+    G = (G if isinstance(G, Representation) else DenseGram(G)).checked()
     scale = float(G.diagonal().max())
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0 and finite, or no margin is defined")
     if not 1e-285 < scale < 1e285:
-        raise ValueError(f"max_i G_ii is {scale:g}: products would leave the range of double precision; rescale G")
+        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0, from 1e-285 to 1e285: rescale G")
     return G, scale
 
 
@@ -2222,9 +2175,10 @@ def _precise_margins(G, v, m, dimension):
     return high + (low + 2.0 * _dot(w, rest))
 
 
-_BY_ROWS = {"lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass, "square": _row_square}
-_compiled(FeatureGram, **_BY_ROWS, add_column=_feature_add_column, _set_dots=_feature_set_dots,
-          _add_rows=_feature_add_rows, _row=_feature_row)
+_BY_ROWS = {**_DEFAULTS, "lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass,
+            "square": _row_square}
+FeatureGram.routines = {**_BY_ROWS, "add_column": _feature_add_column, "_set_dots": _feature_set_dots,
+                        "_add_rows": _feature_add_rows, "_row": _feature_row}
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2251,9 +2205,7 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
     __slots__ = ()
 
     def checked(self):
-        values = np.zeros(0)
-        if np.size(self.values):
-            values = _real_array(self.values, "G.values", 1).astype(np.float64, copy=False)
+        values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
         columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
             raise ValueError("G.columns must be integers, one for each of G.values")
@@ -2267,8 +2219,8 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         if not ascending.all():
             raise ValueError("G.columns must ascend within every row")
         columns = np.ascontiguousarray(columns, dtype=np.uint32 if self.dimension <= 2**32 else np.uint64)
-        return self._replace(values=np.ascontiguousarray(values), columns=columns, starts=starts,
-                             dimension=int(self.dimension))
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        return self._replace(values=values, columns=columns, starts=starts, dimension=int(self.dimension))
 
     def shape(self):
         return self.starts.size - 1, self.dimension
@@ -2294,15 +2246,11 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
     def block(self, rows, columns):
         out, others = np.empty((len(rows), len(columns))), self.restrict(columns)
         for some in _slices(len(rows), self.dimension):
-            table_margins(others, self._rows(rows[some]), out[some])
+            part = self.restrict(rows[some])
+            with_zeros = np.zeros(part.shape())
+            with_zeros[np.repeat(np.arange(len(with_zeros)), np.diff(part.starts)), part.columns] = part.values
+            table_margins(others, with_zeros, out[some])
         return out
-
-    def _rows(self, index):
-        """Return some rows with their zeros."""
-        part = self.restrict(index)
-        rows = np.zeros(part.shape())
-        rows[np.repeat(np.arange(len(rows)), np.diff(part.starts)), part.columns] = part.values
-        return rows
 
 
 def _sparse_points(X):
@@ -2317,20 +2265,8 @@ def _sparse_points(X):
     wrong = np.flatnonzero(~np.isfinite(X.data))
     if wrong.size:
         row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        raise ValueError(f"X must be finite, without NaN or inf; row {row} has {X.data[wrong[0]]} at "
-                         f"X[{row}, {X.indices[wrong[0]]}]")
+        raise ValueError(f"X must be finite; row {row} has {X.data[wrong[0]]} at X[{row}, {X.indices[wrong[0]]}]")
     return X
-
-
-def _sparse_features(X, y, normalize, intercept):
-    G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
-    if intercept:
-        ends = G.starts[1:]
-        G = SparseGram(np.insert(G.values, ends, intercept), np.insert(G.columns, ends, G.dimension),
-                       G.starts + np.arange(G.starts.size), G.dimension + 1)
-    with np.errstate(over="ignore"):
-        scale = y * _normalizers(G.diagonal(), normalize)
-    return G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
 
 
 @njit(cache=_CACHE)
@@ -2367,8 +2303,8 @@ def _sparse_add_column(G, i, c, m):
     _add_multiple(c, column, m)
 
 
-_compiled(SparseGram, **_BY_ROWS, add_column=_sparse_add_column, _set_dots=_sparse_set_dots, _add_rows=_sparse_add_rows,
-          _row=_sparse_row)
+SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots": _sparse_set_dots,
+                       "_add_rows": _sparse_add_rows, "_row": _sparse_row}
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2431,12 +2367,6 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
-def _mapped_features(X, y, normalize, intercept):
-    squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + intercept * intercept
-    normalizer = _normalizers(squares, normalize)
-    return MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, intercept)
-
-
 def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
@@ -2476,9 +2406,18 @@ def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     X = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X)
     y = _labels(y, X.shape[0])
     if _is_sparse(X):
-        G = _sparse_features(X, y, normalize, constant)
+        G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
+        if constant:
+            ends = G.starts[1:]
+            G = SparseGram(np.insert(G.values, ends, constant), np.insert(G.columns, ends, G.dimension),
+                           G.starts + np.arange(G.starts.size), G.dimension + 1)
+        with np.errstate(over="ignore"):
+            scale = y * _normalizers(G.diagonal(), normalize)
+        G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
     elif _is_mapped(X):
-        G = _mapped_features(X, y, normalize, constant)
+        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + constant * constant
+        normalizer = _normalizers(squares, normalize)
+        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant)
     else:
         X = np.column_stack((X, np.full(len(X), constant))) if constant else X
         G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
@@ -2519,8 +2458,20 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return self.entries
 
     def rounding(self):
-        reach = self.kernel.gamma * self.points.squares.max()
-        return Rounding.of_entries(self.c.size, _evaluation_error(self.kernel, reach))
+        """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
+
+        The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'||
+        times that.
+        """
+        kernel = self.kernel
+        error = _gamma(kernel.dimension + len(kernel.W) + 16)
+        if kernel.name == "poly":
+            error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
+        elif kernel.name == "rbf":
+            error = 4.0 * kernel.gamma * self.points.squares.max() * error + _gamma(16)
+        elif kernel.name == "ntk limit":
+            error = 2.0 * math.sqrt(5.0 * error)
+        return Rounding.of_entries(self.c.size, 1.01 * error)
 
     def lift(self, v, w):
         w[:] = v
@@ -2613,22 +2564,6 @@ def _column_product(A, b):
     return out
 
 
-def _evaluation_error(kernel, reach):
-    """Bound |computed - true| of a normalised kernel value in units of s; ``reach`` is gamma max ||x||^2.
-
-    An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.  The arc
-    cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'|| times that.
-    """
-    error = _gamma(kernel.dimension + len(kernel.W) + 16)
-    if kernel.name == "poly":
-        return 1.01 * (kernel.degree * error + _gamma(2 * kernel.degree + 8))
-    if kernel.name == "rbf":
-        return 1.01 * (4.0 * reach * error + _gamma(16))
-    if kernel.name == "ntk limit":
-        return 2.0 * math.sqrt(5.0 * error)
-    return 1.01 * error
-
-
 def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.0, **params):
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
@@ -2680,14 +2615,12 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     dtype = X.dtype if dtype is None else dtype
     sign = _labels(y, len(X))
     kernel = _kernel(kernel, X, params)
-    parts = []
-    for first, block in _blocks(X):
-        part = kernel.prepare(block, dtype)
-        if not np.isfinite(part.squares).all():
-            raise ValueError(f"row {first + np.argmin(np.isfinite(part.squares))} of X is too large for {dtype}; "
-                             "rescale the points")
-        parts.append(part._replace(rows=part.rows[:0]) if mapped else part)
+    prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
+    parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
     points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    large = np.flatnonzero(~np.isfinite(points.squares))
+    if large.size:
+        raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
     points = points._replace(rows=np.asarray(X)) if mapped else _without_zeros(points)
     diagonal = kernel.diagonal(points)
     normalizer = _normalizers(diagonal, normalize)
@@ -2717,9 +2650,9 @@ class PairGram(Representation):
     (4, 6)
     """
 
-    def __init__(self, K, point, right, wrong, n_points, n_classes):
+    def __init__(self, K, point, right, wrong, n_classes):
         self.K, self.point, self.right, self.wrong = K, point, right, wrong
-        self.n_points, self.n_classes = n_points, n_classes
+        self.n_points, self.n_classes = K.shape()[0], n_classes
         self.access = "products" if K.access == "products" else "computed"
         if hasattr(K, "precise"):
             self.precise = self._precise
@@ -2752,8 +2685,8 @@ class PairGram(Representation):
 
     def restrict(self, index):
         points, place = np.unique(self.point[index], return_inverse=True)
-        return PairGram(self.K.restrict(points), place.astype(np.int32), self.right[index], self.wrong[index],
-                        points.size, self.n_classes)
+        K, place = self.K.restrict(points), place.astype(np.int32)
+        return PairGram(K, place, self.right[index], self.wrong[index], self.n_classes)
 
     def block(self, rows, columns):
         points, place = np.unique(self.point[rows], return_inverse=True)
@@ -2845,7 +2778,7 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     K, _ = _representation(K)
     labels, n_classes = _class_labels(labels, K.shape()[0], n_classes)
     pairs = (part.astype(np.int32) for part in _pairs(labels, n_classes))
-    return _with_ridge(PairGram(K, *pairs, labels.size, n_classes), ridge)
+    return _with_ridge(PairGram(K, *pairs, n_classes), ridge)
 
 
 @njit(cache=_CACHE)
@@ -2864,19 +2797,15 @@ def _score_differences(point, right, wrong, scores, m):
         m[k] = 0.5 * (scores[right[k], point[k]] - scores[wrong[k], point[k]])
 
 
-@register_jitable
-def _agreement(right, wrong, other_right, other_wrong):
-    """Return <e_y - e_j, e_y' - e_j'>."""
-    return int(right == other_right) + int(wrong == other_wrong) - int(right == other_wrong) - int(wrong == other_right)
-
-
 @njit(cache=_CACHE)
 def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out):
     """out <- out + the entries of pairs, whose points are given by their places in K."""
     for i in range(point.size):
         row = K[point[i]]
         for k in range(other.size):
-            out[i, k] += 0.5 * _agreement(right[i], wrong[i], other_right[k], other_wrong[k]) * row[other[k]]
+            same = int(right[i] == other_right[k]) + int(wrong[i] == other_wrong[k])
+            crossed = int(right[i] == other_wrong[k]) + int(wrong[i] == other_right[k])
+            out[i, k] += 0.5 * (same - crossed) * row[other[k]]  # <e_y - e_j, e_y' - e_j'> / 2 of the classes
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2908,8 +2837,7 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
     __slots__ = ()
 
     def shape(self):
-        n, dimension = self.operator.shape
-        return int(n), int(dimension)
+        return tuple(int(size) for size in self.operator.shape)
 
     def diagonal(self):
         return self.entries
@@ -2931,11 +2859,8 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
     def _apply(self, name, x):
         """Return A x or A'x, by the operator's own method, checked."""
         _refuse_overflow(x)
-        out = _real_array(getattr(self.operator, name)(x), f"what {name} returns", 1)
-        size = self.operator.shape[0 if name == "matvec" else 1]
-        if out.size != size:
-            raise ValueError(f"{name} of shape {tuple(self.operator.shape)} must return {size} numbers, not {out.size}")
-        return out
+        size = self.shape()[0 if name == "matvec" else 1]
+        return _vector(getattr(self.operator, name)(x), f"what {name} returns", size)
 
 
 def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
@@ -3098,13 +3023,10 @@ def _unit_range(v):
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
-class _Seen(NamedTuple):
-    """Products at some v, as computed, and the `Rounding` of them."""
+class _Seen(namedtuple("_Seen", "least size total rounding")):
+    """Products at some v, as computed: min_i (G v)_i, ||v||_G^2, ||v||_1 and the `Rounding` of the first two."""
 
-    least: float  # min_i (G v)_i
-    size: float  # ||v||_G^2
-    total: float  # ||v||_1
-    rounding: tuple
+    __slots__ = ()
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
@@ -3140,8 +3062,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     if G.signs is not None:
         tilt = abs(math.fsum(G.signs * points[0]))  # the p of half its weight in each class is so far away, in ||.||_1
         if tilt > 1e-6:
-            raise ValueError("p must have half its weight in each class, as intercept=\"free\" asks; momentum, "
-                             "gradient_descent, normalized_gradient_descent and max_margin find such a p")
+            raise ValueError("p must have half its weight in each class, as that of momentum and max_margin has")
         known = [(size, m + _offset(G.signs, m) * G.signs, rounding._replace(length=rounding.length + 4.0 * tilt))
                  for size, m, rounding in known]
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
@@ -3239,10 +3160,7 @@ def certificate(G, alpha, p, *, precise=False):
     """
     G, scale = _representation(G)
     n = G.shape()[0]
-    alpha = _real_array(alpha, "alpha", 1).astype(np.float64)
-    if alpha.size != n:
-        raise ValueError(f"alpha has {alpha.size} weights and G has {n} points; they must agree")
-    return _interval(G, scale, alpha, _distribution(p, "p", n), precise)[:2]
+    return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
 def separator_margin(G, w):
@@ -3283,8 +3201,7 @@ def separator_margin(G, w):
     G, scale = _representation(G)
     rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
     if not _has_coordinates(rows):
-        raise TypeError(f"w needs coordinates, which a {type(rows).__name__} is without: make G by features(X, y), or "
-                        "by pair_gram over features(X), and without a ridge")
+        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y) without a ridge")
     w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
     if w.shape != wanted or not w.any():
         raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
@@ -3476,6 +3393,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     Returns
     -------
     result : Result
+        With the certified interval lower <= rho <= upper of its alpha and p.
 
     Raises
     ------
@@ -3508,8 +3426,8 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     'separated'
     """
     if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
-        raise TypeError("drive takes the Run that prepare(G, ...) returns, a callable loop and a tuple, (array,) for a "
-                        f"single one; got {type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
+        raise TypeError("drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
+                        f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
     arrays = _arrays(state)
     first, last = run.checkpoints[[0, -1]].tolist()
     origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale, _sample(run.G)
@@ -3592,10 +3510,9 @@ def _resume(start, origin, arrays, rounding):
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
     if (before != now or abs(scale - wanted) > 1e-12 * wanted or differs
             or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
-        raise ValueError("start must be a Result of the same algorithm on the same G; its loop, shape of G and largest "
-                         f"G_ii are {start.state[:3]}, this call's {origin[:3]}"
-                         f"{', and entries of G differ' if differs and before == now else ''}; max_margin begins with "
-                         "the weights of another problem's: start=result.alpha")
+        raise ValueError("start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
+                         f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * differs}; "
+                         "max_margin also takes weights, start=result.alpha")
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
@@ -3619,8 +3536,7 @@ def _primal_and_dual(solution, state, k):
     alpha, p = (state[0], _weights(state[0])) if solution is None else solution(*state)
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
-        raise ValueError("p must have weights of at least 0, not all 0; give drive a solution(*state) -> (alpha, p) "
-                         "with such a p, for alpha / sum alpha is one only where alpha >= 0")
+        raise ValueError("p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)")
     return alpha, p
 
 
@@ -3676,31 +3592,22 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 ALGORITHMS = {}
 
 def _algorithm(function):
-    """Enter an algorithm into ALGORITHMS, with what `prepare` says in its docstring, and a note where it compiles."""
+    """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
+    compiles."""
     if function.__doc__ is not None:  # python -OO has none
         head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
         own, notes, rest = own.partition("    Notes\n")
-        _, of_G, options, returned, raised, _ = re.split(
-            "    (?=G :|max_iter :|Returns|Raises|Examples)", prepare.__doc__)
+        of_G, options, _, raised = re.split("    (?=G :|max_iter :|Returns|Raises|Examples)", prepare.__doc__)[1:5]
+        returned = re.split("    (?=Returns|Raises)", drive.__doc__)[1]
         if not own.startswith(("    G :", "    Z :")):
             own = f"    {of_G}{own}"
-        returned = returned.partition("run : ")[0] + """\
-result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
-
-    Other Parameters
-    ----------------
-"""
-        function.__doc__ = f"{head}{title}{own}    {returned}    {options}    {raised}{notes}{rest}"
-
-    seen = set()  # kinds of arguments that it has been called with
+        function.__doc__ = (f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
+                            f"    {raised}{notes}{rest}")
 
     @functools.wraps(function)
     def algorithm(*args, **options):
-        kinds = tuple(map(type, args))
-        if kinds in seen or not (_FOLDER and sys.stderr and sys.stderr.isatty()):
+        if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
             return function(*args, **options)
-        seen.add(kinds)
         known = len(os.listdir(_FOLDER))  # where compiled code shows at once
         note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(
             f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}", file=sys.stderr))
@@ -5709,22 +5616,20 @@ def _targets(y, n):
         raise ValueError("y must not be masked; leave out what has no label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-                      "(n_samples, ), for example using ravel().",
+        warnings.warn("A column-vector y was passed when a 1d array was expected; give y.ravel()",
                       _known_as("DataConversionWarning", UserWarning), stacklevel=3)
         y = y.ravel()
     if y.shape != (n,):
         raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
-    real = y.dtype.kind == "f"
+    is_real = y.dtype.kind == "f"
     try:
-        if (y != y).any() or (real and np.isinf(y).any()):
+        if (y != y).any() or (is_real and np.isinf(y).any()):
             raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
-        if real and (y != np.round(y)).any():
+        if is_real and (y != np.round(y)).any():
             raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
-        classes, labels = np.unique(y, return_inverse=True)
+        return np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
-    return classes, labels
 
 
 def _costs_of_classes(given, classes, counts):
@@ -5873,8 +5778,7 @@ class MaxMarginClassifier:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
-                                 f"{list(known)}.")
+                raise ValueError(f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}")
             setattr(self, name, value)
         return self
 
@@ -5912,17 +5816,16 @@ class MaxMarginClassifier:
         """Return points for the kernel: rows of float64, a matrix in compressed rows, or a mapped file."""
         if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
             X = np.asarray(X)
-        kind, owner = getattr(getattr(X, "dtype", None), "kind", ""), type(self).__name__
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind == "O":
             X = X.astype(np.float64)
         if kind == "c":
-            raise ValueError(f"Complex data not supported by {owner}")
+            raise ValueError("Complex data not supported")
         if len(X.shape) != 2:
-            raise ValueError(f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your "
-                             "data: a row for each point, a column for each feature")
+            raise ValueError(f"Reshape your data: X must have a row for each point, got shape {X.shape}")
         if 0 in X.shape:
-            raise ValueError(f"Found array with 0 {'feature' if X.shape[0] else 'sample'}(s) (shape={X.shape}) while a "
-                             f"minimum of 1 is required by {owner}.")
+            found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
+            raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
         if _is_sparse(X):
             X = _sparse_points(X)
             return X if self._takes("linear") else X.toarray()
@@ -6044,21 +5947,18 @@ class MaxMarginClassifier:
         if pair is not None:
             return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
         points = kept[np.unique(np.flatnonzero(p) // (self.classes_.size - 1))]  # those of the pairs
-        if points.size > 6:
-            return f"a mixture of {points.size} points allows no larger one"
-        *others, last = map(str, points)
-        return (f"the points {', '.join(others)} and {last} allow no larger one" if others else
-                f"the point {last} allows no larger one")
+        those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
+        return f"a mixture of {those} allows no larger one"
 
-    def _scores(self, X):
-        """Return scores of new points, a row for each, whose columns must be those of `fit`."""
+    def decision_function(self, X):
+        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
         names, X = _column_names(X), self._table(X)
         if (names is None) != (known is None):
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
-            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3)
+            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=2)
         elif names is not None and not np.array_equal(names, known):
             other = _listed(set(names) - set(known), "unseen at fit time") + _listed(
                 set(known) - set(names), "seen at fit time, yet now missing")
@@ -6077,20 +5977,14 @@ class MaxMarginClassifier:
             points = plain.prepare(self.support_vectors_)
             scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
                                      for _, block in _blocks(X)])
-        free = kernel.offset == 0.0  # then the bias is no feature, which the others are normalised with
-        scores = scores + (0.0 if free else self.intercept_)
-        if self.normalize == "unit":
-            scores *= _normalizers(_self_products(kernel, X), "unit")[:, None]
-        scores = scores + (self.intercept_ if free else 0.0)
+        factors = _normalizers(_self_products(kernel, X), "unit")[:, None] if self.normalize == "unit" else 1.0
+        is_feature = kernel.offset > 0.0  # the bias, which is then normalised with the others
+        scores = (scores + self.intercept_) * factors if is_feature else scores * factors + self.intercept_
         return scores[:, 0] if self.classes_.size == 2 else scores
-
-    def decision_function(self, X):
-        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        return self._scores(X)
 
     def predict(self, X):
         """The classes of the rows of X, (m, d): (m,)."""
-        scores = self._scores(X)
+        scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X, y, sample_weight=None):

@@ -518,7 +518,7 @@ def test_bad_matrices_for_the_certificate(kind):
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda: fm.certificate(np.eye(3), np.ones(2), UNIFORM), ValueError, ["alpha has 2", "3 points"]),
+    (lambda: fm.certificate(np.eye(3), np.ones(2), UNIFORM), ValueError, ["alpha must have 3", "got 2"]),
     (lambda: fm.certificate(np.eye(3), [1, 2, np.inf], UNIFORM), ValueError, ["alpha must be finite", "row 2"]),
     (lambda: fm.certificate(np.eye(3), np.ones(3), np.ones(3)), ValueError, ["p", "sum 3"]),
     (lambda: fm.certificate(np.eye(3), np.ones(3), [1.5, -0.5, 0]), ValueError, ["p", "-0.5"]),

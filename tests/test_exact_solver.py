@@ -416,7 +416,7 @@ def test_a_run_begins_with_the_weights_of_another_problem(kind, rho):
 
 
 def test_bad_weights_to_begin_with():
-    for start, words in ((np.ones(3), ["start", "4 numbers", "got 3"]), ([1, 1, 1, -1], ["start", "at least 0", "-1"]),
+    for start, words in ((np.ones(3), ["start must have 4", "got 3"]), ([1, 1, 1, -1], ["start", "at least 0", "-1"]),
                          ([1, 1, 1, np.nan], ["start", "finite"])):
         check_raises(lambda start=start: fm.max_margin(np.eye(4), start=start), ValueError, words)
     for start in (3.0, np.ones((4, 1)), "ones"):

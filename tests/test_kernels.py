@@ -224,21 +224,9 @@ def test_callable_kernels_may_return_what_an_array_holds():
         assert np.array_equal(fm.gram(X, y, kernel=kernel, normalize=None), plain)
 
 
-def test_callable_kernels_are_given_read_only_points():
-    X = rows_of(10, 3)
-
+def test_callable_kernels_are_given_copies():
+    """Compiled ones may refuse what they cannot write to."""
     def careless(A, B):
-        A *= 2.0
-        return A @ B.T
-
-    check_raises(lambda: fm.gram(X, kernel=careless), ValueError, ["read-only"])
-
-
-def test_compiled_kernels_that_take_no_read_only_points_are_given_copies():
-    def compiled(A, B):
-        if not (A.flags.writeable and B.flags.writeable):
-            raise ValueError("buffer source array is read-only")
-        A *= 1.0
         values = A @ B.T
         A[:] = B[:] = np.nan
         return values
@@ -246,7 +234,7 @@ def test_compiled_kernels_that_take_no_read_only_points_are_given_copies():
     X = rows_of(700, 3)
     before = X.copy()
     plain = fm.gram(X, kernel=lambda A, B: A @ B.T)
-    np.testing.assert_allclose(fm.gram(X, kernel=compiled), plain, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(fm.gram(X, kernel=careless), plain, rtol=0, atol=1e-14)
     assert np.array_equal(X, before)
 
 
@@ -328,7 +316,7 @@ POINTS = {  # how a set of points may be wrong, and what the message says
     "label 0": (X3, [1, 0, -1], ValueError, ["labels", "y[1]", "0"]),
     "label 2": (X3, [1, -1, 2], ValueError, ["labels", "y[2]", "2"]),
     "label nan": (X3, [1, np.nan, 1], ValueError, ["y must be finite", "row 1"]),
-    "lengths": (X3, [1, -1], ValueError, ["X has 3", "y has 2"]),
+    "lengths": (X3, [1, -1], ValueError, ["y must have 3", "got 2"]),
     "zero row": (ZERO, Y3, ValueError, ["row 1", "X", "K(x, x)"]),
     "empty": (np.empty((0, 2)), [], ValueError, ["X is empty"]),
     "no columns": (np.empty((3, 0)), Y3, ValueError, ["X is empty"]),
@@ -377,7 +365,7 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(X3, Y3, gamma=[1.0, 2.0]), TypeError, ["gamma", "number"]),
     (lambda: fm.gram(X3, Y3, sigma2=0.0), ValueError, ["sigma2", "0.0"]),
     (lambda: fm.gram(X3, Y3, sigma2=np.inf), ValueError, ["sigma2", "inf"]),
-    (lambda: fm.gram(X3, Y3, sigma2=1e-320), ValueError, ["sigma2 is too small", "1e-320"]),
+    (lambda: fm.gram(X3, Y3, sigma2=1e-320), ValueError, ["gamma = 1/(2 sigma2) must be finite"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", coef0=-1.0), ValueError, ["coef0", "-1"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=0), ValueError, ["degree", "0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=2.0), TypeError, ["degree", "integer", "2.0"]),
@@ -405,7 +393,7 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(np.diag([1.0, 0.0, 1.0]), Y3, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
     (lambda: fm.gram(np.zeros((3, 3)), Y3, normalize="max", **OWN), ValueError, ["every row of X"]),
     (lambda: fm.gram(K3, Y3, gamma=1.0, **OWN), TypeError, ["'precomputed'", "takes intercept; got gamma"]),
-    (lambda: fm.gram(K3, [1, -1], **OWN), ValueError, ["X has 3", "y has 2"]),
+    (lambda: fm.gram(K3, [1, -1], **OWN), ValueError, ["y must have 3", "got 2"]),
     (lambda: fm.kernel_matrix(X3, X3, **OWN), ValueError, ["precomputed", "square", "(3, 2)"]),
     (lambda: fm.kernel_matrix(K3, X3, **OWN), ValueError, ["A has 3", "B has 2"]),
     (lambda: fm.kernel_matrix(K3, K3, degree=2, **OWN), TypeError, ["'precomputed'", "degree"]),

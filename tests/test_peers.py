@@ -269,8 +269,8 @@ def test_intercept_and_ridge_out_of_range():
             check_raises(lambda make=make, bad=bad: make(X, y, intercept=bad), ValueError, ["intercept", "at least 0"])
             check_raises(lambda make=make, bad=bad: make(X, y, ridge=bad), ValueError, ["ridge", "at least 0"])
         check_raises(lambda make=make: make(X, y, intercept=None), TypeError, ["intercept must be a number"])
-        check_raises(lambda make=make: make(X, y, ridge=[1.0]), ValueError, ["ridge must hold 5 numbers", "got 1"])
-        check_raises(lambda make=make: make(X, y, ridge=-np.arange(5)), ValueError, ["at least 0", "the least -4"])
+        check_raises(lambda make=make: make(X, y, ridge=[1.0]), ValueError, ["ridge must have 5 entries", "got 1"])
+        check_raises(lambda make=make: make(X, y, ridge=-np.arange(5)), ValueError, ["at least 0", "the least is -4"])
         check_raises(lambda make=make: make(X, y, intercept=1e200), ValueError, [])  # its square overflows
     check_raises(lambda: fm.momentum(fm.gram(X, y, ridge=1e39, dtype=np.float32), max_iter=1), ValueError,
                  ["finite"])  # float32 does not hold it
@@ -482,7 +482,7 @@ def test_bad_sparse_points(sp):
             check_raises(lambda S=S: fm.features(S, y), ValueError, ["X must be finite", "row 17", f"{bad}"])
     check_raises(lambda: fm.features(sp.csr_array(1j * X), y), TypeError, ["real numbers", "complex"])
     check_raises(lambda: fm.features(sp.csr_array(X), y + 1), ValueError, ["labels must be -1 or +1", "y[0]"])
-    check_raises(lambda: fm.features(sp.csr_array(X), y[1:]), ValueError, ["X has 23 rows", "22 labels"])
+    check_raises(lambda: fm.features(sp.csr_array(X), y[1:]), ValueError, ["y must have 23", "got 22"])
     check_raises(lambda: fm.features(sp.csr_array(X), sp.csr_array(y)), TypeError, ["y is sparse", "y.toarray()"])
     check_raises(lambda: fm.features(sp.csr_array(X), y, normalize="l2"), ValueError, ["normalize", "'l2'"])
     check_raises(lambda: fm.features(sp.csr_array(1e200 * X), y), ValueError, ["row 0 of X", "rescale"])

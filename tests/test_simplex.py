@@ -255,7 +255,7 @@ UNIFORM = np.full(3, 1 / 3)
     (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2", "3"]),
     (lambda: fm.l2_prox([0.0, np.nan], 1.0, [0.5, 0.5]), ValueError, ["g must be finite", "row 1"]),
     (lambda: fm.l2_prox([0.0, 1.0], 1.0, [np.nan, 0.5]), ValueError, ["q must be finite", "row 0"]),
-    (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["g has 2", "q has 3"]),
+    (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q must have 2", "got 3"]),
     (lambda: fm.l2_prox([0.0, 1.0], -1.0, [0.5, 0.5]), ValueError, ["mu", "-1"]),
 ])
 def test_bad_calls(call, error, words):
