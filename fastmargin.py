@@ -3404,7 +3404,9 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.
+    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
+    KeyboardInterrupt has one argument, the Result, "stopped", of the weights held by then, certified by fresh products;
+    its trace ends at the last checkpoint.
 
     Examples
     --------
@@ -3443,39 +3445,45 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
         return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), trace, kept,
                       (*origin, [a.copy() for a in arrays]))
 
-    for checkpoint in run.checkpoints:
-        status = "running"
-        while status == "running":
-            while k < checkpoint and flag == RUNNING:
-                begin = time.perf_counter()
-                k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
-                elapsed = time.perf_counter() - begin
-                seconds += elapsed
-                steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
-                if flag == CERTIFIED and k == refuted:
-                    raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance")
-            bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
-            if bounds is None or run.keep_iterates or run.callback is not None:
-                alpha, p = _primal_and_dual(solution, state, k)
-            lower, upper, status = bounds or certified(k, flag, alpha, p)
-            if flag == CERTIFIED:  # believed, or not
-                flag, refuted = RUNNING, k
-                if report is not None:
-                    report[_TARGET] *= 0.5
-            if k == checkpoint:
-                break
-        rows.append((k, products(k), seconds, lower, upper))
-        if run.keep_iterates:
-            iterates.append(alpha.copy())
-        if run.callback is not None:
-            shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
-            answer = run.callback(result(shown[:len(rows)], None))
-            if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
-                lower, upper, status = certified(k, flag, alpha, p)  # what is returned comes from fresh products
-                rows[-1] = (*rows[-1][:3], lower, upper)
-                status = "stopped" if status == "running" else status
-        if status != "running":
-            return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
+    try:
+        for checkpoint in run.checkpoints:
+            status = "running"
+            while status == "running":
+                while k < checkpoint and flag == RUNNING:
+                    begin = time.perf_counter()
+                    k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
+                    elapsed = time.perf_counter() - begin
+                    seconds += elapsed
+                    steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
+                    if flag == CERTIFIED and k == refuted:
+                        raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance")
+                bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
+                if bounds is None or run.keep_iterates or run.callback is not None:
+                    alpha, p = _primal_and_dual(solution, state, k)
+                lower, upper, status = bounds or certified(k, flag, alpha, p)
+                if flag == CERTIFIED:  # believed, or not
+                    flag, refuted = RUNNING, k
+                    if report is not None:
+                        report[_TARGET] *= 0.5
+                if k == checkpoint:
+                    break
+            rows.append((k, products(k), seconds, lower, upper))
+            if run.keep_iterates:
+                iterates.append(alpha.copy())
+            if run.callback is not None:
+                shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
+                answer = run.callback(result(shown[:len(rows)], None))
+                if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
+                    lower, upper, status = certified(k, flag, alpha, p)  # what is returned comes from fresh products
+                    rows[-1] = (*rows[-1][:3], lower, upper)
+                    status = "stopped" if status == "running" else status
+            if status != "running":
+                return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
+    except KeyboardInterrupt as interrupt:  # with what is certified by then
+        (alpha, p), status = _primal_and_dual(solution, state, k), "stopped"
+        lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
+        interrupt.args = result(np.array(rows, dtype=_TRACE), None),
+        raise
 
 
 _SAMPLED = 16  # points by which one G is told from another

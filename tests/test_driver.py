@@ -366,6 +366,27 @@ def test_an_interrupted_run_is_resumed_from_what_the_callback_saw(name, kind):
     assert resumed[2:6] == whole[2:6]
 
 
+@driven
+def test_an_interrupt_brings_what_is_certified(name, kind):
+    """Of the weights that the run has come to, by fresh products, wherever the loop was."""
+    G, seen = form(kind, ENDURING), []
+
+    def callback(partial):
+        seen.append(partial)
+        if partial.n_iter >= 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run(name, G, max_iter=40, callback=callback)
+    result, = interrupt.value.args
+    assert result.status == "stopped" and result.n_iter == seen[-1].n_iter == result.trace["iteration"][-1]
+    assert np.array_equal(result.alpha, seen[-1].alpha) and np.array_equal(result.p, seen[-1].p)
+    if name != "winnow":
+        lower, upper = fm.certificate(G, result.alpha, result.p)
+        slack = 1e-9 * max(abs(lower), upper)
+        assert abs(result.lower - lower) <= slack and abs(result.upper - upper) <= slack
+
+
 @driven_loops
 def test_default_checkpoints_of_a_resumed_run(name, kind):
     """16 a decade of all iterations, not of those of the call."""
