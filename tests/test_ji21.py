@@ -165,7 +165,7 @@ MARGINS = [
 @pytest.mark.parametrize("margins", MARGINS, ids=str)
 def test_logistic_weights(margins):
     m, q = np.array(margins), np.empty(len(margins))
-    log_slope = fm._logistic_weights(m, q)
+    log_slope = fm._logistic_weights(m, 0.0, q)
     exact, exact_log = naive.logistic_weights(m)
     normal = exact > 1e-300
     # an exponent of size x loses eps x; between margins of 37 and e^-37 against 1 lies the rounding of one eps
@@ -174,7 +174,7 @@ def test_logistic_weights(margins):
     assert abs(log_slope - float(exact_log)) <= 8 * EPS * (1 + abs(float(exact_log)))
     again = np.empty(len(m))
     if m.max() < 700:  # Python's own exp raises where the compiled one gives infinity
-        assert abs(fm._logistic_weights.py_func(m, again) - log_slope) <= 4 * EPS * (1 + abs(log_slope))
+        assert abs(fm._logistic_weights.py_func(m, 0.0, again) - log_slope) <= 4 * EPS * (1 + abs(log_slope))
         np.testing.assert_allclose(again, q, rtol=20 * EPS, atol=1e-300)
 
 
