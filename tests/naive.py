@@ -341,6 +341,24 @@ def momentum(Z, loss="exp", shifted=True):
         t += 1
 
 
+def accelerated(Z, first, ahead):
+    """The recursion of SNKP, (1/2, 2), and of momentum from its first step on, (1, 3): yields (a_k, p_k).
+
+    theta_k = 2/(k+3), nu = (1 - theta) p + theta q, a <- a + (k + ahead)/(2s) nu, p <- (1 - theta) p + theta q+, with
+    q = softmax(-G a), from a_0 = first/(n s), p_0 = q_0."""
+    G, n, k = gram(Z), len(Z), 0
+    s = G.diagonal().max()
+    a = np.full(n, LONG(first) / n / s)
+    q = p = softmax(-G @ a)
+    while True:
+        yield a, p
+        theta = 2 / LONG(k + 3)
+        a = a + LONG(k + ahead) / 2 / s * ((1 - theta) * p + theta * q)
+        q = softmax(-G @ a)
+        p = (1 - theta) * p + theta * q
+        k += 1
+
+
 def nesterov_on_the_dual(Z):
     """ji21's dual form of `momentum`: lambda_t = 2/(t+2), nu_t = (1 - lambda_t) mu_t + lambda_t q_t,
     q_{t+1} ~ q_t exp(-G nu_t / (lambda_t s)), mu_{t+1} = (1 - lambda_t) mu_t + lambda_t q_{t+1}, mu_0 = q_0 = 1/n.
