@@ -2472,15 +2472,15 @@ def sums_of_losses(Z, step, steps):
 
 def compute_open5(context):
     rng, steps, few, rows = context.rng(), context.pick(10_000, 300), context.pick(1000, 100), []
-    for n in progress(np.repeat(np.geomspace(20, context.pick(6325, 63), context.pick(6, 2)).round().astype(int),
-                                context.pick(3, 1)), context, "losses"):
+    sizes = np.geomspace(20, context.pick(6325, 63), context.pick(6, 2)).round().astype(int)
+    for n, sample in progress(list(itertools.product(sizes, range(context.pick(5, 1)))), context, "losses"):
         G = fm.FeatureGram(planted_power_law(n, 50, 0.05, rng))
         for name, options in LOSSES.items():
             trace = fm.momentum(G, tol=0.001, max_iter=steps, trace_at=spaced(steps, 48), **options).trace
             rows += [(f"products to {goal}", "", name, n, products_to(part, trace)) for goal, part in GOALS.items()]
-            last = name, trace["products"][1:], np.maximum(1 - trace["lower"] / trace["upper"], 0)[1:]
-            if n == context.pick(2000, 63):
-                rows.append(("gap", "", *last))
+            if n == context.pick(2000, 63) and not sample:
+                gap = 1 - trace["lower"][1:] / trace["upper"][1:]
+                rows.append(("gap", "", name, trace["products"][1:], gap))
     for Z, n, _, rho in planted_instances(rng):
         t, _, _, w, _ = (seen[1:] for seen in watched(fm.momentum, Z, spaced(few), loss="logistic"))
         gap, bound = rho - np.min(w @ Z.T, axis=1) / norms(w), 4 * BETA * math.log((math.e - 1) * n) / rho / t / (t + 3)
@@ -2497,8 +2497,9 @@ def compute_open5(context):
             sums = sums_of_losses(Z / norms(Z).max(), step, 200)
             rows.append(("largest sum", "", "", step, sums.max() / sums[0]))
     return table_of("what set loss x y", rows), (
-        f"Momentum, linear kernel, seed {context.seed}. Upper row: planted margin 0.05, spectrum 1/j, d = 50, "
-        f"{context.pick(3, 1)} sets of each n, up to {steps:,} products; exponents of n with 95 % bootstrap intervals. "
+        f"Momentum, linear kernel, seed {context.seed}. Upper row: planted margin 0.05, spectrum 1/j, d = 50, on the "
+        f"left n = {context.pick(2000, 63):,}, else {context.pick(5, 1)} sets of each n, up to {steps:,} products; "
+        "medians of the ratios and exponents of n, with 95 % bootstrap intervals. "
         "Lower row: theta = (1 - 1/e)/s; sets of planted margin (n = 8, 20, 200, 1000), simplices around 0, rows with "
         f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each")
 
@@ -2508,16 +2509,19 @@ def compute_open5(context):
 def draw_open5(table, gap, separated, tenth, bound, along, largest):
     parts, looks = split(table, "what"), dict(zip(LOSSES, map(style, range(3)), strict=True))
     for name, run in split(parts["gap"], "loss").items():
-        gap.loglog(run["x"], run["y"], label=name, linestyle="", marker=".", color=looks[name]["color"])
+        gap.loglog(run["x"], run["y"], label=name, **looks[name])
     gap.set(title="relative gap", xlabel="products", ylabel="(upper - lower)/upper")
     for ax, goal in ((separated, "separation"), (tenth, "a gap of 10 %")):
-        lines = []
-        for name, run in split(parts[f"products to {goal}"], "loss").items():
-            ax.loglog(run["x"], run["y"], **looks[name] | {"linestyle": "", "markevery": None, "fillstyle": "none"})
-            ok = np.isfinite(run["y"])
-            lines.append(with_interval(fitted_exponent(run["x"][ok], run["y"][ok])))
-        note(ax, lines, [looks[name]["color"] for name in LOSSES], 0.75)
-        ax.set(title=f"products to {goal}", xlabel="n", ylim=(10, 3e5))
+        counts, lines = split(parts[f"products to {goal}"], "loss"), []
+        for name in list(LOSSES)[1:]:
+            n, ratio = counts[name]["x"], counts[name]["y"] / counts["exponential"]["y"]
+            ax.loglog(n, ratio, **looks[name] | {"linestyle": "", "markevery": None, "fillstyle": "none"})
+            ok = np.isfinite(ratio)
+            lines.append(f"{with_interval(median_interval(ratio))}, exponent "
+                         f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}")
+        note(ax, lines, [looks[name]["color"] for name in counts][1:], 0.82)
+        ax.axhline(1, color="0.5", linewidth=1)
+        ax.set(title=f"to {goal}: products over those of exp", xlabel="n", ylim=(0.7, 200))
     for i, (name, run) in enumerate(split(parts["bound"], "set").items()):
         bound.loglog(run["x"], run["y"], label=name, **style(i + 3))
     bound.axhline(1, color="0.5", linewidth=1)
@@ -2528,7 +2532,7 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
     largest.semilogy(parts["largest sum"]["x"], parts["largest sum"]["y"], color="0.2", linestyle="", marker=".")
     largest.axvline(1 / BETA, color="0.5", linewidth=1)
     largest.text(1 / BETA, 0.6, r" $1 - 1/e$", transform=largest.get_xaxis_transform(), fontsize=9)
-    largest.set(title=r"$\max_t S_t / S_0$", xlabel=r"step $\theta s$")
+    largest.set(title=r"largest $S_t / S_0$ of a run", xlabel=r"step $\theta s$")
 
 
 # --- speed ---
