@@ -4634,22 +4634,22 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     step : float, optional
         As in `diagonal_descent`.
     restart : bool
-        Begin anew from u, with t = 1, where the step from z to u was at an acute angle to the last move: where
-        <z - u, u - u_previous> > 0, so that the inertia leads uphill (gradient restarts).  False is the paper's method.
+        Begin anew from u, with t = 1, whenever <z - u, u - u_previous> > 0, where inertia led uphill (gradient
+        restarts).  False is the paper's method.
 
     Notes
     -----
     Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
     C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
 
-    Once the face of u* is found, no bound is active on it and the error e = u - u* follows, in the direction of an
-    eigenvalue mu > 0 of G on the face (which has those of its zeros, too, but w = -Z'u does not see them),
-        e_{t+1} = q (1 + beta_t) e_t - q beta_t e_{t-1},   q = 1 - gamma mu,   beta_t = t/(t + accel).
-    With P_t = q^t beta_1 ... beta_{t-1} and e_t = P_t^{1/2} v_t this is v_{t+1} = 2 q^{1/2} v_t - v_{t-1}, but for
-    O(1/t^2), so that v_t is bounded and turns by arccos q^{1/2}: ||w_t - w*|| has the envelope
-        t^(-accel/2) (1 - gamma mu)^(t/2)   of the least such mu, where `diagonal_descent` falls by (1 - gamma mu)^t.
-    With restarts, it falls by about exp(-(gamma mu)^{1/2}) a step (as measured; no theorem).  With restarts or without,
-    D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, wherefore w_t -> w* with restarts, too.
+    Once the face of u* is found, the error of u along an eigenvector of G on the face, of eigenvalue mu, follows
+        e_t = q (1 + beta_t) e_{t-1} - q beta_t e_{t-2},   q = 1 - gamma mu,   beta_t = t/(t + accel)
+    (mu = 0 does not move w).  With P_t = q^t beta_1 ... beta_t and e_t = P_t^{1/2} v_t this is v_t = 2 q^{1/2} v_{t-1}
+    - v_{t-2}, up to O(1/t^2) of these terms, so that v_t stays bounded and turns by arccos q^{1/2} a step.  Hence
+    ||w_t - w*|| has the envelope t^(-accel/2) (1 - gamma mu)^(t/2) of the least mu > 0, half of the exponential rate
+    of `diagonal_descent`.  With restarts it falls by 0.5 to 1.2 (gamma mu)^{1/2} a step (measured; no theorem).
+
+    D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, with restarts or without; so w_t -> w* with restarts, too.
     p = alpha / sum alpha.  One product per iteration.
 
     References
