@@ -2336,7 +2336,7 @@ def compute_open3(context):
         "bootstrap intervals")
 
 
-@figure("open3", "is the inertial diagonal method linear? its rate, and restarts", compute_open3, minutes=3,
+@figure("open3", "inertial diagonal descent: its linear rate, and restarts", compute_open3, minutes=1.5,
         data="mnist", rows=2, columns=3, width=4.2)
 def draw_open3(table, planted, images, ratio, power, restarted, count):
     looks, parts = styles(table, "method"), split(table, "what")
@@ -2421,7 +2421,7 @@ def compute_open4(context):
         "95 % bootstrap intervals")
 
 
-@figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=1.5, rows=2, columns=2,
+@figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=0.3, rows=2, columns=2,
         width=4.8)
 def draw_open4(table, primal, dual, difference, ratio):
     parts, looks = split(table, "what"), dict(zip(SHARED, (style(1), style(2)), strict=True))
@@ -2504,7 +2504,7 @@ def compute_open5(context):
         f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each")
 
 
-@figure("open5", "a better first step for the logistic loss: shift margins by ln n", compute_open5, minutes=2, rows=2,
+@figure("open5", "the logistic loss with a better first step", compute_open5, minutes=1.5, rows=2,
         columns=3, width=4.2)
 def draw_open5(table, gap, separated, tenth, bound, along, largest):
     parts, looks = split(table, "what"), dict(zip(LOSSES, map(style, range(3)), strict=True))
