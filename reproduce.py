@@ -2399,13 +2399,14 @@ def compute_open4(context):
             alpha, p = alpha[1:], p[1:]
         else:
             alpha, p = alpha[:-1] * ((k + 1) * (k + 2) / 4)[:, None], p[:-1]  # alpha/mu
-        a, ours = accelerated(Z, first, tau, steps)
-        rows += [("difference", "a", name, k, np.abs(a - alpha).max(axis=1) / a.max(axis=1)),
-                 ("difference", "p", name, k, np.abs(ours - p).max(axis=1) / ours.max(axis=1))]
+        kept = spaced(steps + 1) - 1
+        at, alpha, p, a, ours = (values[kept] for values in (k, alpha, p, *accelerated(Z, first, tau, steps)))
+        rows += [("difference", "a", name, at, np.abs(a - alpha).max(axis=1) / a.max(axis=1)),
+                 ("difference", "p", name, at, np.abs(ours - p).max(axis=1) / ours.max(axis=1))]
         for who, weights, dual in (("the algorithm", alpha, p), ("the recursion", a, ours)):
             w = weights @ Z
-            rows += [("primal gap", who, name, k, 1 - (w @ Z.T).min(axis=1) / norms(w) / rho),
-                     ("dual gap", who, name, k, norms(dual @ Z) / rho - 1)]
+            rows += [("primal gap", who, name, at, 1 - (w @ Z.T).min(axis=1) / norms(w) / rho),
+                     ("dual gap", who, name, at, norms(dual @ Z) / rho - 1)]
     margins, most = 1 / np.geomspace(3, context.pick(300, 10), context.pick(7, 2)), context.pick(20_000, 300)
     for margin in progress(np.repeat(margins, context.pick(5, 1)), context):
         G, looks = fm.FeatureGram(planted_power_law(n, d, margin, rng)), spaced(most, 96)
@@ -2490,7 +2491,8 @@ def compute_open5(context):
     sets["each row with its opposite"] = np.vstack((sets["margin 0.3"], -sets["margin 0.3"]))
     for name, Z in sets.items():
         sums = sums_of_losses(Z / norms(Z).max(), 1 / BETA, few)
-        rows.append(("sum", name, "", np.arange(1.0, len(sums) + 1), sums / sums[0]))
+        looks = spaced(len(sums))
+        rows.append(("sum", name, "", looks, sums[looks - 1] / sums[0]))
     drawn = [rng.normal(size=rng.integers((2, 1), (30, 6))) + rng.uniform(0, 2) for _ in range(context.pick(60, 4))]
     for step in progress(np.linspace(0.3, 3, context.pick(28, 4)), context, "steps"):
         for Z in (*sets.values(), *drawn):
