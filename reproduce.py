@@ -1951,6 +1951,12 @@ def fit_range(x, y):
     return x[used], y[used]
 
 
+def products_to(part, trace):
+    """Return the products after which upper - lower is first this part of upper, with lower > 0; nan if never."""
+    met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"])
+    return trace["products"][met.argmax()] if met.any() else math.nan
+
+
 def products_to_goals(family, G, methods, context):
     """Return rows of products that each method takes until upper - lower is each goal's part of upper; nan if never."""
     results = {}
@@ -1961,10 +1967,8 @@ def products_to_goals(family, G, methods, context):
     rho, rows = min(result.upper for result in results.values()), []
     for name, result in results.items():
         trace = result.trace[result.trace["iteration"] < context.pick(*MOST[name])]
-        for goal, part in GOALS.items():
-            met = (trace["lower"] > 0) & (trace["upper"] - trace["lower"] <= part * trace["upper"])
-            count = trace["products"][met.argmax()] if met.any() else math.nan
-            rows.append((f"products to {goal}", family, name, 1 / rho, count))
+        rows += [(f"products to {goal}", family, name, 1 / rho, products_to(part, trace))
+                 for goal, part in GOALS.items()]
     bounds = primal_dual_bounds(result.p.size, rho, rho, True)
     return rows + [("bound of separation", family, name, 1 / rho, bounds[name]) for name in (OURS, "SNKP")]
 
@@ -2150,7 +2154,8 @@ def ji21_ratios(rng, looks):
         yield r"its proof: $\rho \|w_t\| + \psi(-Zw_t) \leq \psi(0)$", (
             rho * size - low + np.log(np.sum(np.exp(low[:, None] - m), axis=1))) / ln
         yield r"3.3: $\|w_t\| \geq \rho\,t(t+3)/4$", rho * t * (t + 3) / 4 / size
-        w, psi = watched(fm.momentum, Z, looks, loss="logistic")[3][1:], n * math.log(2) + math.log1p(-(0.5**n))
+        w = watched(fm.momentum, Z, looks, loss="logistic", shifted=False)[3][1:]
+        psi = n * math.log(2) + math.log1p(-(0.5**n))
         yield r"5.1: logistic loss, gap $\leq 4 n \psi(0)/\rho\,t(t+3)$", (
             (rho - np.min(w @ Z.T, axis=1) / norms(w)) * rho * t * (t + 3) / (4 * n * psi))
         step = math.sqrt(ln / T)
@@ -2210,6 +2215,326 @@ def draw_bounds(table, ax):
     ax.axvline(1, color="0.3", linewidth=1)
     ax.set_yticks(table["y"], labels=table["statement"], fontsize=8)
     ax.set(xscale="log", xlim=(1e-6, 5), ylim=(table["y"][-1] - 1, 1), xlabel="measured / bound")
+
+
+# --- open questions ---
+
+
+def median_interval(values):
+    """Return the median of the numbers among the values, and its 95 % bootstrap interval, drawn 1,000 times."""
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return math.nan, math.nan, math.nan
+    drawn = np.random.default_rng(0).integers(len(values), size=(1000, len(values)))
+    return np.median(values), *np.percentile(np.median(values[drawn], axis=1), (2.5, 97.5))
+
+
+def with_interval(found):
+    """Write a number with its interval."""
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*found).replace("nan", "–")
+
+
+def note(ax, lines, colours, y=0.03):
+    """Write lines in their colours, one above the other from y on, a share of the height of the panel."""
+    for i, (line, colour) in enumerate(zip(lines, colours, strict=True)):
+        ax.text(0.03, y + 0.075 * i, line, transform=ax.transAxes, fontsize=8.5, color=colour)
+
+
+def planted_face(n, condition, rng):
+    """Draw n rows that support w*, the first unit vector, and n others of twice the margin.
+
+    G of the former is 1 1' and a matrix of this condition number, n - 1 eigenvalues in geometric progression, that is 0
+    at u*.
+    """
+    u = rng.dirichlet(np.full(n, 3.0))
+    Q = np.linalg.qr(np.column_stack((u, rng.normal(size=(n, n - 1)))))[0][:, 1:]
+    Z = np.column_stack((np.ones(n), Q * np.geomspace(1, condition**-0.5, n - 1)))
+    return np.vstack((Z, 2 * Z[rng.integers(n, size=n)]))
+
+
+INERTIA = {f"a = {a}": partial(fm.inertial_diagonal_descent, accel=float(a)) for a in (3, 10)}
+FALLING = {"Algorithm 1": fm.diagonal_descent, **INERTIA} | {
+    f"{name}, restarts": partial(algorithm, restart=True) for name, algorithm in INERTIA.items()}
+POWER = {"a = 3": 1.5, "a = 10": 5.0}  # of 1/t in the envelope
+AWAY = "steps to a distance of 1e-10"
+
+
+def fall_per_step(name, contraction):
+    """Return by how much ln ||w_t - w*|| is held to fall in a step, beside any power of t, at contraction = gamma mu.
+    """
+    if "restarts" in name:
+        return math.sqrt(contraction)
+    return -math.log1p(-contraction) * (0.5 if name in POWER else 1.0)
+
+
+def measured_falls(Z, on_face, context):
+    """Yield the method, t, ||w_t - w*||/||w*||, its envelope, gamma mu, the fall over the predicted, the power, too.
+
+    Fitted to the last three quarters of the way to 1e-11 after the face was found; with inertia, to the peaks.
+    """
+    face = Z[on_face]
+    gamma, sizes = np.linalg.norm(Z, 2) ** -2, np.linalg.eigvalsh(face @ face.T)
+    contraction = gamma * sizes[sizes > 1e-10 * sizes[-1]][0]
+    w = np.linalg.lstsq(face, np.ones(len(face)))[0]
+    for name, algorithm in FALLING.items():
+        fall, power = fall_per_step(name, contraction), POWER.get(name, 0.0)
+        t, root = np.geomspace(10, 1e7, 1000), math.sqrt(contraction)
+        enough = fall * t + power * np.log1p(root * t) > context.pick(32, 10) * (1.7 if "restarts" in name else 1)
+        looks = np.arange(0, t[enough.argmax()], max(1, 0.15 / root), dtype=int)  # 20 or more in a period pi / root
+        alpha = algorithm(fm.FeatureGram(Z), step=gamma, lam0=1e-6, max_iter=looks[-1], trace_at=looks,
+                          keep_iterates=True).iterates[1:]
+        t, away = looks[1:].astype(float), np.linalg.norm(alpha @ Z - w, axis=1) / np.linalg.norm(w)
+        low = np.flatnonzero(away < 1e-11)
+        end = low[0] if low.size else len(t) - 1
+        wrong = np.flatnonzero(((alpha[:end] > 0) != on_face).any(axis=1))
+        used = np.arange(max(np.searchsorted(t, t[end] / 4), wrong.max(initial=0) + 1, 1), end)
+        if name in POWER:
+            used = used[(away[used] > away[used - 1]) & (away[used] >= away[used + 1])]
+        expected, found = -fall * t - power * np.log(t), [math.nan, math.nan]
+        if used.size > 2:
+            x, excess = t[used], np.log(away[used]) - expected[used]
+            found = [1 - np.polyfit(x, excess, 1)[0] / fall, math.nan]
+            if name in POWER:
+                found[1] = 1 - np.polyfit(np.log(x), excess, 1)[0] / power
+            expected += np.mean(excess)
+        yield name, t, away, np.exp(np.minimum(expected, 3.0)), contraction, *found
+
+
+def face_problems(context):
+    """Yield what they are, the rows, and which of them support w*."""
+    rng, images = context.rng(), context.pick(100, 30)
+    for condition in np.repeat(np.geomspace(3, context.pick(100, 4), context.pick(8, 2)), context.pick(3, 1)):
+        yield "planted", planted_face(12, condition, rng), np.arange(24) < 12
+    for digits in SUBSPACE_PAIRS[: context.pick(10, 1)]:
+        data = load_mnist(context, digits)
+        sizes, Q = np.linalg.eigh(fm.gram(data.X_train[:images], data.y_train[:images], sigma2=3.4**2))
+        Z = Q * np.sqrt(np.maximum(sizes, 0))
+        p = fm.max_margin(fm.FeatureGram(Z), tol=1e-12).p
+        yield "MNIST", Z, p > 1e-9 * p.max()
+
+
+def compute_open3(context):
+    rows, seen = [], {"planted": 0, "MNIST": 0}
+    for data, Z, on_face in progress(list(face_problems(context)), context):
+        seen[data] += 1
+        for name, t, away, envelope, contraction, fall, power in measured_falls(Z, on_face, context):
+            if seen[data] == (context.pick(10, 1) if data == "planted" else 1):  # the one that is shown
+                kept = np.unique(np.geomspace(1, len(t), 1000).astype(int)) - 1
+                rows += [(what, data, name, t[kept], y[kept])
+                         for what, y in (("distance", away), ("envelope", envelope))]
+            count = t[(away < 1e-10).argmax()] if away.min() < 1e-10 else math.nan
+            rows += [(what, data, name, 1 / contraction, y) for what, y in (
+                ("fall", fall), ("power", power), (AWAY, count))]
+    return table_of("what data method x y", rows), (
+        f"Seed {context.seed}, gamma = 1/||G||, lambda_t = 1e-6/t. Planted: {seen['planted']} sets of 12 support "
+        "vectors and 12 other rows, linear kernel; MNIST: the first images of "
+        f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS[:seen['MNIST']])}, n = {context.pick(100, 30)} each, "
+        "Gaussian kernel, sigma = 3.4. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
+        "three quarters of the way to 1e-11, to the peaks where there is inertia and no restart; predicted: (1 - gamma "
+        "mu)^t for Algorithm 1, t^(-a/2) (1 - gamma mu)^(t/2) for inertia, drawn broad, and, no theorem, exp(-(gamma "
+        "mu)^(1/2) t) for restarts. Numbers: medians over all sets, or exponents of steps ~ (gamma mu)^-b, with 95 % "
+        "bootstrap intervals")
+
+
+@figure("open3", "inertial diagonal descent: its linear rate, and restarts", compute_open3, minutes=1.5,
+        data="mnist", rows=2, columns=3, width=4.2)
+def draw_open3(table, planted, images, ratio, power, restarted, count):
+    looks, parts = styles(table, "method"), split(table, "what")
+    for ax, (data, part) in zip((planted, images), split(parts["distance"], "data").items(), strict=True):
+        for name, run in split(part, "method").items():
+            ax.loglog(run["x"], run["y"], label=name, **looks[name] | {"linewidth": 1})
+        for name, run in split(split(parts["envelope"], "data")[data], "method").items():
+            if "restarts" not in name:
+                ax.loglog(run["x"], run["y"], **looks[name] | BOUND)
+        ax.set(title=f"{data}: distance", xlabel="t", ylabel=r"$\|w_t - w_*\|/\|w_*\|$", ylim=(1e-13, 3))
+    for ax, what, names, title in (
+            (ratio, "fall", ("Algorithm 1", *INERTIA), "exponential rate / predicted"),
+            (power, "power", INERTIA, "power of 1/t / (a/2)"),
+            (restarted, "fall", [f"{name}, restarts" for name in INERTIA], r"rate with restarts / $\sqrt{\gamma\mu}$"),
+            (count, AWAY, FALLING, AWAY)):
+        lines = []
+        for name in names:
+            look = looks[name] | {"linestyle": "", "markevery": None}
+            for data, run in split(split(parts[what], "method")[name], "data").items():
+                ax.plot(run["x"], run["y"], **look | {"fillstyle": "none" if data == "planted" else "full"})
+            run = split(parts[what], "method")[name]
+            ok = np.isfinite(run["y"])
+            found = fitted_exponent(run["x"][ok], run["y"][ok]) if what == AWAY else median_interval(run["y"])
+            lines.append(f"{name}: {with_interval(found)}")
+        note(ax, lines[::-1], [looks[name]["color"] for name in names][::-1], 0.03 if what != AWAY else 0.62)
+        ax.set(xscale="log", title=title, xlabel=r"$1/(\gamma\mu)$")
+        if what == AWAY:
+            ax.set(yscale="log", ylim=(20, 1e7))
+        else:
+            ax.axhline(1, color="0.5", linewidth=1)
+            ax.set(ylim=(0, 1.6))
+
+
+def accelerated(Z, first, tau, steps):
+    """Return a_k and p_k, k = 0, ..., steps, of the recursion that SNKP and momentum share, from a_0 = first/n.
+
+    nu = (1 - theta) p + theta q, a <- a + tau(k) nu, q <- softmax(-G a), p <- (1 - theta) p + theta q, theta = 2/(k+3).
+    """
+    a = np.full(len(Z), first / len(Z))
+    q = p = fm.entropy_prox(Z @ (a @ Z), 1.0)
+    points = [(a, p)]
+    for k in range(steps):
+        theta = 2 / (k + 3)
+        a = a + tau(k) * ((1 - theta) * p + theta * q)
+        q = fm.entropy_prox(Z @ (a @ Z), 1.0)
+        p = (1 - theta) * p + theta * q
+        points.append((a, p))
+    return map(np.array, zip(*points, strict=True))
+
+
+SHARED = {"SNKP": (0.5, lambda k: (k + 2) / 2), "momentum": (1.0, lambda k: (k + 3) / 2)}  # a_0 and steps, s = 1
+
+
+def compute_open4(context):
+    rng, n, d, rho, steps, rows = context.rng(), 500, 50, 0.05, context.pick(1000, 100), []
+    Z, k = planted_power_law(n, d, rho, rng), np.arange(steps + 1.0)
+    for name, (first, tau) in SHARED.items():
+        _, alpha, p, *_ = watched(SUBSPACE_METHODS[name], Z, range(steps + 2))
+        if name == "momentum":  # whose first step leads to a_0
+            alpha, p = alpha[1:], p[1:]
+        else:
+            alpha, p = alpha[:-1] * ((k + 1) * (k + 2) / 4)[:, None], p[:-1]  # alpha/mu
+        kept = spaced(steps + 1) - 1
+        at, alpha, p, a, ours = (values[kept] for values in (k, alpha, p, *accelerated(Z, first, tau, steps)))
+        rows += [("difference", "a", name, at, np.abs(a - alpha).max(axis=1) / a.max(axis=1)),
+                 ("difference", "p", name, at, np.abs(ours - p).max(axis=1) / ours.max(axis=1))]
+        for who, weights, dual in (("the algorithm", alpha, p), ("the recursion", a, ours)):
+            w = weights @ Z
+            rows += [("primal gap", who, name, at, 1 - (w @ Z.T).min(axis=1) / norms(w) / rho),
+                     ("dual gap", who, name, at, norms(dual @ Z) / rho - 1)]
+    margins, most = 1 / np.geomspace(3, context.pick(300, 10), context.pick(7, 2)), context.pick(20_000, 300)
+    for margin in progress(np.repeat(margins, context.pick(5, 1)), context):
+        G, looks = fm.FeatureGram(planted_power_law(n, d, margin, rng)), spaced(most, 96)
+        traces = [SUBSPACE_METHODS[name](G, tol=0.01, max_iter=most, trace_at=looks).trace for name in SHARED]
+        for goal, part in GOALS.items():
+            snkp, momentum = (products_to(part, trace) for trace in traces)
+            rows.append(("ratio", goal, "", 1 / margin, snkp / momentum))
+    return table_of("what kind method x y", rows), (
+        f"Planted margins, spectrum 1/j, n = {n}, d = {d}, linear kernel, seed {context.seed}; three panels: margin "
+        f"{rho}. The recursion: nu = (1 - theta) p + theta q, a <- a + tau nu, q <- softmax(-G a), p <- (1 - theta) p "
+        "+ theta q, theta = 2/(k + 3), in NumPy: tau = (k + 2)/2 from 1/(2n) is SNKP, a = alpha/mu; tau = (k + 3)/2 "
+        f"from 1/n is momentum, from its first step on. Fourth panel: {context.pick(5, 1)} sets a margin; medians with "
+        "95 % bootstrap intervals")
+
+
+@figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=0.3, rows=2, columns=2,
+        width=4.8)
+def draw_open4(table, primal, dual, difference, ratio):
+    parts, looks = split(table, "what"), dict(zip(SHARED, (style(1), style(2)), strict=True))
+    for ax, what, label in ((primal, "primal gap", r"$1 - \min_i m_i/\rho\,\|\alpha\|_G$"),
+                            (dual, "dual gap", r"$\|p\|_G/\rho - 1$")):
+        for who, part in split(parts[what], "kind").items():
+            for name, run in split(part, "method").items():
+                shape = BOUND if who == "the recursion" else {"marker": ""}
+                ax.loglog(run["x"] + 1, run["y"], label=f"{name}, {who}", **looks[name] | shape)
+        ax.set(title=what, xlabel="k + 1", ylabel=label)
+    for who, part in split(parts["difference"], "kind").items():
+        for name, run in split(part, "method").items():
+            fill = {"fillstyle": "none" if who == "p" else "full", "linestyle": ""}
+            difference.loglog(run["x"] + 1, np.maximum(run["y"], 1e-17), **looks[name] | fill)
+    note(difference, ["hollow: of p", "filled: of a"], ["0.2", "0.2"], 0.8)
+    difference.set(title="algorithm - recursion, over the largest entry", xlabel="k + 1", ylim=(1e-17, 1e-9))
+    for i, (goal, run) in enumerate(split(parts["ratio"], "kind").items()):
+        look = style(i + 3) | {"linestyle": "", "markevery": None, "fillstyle": "none"}
+        ratio.semilogx(run["x"], run["y"], **look)
+        note(ratio, [f"{goal}: {with_interval(median_interval(run['y']))}"], [look["color"]], 0.18 - 0.075 * i)
+    ratio.axhline(1, color="0.5", linewidth=1)
+    ratio.set(title="products of SNKP / of momentum", xlabel=r"$1/\rho$", ylim=(0, 2.5))
+
+
+LOSSES = {"exponential": {}, "logistic": {"loss": "logistic"}, "logistic, paper's step": {
+    "loss": "logistic", "shifted": False}}
+
+
+LOSSES = {"exponential": {}, "logistic, shifted by ln n": {"loss": "logistic"},
+          "logistic, as printed": {"loss": "logistic", "shifted": False}}
+BETA = 1 / -math.expm1(-1.0)  # e/(e - 1), to which psi is smooth where the losses add up to 1 at most
+
+
+def sums_of_losses(Z, step, steps):
+    """Return sum_i l(-m_i - ln n), l(z) = ln(1 + e^z), along momentum on rows of norm 1 at most, with any step."""
+    m, g, w, sums = np.zeros(len(Z)), np.zeros(Z.shape[1]), np.zeros(Z.shape[1]), []
+    for t in range(steps):
+        losses = np.logaddexp(0, -m - math.log(len(Z)))
+        sums.append(losses.sum())
+        if sums[-1] < 1e-200:  # such losses will underflow
+            break
+        u = np.expm1(-losses) @ Z / math.expm1(-sums[-1])
+        g = t / (t + 1) * (g + u)
+        w = w + step * (g + u)
+        m = Z @ w
+    return np.array(sums)
+
+
+def compute_open5(context):
+    rng, steps, few, rows = context.rng(), context.pick(10_000, 300), context.pick(1000, 100), []
+    sizes = np.geomspace(20, context.pick(6325, 63), context.pick(6, 2)).round().astype(int)
+    for n, sample in progress(list(itertools.product(sizes, range(context.pick(5, 1)))), context, "losses"):
+        G = fm.FeatureGram(planted_power_law(n, 50, 0.05, rng))
+        for name, options in LOSSES.items():
+            trace = fm.momentum(G, tol=0.001, max_iter=steps, trace_at=spaced(steps, 48), **options).trace
+            rows += [(f"products to {goal}", "", name, n, products_to(part, trace)) for goal, part in GOALS.items()]
+            if n == context.pick(2000, 63) and not sample:
+                gap = 1 - trace["lower"][1:] / trace["upper"][1:]
+                rows.append(("gap", "", name, trace["products"][1:], gap))
+    for Z, n, _, rho in planted_instances(rng):
+        t, _, _, w, _ = (seen[1:] for seen in watched(fm.momentum, Z, spaced(few), loss="logistic"))
+        gap, bound = rho - np.min(w @ Z.T, axis=1) / norms(w), 4 * BETA * math.log((math.e - 1) * n) / rho / t / (t + 3)
+        rows.append(("bound", f"margin {rho}", "", t, gap / bound))
+    sets = {f"margin {rho}": Z for Z, _, _, rho in planted_instances(rng)}
+    sets |= {f"0 in a hull, d = {Z.shape[1]}": Z for Z, *_ in planted_simplices(rng)}
+    sets["each row with its opposite"] = np.vstack((sets["margin 0.3"], -sets["margin 0.3"]))
+    for name, Z in sets.items():
+        sums = sums_of_losses(Z / norms(Z).max(), 1 / BETA, few)
+        looks = spaced(len(sums))
+        rows.append(("sum", name, "", looks, sums[looks - 1] / sums[0]))
+    drawn = [rng.normal(size=rng.integers((2, 1), (30, 6))) + rng.uniform(0, 2) for _ in range(context.pick(60, 4))]
+    for step in progress(np.linspace(0.3, 3, context.pick(28, 4)), context, "steps"):
+        for Z in (*sets.values(), *drawn):
+            sums = sums_of_losses(Z / norms(Z).max(), step, 200)
+            rows.append(("largest sum", "", "", step, sums.max() / sums[0]))
+    return table_of("what set loss x y", rows), (
+        f"Momentum, linear kernel, seed {context.seed}. Upper row: planted margin 0.05, spectrum 1/j, d = 50, on the "
+        f"left n = {context.pick(2000, 63):,}, else {context.pick(5, 1)} sets of each n, up to {steps:,} products; "
+        "medians of the ratios and exponents of n, with 95 % bootstrap intervals. "
+        "Lower row: theta = (1 - 1/e)/s; sets of planted margin (n = 8, 20, 200, 1000), simplices around 0, rows with "
+        f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each")
+
+
+@figure("open5", "the logistic loss with a better first step", compute_open5, minutes=1.5, rows=2,
+        columns=3, width=4.2)
+def draw_open5(table, gap, separated, tenth, bound, along, largest):
+    parts, looks = split(table, "what"), dict(zip(LOSSES, map(style, range(3)), strict=True))
+    for name, run in split(parts["gap"], "loss").items():
+        gap.loglog(run["x"], run["y"], label=name, **looks[name])
+    gap.set(title="relative gap", xlabel="products", ylabel="(upper - lower)/upper")
+    for ax, goal in ((separated, "separation"), (tenth, "a gap of 10 %")):
+        counts, lines = split(parts[f"products to {goal}"], "loss"), []
+        for name in list(LOSSES)[1:]:
+            n, ratio = counts[name]["x"], counts[name]["y"] / counts["exponential"]["y"]
+            ax.loglog(n, ratio, **looks[name] | {"linestyle": "", "markevery": None, "fillstyle": "none"})
+            ok = np.isfinite(ratio)
+            lines.append(f"{with_interval(median_interval(ratio))}, exponent "
+                         f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}")
+        note(ax, lines, [looks[name]["color"] for name in counts][1:], 0.82)
+        ax.axhline(1, color="0.5", linewidth=1)
+        ax.set(title=f"to {goal}: products over those of exp", xlabel="n", ylim=(0.7, 200))
+    for i, (name, run) in enumerate(split(parts["bound"], "set").items()):
+        bound.loglog(run["x"], run["y"], label=name, **style(i + 3))
+    bound.axhline(1, color="0.5", linewidth=1)
+    bound.set(title="gap / its bound", xlabel="t")
+    for i, (name, run) in enumerate(split(parts["sum"], "set").items()):
+        along.semilogx(run["x"], run["y"], label=name, **style(i + 3))
+    along.set(title=r"sum of losses $S_t / S_0$", xlabel="t + 1", ylim=(-0.02, 1.02))
+    largest.semilogy(parts["largest sum"]["x"], parts["largest sum"]["y"], color="0.2", linestyle="", marker=".")
+    largest.axvline(1 / BETA, color="0.5", linewidth=1)
+    largest.text(1 / BETA, 0.6, r" $1 - 1/e$", transform=largest.get_xaxis_transform(), fontsize=9)
+    largest.set(title=r"largest $S_t / S_0$ of a run", xlabel=r"step $\theta s$")
 
 
 # --- speed ---

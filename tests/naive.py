@@ -329,15 +329,34 @@ def normalized_gradient_descent(Z, step=1.0, schedule="constant", divide_by="ris
         t += 1
 
 
-def momentum(Z, loss="exp"):
+def momentum(Z, loss="exp", shifted=True):
     G, n, t = gram(Z), len(Z), 0
+    shift, step = (np.log(LONG(n)), 1 - np.exp(LONG(-1))) if shifted else (0, 1 / LONG(n))
     alpha, g = np.zeros((2, n), LONG)
     while True:
-        q = softmax(-G @ alpha) if loss == "exp" else logistic_weights(G @ alpha)[0]
+        q = softmax(-G @ alpha) if loss == "exp" else logistic_weights(G @ alpha + shift)[0]
         yield alpha, distribution(g + q), ""
         g = LONG(t) / (t + 1) * (g + q)
-        alpha = alpha + (1 if loss == "exp" else 1 / LONG(n)) / G.diagonal().max() * (g + q)
+        alpha = alpha + (1 if loss == "exp" else step) / G.diagonal().max() * (g + q)
         t += 1
+
+
+def accelerated(Z, first, ahead):
+    """The recursion of SNKP, (1/2, 2), and of momentum from its first step on, (1, 3): yields (a_k, p_k).
+
+    theta_k = 2/(k+3), nu = (1 - theta) p + theta q, a <- a + (k + ahead)/(2s) nu, p <- (1 - theta) p + theta q+, with
+    q = softmax(-G a), from a_0 = first/(n s), p_0 = q_0."""
+    G, n, k = gram(Z), len(Z), 0
+    s = G.diagonal().max()
+    a = np.full(n, LONG(first) / n / s)
+    q = p = softmax(-G @ a)
+    while True:
+        yield a, p
+        theta = 2 / LONG(k + 3)
+        a = a + LONG(k + ahead) / 2 / s * ((1 - theta) * p + theta * q)
+        q = softmax(-G @ a)
+        p = (1 - theta) * p + theta * q
+        k += 1
 
 
 def nesterov_on_the_dual(Z):
@@ -404,20 +423,22 @@ SCHEDULES = {
 }
 
 
-def diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=None):
+def diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=None, restart=False):
     """The paper's formulas in u = -alpha; lam by name or a callable."""
-    Z, t, s = np.asarray(Z, LONG), LONG(1), SCHEDULES.get(lam, lam)
+    Z, t, s, age = np.asarray(Z, LONG), LONG(1), SCHEDULES.get(lam, lam), LONG(1)
     u = before = np.zeros(len(Z), LONG)
     while True:
         yield -u, distribution(-u), ""
-        z = u if accel is None else u + (t / (t + LONG(accel))) * (u - before)
+        z = u if accel is None else u + (age / (age + LONG(accel))) * (u - before)
         g = z - step * (Z @ (Z.T @ z))
         u, before = np.clip(g - step, -1 / (lam0 * s(t)), 0), u
-        t += 1
+        t, age = t + 1, age + 1
+        if restart and (z - u) @ (u - before) > 0:
+            age, before = LONG(1), u
 
 
-def inertial_diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=10.0):
-    return diagonal_descent(Z, step, lam, lam0, accel)
+def inertial_diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=10.0, restart=False):
+    return diagonal_descent(Z, step, lam, lam0, accel, restart)
 
 
 def homotopic_subgradient(Z, a=0.25, b=0.5):

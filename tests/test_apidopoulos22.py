@@ -121,12 +121,13 @@ def test_the_iterations_are_the_papers(accel, lam, kind):
     for name, Z in INSTANCES.items():
         step = safe_step(Z)
         for lam0 in (0.05, 4.0 / step):  # a wide box, and one that is narrower than a step at first
-            got, _ = whole_run(lambda G, **o: descend(G, accel, **o), form(kind, Z), 250, lam=lam,
-                               lam0=lam0, step=step)
-            want = twin_path(name, "diagonal_descent", 250, lam=lam, lam0=lam0, step=step, accel=accel)
-            # Algorithm 1 is nonexpansive, so that errors add up at most; inertia multiplies them.
-            slack = (0.5 if accel is None else 20.0) * EPS * (np.arange(251)[:, None] + 4.0) * float(want.max())
-            assert (np.abs(got - want) <= slack).all(), (name, lam0)
+            for options in ({}, {"restart": True})[:1 if accel is None else 2]:
+                got, _ = whole_run(lambda G, **o: descend(G, accel, **o), form(kind, Z), 250, lam=lam,
+                                   lam0=lam0, step=step, **options)
+                want = twin_path(name, "diagonal_descent", 250, lam=lam, lam0=lam0, step=step, accel=accel, **options)
+                # Algorithm 1 is nonexpansive, so that errors add up at most; inertia multiplies them.
+                slack = (0.5 if accel is None else 20.0) * EPS * (np.arange(251)[:, None] + 4.0) * float(want.max())
+                assert (np.abs(got - want) <= slack).all(), (name, lam0, options)
 
 
 def test_the_box_bites_where_it_should():
@@ -391,6 +392,77 @@ def test_theorem_5_1_convergence_is_linear_at_the_predicted_rate(case, lam):
         W = alphas @ Z
         slope, misfit = linear_fit(t, 1.0 / np.linalg.norm(w) - (W @ Z.T).min(axis=1) / np.linalg.norm(W, axis=1))
         assert abs(slope / math.log1p(-gamma * mu) - 1.0) <= 1e-3 and misfit <= 1e-3
+
+
+def planted_face(n, condition, seed):
+    """n rows of margin 1 for w* = e_1, with G = 1 1' + B, B u* = 0, and n rows of margin 2; gamma mu of Theorem 5.1."""
+    rng = np.random.default_rng(seed)
+    u = rng.dirichlet(np.full(n, 3.0))
+    Q = np.linalg.qr(np.column_stack((u, rng.normal(size=(n, n - 1)))))[0][:, 1:]
+    face = np.column_stack((np.ones(n), Q * np.geomspace(1.0, condition**-0.5, n - 1)))
+    Z = np.vstack((face, 2.0 * face))
+    return Z, np.linalg.eigvalsh(face @ face.T)[0] / np.linalg.norm(Z, 2) ** 2
+
+
+def away_from_the_first_axis(Z, algorithm, T, **options):
+    """||w_t - w*||, t = 1, ..., T."""
+    alphas, _ = whole_run(algorithm, fm.FeatureGram(Z), T, lam0=1e-6, step=np.linalg.norm(Z, 2)**-2, **options)
+    return np.linalg.norm(alphas[1:] @ Z - np.eye(Z.shape[1])[0], axis=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("accel", [3.0, 5.0, 10.0])
+def test_the_envelope_with_inertia(accel, seed):
+    """t^(-accel/2) (1 - gamma mu)^(t/2): the peaks of ||w_t - w*|| over it change neither with t nor with ln t."""
+    Z, contraction = planted_face(3, 6.0, seed)  # the slowest modes are far apart
+    T = 2500
+    away, t = away_from_the_first_axis(Z, fm.inertial_diagonal_descent, T, accel=accel), np.arange(1.0, T + 1.0)
+    peaks = np.flatnonzero((away[1:-1] > away[:-2]) & (away[1:-1] >= away[2:])) + 1
+    peaks = peaks[(peaks > 300) & (away[peaks] > 1e-12)]
+    exponential, power = 0.5 * t * math.log1p(-contraction), -0.5 * accel * np.log(t)
+    assert np.ptp(exponential[peaks]) > 1.0 and np.ptp(power[peaks]) > 1.0 and len(peaks) > 5
+    assert np.polyfit(t[peaks], np.log(away[peaks]) - power[peaks], 1)[0] == pytest.approx(
+        0.5 * math.log1p(-contraction), rel=0.05)
+    assert np.polyfit(np.log(t[peaks]), np.log(away[peaks]) - exponential[peaks], 1)[0] == pytest.approx(
+        -0.5 * accel, rel=0.05)
+
+
+@pytest.mark.parametrize("condition", [2.0, 10.0, 50.0])
+@pytest.mark.parametrize("accel", [3.0, 10.0])
+def test_with_restarts_the_rate_is_that_of_the_root(accel, condition):
+    """Half of sqrt(gamma mu) a step or more, which neither method without restarts gets."""
+    Z, contraction = planted_face(8, condition, 1)
+    T = int(60 / math.sqrt(contraction))
+    taken = {}
+    for restart in (False, True):
+        away = away_from_the_first_axis(Z, fm.inertial_diagonal_descent, T, accel=accel, restart=restart)
+        taken[restart] = (away < 1e-10).argmax() if away.min() < 1e-10 else T
+    plain = away_from_the_first_axis(Z, fm.diagonal_descent, T)
+    assert 0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction)) and plain[taken[True]] > 1e-8
+    assert taken[True] < 0.8 * taken[False]
+
+
+@rotate("name, restart, lam", PLANTED, [True, False], naive.SCHEDULES)
+@pytest.mark.parametrize("accel", [1.0, 3.0, 10.0])
+def test_the_energy_never_increases(name, accel, restart, lam):
+    """E_t = D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma), with restarts and without, any non-increasing lambda_t.
+
+    Proof: (5.15) against u_t gives D(u_{t+1}) + ||u_{t+1} - u_t||^2 / (2 gamma) <= D(u_t) + ||z_t - u_t||^2 / (2
+    gamma), and z_t - u_t is beta_t <= 1 times the last move, or 0.  On separable data, once lambda_t lets u* into the
+    box, w_t -> w* with restarts, too.  After the last restart this is Theorem 5.2.  If there is no last one: the first
+    move after each is a step of the gradient, and E then falls by (1 - beta^2) ||move||^2 / (2 gamma), beta <= 2/(2 +
+    a), so that these moves go to 0; a limit of points that they leave minimises D; E goes to D there, as it is at most
+    D(u_t) after a restart at u_t and never increases; and D - D(u*) bounds ||w_t - w*||^2 / 2 (Lemma 5.2).
+    """
+    Z, _ = PLANTED[name]
+    gamma = 1.0 / top_eigenvalue(dense(Z))
+    for lam0 in (0.1, 30.0):
+        alphas, _ = whole_run(fm.inertial_diagonal_descent, dense(Z), 150, accel=accel, restart=restart, lam=lam,
+                              lam0=lam0, step=gamma)
+        moves = (np.diff(alphas, axis=0) ** 2).sum(axis=1) / (2.0 * gamma)
+        energy = dual(Z, alphas)[1:] + moves
+        rounding = dual_size(Z, alphas)[1:] + moves + (alphas[1:] ** 2).sum(axis=1) / gamma
+        assert (np.diff(energy) <= 8 * EPS * (rounding[1:] + rounding[:-1])).all()
 
 
 def test_the_toy_set_is_the_papers():

@@ -95,12 +95,20 @@ def test_theorem_3_1(case, kind):
         assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
-@pytest.mark.parametrize("loss", ["exp", "logistic"])
+def psi_of(xi):
+    """psi(xi) = l^{-1}(sum_i l(xi_i)) of the logistic loss, by rows: ln(e^total - 1)."""
+    total = np.logaddexp(0, xi).sum(axis=-1)
+    return np.where(total < 1e-8, np.logaddexp.reduce(xi, axis=-1),
+                    total + np.log(-np.expm1(-np.maximum(total, 1e-9))))
+
+
+@pytest.mark.parametrize("loss", ["exp", "logistic", "logistic, as printed"])
 @pytest.mark.parametrize("case", [name for name, (Z, rho) in PLANTED.items() if rho > 0])
 def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
     """Section 5.1 and appendix C, with constants: rho ||w_t|| + psi(-Z w_t) <= psi(0) and rho t(t+3)/4 <= beta ||w_t||,
     hence gap <= 4 beta psi(0)/(rho t(t+3)), where psi is beta-smooth: beta = 1 and psi(0) = ln n for the exponential
-    loss, where Theorem 3.1 has another factor 1 + 2 ln(t+1); beta = n, psi(0) = ln(2^n - 1) for the logistic one.
+    loss, where Theorem 3.1 has another factor 1 + 2 ln(t+1); beta = n, psi(0) = ln(2^n - 1) for the logistic one.  At
+    margins larger by c = ln n it has beta = e/(e-1), as the next tests say, and psi(-c) + c in place of psi(0).
 
     Proof, s = 1, f = ||Z'.||^2/2, lambda_t = 2/(t+2): psi is beta-smooth and f 1-smooth, so beta (psi_t - psi_{t+1}) >=
     (f(mu_{t+1}) - f(nu_t))/lambda_t^2 + <Z'nu_t, Z'q_t>/lambda_t >= f(mu_{t+1})/lambda_t^2 - f(mu_t)(1 - lambda_t)
@@ -110,16 +118,86 @@ def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
     Z, rho = PLANTED[case]
     n, root = len(Z), np.sqrt(scale_of(fm.FeatureGram(Z)))
     Z, rho = Z / root, rho / root
-    beta, psi = (1, np.log(n)) if loss == "exp" else (n, n * np.log(2) + np.log1p(-(0.5**n)))
-    result = fm.momentum(fm.FeatureGram(Z), loss=loss, max_iter=1000, trace_at=range(1001), keep_iterates=True)
+    shift = np.log(n) if loss == "logistic" else 0.0
+    beta = {"exp": 1, "logistic": np.e / (np.e - 1), "logistic, as printed": n}[loss]
+    result = fm.momentum(fm.FeatureGram(Z), loss=loss.partition(",")[0], shifted=loss == "logistic", max_iter=1000,
+                         trace_at=range(1001), keep_iterates=True)
     t, w = np.arange(1, 1001), result.iterates[1:] @ Z
     m, size = w @ Z.T, np.linalg.norm(w, axis=1)
-    total, now = np.logaddexp(0, -m).sum(axis=1), np.logaddexp.reduce(-m, axis=1)
-    if loss == "logistic":  # ln(e^total - 1)
-        now = np.where(total < 1e-8, now, total + np.log(-np.expm1(-np.maximum(total, 1e-9))))
+    now = np.logaddexp.reduce(-m, axis=1) if loss == "exp" else psi_of(-m - shift) + shift
+    psi = np.log(n) if loss == "exp" else psi_of(np.full(n, -shift)) + shift
     slack = 1e-12 * (1 + size)
     assert (rho * size + now <= psi + slack).all() and (rho * t * (t + 3) / 4 <= beta * size + slack).all()
     assert (rho - m.min(axis=1) / size <= 4 * beta * psi / (rho * t * (t + 3)) + 1e-12).all()
+
+
+BETA = np.e / (np.e - 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40, 2000])
+def test_psi_is_smooth_where_the_losses_add_up_to_one(n):
+    """D(x, y) = psi(x) - psi(y) - <q_y, x - y> >= ||q_x - q_y||_1^2 / (2 beta), beta = e/(e-1), q = grad psi, between
+    points of sum l <= 1; and no smaller beta will do where n is large, half of all entries go up and half down."""
+    rng, tightest = np.random.default_rng(n), 0.0
+    level = np.log(np.expm1(np.longdouble(1) / n))  # at which n losses add up to 1
+    for trial in range(400):
+        x, y = np.full((2, n), level)
+        if trial % 4 == 0:
+            y = x + rng.permutation(np.resize([0.01, -0.01], n))
+        else:
+            share = rng.dirichlet(np.full(n, [0.03, 1.0, 30.0][trial % 4 - 1]), 2) * rng.choice([1, 0.9, 1e-3], (2, 1))
+            x, y = np.log(np.expm1(np.maximum(share, 1e-300)).astype(np.longdouble))
+        top = [np.logaddexp(0, point).sum() for point in (x, y)]
+        x, y = (point if total <= 1 else point - total + 1 for point, total in zip((x, y), top, strict=True))
+        (psi_x, psi_y), (p, q) = psi_of(np.array((x, y))), (naive.logistic_weights(-point)[0] for point in (x, y))
+        apart, between = np.abs(p - q).sum(), psi_x - psi_y - q @ (x - y)
+        assert between >= apart**2 / (2 * BETA) - 1e-15
+        tightest = max(tightest, apart**2 / (2 * BETA) / between if between > 1e-9 else 0.0)
+    assert tightest > (0.95 if n == 2000 else 0.0) or n == 1  # there psi is the identity
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
+    """S_t <= S_0 < 1, separable or not: psi(xi_t) <= psi(xi_0) - ||mu_t||_G^2 (t+1)^2 / (8 beta), s = 1, where xi_t =
+    -Z w_t - ln n and p_t, normalised, is not longer than mu_t.
+
+    Proof: the inequality of the test above, in the sum of the steps (s = 1, f = ||Z'.||^2/2, lambda = 2/(t+2)), gives
+    beta (psi_0 - psi_t) >= f(mu_t)(t+1)^2/4 as long as S <= 1; it holds at a share tau of step t as well, where it
+    gives beta (psi_t - psi(tau)) >= -tau f(mu_t) (1 - lambda)/lambda^2 = -tau f(mu_t) t(t+2)/4.  So psi <= psi_0 all
+    the way to the end of the step, for S could pass S_0 < 1 only where psi passes psi_0.
+    """
+    Z, _ = PLANTED[case]
+    Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
+    seen = []
+    fm.momentum(fm.FeatureGram(Z), loss="logistic", max_iter=400, trace_at=range(401), callback=seen.append)
+    t = np.array([partial.n_iter for partial in seen])
+    xi = -np.array([partial.alpha for partial in seen]) @ Z @ Z.T - np.log(n)
+    sums, psi = np.logaddexp(0, xi).sum(axis=1), psi_of(xi)
+    assert sums[0] < 1 and (sums <= sums[0] * (1 + 1e-13)).all()
+    fallen = np.linalg.norm(np.array([partial.p for partial in seen]) @ Z, axis=1) ** 2 * (t + 1.0) ** 2 / (8 * BETA)
+    assert (psi[1:] <= psi[0] - fallen[1:] + 1e-11 * (1 + np.abs(psi[1:]))).all()
+
+
+def test_for_the_exponential_loss_a_shift_is_nothing():
+    G = dense(UNTIED["separable"])
+    runs = [fm.momentum(G, max_iter=50, shifted=shifted).alpha for shifted in (True, False)]
+    assert np.array_equal(*runs)
+
+
+@rotate("case, kind", ["separable", "not separable", "scale 50"], REPRESENTATIONS)
+@pytest.mark.parametrize("name, first, ahead", [("snkp", 0.5, 2), ("momentum", 1.0, 3)])
+def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
+    """One recursion with two lengths of steps: a = alpha/mu of SNKP at k, alpha of momentum at t = k+1."""
+    Z, T = UNTIED[case], 300
+    G, s, seen = form(kind, Z), scale_of(form(kind, Z)), []
+    options = {"stop": None} if name == "snkp" else {}
+    fm.ALGORITHMS[name](G, max_iter=T, trace_at=range(T), callback=seen.append, **options)
+    for partial, (a, p) in zip(seen[name == "momentum":], naive.accelerated(Z, first, ahead), strict=False):
+        k = partial.n_iter
+        alpha = partial.alpha * ((k + 1) * (k + 2) / (4 * s) if name == "snkp" else 1.0)
+        np.testing.assert_allclose(alpha, a.astype(float), rtol=0, atol=1e-11 * float(a.max()))
+        np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
+    assert len(seen) == T + 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -165,7 +243,7 @@ MARGINS = [
 @pytest.mark.parametrize("margins", MARGINS, ids=str)
 def test_logistic_weights(margins):
     m, q = np.array(margins), np.empty(len(margins))
-    log_slope = fm._logistic_weights(m, q)
+    log_slope = fm._logistic_weights(m, 0.0, q)
     exact, exact_log = naive.logistic_weights(m)
     normal = exact > 1e-300
     # an exponent of size x loses eps x; between margins of 37 and e^-37 against 1 lies the rounding of one eps
@@ -174,7 +252,7 @@ def test_logistic_weights(margins):
     assert abs(log_slope - float(exact_log)) <= 8 * EPS * (1 + abs(float(exact_log)))
     again = np.empty(len(m))
     if m.max() < 700:  # Python's own exp raises where the compiled one gives infinity
-        assert abs(fm._logistic_weights.py_func(m, again) - log_slope) <= 4 * EPS * (1 + abs(log_slope))
+        assert abs(fm._logistic_weights.py_func(m, 0.0, again) - log_slope) <= 4 * EPS * (1 + abs(log_slope))
         np.testing.assert_allclose(again, q, rtol=20 * EPS, atol=1e-300)
 
 

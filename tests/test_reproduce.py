@@ -11,6 +11,7 @@ import importlib.util
 import io
 import itertools
 import lzma
+import math
 import os
 import re
 import signal
@@ -929,6 +930,59 @@ def test_no_bound_is_exceeded():
     assert len(set(table["statement"])) == len(table["statement"]) > 30
     assert (table["largest"] <= 1.0 + 1e-9).all() and (table["least"] <= table["median"]).all()
     assert (table["largest"] > 1e-3).all()  # else it is the measure that is wrong, or the bound of another method
+
+
+def test_rates_are_those_of_the_face():
+    """Algorithm 1's exponential rate is exact, those with inertia nearly; restarts take the fewest steps."""
+    Z = rp.planted_face(5, 3.0, np.random.default_rng(0))
+    G = Z[:5] @ Z[:5].T
+    assert np.allclose(Z[:, 0], np.repeat([1.0, 2.0], 5)) and np.linalg.solve(G, np.ones(5)).min() > 0
+    found = {name: row for name, *row in rp.measured_falls(Z, np.arange(10) < 5, rp.Context())}
+    contraction = np.linalg.eigvalsh(G)[0] / np.linalg.norm(Z, 2) ** 2
+    for name, (t, away, envelope, taken, fall, power) in found.items():
+        assert taken == pytest.approx(contraction) and len(t) == len(away) == len(envelope)
+        assert 0.4 < fall < 1.3 and ("restarts" in name or fall == pytest.approx(1, abs=0.1))
+        assert np.isnan(power) == (name not in rp.POWER) and (np.isnan(power) or power == pytest.approx(1, abs=0.1))
+        assert away.min() < 1e-10
+    first = {name: row[0][(row[1] < 1e-10).argmax()] for name, row in found.items()}
+    assert max(first[name] for name in first if "restarts" in name) < min(first[name] for name in (
+        "Algorithm 1", *rp.INERTIA))
+
+
+def test_the_median_and_its_interval():
+    values = np.random.default_rng(0).normal(3.0, 1.0, 400)
+    middle, low, high = rp.median_interval(np.append(values, np.nan))
+    assert middle == np.median(values) and low < 3.0 < high
+    assert high - low == pytest.approx(4 * math.sqrt(math.pi / 2 / 400), rel=0.3)
+    assert np.isnan(rp.median_interval(np.array([np.nan]))).all() and "–" in rp.with_interval((math.nan,) * 3)
+
+
+def test_snkp_and_momentum_are_one_recursion():
+    table, _ = rp.FIGURES["open4"].compute(rp.Context(quick=True, progress=False))
+    parts = rp.split(table, "what")
+    assert parts["difference"]["y"].max() < 1e-12 and set(parts["difference"]["method"]) == set(rp.SHARED)
+    assert set(rp.split(parts["difference"], "kind")) == {"a", "p"} and parts["ratio"]["y"].min() >= 1
+    for what in ("primal gap", "dual gap"):
+        one, other = rp.split(parts[what], "kind").values()
+        assert np.allclose(one["y"], other["y"], rtol=1e-9)
+        snkp, momentum = rp.split(one, "method").values()
+        assert abs(snkp["y"] - momentum["y"]).max() > 1e-3
+
+
+def test_the_losses_add_up_to_the_most_at_first():
+    Z = rp.planted_margin(20, 5, 0.2, np.random.default_rng(0))
+    alphas = rp.fm.momentum(Z @ Z.T, loss="logistic", max_iter=50, trace_at=range(51), keep_iterates=True).iterates
+    sums = np.logaddexp(0, -alphas @ Z @ Z.T - math.log(20)).sum(axis=1)
+    assert np.allclose(rp.sums_of_losses(Z, 1 / rp.BETA, 51), sums, rtol=1e-12)
+    table, _ = rp.FIGURES["open5"].compute(rp.Context(quick=True, progress=False))
+    parts = rp.split(table, "what")
+    proved = parts["largest sum"]["y"][parts["largest sum"]["x"] <= 1 / rp.BETA]
+    assert 0.5 < proved.max() <= 1 + 1e-12 and 0.5 < parts["sum"]["y"].max() <= 1 + 1e-12
+    assert 1e-4 < parts["bound"]["y"].max() <= 1
+    for goal in rp.GOALS:
+        counts = rp.split(parts[f"products to {goal}"], "loss")
+        printed = counts["logistic, as printed"]["y"]
+        assert not (printed < counts["logistic, shifted by ln n"]["y"]).any(), goal
 
 
 def test_losses():
