@@ -632,11 +632,15 @@ def fitted_slope(t, value, start):
 
 
 def fitted_exponent(x, y):
-    """Fit y ~ x^b by least squares: b and its 95 % bootstrap interval, points drawn 1,000 times; nan for few points."""
+    """Fit y ~ x^b by least squares: b and its 95 % bootstrap interval, points drawn 1,000 times; nan for few points.
+
+    Of two-dimensional x and y whole rows are drawn: runs, whose points depend on each other.
+    """
     if len(x) < 4:
         return math.nan, math.nan, math.nan
     drawn = np.vstack((np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x)))))
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (np.log(x)[drawn], np.log(y)[drawn]))
+    x, y = (np.log(values)[drawn].reshape(len(drawn), -1) for values in (x, y))
+    x, y = (values - values.mean(axis=1, keepdims=True) for values in (x, y))
     spread = (x * x).sum(axis=1)
     slopes = (x * y).sum(axis=1)[spread > 0] / spread[spread > 0]
     return slopes[0], *np.percentile(slopes, (2.5, 97.5))
@@ -2071,6 +2075,129 @@ def draw_subspace_seconds(table, *axes):
             look = looks[name] | {"linestyle": "none", "markevery": None, "markersize": size, "fillstyle": "none"}
             products.loglog(runs["x"], runs["y"], **look)
     products.set(title="ten pairs: to separation, 10 %, 1 %", xlabel=r"$1/\rho$", ylabel="products")
+
+
+# --- open questions of ramdas14 and ji21 ---
+
+PROX = {"l2 prox": "l2", "entropy prox": "entropy"}
+FLOOR = "entropy prox, weights kept above eps/n"
+
+
+def with_fillers(hard, n, rng):
+    """Add unit rows to `hard` until there are n: their first coordinate is 0.3 to 0.9, the others point anywhere."""
+    m = rng.uniform(0.3, 0.9, n - len(hard))
+    u = rng.normal(size=(len(m), hard.shape[1] - 1))
+    return np.vstack((hard, np.column_stack((m, u * (np.sqrt(1 - m**2) / norms(u))[:, None]))))
+
+
+def both_labels(n, d, rng):
+    """Draw rows of planted margin, three of them with both labels: in d >= n dimensions 0 is on the hull's boundary."""
+    Z = planted_margin(n - 3, d, 0.1, rng)
+    return np.vstack((Z, -Z[-3:]))
+
+
+def on_a_face(n, d, rng):
+    """Draw d rows that hold 0 within their hull, a face of the hull of all n: the others are on one side of it."""
+    p, face = rng.dirichlet(np.full(d, 3.0)), rng.normal(size=(d, d - 1))
+    face[-1] = -p[:-1] @ face[:-1] / p[-1]
+    return with_fillers(np.column_stack((np.zeros(d), face / norms(face).max())), n, rng)
+
+
+def floored(Z, eps, floor):
+    """Count iterations of ISNKPVN with the entropy prox until ||p||_G < eps, each centre mixed with ``floor`` of 1/n."""
+    n, k, calls, delta, p = len(Z), 0, 0, math.inf, np.full(len(Z), 1 / len(Z))
+    mu0 = 2 * norms(Z).max() ** 2
+    while delta >= eps:
+        center, age = (1 - floor) * p + floor / n, 0
+        w = center @ Z
+        delta = max(np.linalg.norm(w), eps) / 2
+        p = fm.entropy_prox(Z @ w, mu0, center)
+        v = u = p @ Z
+        while np.linalg.norm(v) >= delta:
+            theta, age = 2 / (age + 3), age + 1
+            w = (1 - theta) * (w + theta * v) + theta**2 * u
+            q = fm.entropy_prox(Z @ w, 2 * mu0 / ((age + 1) * (age + 2)), center)
+            u = q @ Z
+            p, v = (1 - theta) * p + theta * q, (1 - theta) * v + theta * u
+        k, calls = k + age, calls + 1
+    return k + calls - 1  # a restart counts as an iteration
+
+
+def misfit(x, y, shape):
+    """Return the factor by which y scatters about the best multiple of shape(x)."""
+    return math.exp(np.std(np.log(y / shape(x))))
+
+
+def compute_open1(context):
+    trials, rho, rows, least = context.pick(8, 2), 0.003, [], 1.0
+    sizes = [120 * 2**j for j in range(context.pick(14, 4))]
+    patience = {"l2": context.pick(15_360, 480), "entropy": sizes[-1]}  # the largest n: l2 takes too many iterations
+    families = {  # the accuracy, and a function that draws n rows
+        "fillers, margin 0.003": (rho / 10, lambda n, rng: with_fillers(planted_margin(60, 10, rho, rng), n, rng)),
+        "fillers, no separator": (1e-3, lambda n, rng: with_fillers(planted_inradius(60, 10, 0.1, rng)[0], n, rng)),
+        "random, no separator": (1e-3, lambda n, rng: planted_inradius(n, 10, 0.1, rng)[0]),
+        "random, margin 0.003": (rho / 10, lambda n, rng: planted_margin(n, 10, rho, rng)),
+    }
+    for (family, (eps, draw)), n in progress(list(itertools.product(families.items(), sizes)), context, "n"):
+        for seed in range(context.seed, context.seed + trials):
+            Z = draw(n, np.random.default_rng(seed))
+            for name, prox in PROX.items():
+                if n <= min(patience[prox], math.inf if "fillers" in family else patience["l2"]):
+                    rows.append((family, name, str(seed), n, iterations(fm.isnkpvn, Z, eps=eps, prox=prox)))
+    accuracies = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(9, 5))
+    hulls = {"0 inside, 3 points with both labels": lambda rng: both_labels(100, 10, rng),
+             "0 on the boundary: 3 points with both labels": lambda rng: both_labels(100, 200, rng),
+             "0 on the boundary: a face of 10 points": lambda rng: on_a_face(100, 10, rng)}
+    for hull, seed in progress(list(itertools.product(hulls, range(context.seed, context.seed + trials))), context):
+        Z = hulls[hull](np.random.default_rng(seed))
+        for name, prox in PROX.items():
+            rows += [(hull, name, str(seed), 1 / eps, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
+                     for eps in accuracies]
+        rows += [(hull, FLOOR, str(seed), 1 / eps, floored(Z, eps, eps)) for eps in accuracies]
+        if "face" in hull:  # these weights are determined by the data
+            end = fm.isnkpvn(fm.FeatureGram(Z), eps=accuracies[-1], prox="entropy", trace_at=[])
+            least = min(least, end.p[:10].min() / fm.isnkpvn(fm.FeatureGram(Z), eps=1e-6, trace_at=[]).p[:10].min())
+    table = table_of("family method seed x iterations", rows)
+    said = []
+    for name, part in split(split(table, "family")["fillers, margin 0.003"], "method").items():
+        found = [misfit(part["x"], part["iterations"], shape)
+                 for shape in (np.sqrt, lambda n: np.sqrt(np.log(n)), np.ones_like)]
+        said.append(f"{name} {', '.join(f'{factor:.2f}' for factor in found)}")
+    Z = planted_margin(60, 10, rho, context.rng())
+    copied = {prox: {iterations(fm.isnkpvn, np.tile(Z, (copies, 1)), eps=rho / 10, prox=prox)
+                     for copies in 2 ** np.arange(context.pick(9, 3))} for prox in PROX.values()}
+    return table, (
+        f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {context.seed} to {context.seed + trials - 1}, median "
+        "and range; iterations are products. Fillers: 60 hard rows in d = 10, as in the random sets below, and easy "
+        "ones. No separator: 0 inside the hull, eps = 0.001; margins: eps = rho/10. Right: n = 100, d = 10 but d = 200 "
+        "where 3 points with both labels are on the boundary. Numbers: exponents and 95 % intervals, seeds drawn "
+        f"whole. Fillers with a margin scatter about multiples of sqrt(n), sqrt(ln n), 1 by factors {'; '.join(said)}. "
+        f"60 hard rows in up to {2 ** (context.pick(9, 3) - 1)} copies: l2 {sorted(copied['l2'])}, entropy "
+        f"{sorted(copied['entropy'])} iterations. Face: at the smallest eps no weight of its points is below "
+        f"{least:.2f} of the least that the l2 prox finds")
+
+
+@figure("open1", "does the entropy prox make sqrt(log n) of ISNKPVN's sqrt(n)?", compute_open1, minutes=5,
+        rows=2, columns=3, width=4.4, height=3.3)
+def draw_open1(table, *axes):
+    looks, families = styles(table, "method"), split(table, "family")
+    panels = [[family] for family in families if not family.startswith("random")]
+    panels.insert(2, [family for family in families if family.startswith("random")])  # no separator, a margin
+    for ax, shown in zip(axes, panels, strict=True):
+        lines, exponents = [], []
+        for thin, family in enumerate(shown):
+            for name, rows in split(families[family], "method").items():
+                x, y = (np.array([run[column] for run in split(rows, "seed").values()])
+                        for column in ("x", "iterations"))
+                look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
+                line, = ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
+                ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0)
+                lines.append(line)
+                exponents.append("{:.2f} [{:.2f}, {:.2f}]{}".format(
+                    *fitted_exponent(x, y), ", margin 0.003" * thin))
+        ax.legend(lines, exponents, fontsize=8)
+        ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations", ylim=(5, None),
+               title="random sets, no separator or a margin" if len(shown) > 1 else shown[0])
 
 
 # --- the bounds of the three papers: functions yield statements and, along runs, what was measured over the bound ---
