@@ -2172,12 +2172,12 @@ def compute_open1(context):
               for prox in PROX.values()]
     return table, (
         f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {context.seed} to {context.seed + trials - 1}, "
-        "median and range; an iteration is a product. Above: d = 10, eps = rho/10 or, without a separator, 0.001; fillers: 60 "
-        "hard rows and easy ones. Below: n = 100, no separator, d = 3, 200, 4. Numbers: exponents (below, for 1/eps >= "
-        f"{STEEP:g}) and 95 % bootstrap intervals, seeds drawn whole. Counts of the first panel scatter about "
-        f"multiples of sqrt(n), sqrt(ln n), 1 by the factors {'; '.join(said)}. 1 to {copies[-1]} copies of 60 hard rows, "
-        f"iterations: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps no weight of its points is below "
-        f"{least:.2f} of what it must be")
+        "median and range; an iteration is a product. Above: d = 10, eps = rho/10 or, without a separator, 0.001; "
+        "fillers: 60 hard rows and easy ones. Below: n = 100, no separator, d = 3, 200, 4. Numbers: exponents (below, "
+        f"for 1/eps >= {STEEP:g}) and 95 % bootstrap intervals, seeds drawn whole. Counts of the first panel scatter "
+        f"about multiples of sqrt(n), sqrt(ln n), 1 by the factors {'; '.join(said)}. 1 to {copies[-1]} copies of 60 "
+        f"hard rows, iterations: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps no weight of its "
+        f"points is below {least:.2f} of what it must be")
 
 
 @figure("open1", "does the entropy prox make sqrt(log n) of ISNKPVN's sqrt(n)?", compute_open1, minutes=5,
@@ -2203,6 +2203,150 @@ def draw_open1(table, *axes):
         ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations",
                ylim=(20, 8 * max(families[family]["iterations"].max() for family in shown)),
                title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0])
+
+
+RATES = {  # of the relative gap after T columns of sampling with momentum, step 1, N support vectors
+    r"conjectured: $2/(\rho^2 T)^2$": lambda n, rho, N, T: 2 / (rho**2 * T) ** 2,
+    r"seen: $(4 \ln n + 2 \min(T, N))/(\rho T)^2$": lambda n, rho, N, T: (
+        4 * np.log(n) + 2 * np.minimum(T, N)) / (rho * T) ** 2,
+    r"proved, on average: $(4 \ln n + 5.8\,T)/(\rho T)^2$": lambda n, rho, N, T: (
+        4 * np.log(n) + 4 * T * (1 + math.log(math.cosh(1)))) / (rho**2 * T * (T + 3)),
+}
+CONJECTURED, SEEN, PROVED = RATES
+
+
+def equicorrelated(n, c):
+    """Return unit rows whose inner products are c: rho^2 = c + (1 - c)/n, and all are support vectors."""
+    return np.column_stack((np.full(n, math.sqrt(c)), math.sqrt(1 - c) * np.eye(n)))
+
+
+def least_gap(n, rho, T):
+    """Bound from below the relative gap of what reads T < n columns of equicorrelated rows: another row's margin.
+
+    It is c sum alpha, where ||alpha||_G^2 = c (sum alpha)^2 + (1 - c) ||alpha||_2^2 and the last is (sum alpha)^2/T
+    or more.
+    """
+    c = (n * rho**2 - 1) / (n - 1)
+    return 1 - c / rho / np.sqrt(c + (1 - c) / T)
+
+
+def planted_zoo(rng, context):
+    """Yield (family, rows): what the rates of sampling are tested on."""
+    most = context.pick(1000, 30)
+    for n in (2, 4, 8, 16, 64, 256, 1024):
+        yield "orthogonal", np.eye(min(n, most))
+        for c in (0.03, 0.3, 0.5, 0.9):
+            yield "equicorrelated", equicorrelated(min(n, most), c)
+    for d, rho in itertools.product((3, 10, 100, 1000), (0.3, 0.1, 0.03, 0.01)):
+        yield "planted", planted_margin(most, min(d, most), rho, rng)
+    for power, rho in itertools.product((0.5, 1, 2), (0.3, 0.1, 0.01)):
+        yield "spectrum", planted_power_law(min(300, most), min(100, most), rho, rng, power)
+    for turn in np.pi * np.array((0.01, 0.1, 0.3, 0.7, 0.9, 0.99)):
+        yield "two points", np.array([[1, 0], [math.cos(turn), math.sin(turn)]])
+    for copies in (2, 5, 20):
+        yield "copies", np.repeat(planted_margin(20, 5, 0.1, rng), copies, axis=0)
+    yield "copies", np.repeat(np.eye(8), 2 ** np.arange(8), axis=0)
+    for shortest in (0.3, 0.05):
+        yield "lengths", np.geomspace(1, shortest, 30)[:, None] * np.eye(30)
+    for n in (4, 8, 20):
+        yield "chain", chain(n)
+    for n in rng.integers(2, 9, context.pick(60, 4)):
+        yield "few random points", rng.normal(size=(n, n + 1))
+
+
+def prepared(Z):
+    """Return G, largest entry 1, its maximum margin and the number of different support vectors."""
+    best = fm.max_margin(fm.FeatureGram(np.unique(Z, axis=0)), tol=1e-12)
+    scale = np.max(np.sum(Z**2, axis=1))
+    return Z @ Z.T / scale, (best.lower + best.upper) / 2 / math.sqrt(scale), np.sum(best.p > 1e-9 * best.p.max())
+
+
+def sampled_gaps(G, rho, steps, seed, **options):
+    """Run adaptive sampling: spaced numbers of columns and the relative gaps after them."""
+    trace = trajectory(fm.adaptive_sampling, G, steps, 12, seed=seed, **options).trace
+    return trace["iteration"].astype(float), 1 - trace["lower"] / rho
+
+
+def compute_open2(context):
+    rng, rows, seeds = context.rng(), [], range(context.seed, context.seed + context.pick(10, 4))
+    X, y, *_, source = load_mnist(context, (3, 5))
+    n = context.pick(500, 60)
+    points = X[:n] / norms(X[:n])[:, None]
+    K = fm.gram(points, y[:n], gamma=1.0)
+    problems = {
+        f"MNIST 3 vs 5, n = {n}": np.linalg.cholesky(K + 1e-12 * np.eye(n)),
+        f"planted, n = {n}, d = 50": planted_margin(n, 50, 0.03, rng),
+        f"spectrum $j^{{-1/2}}$, n = {n}, d = 200": planted_power_law(n, 200, 0.1, rng, 0.5),
+        "orthogonal, n = 64": np.eye(64),
+    }
+    steps = context.pick(2**18, 2**10)
+    for (problem, Z), momentum in progress(list(itertools.product(problems.items(), (True, False))), context, "data"):
+        G, rho, support = prepared(Z)
+        rows += [("fixed data", problem, "momentum" if momentum else "without", str(seed), len(Z), rho, support,
+                  *sampled_gaps(G, rho, steps, seed, momentum=momentum)) for seed in seeds]
+    for n in progress(context.pick((32, 256, 2048), (8, 32)), context, "equicorrelated"):
+        G, rho, support = prepared(equicorrelated(n, 0.5))
+        rows += [("equicorrelated", f"n = {n}", "momentum", str(seed), n, rho, support,
+                  *sampled_gaps(G, rho, 32 * n, seed)) for seed in seeds]
+    for family, Z in progress(list(planted_zoo(rng, context)), context, "constants"):
+        G, rho, support = prepared(Z)
+        if len(Z) > 1 and rho > 1e-3:
+            runs = [sampled_gaps(G, rho, context.pick(2**16, 2**8), seed) for seed in seeds[:5]]
+            T, gap = map(np.concatenate, zip(*runs, strict=True))
+            for name, rate in RATES.items():  # where rounding says nothing
+                at = np.argmax(np.where(gap > 1e-10, gap, 0) / rate(len(Z), rho, support, T))
+                rows.append(("largest constants", family, name, "", len(Z), rho, support, T[at], gap[at]))
+    return table_of("panel problem method seed n rho support T gap", rows), (
+        f"Adaptive sampling, step 1, an iteration is a column; seeds {seeds[0]} to {seeds[-1]}. MNIST ({source}): "
+        f"Gaussian kernel on unit images, gamma = 1; the others linear, unit rows: margin 0.03 and 0.1 planted; "
+        "equicorrelated: inner products 1/2. Exponents: T in the last factor of 64, 95 % bootstrap intervals, seeds "
+        "drawn whole. Third panel: gap over 2/(rho^2 T)^2, largest of the seeds. Fourth: for each of the problems the "
+        f"largest constant of {context.pick(2**16, 2**8):,} columns and {len(seeds[:5])} seeds; N counts support "
+        "vectors. Proved on average, step 1: 4 (ln n + T (1 + ln cosh 1))/(rho^2 T (T + 3))")
+
+
+@figure("open2", "adaptive sampling: the rate of momentum, proved, and a conjecture refuted", compute_open2,
+        minutes=6, data="mnist", rows=2, columns=2, width=6, height=4)
+def draw_open2(table, fixed, shared, ratios, constants):
+    parts = split(table, "panel")
+    lines, exponents = [], []
+    for problem, part, look in curves(parts["fixed data"], "problem"):
+        for method, rows in split(part, "method").items():
+            T, gap = (np.array([run[name] for run in split(rows, "seed").values()]) for name in ("T", "gap"))
+            faint = {} if method == "momentum" else {"alpha": 0.6, "linewidth": 0.8, "fillstyle": "none"}
+            line, = fixed.loglog(T[0], np.median(gap, axis=0), **look | faint)
+            used = T[0] >= T[0, -1] / 64
+            lines.append(line)
+            exponents.append("{}{:.2f} [{:.2f}, {:.2f}]".format(
+                f"{problem}: " if method == "momentum" else "without momentum: ",
+                *fitted_exponent(T[:, used], gap[:, used])))
+        look |= {"marker": ""}
+        first = split(part, "method")["momentum"]
+        largest = np.max([run["gap"] for run in split(first, "seed").values()], axis=0)
+        n, rho, N, T = (first[name][:len(largest)] for name in ("n", "rho", "support", "T"))
+        ratios.loglog(T, largest / RATES[CONJECTURED](n, rho, N, T), **look, label=problem)
+    fixed.legend(lines, exponents, fontsize=7, loc="lower left")
+    fixed.set(xlabel="columns T", ylabel="relative gap", title="fixed data, with momentum and without (thin)")
+    for i, (problem, part) in enumerate(split(parts["equicorrelated"], "problem").items()):
+        gap = np.array([run["gap"] for run in split(part, "seed").values()])
+        n, rho, N, T = (part[name][:gap.shape[1]] for name in ("n", "rho", "support", "T"))
+        look = style(4 + i)
+        shared.loglog(T, gap.mean(axis=0), label=f"equicorrelated, {problem}", **look)
+        shared.loglog(T[T < n], least_gap(n, rho, T)[T < n], color="0.5", linewidth=4, alpha=0.5, zorder=0)
+        ratios.loglog(T, gap.max(axis=0) / RATES[CONJECTURED](n, rho, N, T), **look)
+    shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", linewidth=1)
+    shared.text(T[2], 1.3 * RATES[PROVED](n, rho, N, T)[2], "proved on average", fontsize=8)
+    shared.set(xlabel="columns T", ylabel="mean relative gap", title="broad: below it is no method that reads columns")
+    ratios.axhline(1, color="0.3", linewidth=1)
+    ratios.set(xlabel="columns T", ylabel="gap / conjecture", ylim=(1e-3, None), title="the conjecture fails above 1")
+    for i, (name, part) in enumerate(split(parts["largest constants"], "method").items()):
+        rate = RATES[name](part["n"], part["rho"], part["support"], part["T"])
+        constants.loglog(part["support"] * part["rho"] ** 2, part["gap"] / rate, "so^"[i], color=COLOURS[i],
+                         fillstyle="full" if i == 1 else "none", markersize=4, label=name)
+    constants.axhline(1, color="0.3", linewidth=1)
+    constants.legend(fontsize=7, loc="upper left")
+    constants.set(xlabel=r"$N \rho^2$", ylabel="largest gap / rate", ylim=(None, 1e5),
+                  title=f"constants on {len(part['n'])} problems")
 
 
 # --- the bounds of the three papers: functions yield statements and, along runs, what was measured over the bound ---
