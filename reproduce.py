@@ -2182,7 +2182,7 @@ def compute_open1(context):
         f"points is below {least:.2f} of what it must be")
 
 
-@figure("open1", "does the entropy prox make sqrt(log n) of ISNKPVN's sqrt(n)?", compute_open1, minutes=5,
+@figure("open1", "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?", compute_open1, minutes=5,
         rows=2, columns=3, width=4.4, height=3.3)
 def draw_open1(table, *axes):
     looks, families = styles(table, "method"), split(table, "family")
@@ -2307,8 +2307,8 @@ def compute_open2(context):
         "vectors. Proved on average, step 1: 4 (ln n + T (1 + ln cosh 1))/(rho^2 T (T + 3))")
 
 
-@figure("open2", "adaptive sampling: the rate of momentum, proved, and a conjecture refuted", compute_open2,
-        minutes=6, data="mnist", rows=2, columns=2, width=6, height=4)
+@figure("open2", "the rate of momentum in adaptive sampling", compute_open2,
+        minutes=3, data="mnist", rows=2, columns=2, width=6, height=4)
 def draw_open2(table, fixed, shared, ratios, constants):
     parts, looks = split(table, "panel"), iter(map(style, itertools.count()))
     lines, exponents = [], []
