@@ -1194,7 +1194,7 @@ def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_log
     assert len(median) == 7 and np.isfinite(table["iterations"]).all()
     for family in ("fillers, margin 0.003", "fillers, no separator"):
         l2, entropy = median[family]["l2 prox"], median[family]["entropy prox"]
-        assert l2[-1] > 1.3 * l2[0] and entropy[-1] < 1.1 * entropy[0] and (l2 > entropy[: len(l2)]).all()
+        assert l2[-1] > 1.2 * l2[0] and entropy[-1] < 1.1 * entropy[0] and (l2 > entropy[: len(l2)]).all()
     for hull, methods in median.items():
         if hull.startswith("0 "):
             factor = methods["entropy prox"][-1] / methods["entropy prox"][-3]  # of a decade of eps
