@@ -3975,7 +3975,7 @@ def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, tr
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
-        "entropy" is the paper's open question, without a guarantee: the prox is KL(p || q_t), with mu_0 = 2s.
+        "entropy", the paper's open question: the prox is KL(p || q_t), with mu_0 = 2s.
 
     Notes
     -----
@@ -3983,6 +3983,11 @@ def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, tr
     and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has no eps in
     delta_t; it matters only for a q_t that is a certificate already.  A restart counts as an iteration: one product
     each, two at the start.
+
+    With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
+    rho <= 0, where D_t >= -ln min_i (q_t)_i: D_0 = ln(n) and D_{t+1} = D_t + 1 + ln((k+1)(k+2)/2) after k iterations.
+    So sqrt(ln n) takes the place of sqrt(n) up to powers of log(1/rho) and log(1/eps), but not in sqrt(n)/|rho|
+    log(1/eps): with 0 on the boundary of the hull it is seen to take 1/sqrt(eps) where prox="l2" takes log(1/eps).
 
     Examples
     --------
@@ -4380,7 +4385,7 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
     Parameters
     ----------
     momentum : bool
-        beta_t = t/(t+1), which works well and has no proof; or beta_t = 0, which is what Theorem 4.1 is about.
+        beta_t = t/(t+1); or beta_t = 0, which is what Theorem 4.1 is about.
     step : float
         theta in units of 1/s, above 0.
     seed : int
@@ -4392,7 +4397,13 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (constants as in its proof).  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
+    (constants as in its proof).  With momentum, which the paper leaves open, for every step, in the mean over samples
+
+        gamma(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
+
+    since rho ||w_T|| + psi(-Z w_T) <= ln(n) + sum (step/2 ||z_{t+1} - z_t||^2 - KL(q_{t+1} || q_t)) + a martingale, z_t
+    the row drawn.  1/(rho T) is the best possible: of rows with inner products c, rho > sqrt(c), T < n columns give a
+    margin of c / sqrt(c + (1-c)/T) or less.  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
 
     Examples
     --------

@@ -632,11 +632,15 @@ def fitted_slope(t, value, start):
 
 
 def fitted_exponent(x, y):
-    """Fit y ~ x^b by least squares: b and its 95 % bootstrap interval, points drawn 1,000 times; nan for few points."""
+    """Fit y ~ x^b by least squares: b and its 95 % bootstrap interval, points drawn 1,000 times; nan for few points.
+
+    Of two-dimensional x and y whole rows are drawn: runs, whose points depend on each other.
+    """
     if len(x) < 4:
         return math.nan, math.nan, math.nan
     drawn = np.vstack((np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x)))))
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (np.log(x)[drawn], np.log(y)[drawn]))
+    x, y = (np.log(values)[drawn].reshape(len(drawn), -1) for values in (x, y))
+    x, y = (values - values.mean(axis=1, keepdims=True) for values in (x, y))
     spread = (x * x).sum(axis=1)
     slopes = (x * y).sum(axis=1)[spread > 0] / spread[spread > 0]
     return slopes[0], *np.percentile(slopes, (2.5, 97.5))
@@ -2075,6 +2079,281 @@ def draw_subspace_seconds(table, *axes):
             look = looks[name] | {"linestyle": "none", "markevery": None, "markersize": size, "fillstyle": "none"}
             products.loglog(runs["x"], runs["y"], **look)
     products.set(title="ten pairs: to separation, 10 %, 1 %", xlabel=r"$1/\rho$", ylabel="products")
+
+
+# --- open questions of ramdas14 and ji21 ---
+
+PROX = {"l2 prox": "l2", "entropy prox": "entropy"}
+STEEP = 1e4  # 1/eps from which on exponents are fitted
+FLOOR = "entropy prox, weights kept above eps/n"
+
+
+def with_fillers(hard, n, rng):
+    """Add unit rows to `hard` until there are n: their first coordinate is 0.3 to 0.9, their mean does not separate."""
+    m = rng.uniform(0.3, 0.9, n - len(hard))
+    u = rng.normal(size=(len(m), hard.shape[1] - 1))
+    u[:, 0] += 1.0
+    return np.vstack((hard, np.column_stack((m, u * (np.sqrt(1 - m**2) / norms(u))[:, None]))))
+
+
+def both_labels(n, d, rng):
+    """Draw rows of planted margin, the last three with both labels: these hold 0 inside the hull, or in its boundary.
+
+    Inside in d = 3 dimensions, which they span; in the boundary if all rows but their negatives are independent.
+    """
+    Z = planted_margin(n - 3, d, 0.1, rng)
+    return np.vstack((Z, -Z[-3:]))
+
+
+def on_a_face(n, d, rng):
+    """Draw d rows that hold 0 within their hull, a face of the hull of all n: the others are on one side of it."""
+    p, face = rng.dirichlet(np.full(d, 3.0)), rng.normal(size=(d, d - 1))
+    face[-1] = -p[:-1] @ face[:-1] / p[-1]
+    return with_fillers(np.column_stack((np.zeros(d), face / norms(face).max())), n, rng)
+
+
+def floored(Z, eps, floor):
+    """Count iterations of ISNKPVN, entropy prox, until ||p||_G < eps, where centres are mixed with ``floor`` of 1/n."""
+    n, k, calls, delta, p = len(Z), 0, 0, math.inf, np.full(len(Z), 1 / len(Z))
+    mu0 = 2 * norms(Z).max() ** 2
+    while delta >= eps:
+        center, age = (1 - floor) * p + floor / n, 0
+        w = center @ Z
+        delta = max(np.linalg.norm(w), eps) / 2
+        p = fm.entropy_prox(Z @ w, mu0, center)
+        v = u = p @ Z
+        while np.linalg.norm(v) >= delta:
+            theta, age = 2 / (age + 3), age + 1
+            w = (1 - theta) * (w + theta * v) + theta**2 * u
+            q = fm.entropy_prox(Z @ w, 2 * mu0 / ((age + 1) * (age + 2)), center)
+            u = q @ Z
+            p, v = (1 - theta) * p + theta * q, (1 - theta) * v + theta * u
+        k, calls = k + age, calls + 1
+    return k + calls - 1  # a restart counts as an iteration
+
+
+def misfit(x, y, shape):
+    """Return the factor by which y scatters about the best multiple of shape(x)."""
+    return math.exp(np.std(np.log(y / shape(x))))
+
+
+def compute_open1(context):
+    trials, rho, rows, least = context.pick(6, 2), 0.003, [], 1.0
+    sizes = [120 * 2**j for j in range(context.pick(12, 4))]
+    few, patience = sizes[:context.pick(8, 3)], {"l2": context.pick(15_360, 480), "entropy": sizes[-1]}  # the largest n
+    families = {  # the accuracy, the n, and a function that draws n rows
+        "fillers, margin 0.003": (rho / 10, sizes, lambda n, rng: with_fillers(
+            planted_margin(60, 10, rho, rng), n, rng)),
+        "fillers, no separator": (1e-3, sizes, lambda n, rng: with_fillers(
+            planted_inradius(60, 10, 0.1, rng)[0], n, rng)),
+        "random, no separator": (1e-3, few, lambda n, rng: planted_inradius(n, 10, 0.1, rng)[0]),
+        "random, margin 0.003": (rho / 10, few, lambda n, rng: planted_margin(n, 10, rho, rng)),
+    }
+    draws = [(family, eps, draw, n) for family, (eps, ns, draw) in families.items() for n in ns]
+    for family, eps, draw, n in progress(draws, context, "n"):
+        for seed in range(context.seed, context.seed + trials):
+            Z = draw(n, np.random.default_rng(seed))
+            rows += [(family, name, str(seed), n, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
+                     for name, prox in PROX.items() if n <= patience[prox]]
+    accuracies = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(7, 5))
+    hulls = {"0 inside: 3 points with both labels": lambda rng: both_labels(100, 3, rng),
+             "0 on the boundary: 3 points with both labels": lambda rng: both_labels(100, 200, rng),
+             "0 on the boundary: a face of 4 points": lambda rng: on_a_face(100, 4, rng)}
+    for hull, seed in progress(list(itertools.product(hulls, range(context.seed, context.seed + trials))), context):
+        Z = hulls[hull](np.random.default_rng(seed))
+        for name, prox in PROX.items():
+            rows += [(hull, name, str(seed), 1 / eps, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
+                     for eps in accuracies]
+        rows += [(hull, FLOOR, str(seed), 1 / eps, floored(Z, eps, eps)) for eps in accuracies]
+        if "face" in hull:  # there is one mixture of its points that is 0
+            exact = np.linalg.lstsq(np.vstack((Z[:4].T, np.ones(4))), np.eye(5)[4])[0]
+            end = fm.isnkpvn(fm.FeatureGram(Z), eps=accuracies[-1], prox="entropy", trace_at=[])
+            least = min(least, np.min(end.p[:4] / exact))
+    table, said = table_of("family method seed x iterations", rows), []
+    for name, part in split(split(table, "family")["fillers, margin 0.003"], "method").items():
+        found = [misfit(part["x"], part["iterations"], shape)
+                 for shape in (np.sqrt, lambda n: np.sqrt(np.log(n)), np.ones_like)]
+        said.append(f"{name} {', '.join(f'{factor:.2f}' for factor in found)}")
+    Z, copies = planted_margin(60, 10, rho, context.rng()), 2 ** np.arange(context.pick(9, 3))
+    copied = [sorted({iterations(fm.isnkpvn, np.tile(Z, (times, 1)), eps=rho / 10, prox=prox) for times in copies})
+              for prox in PROX.values()]
+    return table, (
+        f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {context.seed} to {context.seed + trials - 1}, "
+        "median and range; an iteration is a product. Above: d = 10, eps = rho/10 or, without a separator, 0.001; "
+        "fillers: 60 hard rows and easy ones. Below: n = 100, no separator, d = 3, 200, 4. Numbers: exponents (below, "
+        f"for 1/eps >= {STEEP:g}) and 95 % bootstrap intervals, seeds drawn whole. Counts of the first panel scatter "
+        f"about multiples of sqrt(n), sqrt(ln n), 1 by the factors {'; '.join(said)}. 1 to {copies[-1]} copies of 60 "
+        f"hard rows, iterations: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps no weight of its "
+        f"points is below {least:.2f} of what it must be")
+
+
+@figure("open1", "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?", compute_open1, minutes=3,
+        rows=2, columns=3, width=4.4, height=3.3)
+def draw_open1(table, *axes):
+    looks, families = styles(table, "method"), split(table, "family")
+    panels = [[family] for family in families if not family.startswith("random")]
+    panels.insert(2, [family for family in families if family.startswith("random")])  # no separator, a margin
+    for ax, shown in zip(axes, panels, strict=True):
+        lines, exponents = [], []
+        for thin, family in enumerate(shown):
+            for name, rows in split(families[family], "method").items():
+                x, y = (np.array([run[column] for run in split(rows, "seed").values()])
+                        for column in ("x", "iterations"))
+                look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
+                line, = ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
+                ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0)
+                lines.append(line)
+                used = x[0] >= (STEEP if "0 " in family else 0)
+                exponent = "{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(x[:, used], y[:, used]))
+                exponents.append(exponent + ", margin 0.003" * thin)
+        ax.legend(lines, exponents, fontsize=8, loc="upper left")
+        ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations",
+               ylim=(20, 8 * max(families[family]["iterations"].max() for family in shown)),
+               title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0])
+
+
+RATES = {  # of the relative gap after T columns of sampling with momentum, step 1, N support vectors
+    r"conjectured: $2/(\rho^2 T)^2$": lambda n, rho, N, T: 2 / (rho**2 * T) ** 2,
+    r"seen: about $(4 \ln n + 2 \min(T, N))/(\rho T)^2$": lambda n, rho, N, T: (
+        4 * np.log(n) + 2 * np.minimum(T, N)) / (rho * T) ** 2,
+    r"proved, on average: $(4 \ln n + 5.8\,T)/(\rho T)^2$": lambda n, rho, N, T: (
+        4 * np.log(n) + 4 * T * (1 + math.log(math.cosh(1)))) / (rho**2 * T * (T + 3)),
+}
+CONJECTURED, SEEN, PROVED = RATES
+
+
+def equicorrelated(n, c):
+    """Return unit rows whose inner products are c: rho^2 = c + (1 - c)/n, and all are support vectors."""
+    return np.column_stack((np.full(n, math.sqrt(c)), math.sqrt(1 - c) * np.eye(n)))
+
+
+def least_gap(n, rho, T):
+    """Bound from below the relative gap of what reads T < n columns of equicorrelated rows: another row's margin.
+
+    It is c sum alpha, where ||alpha||_G^2 = c (sum alpha)^2 + (1 - c) ||alpha||_2^2 and the last is (sum alpha)^2/T
+    or more.
+    """
+    c = (n * rho**2 - 1) / (n - 1)
+    return 1 - c / rho / np.sqrt(c + (1 - c) / T)
+
+
+def planted_zoo(rng, context):
+    """Yield (family, rows): what the rates of sampling are tested on."""
+    most = context.pick(1000, 30)
+    for n in (2, 4, 8, 16, 64, 256, 1024):
+        yield "orthogonal", np.eye(min(n, most))
+        for c in (0.03, 0.3, 0.5, 0.9):
+            yield "equicorrelated", equicorrelated(min(n, most), c)
+    for d, rho in itertools.product((3, 10, 100, 1000), (0.3, 0.1, 0.03, 0.01)):
+        yield "planted", planted_margin(min(300, most), min(d, most), rho, rng)
+    for power, rho in itertools.product((0.5, 1, 2), (0.3, 0.1, 0.01)):
+        yield "spectrum", planted_power_law(min(300, most), min(100, most), rho, rng, power)
+    for turn in np.pi * np.array((0.01, 0.1, 0.3, 0.7, 0.9, 0.99)):
+        yield "two points", np.array([[1, 0], [math.cos(turn), math.sin(turn)]])
+    for copies in (2, 5, 20):
+        yield "copies", np.repeat(planted_margin(20, 5, 0.1, rng), copies, axis=0)
+    yield "copies", np.repeat(np.eye(8), 2 ** np.arange(8), axis=0)
+    for shortest in (0.3, 0.05):
+        yield "lengths", np.geomspace(1, shortest, 30)[:, None] * np.eye(30)
+    for n in (4, 8, 20):
+        yield "chain", chain(n)
+    for n in rng.integers(2, 9, context.pick(60, 4)):
+        yield "few random points", rng.normal(size=(n, n + 1))
+
+
+def prepared(Z):
+    """Return G, largest entry 1, its maximum margin and the number of different support vectors."""
+    best = fm.max_margin(fm.FeatureGram(np.unique(Z, axis=0)), tol=1e-12)
+    scale = np.max(np.sum(Z**2, axis=1))
+    return Z @ Z.T / scale, (best.lower + best.upper) / 2 / math.sqrt(scale), np.sum(best.p > 1e-9 * best.p.max())
+
+
+def sampled_gaps(G, rho, steps, seed, **options):
+    """Run adaptive sampling: spaced numbers of columns and the relative gaps after them."""
+    trace = trajectory(fm.adaptive_sampling, G, steps, 12, seed=seed, **options).trace
+    return trace["iteration"].astype(float), 1 - trace["lower"] / rho
+
+
+def compute_open2(context):
+    rng, rows, seeds = context.rng(), [], range(context.seed, context.seed + context.pick(8, 4))
+    X, y, *_, source = load_mnist(context, (3, 5))
+    n = context.pick(400, 60)
+    points = X[:n] / norms(X[:n])[:, None]
+    K = fm.gram(points, y[:n], gamma=1.0)
+    problems = {
+        f"MNIST 3 vs 5, n = {n}": np.linalg.cholesky(K + 1e-12 * np.eye(n)),
+        f"planted, n = {n}, d = 50": planted_margin(n, 50, 0.03, rng),
+        f"spectrum $j^{{-1/2}}$, n = {n}, d = 200": planted_power_law(n, 200, 0.1, rng, 0.5),
+        "orthogonal, n = 64": np.eye(64),
+    }
+    steps = context.pick(2**17, 2**10)
+    for (problem, Z), momentum in progress(list(itertools.product(problems.items(), (True, False))), context, "data"):
+        G, rho, support = prepared(Z)
+        rows += [("fixed data", problem, "momentum" if momentum else "without", str(seed), len(Z), rho, support,
+                  *sampled_gaps(G, rho, steps, seed, momentum=momentum)) for seed in seeds]
+    for n in progress(context.pick((32, 256, 2048), (8, 32)), context, "equicorrelated"):
+        G, rho, support = prepared(equicorrelated(n, 0.5))
+        rows += [("equicorrelated", f"n = {n}", "momentum", str(seed), n, rho, support,
+                  *sampled_gaps(G, rho, 32 * n, seed)) for seed in seeds]
+    for family, Z in progress(list(planted_zoo(rng, context)), context, "constants"):
+        G, rho, support = prepared(Z)
+        if len(Z) > 1 and rho > 1e-3:
+            runs = [sampled_gaps(G, rho, context.pick(2**16, 2**8), seed) for seed in seeds[:5]]
+            T, gap = map(np.concatenate, zip(*runs, strict=True))
+            for name, rate in RATES.items():  # where rounding says nothing
+                at = np.argmax(np.where(gap > 1e-10, gap, 0) / rate(len(Z), rho, support, T))
+                rows.append(("largest constants", family, name, "", len(Z), rho, support, T[at], gap[at]))
+    return table_of("panel problem method seed n rho support T gap", rows), (
+        f"Adaptive sampling, step 1, an iteration is a column; seeds {seeds[0]} to {seeds[-1]}. MNIST ({source}): "
+        f"Gaussian kernel on unit images, gamma = 1; the others linear, unit rows: margin 0.03 and 0.1 planted; "
+        "equicorrelated: inner products 1/2. Exponents: T in the last factor of 64, 95 % bootstrap intervals, seeds "
+        "drawn whole. Third panel: gap over 2/(rho^2 T)^2, largest of the seeds. Fourth: for each of the problems the "
+        f"largest constant of {context.pick(2**16, 2**8):,} columns and {len(seeds[:5])} seeds; N counts support "
+        "vectors. Proved on average, step 1: 4 (ln n + T (1 + ln cosh 1))/(rho^2 T (T + 3))")
+
+
+@figure("open2", "the rate of momentum in adaptive sampling", compute_open2,
+        minutes=3, data="mnist", rows=2, columns=2, width=6, height=4)
+def draw_open2(table, fixed, shared, ratios, constants):
+    parts, looks = split(table, "panel"), iter(map(style, itertools.count()))
+    lines, exponents = [], []
+    for problem, part in split(parts["fixed data"], "problem").items():
+        look, said = next(looks), []
+        for method, rows in split(part, "method").items():
+            T, gap = (np.array([run[name] for run in split(rows, "seed").values()]) for name in ("T", "gap"))
+            momentum, used = method == "momentum", T[0] >= T[0, -1] / 64
+            line, = fixed.loglog(T[0], np.median(gap, axis=0), label=problem if momentum else "",
+                                 **look | ({} if momentum else {"linewidth": 0.8, "fillstyle": "none"}))
+            said.append("{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(T[:, used], gap[:, used])))
+            if momentum:
+                lines.append(line)
+                at = {name: rows[name][:T.shape[1]] for name in ("n", "rho", "support", "T")}
+                ratios.loglog(T[0], gap.max(axis=0) / RATES[CONJECTURED](*at.values()), **look)
+        exponents.append("; without ".join(said))
+    fixed.legend(lines, exponents, fontsize=8, loc="lower left")
+    fixed.set(xlabel="columns T", ylabel="relative gap", title="fixed data: with momentum, and without (thin)")
+    for problem, part in split(parts["equicorrelated"], "problem").items():
+        look, gap = next(looks), np.array([run["gap"] for run in split(part, "seed").values()])
+        n, rho, N, T = (part[name][:gap.shape[1]] for name in ("n", "rho", "support", "T"))
+        shared.loglog(T, gap.mean(axis=0), label=f"equicorrelated, {problem}", **look)
+        shared.loglog(T[T < n], least_gap(n, rho, T)[T < n], color="0.5", linewidth=5, alpha=0.5, zorder=0)
+        ratios.loglog(T, gap.max(axis=0) / RATES[CONJECTURED](n, rho, N, T), **look)
+    shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", linewidth=1)
+    shared.text(T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=8)
+    shared.set(xlabel="columns T", ylabel="mean relative gap",
+               title="equicorrelated; broad: the least that T < n columns leave")
+    ratios.axhline(1, color="0.3", linewidth=1)
+    ratios.set(xlabel="columns T", ylabel=r"gap / $2(\rho^2 T)^{-2}$", ylim=(1e-3, None),
+               title="the conjecture: it fails above 1")
+    points = []
+    for i, (name, part) in enumerate(split(parts["largest constants"], "method").items()):
+        rate = RATES[name](part["n"], part["rho"], part["support"], part["T"])
+        points += constants.loglog(part["support"] * part["rho"] ** 2, part["gap"] / rate, "so^"[i], color=COLOURS[i],
+                                   fillstyle="full" if i == 1 else "none", markersize=4)
+    constants.axhline(1, color="0.3", linewidth=1)
+    constants.legend(points, RATES, fontsize=8, loc="upper left")
+    constants.set(xlabel=r"$N \rho^2$", ylabel="largest gap / rate", ylim=(None, 3e5),
+                  title=f"constants of three rates on {len(part['n'])} problems")
 
 
 # --- the bounds of the three papers: functions yield statements and, along runs, what was measured over the bound ---

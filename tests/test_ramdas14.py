@@ -391,6 +391,43 @@ def test_theorem_4_feasible(Z, rho, gamma):
     assert returned == 0 or returned < math.log(np.linalg.norm(Z.mean(axis=0)) / rho) / math.log(gamma)
 
 
+@pytest.mark.parametrize("gamma", [1.3, 2.0])
+@pytest.mark.parametrize("name", [*FEASIBLE, *INFEASIBLE])
+def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
+    """Call t, from a centre q of D = -ln min_i q_i, takes at most 2 sqrt(2 D s) / max(rho, delta_t) steps, and k steps
+    raise D by at most 1 + ln((k+1)(k+2)/2).
+
+    Proof, s = 1: KL(p || q) <= D on the simplex, and is ||p - q||_G^2/2 or more, so that Lemmas 4 and 5 hold with D in
+    place of ln n: ||p_k||_G^2 <= 2 mu_k D - 2 L(alpha_k), where L(alpha) >= 0 until separation; if rho <= 0,
+    L_mu(alpha) >= -mu KL(p* || q) for a p* with ||p*||_G = 0.  And p_k >= prod_{j<k} (1 - theta_j) p_0 = 2 p_0 /
+    ((k+1)(k+2)), where p_0 = prox(q) >= q/e, since margins of q are within [-1, 1] and mu_0 = 2.
+    """
+    Z, rho = INSTANCES[name]
+    s = squared_length(Z)
+    eps = rho / 2 if rho > 0 else 1e-3 * math.sqrt(s)
+    path = record("isnkpvn, entropy", fm.FeatureGram(Z), 3000, eps=eps, gamma=gamma)
+    calls = lengths_of_calls(path)
+    starts = np.cumsum([0] + [c + 1 for c in calls[:-1]])
+    centers = path.alpha[starts]
+    D = -np.log(centers.min(axis=1))
+    delta = np.maximum(np.linalg.norm(centers @ Z, axis=1), eps) / gamma
+    assert path.result.status == ("separated" if rho > 0 else "infeasible")
+    assert (np.array(calls) <= 2 * np.sqrt(2 * s * D) / np.maximum(delta, rho)).all()
+    k = np.array(calls[:-1])
+    assert D[0] == pytest.approx(math.log(len(Z))) and (np.diff(D) <= 1 + np.log((k + 1) * (k + 2) / 2)).all()
+
+
+@pytest.mark.parametrize("prox", ["l2", "entropy"])
+@pytest.mark.parametrize("name", ["small margin", "margin 1e-3", "lopsided", "shifted, infeasible"])
+def test_copies_of_all_points_change_nothing(name, prox):
+    """Neither prox tells n points from n copies of each, whose weights are 1/n of theirs."""
+    Z, rho = INSTANCES[name]
+    few, many = (fm.isnkpvn(fm.FeatureGram(rows), prox=prox, eps=abs(rho) / 3, max_iter=20, trace_at=range(20))
+                 for rows in (Z, np.tile(Z, (7, 1))))
+    np.testing.assert_allclose(7 * many.p.reshape(7, -1), np.tile(few.p, (7, 1)), rtol=1e-6, atol=1e-9)
+    assert many.n_iter == few.n_iter > 0
+
+
 def lengths_of_calls(path):
     """Iterations of each call of SNKPVN in a run of isnkpvn: a new call starts at alpha = p."""
     starts = [0] + [k + 1 for k in range(len(path.p) - 1) if np.array_equal(path.alpha[k + 1], path.p[k])]

@@ -735,8 +735,8 @@ def alone():
     return module
 
 
-DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "speed",
-        "subspace:products", "subspace:seconds"}  # the longest
+DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "open1", "open2",
+        "speed", "subspace:products", "subspace:seconds"}  # the longest
 
 
 def shown(fig):
@@ -1174,6 +1174,9 @@ def test_the_fitted_exponent_and_its_interval():
     assert high - low == pytest.approx(4 * 0.3 / (np.sqrt(200) * np.log(x).std()), rel=0.2)
     assert rp.fitted_exponent(x, x**0.5) == pytest.approx((0.5, 0.5, 0.5))
     assert np.isfinite(rp.fitted_exponent(x[:4], x[:4])).all() and np.isnan(rp.fitted_exponent(x[:3], x[:3])).all()
+    runs, slopes = np.tile(x, (50, 1)), np.random.default_rng(3).normal(0.7, 0.1, size=(50, 1))
+    slope, low, high = rp.fitted_exponent(runs, 7 * runs**slopes)  # whole runs are drawn: their slopes differ
+    assert slope == pytest.approx(slopes.mean()) and high - low == pytest.approx(4 * 0.1 / np.sqrt(50), rel=0.3)
 
 
 def test_the_range_that_exponents_are_fitted_to():
@@ -1211,6 +1214,73 @@ def test_subspace_seconds():
     seconds = parts["seconds to a gap"]
     assert set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"} and np.nanmin(seconds["y"]) > 0
     assert parts["time of an iteration"]["y"].min() > 0.5
+
+
+def test_hulls_and_fillers_are_what_they_are_said_to_be():
+    rng = np.random.default_rng(0)
+    hard = rp.planted_margin(10, 5, 0.07, rng)
+    Z = rp.with_fillers(hard, 40, rng)
+    assert Z.shape == (40, 5) and np.array_equal(Z[:10], hard) and np.allclose(np.linalg.norm(Z, axis=1), 1)
+    assert Z[10:, 0].min() >= 0.3 and rp.fm.max_margin(rp.fm.FeatureGram(Z)).lower == pytest.approx(0.07)
+    inside, boundary, face = rp.both_labels(30, 3, rng), rp.both_labels(30, 60, rng), rp.on_a_face(30, 4, rng)
+    for Z in (inside, boundary):
+        assert np.array_equal(Z[-3:], -Z[-6:-3]) and len(Z) == 30
+    assert np.linalg.matrix_rank(inside[-3:]) == 3  # no w has margins of 0 or more on all six
+    assert np.linalg.matrix_rank(boundary) == 27  # so that no mixture is 0 but those of the pairs
+    weights = np.append(np.linalg.solve(face[:3, 1:].T, -face[3, 1:]), 1)
+    assert weights.min() > 0 and np.allclose(weights @ face[:4], 0) and face[4:, 0].min() >= 0.3
+
+
+def test_the_entropy_prox_with_and_without_a_floor():
+    rng = np.random.default_rng(1)
+    for Z in (rp.both_labels(30, 3, rng), rp.both_labels(30, 60, rng), rp.on_a_face(30, 3, rng)):
+        for eps in (0.1, 0.01, 0.001):
+            counted = rp.iterations(rp.fm.isnkpvn, Z, eps=eps, prox="entropy")
+            assert rp.floored(Z, eps, 0.0) == counted > 0
+            assert counted / 2 < rp.floored(Z, eps, eps) < 2 * counted
+
+
+def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_logarithm():
+    table, caption = rp.FIGURES["open1"].compute(rp.Context(quick=True, progress=False))
+    median = {family: {name: np.median([run["iterations"] for run in rp.split(rows, "seed").values()], axis=0)
+                       for name, rows in rp.split(part, "method").items()}
+              for family, part in rp.split(table, "family").items()}
+    assert len(median) == 7 and np.isfinite(table["iterations"]).all()
+    for family in ("fillers, margin 0.003", "fillers, no separator"):
+        l2, entropy = median[family]["l2 prox"], median[family]["entropy prox"]
+        assert l2[-1] > 1.2 * l2[0] and entropy[-1] < 1.1 * entropy[0] and (l2 > entropy[: len(l2)]).all()
+    for hull, methods in median.items():
+        if hull.startswith("0 "):
+            factor = methods["entropy prox"][-1] / methods["entropy prox"][-3]  # of a decade of eps
+            assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2
+    assert re.search(r"copies of 60 hard rows, iterations: l2 \[\d+\], entropy \[\d+\]", caption)  # one count each
+
+
+def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
+    table, _ = rp.FIGURES["open2"].compute(rp.Context(quick=True, progress=False))
+    parts = rp.split(table, "panel")
+    for part in rp.split(parts["fixed data"], "problem").values():
+        slopes = [rp.fitted_slope(rows["T"], rows["gap"], 200) for rows in rp.split(part, "method").values()]
+        assert slopes[0] < slopes[1] - 0.2 and slopes[0] < -1
+    for part in rp.split(parts["equicorrelated"], "problem").values():
+        gap = np.array([run["gap"] for run in rp.split(part, "seed").values()])
+        n, rho, N, T = (part[name][: gap.shape[1]] for name in ("n", "rho", "support", "T"))
+        assert np.array_equal(n, N) and np.allclose(rho, np.sqrt(0.5 + 0.5 / n))
+        assert (gap >= rp.least_gap(n, rho, T) * (1 - 1e-9))[:, T < n].all()
+        assert (gap.mean(axis=0) <= rp.RATES[rp.PROVED](n, rho, N, T)).all()
+    largest = {}
+    for name, rows in rp.split(parts["largest constants"], "method").items():
+        largest[name] = rows["gap"] / rp.RATES[name](rows["n"], rows["rho"], rows["support"], rows["T"])
+    assert largest[rp.PROVED].max() < 1 < largest[rp.SEEN].max() < 5 < largest[rp.CONJECTURED].max()
+
+
+def test_the_zoo_is_separable_and_its_copies_do_not_count():
+    context = rp.Context(quick=True, progress=False)
+    for family, Z in rp.planted_zoo(np.random.default_rng(0), context):
+        G, rho, support = rp.prepared(Z)
+        assert G.diagonal().max() == pytest.approx(1) and rho > 0 and 1 <= support <= len(Z), family
+        assert support == {"orthogonal": len(Z), "equicorrelated": len(Z), "chain": len(Z)}.get(family, support)
+    assert rp.prepared(np.repeat(np.eye(8), 2 ** np.arange(8), axis=0))[1:] == (pytest.approx(8**-0.5), 8)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
