@@ -3109,7 +3109,7 @@ def compute_margins(context):
         "value left out. Free intercept; planes: the largest norm is 1; rbf: gamma = 1/d. max_margin with tol = 1e-6, "
         f"stopped after {ENOUGH:.0f} s; SVC (C = 1e10, tol = 1e-6, at most 10^6 steps) and PIQP if there is a margin, "
         f"n <= {SMALL:,}. Gap: what fm.certificate proves of a solver's dual weights. Seconds: from points to weights. "
-        f"Left out, since it takes too long: {', '.join(' by '.join(pair) for pair in ENDLESS)}. Nothing is random")
+        f"Left out: {', '.join(' by '.join(pair) for pair in ENDLESS) or 'none'}. Nothing is random")
 
 
 def separable(rows):
@@ -3134,20 +3134,17 @@ def report_margins(table, caption):
 @figure("margins", "certified hard margins of public data sets", compute_margins, minutes=15,
         data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2, width=5.2, height=3.6)
 def draw_margins(table, *axes):
-    looks = {source: {**style(i), "linestyle": "none", "markevery": None, "markersize": 4}
-             for i, source in enumerate(split(table, "source"))}
+    looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table, "source").items()}
     names = {"linear": "planes", "rbf": r"rbf, $\gamma = 1/d$"}
     for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
-        place = np.empty(len(rows["n"]))
-        place[np.argsort(rows["upper"])] = np.arange(1, len(place) + 1)
-        for source, look in looks.items():
-            for status, fill in (("certified", "full"), ("infeasible", "none"), ("", "top")):
-                chosen = (rows["source"] == source) & (
-                    (rows["status"] == status) | (status == "") & ~np.isin(rows["status"], ("certified", "infeasible")))
-                ax.semilogy(place[chosen], rows["upper"][chosen], fillstyle=fill, **look,
-                            label=source if status == "certified" else None)
-        ax.vlines(place, np.maximum(rows["lower"], 1e-14), rows["upper"], color="0.6", linewidth=0.7, zorder=0)
-        ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets in order", ylabel=r"upper end of $\rho$")
+        for source, part in split(rows, "source").items():
+            order, share = np.argsort(part["upper"]), 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
+            status, lower, upper = (part[name][order] for name in ("status", "lower", "upper"))
+            ax.semilogy(share, np.where(status == "certified", lower, upper), label=source, **looks[source])
+            left = ~np.isin(status, ("certified", "infeasible"))
+            ax.plot(share[left], upper[left], "kx", markersize=9, label="open: upper end" if left.any() else None)
+        ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets of a source, in order (%)",
+               ylabel=r"$\rho$, or bound where there is none")
     for i, solver in enumerate(("max_margin", *MARGIN_PEERS)):
         look = style(len(looks) + 1 + i) | {"linestyle": "none", "markevery": None, "markersize": 4}
         axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
