@@ -1221,8 +1221,10 @@ def test_the_gap_of_another_solver_is_of_its_weights_alone():
         best = rp.exact(G)
         assert abs(rp.certified_gap(G, y, 7 * best.p) - (1 - best.lower / best.upper)) < 1e-6
         assert rp.certified_gap(G, y, best.p + [0, 0.1, 0, 0]) > 1e-3
-        for weights in ([0.0, 0, 1, 1], [0.0, 1, 0, 1], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1]):  # the second errs at 0
+        for weights in ([0.0, 0, 1, 1], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1]):
             assert rp.certified_gap(G, y, np.array(weights)) == 1
+    crossed = np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    assert rp.certified_gap(rp.margin_gram(crossed, y, "linear"), y, np.array([1.0, 0, 1, 0])) == 1
     G = rp.margin_gram(X, y, "linear")  # the margin is half of 2, the largest norm sqrt(26)
     assert rp.exact(G).lower == pytest.approx(1 / math.sqrt(26), rel=1e-6)
     assert rp.certified_gap(G, y, np.array([1.0, 0, 1, 0])) < 1e-12
@@ -1254,6 +1256,17 @@ def test_margins(tmp_path, capsys):
     titles = [ax.get_title() for ax in rp.FIGURES["margins"].draw(table).axes]
     for title, rows in zip(titles, (linear, rbf), strict=False):
         assert f"{(rows['status'] == 'certified').sum()} have a margin, " in title
+
+
+def test_a_data_set_that_repeats_another_is_left_out_and_so_is_what_takes_too_long(monkeypatch):
+    X, y = np.array([[0.0], [2.0], [3.0]]), np.array([1, -1, -1])
+    sets = {"A one": lambda: (X, y), "A two": lambda: (X[::-1], -y[::-1]), "B one": lambda: (X**2, y)}
+    monkeypatch.setattr(rp, "data_sets", lambda context: (sets, ["C"]))
+    monkeypatch.setattr(rp, "ENDLESS", {("B one", "rbf")})
+    table, caption = rp.compute_margins(rp.Context(progress=False))
+    assert list(zip(table["data"].tolist(), table["kernel"].tolist(), strict=True)) == [
+        ("A one", "linear"), ("A one", "rbf"), ("B one", "linear")]
+    assert "2 data sets, without 1 that repeat another; not at hand: C." in caption and "B one by rbf" in caption
 
 
 def test_without_other_packages_the_margins_are_those_of_what_is_at_hand(monkeypatch, tmp_path):
