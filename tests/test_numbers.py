@@ -157,3 +157,22 @@ def alexnet_rows():
         yield " | ".join((f"| {network}, {len(exact)}", spread(exact, "test_error", 0, 1), spread(exact, "change"),
                           spread(exact, "network_error", digits=1), equal(exact), equal(one),
                           f"{spread(one, 'differ', digits=1)} |"))
+
+
+def test_the_kept_margins_are_confirmed_by_their_weights():
+    """In rows of data that are at hand here; all others are held against what follows from the theory alone."""
+    kept, sets = table("margins"), rp.data_sets(rp.Context())[0]
+    rows = [dict(zip(kept, values, strict=True)) for values in zip(*kept.values(), strict=True)]
+    assert len(rows) == len({(row["data"], row["kernel"]) for row in rows}) > 300
+    for row in rows:
+        if row["status"] == "certified":
+            assert 0 < row["upper"] - row["lower"] <= 1e-6 * row["upper"] and row["twins"] == 0
+        elif row["status"] == "infeasible":  # by rbf only where points of both classes coincide
+            assert row["lower"] <= 0 < row["upper"] < 2e-6 and (row["kernel"] == "linear" or row["twins"] > 0)
+    checked = [row for row in rows if row["weights"] and row["source"] in ("HTRU2", "scikit-learn", "digits")
+               and row["data"] in sets]
+    assert "HTRU2" in {row["data"] for row in checked}
+    for row in checked:
+        lower, upper = rp.confirmed(row, *sets[row["data"]]())
+        assert upper <= row["upper"] * (1 + 1e-6) + 1e-10
+        assert row["status"] == "infeasible" or lower >= row["lower"] * (1 - 1e-6)

