@@ -807,9 +807,10 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             for _ in range(self.degree - 1):
                 values *= base
         elif self.name == "rbf":
+            squared = self.gamma * (1.0 - (self.dimension + 8.0) * _EPS)  # rounded up, K is 1 for copies of a point
             values *= 2.0 * self.gamma
-            values -= self.gamma * A.squares[:, None]
-            values -= self.gamma * B.squares
+            values -= squared * A.squares[:, None]
+            values -= squared * B.squares
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
         elif self.name == "ntk":
@@ -2468,7 +2469,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         if kernel.name == "poly":
             error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
         elif kernel.name == "rbf":
-            error = 4.0 * kernel.gamma * self.points.squares.max() * error + _gamma(16)
+            error = 8.0 * kernel.gamma * self.points.squares.max() * error + _gamma(16)
         elif kernel.name == "ntk limit":
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)

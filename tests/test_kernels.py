@@ -1,5 +1,7 @@
 """Kernels: Gram matrices, cross matrices, scores and features by their formulas; what points and parameters may be."""
 
+import itertools
+
 import naive
 import numpy as np
 import pytest
@@ -222,6 +224,18 @@ def test_callable_kernels_may_return_what_an_array_holds():
     for kernel in (linear, lambda A, B: linear(A, B).tolist(), lambda A, B: linear(A, B).astype(np.float32),
                    lambda A, B: linear(A, B).astype(np.int64), lambda A, B: np.asfortranarray(linear(A, B))):
         assert np.array_equal(fm.gram(X, y, kernel=kernel, normalize=None), plain)
+
+
+def test_copies_of_a_point_are_told_by_the_kernel():
+    """K(x, x) = 1 exactly, whatever rounding makes of a distance by inner products: so contradictions are witnesses."""
+    for seed, d in itertools.product(range(5), (1, 3, 19, 300)):
+        X = np.random.default_rng(seed).normal(size=(40, d)) * 10.0 ** seed
+        X[20:] = X[:20]
+        gamma = 0.3 / d / 10.0 ** (2 * seed)
+        for G in (fm.gram(X, gamma=gamma), fm.lazy_gram(X, gamma=gamma).dense(), fm.kernel_matrix(X, X, gamma=gamma)):
+            assert (G[np.arange(20), np.arange(20, 40)] == 1.0).all()
+    y = np.repeat([1, -1], 20)
+    assert fm.max_margin(fm.gram(X, y, gamma=gamma)).status == "infeasible"
 
 
 def test_callable_kernels_are_given_copies():
