@@ -3025,12 +3025,20 @@ class Course(NamedTuple):
     points: tuple | None = None  # X, y, gamma of a Gaussian kernel
 
 
+LONG, SHORT = (20.0, 0.1), (10.0, 0.1)  # seconds, full and quick
+
+
 def courses(context):
-    sets = {digits: load_mnist(context, digits)[:2] for digits in ((3, 5), (0, 1), None)}
-    (X, y), (zeros, ones), (images, classes) = ((X[:n], y[:n]) for n in [context.pick(None, 200)] for X, y in
-                                                sets.values())
+    images, classes, *_ = load_mnist(context)
     n, d, rho = context.pick((4000, 200, 1e-3), (200, 20, 0.1))
-    Z, long, short = planted_power_law(n, d, rho, context.rng()), context.pick(30.0, 0.1), context.pick(15.0, 0.1)
+    cut, long, short = context.pick(None, 200), context.pick(*LONG), context.pick(*SHORT)
+
+    def pair(one, other):
+        of_both = np.isin(classes, (one, other))
+        return images[of_both][:cut], np.where(classes[of_both] == other, 1, -1)[:cut]
+
+    (X, y), (zeros, ones), Z = pair(3, 5), pair(0, 1), planted_power_law(n, d, rho, context.rng())
+    images, classes = images[:cut], classes[:cut]
     return {
         f"3 vs 5, rbf, $\\gamma$ = 0.01, n = {len(y):,}": Course(
             partial(fm.gram, X, y, gamma=0.01), long, points=(X, y, 0.01)),
@@ -3114,11 +3122,10 @@ def raced(context):
 
 
 def of_the_race(context):
-    source = load_mnist(context).source  # said here, too, since runs may be at hand already
-    limits = sorted({course.seconds for course in courses(context).values()})
+    source = load_mnist(context).source  # loaded here, too, since the runs may be at hand already
     return (f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
             f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
-            f"{' or '.join(f'{limit:g}' for limit in limits)} s, or, of Frank-Wolfe, when the columns kept take "
+            f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, or, of Frank-Wolfe, when the columns kept take "
             f"{KEPT / 1e9:g} GB. ")
 
 
@@ -3137,17 +3144,18 @@ def compute_race(axis, context):
 
 def draw_race(axis, table, *axes):
     looks = styles(table, "method")
-    others = [name for name in looks if name not in RACERS]
     for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=True):
-        for name, run in reversed(split(part, "method").items()):
-            x, place = np.maximum(run[axis], 1e-4), list(looks).index(name)
-            if name in others:
-                ax.loglog(x, run["gap"], label=name, linestyle="none", markersize=9, zorder=4,
-                          **{key: looks[name][key] for key in ("marker", "color")}, markeredgecolor="black")
+        for place, (name, look) in enumerate(looks.items()):
+            chosen = (part["method"] == name) & (part[axis] > 0)
+            x, gap = part[axis][chosen], part["gap"][chosen]
+            if name not in RACERS:
+                look |= {"linestyle": "none", "markersize": 9, "markevery": 1, "markeredgecolor": "black"}
             elif place < IN_FRONT:
-                ax.loglog(x, run["gap"], label=name, **looks[name] | {"markevery": 0.25})
+                look |= {"markevery": 0.25}
             else:
-                ax.loglog(x, run["gap"], label="other algorithms of the module", color="0.7", linewidth=0.8, zorder=1)
+                look, name = {"color": "0.7", "linewidth": 0.8, "zorder": 1}, "other algorithms of the module"
+            if x.size:
+                ax.loglog(x, gap, label=name, **look)
         ax.set(title=problem, xlabel="products with G" if axis == "products" else "seconds", ylim=(5e-7, 2))
     for ax in axes[::3]:
         ax.set_ylabel(GAP.replace("; ", ";\n"))
@@ -3161,11 +3169,12 @@ for _axis, _what in (("products", "certified gaps of all algorithms against prod
 
 def compute_race_goals(context):
     rows = []
-    for problem, method, products, seconds, gap in raced(context):
-        columns = [np.broadcast_to(column, np.shape(seconds)) for column in np.atleast_1d(products, seconds, gap)]
+    for problem, method, *run in raced(context):
+        products, seconds, gap = np.broadcast_arrays(*np.atleast_1d(*run))
         for goal in RACE_GOALS:
-            met = np.flatnonzero(columns[2] <= goal)
-            rows.append((problem, method, goal, *(column[met[0]] if met.size else math.nan for column in columns[:2])))
+            met = np.flatnonzero(gap <= goal)[:1]
+            rows.append((problem, method, goal, *(column[met[0]] if met.size else math.nan
+                                                  for column in (products, seconds))))
     return table_of("problem method gap products seconds", rows), of_the_race(context) + (
         "To gaps of 0.1, 0.01, 0.001 and 1e-6, the larger the marker the smaller the gap, seen at 16 checkpoints a "
         "decade; an empty line: not even 0.1")
