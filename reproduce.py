@@ -3137,12 +3137,13 @@ GAP = "certified relative gap; without a margin, upper / sqrt(s)"
 def compute_race(axis, context):
     rows = [(problem, method, {"products": products, "seconds": seconds}[axis], gap)
             for problem, method, products, seconds, gap in raced(context)]
-    return table_of(f"problem method {axis} gap", rows), of_the_race(context) + {
-        "products": "Best gap so far; below 7e-7 at the edge. A column counts 1/n, once where it is kept; max_margin: "
-        "entries of G read / n^2",
-        "seconds": "Best gap so far; below 7e-7 at the edge. Seconds of iterations, without compilation and certificates, "
-        f"{os.cpu_count()} cores; of other solvers from call to return, with our gap of their answer: SVC in its own "
-        "problem, with a bias; PIQP by its multipliers"}[axis]
+    said = {
+        "products": "A column counts 1/n, once where it is kept; max_margin: entries of G read / n^2",
+        "seconds": f"Seconds of iterations, without compilation and certificates, {os.cpu_count()} cores; of other "
+        "solvers from call to return, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
+        "multipliers"}[axis]
+    return table_of(f"problem method {axis} gap", rows), (
+        f"{of_the_race(context)}Best gaps so far, those below 7e-7 at the edge. {said}")
 
 
 def draw_race(axis, table, *axes):
