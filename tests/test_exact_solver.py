@@ -740,11 +740,11 @@ def test_a_dependent_point_comes_in_downhill(seed):
     m, rng = 20, np.random.default_rng(seed)
     roots, Z = rng.uniform(0.5, 1.0, m), rows_of(m, 3, seed) + 1.5
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x, g, k, face = rng.random(m), np.zeros(m), 0, face_of(H, roots, m)
+    x, g, k, face = rng.random(m), np.zeros(m), 0, face_of(roots, m)
     value = 0.5 * x @ H @ x - (x / roots).sum()
     for i in range(m):
         g[i] = H[i] @ x - 1 / roots[i]
-        k = append(face, x, g, k, i, 0.0)
+        k = append(face, H[i], x, g, k, i, 0.0)
         before, value = value, 0.5 * x @ H @ x - (x / roots).sum()
         assert k >= 0 and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
     assert k <= 3
