@@ -56,7 +56,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     6    certificate        certificate, separator_margin
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
-    8.1  ramdas14           perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow
+    8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
     8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling
     8.3  apidopoulos22      diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
     8.4  own methods        subspace_perceptron
@@ -92,9 +92,9 @@ __all__ = [
     "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
     "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result",
     "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
-    "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "gradient_descent",
-    "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox",
-    "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
+    "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "frank_wolfe",
+    "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix",
+    "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
     "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn",
     "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
 ]
@@ -722,6 +722,128 @@ def _prox(which, g, mu, q, out):
         _entropy_prox(g, mu, q, out)
     else:
         _l2_prox(g, mu, q, out)
+
+
+# Faces
+#
+# Minimize x'Hx / 2 - b'x over x >= 0, of gradient g = Hx - b, for b_i = 1 / root_i.  A face is a tuple (roots, L, P,
+# inside): the Cholesky factor L of H on its k points P, in this order, with room for more; and which of all these are.
+#
+# A Newton step on the face goes to the first zero at most, and drops that point.  Where a point i depends on those
+# inside, x moves along v = e_i - H_PP^-1 H_Pi, in which H is flat, to the first zero; that point is dropped, and i
+# tried again; but if the minimum along v comes before, i enters.  Where nothing stops v, it is a witness of
+# infeasibility, or i enters.
+
+_PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
+
+
+def _widened(A, size):
+    """Return a square array of that many rows that begins with A."""
+    wider = np.empty((size, size), A.dtype)
+    wider[:len(A), :len(A)] = A
+    return wider
+
+
+@register_jitable
+def _forward(L, k, x):
+    """Set x to L^-1 x."""
+    for a in range(k):
+        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _solve(L, k, x):
+    """Set x to (L L')^-1 x."""
+    _forward(L, k, x)
+    for a in range(k - 1, -1, -1):
+        x[a] /= L[a, a]
+        row, last = L[a], x[a]
+        for b in range(a):
+            x[b] -= last * row[b]
+
+
+@register_jitable
+def _blocking(x, P, k, d, t):
+    """Return the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
+    at = -1
+    for a in range(k):
+        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
+            t, at = x[P[a]] / -d[a], a
+    return t, at
+
+
+@register_jitable
+def _move(face, x, k, d, t, at):
+    """Move x by t d on the face, drop its point ``at`` unless that is -1, and return how many are left."""
+    _, L, P, inside = face
+    for a in range(k):
+        x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
+    if at < 0:
+        return k
+    x[P[at]], inside[P[at]] = 0.0, False
+    for a in range(at, k - 1):
+        P[a] = P[a + 1]
+        for b in range(a + 2):
+            L[a, b] = L[a + 1, b]
+    for a in range(at, k - 1):  # rotations make L a triangle again
+        size = math.hypot(L[a, a], L[a, a + 1])
+        cosine, sine = L[a, a] / size, L[a, a + 1] / size
+        for b in range(a, k - 1):
+            left, right = L[b, a], L[b, a + 1]
+            L[b, a], L[b, a + 1] = cosine * left + sine * right, cosine * right - sine * left
+    return k - 1
+
+
+@register_jitable
+def _append(face, row, x, g, k, i, eps):
+    """Bring point i, with this row of H, into the face, given g there and at i; return its number of points, or -1 if x
+    is now a witness."""
+    (roots, L, P, inside), d = face, np.empty(k)
+    while True:
+        z = L[k]
+        for a in range(k):
+            z[a] = row[P[a]]
+        _forward(L, k, z)
+        pivot = row[i] - _dot(z[:k], z[:k])
+        if pivot <= _PIVOT:
+            for a in range(k):
+                d[a] = -row[P[a]]
+            _solve(L, k, d)
+            slope, total = g[i], 1.0 / roots[i]
+            for a in range(k):
+                slope += d[a] * g[P[a]]
+                total += d[a] / roots[P[a]]
+            sign = -1.0 if slope > 0.0 else 1.0  # downhill
+            for a in range(k):
+                d[a] *= sign
+            t, at = _blocking(x, P, k, d, np.inf if sign > 0.0 else x[i])
+            if t == np.inf:
+                if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
+                    x[:] = 0.0
+                    x[i] = 1.0
+                    _move(face, x, k, d, 1.0, -1)
+                    return -1
+            elif not t * pivot > abs(slope):
+                x[i] = max(x[i] + sign * t, 0.0)
+                k = _move(face, x, k, d, t, at)
+                if at < 0:
+                    return k
+                continue
+        z[k], P[k], inside[i] = math.sqrt(max(pivot, 1e-16)), i, True
+        return k + 1
+
+
+@register_jitable
+def _descend(face, x, g, k):
+    """Make Newton steps to the minimum on the face, given g there; return its number of points and of steps."""
+    (_, L, P, _), d, at, left, steps = face, np.empty(k), 0, 1.0, 0
+    while at >= 0:
+        for a in range(k):
+            d[a] = -left * g[P[a]]
+        _solve(L, k, d)
+        t, at = _blocking(x, P, k, d, 1.0)
+        k, left, steps = _move(face, x, k, d, t, at), left * (1.0 - t), steps + 1
+    return k, steps
 
 
 # ======================================================================================================
@@ -3756,19 +3878,24 @@ def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_
                       lambda alpha, *_: (alpha / max(alpha.sum(), 1.0), _weights(alpha)))
 
 
+@register_jitable
+def _ends(G, k, first, until, p, w, m, report, eps, blurs, least):
+    """Tell why a run with alpha = p is over, by m = G p, and ||p||_G^2; m may be made afresh."""
+    if _is_separated(G, p, w, m, least):
+        return SEPARATED, 0.0
+    size = _dot(p, m)
+    if size <= eps * eps and _is_small(G, p, w, m, eps, blurs):
+        return INFEASIBLE, size
+    return CERTIFIED if _meets(k, until, p, m, report) and k > first else RUNNING, size
+
+
 @njit(cache=_CACHE)
 def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least):
     first = k
     while True:
-        if _is_separated(G, p, w, m, least):
-            return k, SEPARATED
-        size = _dot(p, m)
-        if size <= eps * eps and _is_small(G, p, w, m, eps, blurs):
-            return k, INFEASIBLE
-        if _meets(k, until, p, m, report) and k > first:
-            return k, CERTIFIED
-        if k >= until:
-            return k, RUNNING
+        flag, size = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
+        if flag != RUNNING or k >= until:
+            return k, flag
         j = np.argmin(m)
         gain, rest = size - m[j], diagonal[j] - m[j]  # <p - z_j, p> and <z_j - p, z_j>: their sum is ||p - z_j||^2
         move = 0.0 if gain <= 0.0 else 1.0 if rest <= 0.0 else gain / (gain + rest)
@@ -3811,6 +3938,134 @@ def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=
     return drive(run, _von_neumann_loop, (p, w, m, report), lambda p, *_: (p, p), report=report, eps=eps,
                  parameters=(run.G.diagonal(), eps, _blurs(run), _separating_margin(run, stop)),
                  products=lambda k: 1.0 + k / n)
+
+
+class _Active(NamedTuple):
+    """Keep points that p has had, the columns of G at these, and the face of those that it has."""
+
+    points: np.ndarray  # (k,)
+    columns: np.ndarray  # (k, n)
+    order: np.ndarray  # which of the points are in the face, in the order of its factor
+    factor: np.ndarray  # the Cholesky factor of H there, row by row
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _exchange(p, m, entering, leaving, j, a, size, toward, away):
+    """Move p towards e_j, away from e_a, or both, as far as ||p||_G falls and p >= 0 holds; m = G p follows."""
+    rest = away - toward  # the direction is toward e_j - away e_a + rest p
+    slope = toward * m[j] - away * m[a] + rest * size
+    bend = (toward * (entering[j] + 2.0 * rest * m[j]) + away * (leaving[a] - 2.0 * rest * m[a])
+            - 2.0 * toward * away * entering[a] + rest * rest * size)
+    most = 1.0 if not away else p[a] if toward else p[a] / max(1.0 - p[a], _UNIT)
+    t = 0.0 if not slope < 0.0 else most if -slope >= most * bend else -slope / bend
+    for i in range(p.size):
+        p[i] += t * rest * p[i]
+        m[i] += t * (rest * m[i] + toward * entering[i] - away * leaving[i])
+    p[j] += t * toward
+    p[a] = 0.0 if away and t == most else max(p[a] - t * away, 0.0)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _correct(face, row, x, g, k, i):
+    """Bring point i into the face, unless it is there, and x to the minimum; return how many points the face has."""
+    return _descend(face, x, g, k if face[3][i] else _append(face, row, x, g, k, i, -1.0))[0]
+
+
+def _to_affine_minimizer(p, m, active, i, size, scale):
+    """Bring p to the minimum on a face, by Wolfe's minor cycles, once its i-th point has entered.
+
+    On H = G / s + 1, positive definite on affinely independent points, x = p / (1 + ||p||_G^2 / s) has its minimum
+    where p has.
+    """
+    points, columns, order, factor = active
+    n, k, unit = points.size, order.size, 1.0 / (1.0 + size / scale)
+    P, inside, L = np.zeros(n, np.int64), np.zeros(n, np.bool_), _widened(factor.reshape(k, k), n)
+    P[:k], inside[order] = order, True
+    x, g = unit * p[points], unit * (m[points] / scale + 1.0) - 1.0
+    k = _correct((np.ones(n), L, P, inside), columns[i, points] / scale + 1.0, x, g, k, i)
+    order.resize(k, refcheck=False)
+    factor.resize(k * k, refcheck=False)
+    order[:], factor[:] = P[:k], np.tril(L[:k, :k]).ravel()
+    p[:] = m[:] = 0.0
+    p[points] = x / x.sum()
+    _enter_by_size(k * m.size, _combine_rows, columns, order, p[points[order]], m)
+
+
+def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, blurs, least):
+    points, columns, first, w = *active[:2], k, np.empty(G.shape()[1])
+    while True:
+        flag, size = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
+        if flag != RUNNING or k >= until:
+            return k, flag
+        j = int(m.argmin())
+        if not (points == j).any():
+            points.resize(points.size + 1, refcheck=False)
+            columns.resize((points.size, m.size), refcheck=False)
+            points[-1] = j
+            add_column(G, j, 1.0, columns[-1])
+        i = int((points == j).argmax())
+        if variant == "corrected":
+            _to_affine_minimizer(p, m, active, i, size, scale)
+        else:
+            worst = int(np.where(p[points] > 0.0, m[points], -math.inf).argmax())
+            a = int(points[worst])
+            toward = variant == "pairwise" or size - m[j] >= m[a] - size
+            _exchange(p, m, columns[i], columns[worst], j, a, size, toward, variant == "pairwise" or not toward)
+        k += 1
+
+
+@_algorithm
+def frank_wolfe(G, *, variant="corrected", eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None,
+                keep_iterates=False, callback=None, start=None):
+    """Frank-Wolfe for min_p ||p||_G with an active set, the points of weight p_i > 0: p_0 = e_i of least G_ii, then
+    j = argmin_i (Gp)_i, a = argmax of (Gp)_i over the active set, and a move that can also take weights back.
+
+    Parameters
+    ----------
+    variant : {"corrected", "pairwise", "away"}
+        "corrected": j becomes active, and p goes towards the affine minimiser of the active set; where a weight comes
+        to 0 on the way, its point is dropped, and p goes on from there.
+        "pairwise": p <- p + t (e_j - e_a), with t in [0, p_a] by exact line search.
+        "away": p <- p + t (e_j - p), t <= 1, or p + t (p - e_a), t <= p_a / (1 - p_a), by exact line search: the first
+        if ||p||_G^2 - (Gp)_j >= (Gp)_a - ||p||_G^2.
+    eps : float, optional
+        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
+    stop : {"separated", None}
+        End at Gp > 0, too, or go on.
+
+    Notes
+    -----
+    "corrected" is Wolfe's algorithm for the point of least norm: in exact arithmetic it ends at the optimum after
+    finitely many iterations, since ||p||_G falls, and p is the affine minimiser of another set after each.  The active
+    set is affinely independent, at most rank G + 1 points.  An iteration takes O(k n + k^2) operations beside the
+    column, k the active points.  The others converge linearly, at rates that depend on the width of the polytope.
+    alpha = p.  A column is read, and counted, once, when its point first becomes active, and kept: n numbers each,
+    and for "corrected" twice k^2 more.
+
+    References
+    ----------
+    P. Wolfe, Mathematical Programming 11, 1976; as a corrective step of Frank-Wolfe: J. Halbey, S. Rakotomandimby,
+    M. Besancon, S. Designolle, S. Pokutta, arXiv 2506.02635, 2025; the other variants, and their linear convergence:
+    S. Lacoste-Julien, M. Jaggi, NeurIPS 2015.
+
+    Examples
+    --------
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> fm.frank_wolfe(G, tol=1e-9).status, fm.frank_wolfe(G, variant="pairwise", tol=1e-9).status
+    ('certified', 'certified')
+    """
+    variant = _choice(variant, "variant", ("corrected", "pairwise", "away"))
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    eps, diagonal = _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps"), run.G.diagonal()
+    p, columns = np.zeros(diagonal.size), np.zeros((1, diagonal.size))
+    first = int((diagonal <= (1.0 + 1e-9) * diagonal.min()).argmax())  # of points of one length, but for rounding
+    p[first] = 1.0
+    add_column(run.G, first, 1.0, columns[0])
+    root = math.sqrt(columns[0, first] / run.scale + 1.0)
+    active = _Active(np.array([first]), columns, np.zeros(1, np.int64), np.array([root]))
+    return drive(run, _frank_wolfe_loop, (p, columns[0].copy(), active, report := np.zeros(7)), lambda p, *_: (p, p),
+                 parameters=(variant, run.scale, eps, _blurs(run), _separating_margin(run, stop)), report=report,
+                 products=lambda k: active.points.size / p.size, eps=eps)
 
 
 class _Point(NamedTuple):
@@ -4193,6 +4448,16 @@ def normalized_gradient_descent(G, *, step=1.0, schedule="constant", divide_by="
     -----
     Divided by the risk it is mirror descent with the entropy on the dual; by the norm, f moves by theta_t each time,
     by up to sqrt(s) / rho times as much.  p = alpha / sum alpha.  One product per iteration.
+
+    A constant step may be large.  Divided by the risk, with s = 1, f moves by step g, and convexity of ln R gives
+    ||f_{t+1} - u||^2 <= ||f_t - u||^2 + 2 step (ln R(u) - ln R(f_t)) + step^2.  With u of length step rho T along the
+    best separator, ln R(u) <= -step rho^2 T; so the best of T iterates has ln R(f_t) <= -(step / 2) (rho^2 T - 1), and
+    one separates the points within (1 + 2 ln(n) / step) / rho^2 iterations.  Zhang et al. show it of the logistic
+    loss, with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations, and no fewer do on all data.
+
+    References
+    ----------
+    R. Zhang, J. Wu, L. Lin, P. Bartlett, arXiv 2504.04105, 2025.
 
     Examples
     --------
@@ -4977,7 +5242,6 @@ _FEW_SLACK = 1000  # support beyond which, if it is a sixteenth and most have sl
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
 _PROBES = 128  # points of a working set of which nothing is known yet
-_PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
 _TO_BLOCKS, _TO_FIRST_FACES, _TO_NEWTON, _TO_WORKING_SET, _TO_FACES = range(5)
 
@@ -5108,13 +5372,6 @@ class _Dual:
         else:
             self.refresh(c, u)
         return _rescale(c, u)
-
-
-def _widened(A, size):
-    """Return a square array of that many rows that begins with A."""
-    wider = np.empty((size, size), A.dtype)
-    wider[:len(A), :len(A)] = A
-    return wider
 
 
 def _rescale(c, u):
@@ -5277,125 +5534,25 @@ def _on_working_set(dual, c, u, gap):
 
 # Faces
 #
-# A face is a tuple (H, roots, L, P, inside): H, with room for more points, and the roots of a working set; the Cholesky
-# factor L of its k points P that are in the face, in this order; and which these are.
-#
-# A Newton step on the face goes to the first zero at most, and drops that point.  After a full step the worst
-# violators enter.  Where a point i depends on those inside, x moves along v = e_i - H_PP^-1 H_Pi, in which H is flat,
-# to the first zero; that point is dropped, and i tried again; but if the minimum along v comes before, i enters.  Where
-# nothing stops v, it is a witness of infeasibility, or i enters.
-
-@register_jitable
-def _forward(L, k, x):
-    """Set x to L^-1 x."""
-    for a in range(k):
-        x[a] = (x[a] - _dot(L[a, :a], x[:a])) / L[a, a]
-
+# A round makes Newton steps on the faces of a working set, with room for more points.  After a full step the worst
+# violators enter.
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _solve(L, k, x):
-    """Set x to (L L')^-1 x."""
-    _forward(L, k, x)
-    for a in range(k - 1, -1, -1):
-        x[a] /= L[a, a]
-        row, last = L[a], x[a]
-        for b in range(a):
-            x[b] -= last * row[b]
-
-
-@register_jitable
-def _blocking(x, P, k, d, t):
-    """Return the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
-    at = -1
-    for a in range(k):
-        if d[a] < 0.0 and x[P[a]] < -t * d[a]:
-            t, at = x[P[a]] / -d[a], a
-    return t, at
-
-
-@register_jitable
-def _move(face, x, k, d, t, at):
-    """Move x by t d on the face, drop its point ``at`` unless that is -1, and return how many are left."""
-    _, _, L, P, inside = face
-    for a in range(k):
-        x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
-    if at < 0:
-        return k
-    x[P[at]], inside[P[at]] = 0.0, False
-    for a in range(at, k - 1):
-        P[a] = P[a + 1]
-        for b in range(a + 2):
-            L[a, b] = L[a + 1, b]
-    for a in range(at, k - 1):  # rotations make L a triangle again
-        size = math.hypot(L[a, a], L[a, a + 1])
-        cosine, sine = L[a, a] / size, L[a, a + 1] / size
-        for b in range(a, k - 1):
-            left, right = L[b, a], L[b, a + 1]
-            L[b, a], L[b, a + 1] = cosine * left + sine * right, cosine * right - sine * left
-    return k - 1
-
-
-@register_jitable
-def _append(face, x, g, k, i, eps):
-    """Bring point i into the face, given g there and at i; return its number of points, or -1 if x is now a witness."""
-    H, roots, L, P, inside = face
-    row, d = H[i], np.empty(k)
-    while True:
-        z = L[k]
-        for a in range(k):
-            z[a] = row[P[a]]
-        _forward(L, k, z)
-        pivot = row[i] - _dot(z[:k], z[:k])
-        if pivot <= _PIVOT:
-            for a in range(k):
-                d[a] = -row[P[a]]
-            _solve(L, k, d)
-            slope, total = g[i], 1.0 / roots[i]
-            for a in range(k):
-                slope += d[a] * g[P[a]]
-                total += d[a] / roots[P[a]]
-            sign = -1.0 if slope > 0.0 else 1.0  # downhill
-            for a in range(k):
-                d[a] *= sign
-            t, at = _blocking(x, P, k, d, np.inf if sign > 0.0 else x[i])
-            if t == np.inf:
-                if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
-                    x[:] = 0.0
-                    x[i] = 1.0
-                    _move(face, x, k, d, 1.0, -1)
-                    return -1
-            elif not t * pivot > abs(slope):
-                x[i] = max(x[i] + sign * t, 0.0)
-                k = _move(face, x, k, d, t, at)
-                if at < 0:
-                    return k
-                continue
-        z[k], P[k], inside[i] = math.sqrt(max(pivot, 1e-16)), i, True
-        return k + 1
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _walk_faces(face, wish, x, g, k, most, tol, eps):
+def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
     """Minimize over a working set by about ``most`` changes; enter ``wish`` < 0 first; return (k or -1, changes)."""
-    H, roots, L, P, inside = face
-    m, d, changes, few, bar = x.size, np.empty(x.size), 0, x.size, 0.0
+    roots, _, P, inside = face
+    m, changes, few, bar = x.size, 0, x.size, 0.0
     while True:
         for _ in range(few):
             i = np.argmin(wish)
             if not wish[i] < bar:
                 break
             wish[i], g[i] = 0.0, _dot(H[i, :m], x) - 1.0 / roots[i]
-            k, changes = _append(face, x, g, k, i, eps), changes + 1
+            k, changes = _append(face, H[i], x, g, k, i, eps), changes + 1
             if k < 0:
                 return k, changes
-        at, left = 0, 1.0
-        while at >= 0:
-            for a in range(k):
-                d[a] = -left * g[P[a]]
-            _solve(L, k, d)
-            t, at = _blocking(x, P, k, d, 1.0)
-            k = _move(face, x, k, d, t, at)
-            changes, left = changes + 1, left * (1.0 - t)
+        k, steps = _descend(face, x, g, k)
+        changes += steps
         for i in range(m):
             g[i] = -1.0 / roots[i]
         for a in range(k):
@@ -5417,7 +5574,7 @@ def _on_faces(dual, c, u, gap, most=np.inf):
         m, k, roots = points.size, P.size, dual.roots[points]
         L, P, inside = _widened(L[:k, :k], m), np.append(P, np.zeros(m - k, np.int64)), np.bincount(P, minlength=m) > 0
         x, g = c[points] * roots, (u[points] - 1.0) / roots
-        k, steps = _walk_faces((H, roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
+        k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return _TO_FACES, True

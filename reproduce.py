@@ -3788,6 +3788,282 @@ def draw_margins(table, *axes):
     axes[3].set(xlabel="n", ylabel="seconds")
 
 
+# --- the race ---
+#
+# Every algorithm of the module on the same problems, two methods of others that are not in it, and three solvers. All
+# are judged by the certified interval of what they return.
+
+
+def sum_of_moves(G, k, until, alpha, total, q, score, w, m):
+    """Play the game max_w min_p p'Z w - ||w||^2 / 2 with weights t = 1, 2, ..: w_t answers to all p and the last one
+    once more, p_t to all w by the entropy with step 1/4. Both answers are sums, and alpha and total add them up."""
+    scale = G.diagonal().max()
+    while k < until:
+        k += 1
+        answer = (total + k * q) / (k * (k + 1) / 2)
+        fm.lift(G, answer, w)
+        fm.margins(G, w, m)
+        alpha += k * answer
+        score += k / (4 * scale) * m
+        q[:] = np.exp(score.min() - score)
+        q /= q.sum()
+        total += k * q
+    return k, fm.RUNNING
+
+
+def optimistic_momentum(G, max_iter, **options):
+    """Run the momentum of G. Wang, R. Hanashiro, E. Guha, J. Abernethy (ICLR 2023), of rate 1/t^2 without ln t."""
+    run = fm.prepare(G, max_iter, **options)
+    n, dimension = run.G.shape()
+    state = np.zeros(n), np.zeros(n), np.full(n, 1 / n), np.zeros(n), np.empty(dimension), np.empty(n)
+    return fm.drive(run, sum_of_moves, state, lambda alpha, total, q, *_: (
+        alpha, total / total.sum() if total.any() else q))
+
+
+GROWTH, PHASE, WARM_UP = 1.2, 5, 100  # of the length, every so many steps, after so many of normalized GD
+
+
+def rescaled_steps(G, k, until, alpha, w, radius, q, m, u):
+    """Make steps of normalized gradient descent in a ball; where a phase begins, its radius and the point grow."""
+    step = 1 / G.diagonal().max()
+    while k < until:
+        fm.margins(G, w, m)
+        size = math.sqrt(max(fm.square(G, alpha, w, m), 0))
+        if k >= WARM_UP and (k - WARM_UP) % PHASE == 0:
+            radius[0] = min(GROWTH * (radius[0] or size), 1e100)
+            shrink = radius[0] / size
+        else:
+            shrink = min(1, radius[0] / size) if radius[0] else 1
+        for array in (alpha, w, m):
+            array *= shrink
+        q[:] = np.exp(m.min() - m)
+        q /= q.sum()
+        fm.lift(G, q, u)
+        alpha += step * q
+        w += step * u
+        k += 1
+    return k, fm.RUNNING
+
+
+def rescaled_descent(G, max_iter, **options):
+    """Run the progressive rescaling of M. Wang, Z. Min, L. Wu (ICML 2024)."""
+    run = fm.prepare(G, max_iter, **options)
+    n, dimension = run.G.shape()
+    state = np.zeros(n), np.zeros(dimension), np.zeros(1), np.empty(n), np.empty(n), np.empty(dimension)
+    return fm.drive(run, rescaled_steps, state)
+
+
+RACERS = {  # the first of them are told apart in the curves
+    "max_margin": fm.max_margin,
+    "subspace_perceptron": fm.subspace_perceptron,
+    "frank_wolfe, corrected": fm.frank_wolfe,
+    "frank_wolfe, pairwise": partial(fm.frank_wolfe, variant="pairwise"),
+    "momentum": fm.momentum,
+    "adaptive_sampling": fm.adaptive_sampling,
+    "normalized GD, step 100": partial(fm.normalized_gradient_descent, step=100.0),
+    "Wang et al. 2023": optimistic_momentum,
+    "PRGD 2024": rescaled_descent,
+    "frank_wolfe, away": partial(fm.frank_wolfe, variant="away"),
+    "von_neumann": fm.von_neumann,
+    "snkp": partial(fm.snkp, stop=None),
+    "snkpvn": fm.snkpvn,
+    "isnkpvn": fm.isnkpvn,
+    "nkp": partial(fm.nkp, stop=None),
+    "perceptron": fm.perceptron,
+    "normalized_gradient_descent": fm.normalized_gradient_descent,
+    "gradient_descent": fm.gradient_descent,
+    "batch_perceptron": fm.batch_perceptron,
+    "diagonal_descent": fm.diagonal_descent,
+    "inertial_diagonal_descent": fm.inertial_diagonal_descent,
+    "homotopic_subgradient": fm.homotopic_subgradient,
+}
+IN_FRONT = 9
+RACE_GOALS = 1e-1, 1e-2, 1e-3, 1e-6
+
+
+class Course(NamedTuple):
+    """A problem of the race."""
+
+    make: Callable  # G
+    seconds: float  # for each method
+    margin: bool = True  # whether there is one; else what counts is the bound above it
+    points: tuple | None = None  # X, y, gamma of a Gaussian kernel
+
+
+LONG, SHORT = (20.0, 0.1), (10.0, 0.1)  # seconds, full and quick
+
+
+def courses(context):
+    images, classes, *_ = load_mnist(context)
+    n, d, rho = context.pick((4000, 200, 1e-3), (200, 20, 0.1))
+    cut, long, short = context.pick(None, 200), context.pick(*LONG), context.pick(*SHORT)
+
+    def pair(one, other):
+        of_both = np.isin(classes, (one, other))
+        return images[of_both][:cut], np.where(classes[of_both] == other, 1, -1)[:cut]
+
+    (X, y), (zeros, ones), Z = pair(3, 5), pair(0, 1), planted_power_law(n, d, rho, context.rng())
+    images, classes = images[:cut], classes[:cut]
+    return {
+        f"3 vs 5, rbf, $\\gamma$ = 0.01, n = {len(y):,}": Course(
+            partial(fm.gram, X, y, gamma=0.01), long, points=(X, y, 0.01)),
+        f"3 vs 5, rbf, $\\gamma$ = 1/6.8, n = {len(y):,}": Course(
+            partial(fm.gram, X, y, gamma=1 / 6.8), long, points=(X, y, 1 / 6.8)),
+        f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z), short),
+        f"0 vs 1, linear, n = {len(ones):,}": Course(partial(fm.features, zeros, ones, normalize="max"), short),
+        f"3 vs 5, linear, no margin, n = {len(y):,}": Course(partial(fm.features, X, y), short, margin=False),
+        f"ten classes, linear, slacks, n = {9 * len(classes):,}": Course(
+            lambda: fm.pair_gram(fm.features(images), classes, 10, ridge=0.5), long),
+    }
+
+
+def gap_of(course, G, lower, upper):
+    """Return the certified relative gap or, without a margin, the bound above it in units of sqrt(s)."""
+    return (upper - lower) / upper if course.margin else upper / math.sqrt(G.diagonal().max())
+
+
+KEPT = 2e9  # bytes of columns that a method may keep
+
+
+def ends(result, seconds):
+    """Tell whether a racer has had its time, or more than its memory."""
+    spent, n = result.trace[-1], len(result.p)
+    return bool(spent["seconds"] >= seconds or (result.state[0] == "_frank_wolfe_loop"
+                                                and 8 * n * n * spent["products"] > KEPT))
+
+
+def by_others(course, G, upper):
+    """Yield (solver, seconds from call to return, our gap of its answer) of the solvers at hand for this problem.
+
+    SVC solves a problem with a bias, and is judged as that; LinearSVC by its separator and our upper bound; PIQP by the
+    multipliers of min ||w||^2 / 2, Z w >= 1.
+    """
+    if course.points is not None and has_peers():
+        X, y, gamma = course.points
+        for tol in (1e-3, 1e-6):
+            seconds, model = stopwatch(partial(svc, X, y, kernel="rbf", gamma=gamma, tol=tol))
+            weights = np.zeros(len(y))
+            weights[model.support_] = np.abs(model.dual_coef_[0])
+            yield f"SVC, tol = {tol:g}", seconds, gap_of(
+                course, G, *fm.certificate(fm.FreeGram(fm.DenseGram(G), y), weights, weights / weights.sum()))
+    if isinstance(G, fm.FeatureGram):
+        Z = G.rows
+        if course.margin and has_peers():
+            y = np.where(np.arange(len(Z)) % 2, 1, -1)
+            seconds, model = stopwatch(partial(liblinear, y[:, None] * Z, y, loss="hinge", C=1e6, tol=1e-6,
+                                               max_iter=10_000))
+            yield "LinearSVC", seconds, gap_of(course, G, fm.separator_margin(G, model.coef_[0])[0], upper)
+        if importlib.util.find_spec("piqp"):
+            seconds, found = stopwatch(partial(interior_point, Z))
+            weights = np.maximum(found, 0)
+            yield "PIQP", seconds, gap_of(course, G, *fm.certificate(G, weights, weights / weights.sum()))
+
+
+def interior_point(Z):
+    """Return the multipliers of min ||w||^2 / 2, Z w >= 1, by PIQP."""
+    n, d = Z.shape
+    solver = importlib.import_module("piqp").DenseSolver()
+    solver.setup(np.eye(d, order="F"), np.zeros(d), G=np.asfortranarray(Z), h_l=np.ones(n))
+    solver.solve()
+    return solver.result.z_l
+
+
+@lru_cache(1)
+def raced(context):
+    """Return (problem, method, products, seconds, gap) of all runs, each as it falls, and of the other solvers."""
+    rows, tol = [], context.pick(1e-6, 1e-2)
+    for problem, course in courses(context).items():
+        G, uppers = course.make(), []
+        for method, algorithm in progress(RACERS.items(), context, problem):
+            most, warm_up = (100, 100) if method == "max_margin" else (context.pick(10**6, 1000), 3)
+            algorithm(G, max_iter=warm_up, tol=tol)  # compiles
+            result = algorithm(G, max_iter=most, tol=tol, callback=partial(ends, seconds=course.seconds))
+            trace = result.trace
+            gaps = np.minimum.accumulate(gap_of(course, fm.prepare(G, 0).G, trace["lower"], trace["upper"]))
+            falls = np.append(True, gaps[1:] < 0.97 * gaps[:-1]) | (np.arange(len(gaps)) == len(gaps) - 1)
+            rows.append((problem, method, trace["products"][falls], trace["seconds"][falls], gaps[falls]))
+            uppers.append(result.upper)
+        rows += [(problem, solver, math.nan, *point) for solver, *point in by_others(course, G, min(uppers))]
+    return rows
+
+
+def of_the_race(context):
+    source = load_mnist(context).source  # loaded here, too, since the runs may be at hand already
+    return (f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
+            f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
+            f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, or, of Frank-Wolfe, when the columns kept take "
+            f"{KEPT / 1e9:g} GB. ")
+
+
+GAP = "certified relative gap; without a margin, upper / sqrt(s)"
+
+
+def compute_race(axis, context):
+    rows = [(problem, method, {"products": products, "seconds": seconds}[axis], gap)
+            for problem, method, products, seconds, gap in raced(context)]
+    said = {
+        "products": "A column counts 1/n, once where it is kept; max_margin: entries of G read / n^2",
+        "seconds": f"Seconds of iterations, without compilation and certificates, {os.cpu_count()} cores; of other "
+        "solvers from call to return, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
+        "multipliers"}[axis]
+    return table_of(f"problem method {axis} gap", rows), (
+        f"{of_the_race(context)}Best gaps so far, those below 7e-7 at the edge. {said}")
+
+
+def draw_race(axis, table, *axes):
+    looks = styles(table, "method")
+    for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=True):
+        for place, (name, look) in enumerate(looks.items()):
+            chosen = (part["method"] == name) & (part[axis] > 0)
+            x, gap = part[axis][chosen], np.maximum(part["gap"][chosen], 7e-7)
+            if name not in RACERS:
+                look |= {"linestyle": "none", "markersize": 9, "markevery": 1, "markeredgecolor": "black"}
+            elif place < IN_FRONT:
+                look |= {"markevery": 0.25}
+            else:
+                look, name = {"color": "0.7", "linewidth": 0.8, "zorder": 1}, "other algorithms of the module"
+            if x.size:
+                ax.loglog(x, gap, label=name, **look)
+        ax.set(title=problem, xlabel="products with G" if axis == "products" else "seconds", ylim=(5e-7, 2))
+    for ax in axes[::3]:
+        ax.set_ylabel(GAP.replace("; ", ";\n"))
+
+
+for _axis, _what in (("products", "certified gaps of all algorithms against products with G"),
+                     ("seconds", "the same against seconds, and three solvers of others")):
+    figure(f"race:{_axis}", _what, partial(compute_race, _axis), minutes=40, data="mnist", rows=2, columns=3)(
+        partial(draw_race, _axis))
+
+
+def compute_race_goals(context):
+    rows = []
+    for problem, method, *run in raced(context):
+        products, seconds, gap = np.broadcast_arrays(*np.atleast_1d(*run))
+        for goal in RACE_GOALS:
+            met = np.flatnonzero(gap <= goal)[:1]
+            rows.append((problem, method, goal, *(column[met[0]] if met.size else math.nan
+                                                  for column in (products, seconds))))
+    return table_of("problem method gap products seconds", rows), of_the_race(context) + (
+        "To gaps of 0.1, 0.01, 0.001 and 1e-6, the larger the marker the smaller the gap, seen at 16 checkpoints a "
+        "decade; an empty line: not even 0.1")
+
+
+@figure("race:goals", "products and seconds of all algorithms to gaps of 0.1 to 1e-6", compute_race_goals, minutes=40,
+        data="mnist", rows=2, columns=3, width=4.0, height=4.6)
+def draw_race_goals(table, *axes):
+    names = list(split(table, "method"))
+    for k, (ax, (problem, part)) in enumerate(zip(axes, split(table, "problem").items(), strict=True)):
+        heights = np.array([len(names) - names.index(name) for name in part["method"]])
+        for goal, marker, size in zip(RACE_GOALS, "|.ds", (6, 5, 5, 8), strict=True):
+            at = part["gap"] == goal
+            ax.semilogx(np.maximum(part["seconds"][at], 1e-4), heights[at], linestyle="none", marker=marker,
+                        markersize=size, color=COLOURS[RACE_GOALS.index(goal)], markerfacecolor="none",
+                        label=f"to {goal:g}")
+        ax.set_yticks(np.arange(len(names), 0, -1), names if k % 3 == 0 else [], fontsize=7.5)
+        ax.set(title=problem, xlabel="seconds", ylim=(0.3, len(names) + 0.7),
+               xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))))
+
+
 # ======================================================================================================================
 # Command line
 # ======================================================================================================================

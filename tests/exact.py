@@ -555,6 +555,7 @@ OPTIONS = {  # what is tried for an option of this name, where the call leaves i
     "schedule": ["constant", "sqrt"], "prox": ["l2", "entropy"], "gamma": [1.1, 2.0, 4.0], "accel": [3.0, 10.0, 50.0],
     "lam": ["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"], "a": [0.1, 0.25, 0.5], "b": [0.25, 0.5],
     "restart": [True, False], "shifted": [True, False],
+    "variant": ["corrected", "pairwise", "away"],
     "seed": [0, 1, 2], "memory": [1.0, 500.0, 1e9], "tol": [0.5, 1e-2, 1e-6, 1e-9, 1e-12, 1e-15],
 }
 

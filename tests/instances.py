@@ -269,8 +269,9 @@ class Call(NamedTuple):
     """A call that generic tests make, and what they must know of it.  The algorithm is the name up to the comma."""
 
     own: dict = {}  # its own options
-    cost: str | None = "product"  # of an iteration: "product", "column" (1/n), or None: a round, at no fixed cost
-    start: float | None = 0.0  # products before iteration 0; None: up to 64, of Lanczos
+    cost: str | None = "product"  # of an iteration: "product", "column" (1/n), "kept" (1/n at most, as a column that it
+    # has read costs nothing more), or None: a round, at no fixed cost, of finitely many
+    start: float | None = 0.0  # products before iteration 0, of "kept" columns; None: up to 64, of Lanczos
     halts: bool = False  # as "separated" as soon as all margins are positive
     witness: str | None = None  # which of its options promises "infeasible" at ||p||_G below it
     units: dict = {}  # option -> power of c with which it grows when the rows grow by c
@@ -284,6 +285,7 @@ class Call(NamedTuple):
 
 
 _COLUMN = {"cost": "column", "halts": True}
+_ACTIVE = {"cost": "kept", "start": 1.0, "witness": "eps", "units": {"eps": 1}, "dual": True}
 _SMOOTHED = {"start": 2.0, "halts": True}
 _DESCENT = {"start": None, "units": {"lam0": 2}}
 CALLS = {
@@ -294,6 +296,11 @@ CALLS = {
     "von_neumann": Call({"eps": 1e-3}, cost="column", start=1.0, witness="eps", units={"eps": 1}, dual=True),
     "von_neumann, halting": Call({"eps": 1e-3, "stop": "separated"}, start=1.0, witness="eps", units={"eps": 1},
                                  dual=True, **_COLUMN),
+    "frank_wolfe": Call({"eps": 1e-3}, **_ACTIVE | {"cost": None}),
+    # After an exact step the two points that took part tie, so that rounding chooses between them.
+    "frank_wolfe, pairwise": Call({"eps": 1e-12, "variant": "pairwise"}, noise=1.0, **_ACTIVE),
+    "frank_wolfe, away": Call({"eps": 1e-12, "variant": "away"}, noise=1.0, **_ACTIVE),
+    "frank_wolfe, halting": Call({"eps": 1e-3, "stop": "separated"}, halts=True, **_ACTIVE | {"cost": None}),
     "snkp": Call(**_SMOOTHED),
     "snkp, on": Call({"stop": None}, start=2.0),
     "snkpvn": Call({"delta": 1e-3}, witness="delta", units={"delta": 1}, **_SMOOTHED),
@@ -327,7 +334,17 @@ CALLS = {
                                          signed=True, noise=1e-7, held=None),
     "max_margin": Call({"tol": 1e-12}, cost=None, dual=True, held=None),
 }
-LOOPS = [name for name, call in CALLS.items() if call.cost]  # an iteration of max_margin is a round of its own
+LOOPS = [name for name, call in CALLS.items() if call.cost]  # others end after a few rounds of their own
+
+
+def claims(name, n, products, k):
+    """Tell whether a call's products, before its iterations and after k of them, are what they cost on n points."""
+    call, first = CALLS[name], products[0]
+    per_column = 1.0 / n if call.cost in ("column", "kept") else 1.0
+    started = 1.0 <= first <= 64.0 if call.start is None else first == call.start / (n if call.cost == "kept" else 1.0)
+    spent, due = products - first, per_column * np.asarray(k)
+    exact = np.isclose(spent, due, rtol=1e-12, atol=1e-12)
+    return started and bool((exact | (spent < due)).all() if call.cost == "kept" else exact.all())
 
 
 def algorithm_of(name):

@@ -235,6 +235,63 @@ def von_neumann(Z, eps, stop=None):
             p = p + min(max(-(direction @ m) / curvature, 0), 1) * direction
 
 
+def solved(A, b):
+    """A^-1 b in extended precision, by refinement."""
+    inverse, x = np.linalg.inv(A.astype(float)), np.zeros(len(b), LONG)
+    for _ in range(6):
+        x = x + inverse @ (b - A @ x)
+    return x
+
+
+def affine_minimizer(K):
+    """The p of sum 1, of either sign, of least p'Kp."""
+    q = solved(K + K.diagonal().max(), np.ones(len(K), LONG))
+    return q / q.sum()
+
+
+def exchanged(G, p, j, a, toward, away):
+    """p after an exact step of Frank-Wolfe towards e_j, away from e_a, or both."""
+    direction = toward * (np.eye(len(G))[j] - p * (not away)) + away * (p * (not toward) - np.eye(len(G))[a])
+    most = 1 if not away else p[a] if toward else p[a] / (1 - p[a])
+    curvature = direction @ G @ direction
+    t = min(max(-(direction @ G @ p) / curvature, 0), most) if curvature > 0 else 0
+    p = p + t * direction
+    p[a] = 0 if away and t == most else p[a]
+    return p
+
+
+def corrected(G, p, j):
+    """p after Wolfe's minor cycles with j added to its points."""
+    active = np.union1d(np.flatnonzero(p > 0), [j])
+    while True:
+        q = np.zeros(len(p), LONG)
+        q[active] = affine_minimizer(G[np.ix_(active, active)])
+        falling = active[q[active] < 0]
+        if falling.size == 0:
+            return q
+        reach = p[falling] / (p[falling] - q[falling])
+        p = p + reach.min() * (q - p)
+        active = np.setdiff1d(active, falling[np.argmin(reach)])
+        p[np.setdiff1d(range(len(p)), active)] = 0
+
+
+def frank_wolfe(Z, eps, variant="corrected", stop=None):
+    G, n = gram(Z), len(Z)
+    p = np.eye(n, dtype=LONG)[np.argmax(G.diagonal() <= (1 + 1e-9) * G.diagonal().min())]
+    while True:
+        m = G @ p
+        size, j, a = p @ m, int(np.argmin(m)), int(np.argmax(np.where(p > 0, m, -np.inf)))
+        ends = "separated" if stop and m.min() > 0 else "infeasible" if size <= eps**2 else ""
+        yield p, p, ends
+        if ends:
+            return
+        if variant == "corrected":
+            p = corrected(G, p, j)
+        else:
+            toward = variant == "pairwise" or size - m[j] >= m[a] - size
+            p = exchanged(G, p, j, a, toward, variant == "pairwise" or not toward)
+
+
 def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None, stop="separated"):
     """Algorithms 4, 6 and 7 of ramdas14."""
     G, n = gram(Z), len(Z)
@@ -489,6 +546,6 @@ def subspace_perceptron(Z, mu, steps=200):
 
 
 TWINS = {twin.__name__: twin for twin in (
-    perceptron, nkp, von_neumann, snkp, snkpvn, isnkpvn, winnow, gradient_descent, normalized_gradient_descent,
-    momentum, batch_perceptron, adaptive_sampling, diagonal_descent, inertial_diagonal_descent,
-    homotopic_subgradient, subspace_perceptron)}
+    perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow, gradient_descent,
+    normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling, diagonal_descent,
+    inertial_diagonal_descent, homotopic_subgradient, subspace_perceptron)}

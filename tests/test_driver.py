@@ -23,6 +23,7 @@ from instances import (
     Symmetric,
     algorithm_of,
     check_raises,
+    claims,
     dense,
     driven,
     driven_loops,
@@ -76,13 +77,11 @@ def test_default_trace(name, kind):
         result = run(name, form(kind, ENDURING), max_iter=max_iter)
         at = result.trace["iteration"]
         assert at[0] == 0 and at[-1] == result.n_iter and (np.diff(at) > 0).all()
-        assert (np.diff(result.trace["seconds"]) >= 0).all() and (np.diff(result.trace["products"]) > 0).all()
+        assert (np.diff(result.trace["seconds"]) >= 0).all()
+        assert (np.diff(result.trace["products"]) > -(call.cost == "kept")).all()
         assert 0.0 <= result.trace["seconds"][0] and (result.trace["seconds"][0] == 0.0 or call.start is None)
-        if call.start is None:
-            assert 1 <= result.trace["products"][0] <= 64
-        else:
-            assert result.trace["products"][0] == call.start
         if call.cost:
+            assert claims(name, len(ENDURING), result.trace["products"], at)
             assert result.n_iter == max_iter and result.status == "max_iter"
             assert (at[1:] <= 10 ** (1 / 16) * at[:-1] + 1).all()  # 16 a decade, rounded
             assert len(at) == max_iter + 1 or len(at) < 40
@@ -110,7 +109,7 @@ def test_every_algorithm_takes_its_problem_alone(name, scale):
             assert (result.status == "separated") == (rho > 0.0)
             continue
         assert result.lower <= scale * max(rho, 0.0) <= result.upper
-        if rho < 0.0 and name in ("von_neumann", "snkpvn", "isnkpvn"):
+        if rho < 0.0 and name in ("von_neumann", "frank_wolfe", "snkpvn", "isnkpvn"):
             assert result.status == "infeasible" and result.upper <= 1e-6 * scale
 
 
@@ -121,9 +120,7 @@ def test_trace_at_and_iterates(name, kind):
     at = [40, 3, 3, 0, 17, 400]
     long = run(name, G, max_iter=60, trace_at=at, keep_iterates=True)
     assert long.trace["iteration"].tolist() == [0, 3, 17, 40, 60]
-    cost = 1.0 / len(ENDURING) if call.cost == "column" else 1.0
-    start = long.trace["products"][0] if call.start is None else call.start
-    np.testing.assert_allclose(long.trace["products"], start + long.trace["iteration"] * cost, rtol=4 * EPS)
+    assert claims(name, len(ENDURING), long.trace["products"], long.trace["iteration"])
     for row, alpha in zip(long.trace, long.iterates, strict=True):
         short = run(name, G, max_iter=int(row["iteration"]))
         assert np.array_equal(short.alpha, alpha) and short.n_iter == row["iteration"]
@@ -660,7 +657,7 @@ def test_what_momentum_reports_over_rows_is_as_narrow_as_a_certificate():
     assert 0.0 <= lower - seen[1].lower <= len(Z) * 2.0**-53 * lower
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].held and CALLS[name].cost == "column"])
+@pytest.mark.parametrize("name", [name for name in LOOPS if CALLS[name].held and CALLS[name].cost != "product"])
 def test_columns_of_a_matrix_that_is_not_quite_symmetric_are_those_of_its_upper_triangle(name):
     A = dense(ENDURING)
     A[1, 0] = np.nextafter(A[1, 0], 9.0)

@@ -572,8 +572,8 @@ def test_pair_steps_end_where_the_gap_is_as_wanted():
     assert taken[0] < taken[1] < taken[2] < taken[3]
 
 
-def face_of(H, roots, m):
-    return H, roots, np.empty(H.shape), np.zeros(m, np.int64), np.zeros(m, np.bool_)
+def face_of(roots, m):
+    return roots, np.empty((m, m)), np.zeros(m, np.int64), np.zeros(m, np.bool_)
 
 
 @pytest.mark.parametrize("rank", [2, 10, 60])
@@ -585,10 +585,10 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     Z = rows_of(m, rank, seed) + 1.5
     roots = rng.uniform(0.5, 1.0, m)
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x, face = rng.random(m) * (rng.random(m) < 0.7), face_of(H, roots, m)
+    x, face = rng.random(m) * (rng.random(m) < 0.7), face_of(roots, m)
     before = 0.5 * x @ H @ x - (x / roots).sum()
-    k, _ = fm._walk_faces(face, -x, x, H @ x - 1 / roots, 0, 10_000, 1e-13, 1e-7)
-    _, _, L, P, inside = face
+    k, _ = fm._walk_faces(H, face, -x, x, H @ x - 1 / roots, 0, 10_000, 1e-13, 1e-7)
+    _, L, P, inside = face
     if k >= 0:
         P, L = P[:k], np.tril(L[:k, :k])
         assert len(set(P.tolist())) == k and set(np.flatnonzero(inside)) == set(P.tolist())
@@ -751,11 +751,11 @@ def test_a_dependent_point_comes_in_downhill(seed):
     m, rng = 20, np.random.default_rng(seed)
     roots, Z = rng.uniform(0.5, 1.0, m), rows_of(m, 3, seed) + 1.5
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x, g, k, face = rng.random(m), np.zeros(m), 0, face_of(H, roots, m)
+    x, g, k, face = rng.random(m), np.zeros(m), 0, face_of(roots, m)
     value = 0.5 * x @ H @ x - (x / roots).sum()
     for i in range(m):
         g[i] = H[i] @ x - 1 / roots[i]
-        k = append(face, x, g, k, i, 0.0)
+        k = append(face, H[i], x, g, k, i, 0.0)
         before, value = value, 0.5 * x @ H @ x - (x / roots).sum()
         assert k >= 0 and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
     assert k <= 3

@@ -1,6 +1,8 @@
 """ji21: each algorithm against its naive twin, Theorem 3.1 along real runs, the dual form, rates, the logistic loss;
 adaptive sampling: its samples, Theorem 4.1, long runs."""
 
+import math
+
 import naive
 import numba
 import numpy as np
@@ -523,6 +525,23 @@ def test_no_method_that_reads_columns_is_faster_on_equicorrelated_rows(c):
             gap = 1 - algorithm(G, max_iter=T, trace_at=[], **own).lower / rho
             assert gap >= least * (1 - 1e-9)
         assert gap <= 4 / 3 * least + 1e-9
+
+
+@pytest.mark.parametrize("step", [0.3, 10.0, 100.0])
+def test_a_step_of_any_length_lowers_the_risk_within_1_over_rho_squared(step):
+    """ln R <= -(step / 2) (rho^2 T / s - 1) at the best of T iterates, so that by then they separate."""
+    for case in ("feasible", "feasible, odd n", "uneven"):
+        Z, rho = PLANTED[case]
+        n, s = len(Z), np.square(Z).sum(axis=1).max()
+        T = math.ceil((1 + 2 * math.log(n) / step) * s / rho**2) + 1
+        run = fm.normalized_gradient_descent(fm.FeatureGram(Z), step=step, max_iter=T, trace_at=range(T),
+                                             keep_iterates=True)
+        m = run.iterates @ Z @ Z.T
+        low = m.min(axis=1)
+        risks = np.log(np.mean(np.exp(low[:, None] - m), axis=1)) - low
+        t = np.arange(T + 1)
+        assert (np.minimum.accumulate(risks)[:-1] <= -step / 2 * (rho**2 / s * t[1:] - 1) + 1e-9).all()
+        assert low.max() > 0.0
 
 
 @pytest.mark.parametrize("call, words", [

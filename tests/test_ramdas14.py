@@ -73,10 +73,11 @@ def squared_length(Z):
     return float(np.einsum("ij,ij->i", Z, Z).max())
 
 
-ALGORITHMS = ("perceptron", "nkp", "von_neumann", "snkp", "snkpvn", "isnkpvn")
+ALGORITHMS = ("perceptron", "nkp", "von_neumann", "frank_wolfe", "snkp", "snkpvn", "isnkpvn")
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS]
 SMOOTHED = [name for name in OURS if CALLS[name].cost == "product"]
 COLUMNS = [name for name in OURS if CALLS[name].cost == "column"]
+ACTIVE = [name for name in OURS if algorithm_of(name) == "frank_wolfe"]
 
 
 def twin_of(name, Z, steps, **own):
@@ -174,6 +175,85 @@ def test_von_neumann_line_search_is_exact(name, kind):
             assert m[j] <= m.min() + 40 * EPS * s
             points = (1 - grid) * W[k] + grid * Z[j]
             assert squares[k + 1] <= (points * points).sum(axis=1).min() + 40 * EPS * s
+
+
+# --- Frank-Wolfe with an active set ---------------------------------------------------------------------
+
+@rotate("name, kind", ["separable", "not separable", "overlapping", "around the origin"], REPRESENTATIONS, crossed=2)
+def test_corrected_iterates_are_wolfes(name, kind):
+    """Until they are at the optimum, where rounding chooses the next point."""
+    Z = UNTIED[name]
+    path = record("frank_wolfe", form(kind, Z), 60, eps=1e-9)
+    steps = [p for p, _, _ in itertools.islice(naive.frank_wolfe(Z, 1e-9), len(path.p))]
+    sizes = np.array([naive.norm(Z, p) for p in steps])
+    moved = int((sizes > sizes[-1] + 1e-7).sum()) + 1
+    assert moved >= 2
+    np.testing.assert_allclose(path.p[:moved], steps[:moved], rtol=0, atol=1e-11)
+
+
+@rotate("algorithm, name, kind", ["pairwise", "away"], [*LONG_RUNS, "random, infeasible", "copies"], REPRESENTATIONS,
+        crossed=2)
+def test_steps_of_frank_wolfe_are_exact(algorithm, name, kind):
+    """Each goes to the minimum on its segment, whichever of the points that tie up to rounding it takes."""
+    Z, _ = INSTANCES[name]
+    G, s = naive.gram(Z), squared_length(Z)
+    path = record(f"frank_wolfe, {algorithm}", form(kind, Z), 80, eps=1e-6)
+    for p, new in itertools.pairwise(path.p):
+        p = np.asarray(p, LONG)
+        m = G @ p
+        size, slack, used, error = p @ m, 1e-13 * s, np.where(p > 0.0, m, -np.inf), math.inf
+        for j, a in itertools.product(np.flatnonzero(m <= m.min() + slack), np.flatnonzero(used >= used.max() - slack)):
+            both, towards = algorithm == "pairwise", size - m[j] - (m[a] - size)
+            for toward in [True] if both or towards > 2 * slack else [False] if towards < -2 * slack else [True, False]:
+                made = naive.exchanged(G, p, j, a, toward, both or not toward)
+                error = min(error, np.abs(G @ (made - new)).max() / s)
+        assert error <= 1e-13
+
+
+@rotate("algorithm, name, kind", ACTIVE, INSTANCES, REPRESENTATIONS, crossed=2)
+def test_frank_wolfe_never_gains_length_and_reads_columns_once(algorithm, name, kind):
+    G, Z = representation_and_rows(name, kind)
+    path, s = record(algorithm, G, 60, eps=1e-6 * math.sqrt(squared_length(Z))), squared_length(Z)
+    assert (np.diff(np.square(np.asarray(path.p, LONG) @ Z).sum(axis=1)) <= 4 * EPS * s).all()
+    seen = [np.count_nonzero(path.p[:k + 1].any(axis=0)) for k in range(len(path.p))]
+    columns = np.round(path.result.trace["products"] * len(Z))
+    # a point may come and go within an iteration, but where nothing drops it, it stays
+    assert columns[0] == 1 and (columns >= seen).all() and (np.diff(columns) <= 1).all() and columns[-1] <= len(Z)
+    assert (path.p >= 0.0).all() and np.abs(path.p.sum(axis=1) - 1.0).max() <= 100 * EPS
+
+
+@rotate("name, kind", INSTANCES, REPRESENTATIONS)
+def test_corrected_ends_at_the_optimum_on_affinely_independent_points(name, kind):
+    """After at most a few iterations a dimension; at most rank + 1 points, by which no other mixture is as short."""
+    G, Z = representation_and_rows(name, kind)
+    rank, s = np.linalg.matrix_rank(Z), squared_length(Z)
+    path = record("frank_wolfe", G, 20 * (rank + 1), eps=1e-6 * math.sqrt(s), tol=1e-9)
+    assert path.result.status in ("certified", "infeasible")
+    for p in path.p:
+        face = Z[p > 0.0]
+        assert len(face) <= rank + 1
+        lifted = np.column_stack((face, np.full(len(face), math.sqrt(s))))
+        assert np.linalg.svd(lifted, compute_uv=False)[-1] > 1e-6 * math.sqrt(s)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
+    """With points given twice, with opposite labels, rows of zeros and rank one, where faces are degenerate; the least
+    norm is by enumeration."""
+    rng = np.random.default_rng(seed)
+    for n, d in ((1, 1), (3, 1), (5, 2), (8, 3), (9, 2)):
+        Z = rng.integers(-3, 4, (n, d)).astype(float)
+        Z[rng.integers(n)] = Z[0] * rng.choice([0, 1, -1])
+        if rng.random() < 0.5:
+            Z[:, 0] = np.abs(Z[:, 0]) + 1.0
+        if not Z.any():
+            continue
+        least = naive.least_norm(Z)
+        for variant, tol in (("corrected", 1e-9), ("pairwise", 1e-4), ("away", 1e-4)):
+            result = fm.frank_wolfe(fm.FeatureGram(Z), variant=variant, tol=tol, max_iter=20_000)
+            assert result.status == ("certified" if least > 1e-9 else "infeasible"), (Z, variant, result)
+            assert result.lower <= least * (1 + 1e-12) + 1e-12 and least <= result.upper * (1 + 1e-12)
+            assert naive.norm(Z, result.p) <= least + max(tol * least, 1e-5)
 
 
 # --- the lemmas -----------------------------------------------------------------------------------------
@@ -477,10 +557,10 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
     eps = 0.9 * rho if rho > 0.0 else 1e-2 * root
     result = halting(algorithm, form(kind, Z), eps, 12_000 if rho <= 0.0 else math.ceil((root / rho) ** 2))
     if rho > 0.0:
-        assert result.status == ("max_iter" if algorithm == "von_neumann" else "separated")
+        assert result.status == ("separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter")
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
-        gives_witness = algorithm.startswith(("snkpvn", "isnkpvn", "von_neumann"))
+        gives_witness = algorithm.startswith(("snkpvn", "isnkpvn", "von_neumann", "frank_wolfe"))
         assert result.status == "infeasible" if gives_witness else result.status in ("infeasible", "max_iter")
         if gives_witness:
             assert naive.norm(Z, result.p) <= eps
@@ -598,6 +678,8 @@ NAN = float("nan")
     (fm.perceptron, {"rule": "best"}, "rule"), (fm.perceptron, {"rule": None}, "rule"),
     (fm.nkp, {"stop": "never"}, "stop"), (fm.snkp, {"stop": "never"}, "stop"), (fm.nkp, {"stop": True}, "stop"),
     (fm.von_neumann, {"eps": 0.1, "stop": "never"}, "stop"),
+    (fm.frank_wolfe, {"variant": "lazy"}, "variant"), (fm.frank_wolfe, {"stop": "never"}, "stop"),
+    *((fm.frank_wolfe, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
     *((fm.von_neumann, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
     *((fm.snkpvn, {"delta": delta}, "delta") for delta in (0.0, -1.0, NAN)),
     *((fm.isnkpvn, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN)),

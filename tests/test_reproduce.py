@@ -715,7 +715,8 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 
 
 # The columns that inform the reader of the CSV file and are not drawn.
-NOT_DRAWN = {("ji21:fig1", "upper"), *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
+NOT_DRAWN = {("ji21:fig1", "upper"), ("race:goals", "products"),
+             *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
              *(("margins", name) for name in ("d", "twins", "support"))}
 
 
@@ -736,8 +737,8 @@ def alone():
     return module
 
 
-DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "open1", "open2",
-        "speed", "subspace:products", "subspace:seconds"}  # the longest
+DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "open1", "open2", "race:products",
+        "race:seconds", "speed", "subspace:products", "subspace:seconds"}  # the longest
 
 
 def shown(fig):
@@ -1423,6 +1424,65 @@ def a_row(seconds=2.0, their_seconds=3.0, required=1.0, unit="times faster", **o
     return rp.Row(**{"what": "ours", "against": "theirs", "n": 7, "required": required, "unit": unit,
                      "ours": lambda: "a", "theirs": lambda: "b", "reading": lambda *_: seconds,
                      "their_reading": lambda *_: their_seconds, "threads": False} | options)
+
+
+def test_methods_of_others_do_what_their_papers_say():
+    """With the sums of the two players, and the point and its radius, written out in coordinates."""
+    Z = np.random.default_rng(3).normal(size=(30, 4)) + [2.0, 0.0, 0.0, 0.0]
+    G, n, s = rp.fm.FeatureGram(Z), len(Z), (Z * Z).sum(axis=1).max()
+    seen = []
+    rp.optimistic_momentum(G, 40, trace_at=range(41), callback=lambda partial: seen.append((partial.alpha, partial.p)))
+    ps, ws = [np.full(n, 1 / n)], []
+    for T in range(1, 41):
+        weights = np.arange(1, T)
+        ws.append((weights @ np.reshape(ps[1:], (T - 1, n)) + T * ps[-1]) @ Z / (T * (T + 1) / 2))
+        p = np.exp(-np.arange(1, T + 1) @ ws @ Z.T / (4 * s))
+        ps.append(p / p.sum())
+        np.testing.assert_allclose(seen[T][0] @ Z, np.arange(1, T + 1) @ ws, rtol=1e-9)
+        np.testing.assert_allclose(seen[T][1], np.arange(1, T + 1) @ ps[1:] / (T * (T + 1) / 2), rtol=1e-9)
+
+    seen.clear()
+    rp.rescaled_descent(G, 125, trace_at=range(126), callback=lambda partial: seen.append(partial.alpha))
+    w, radius = np.zeros(4), None
+    for k in range(125):
+        size = np.linalg.norm(w)
+        if k >= rp.WARM_UP and (k - rp.WARM_UP) % rp.PHASE == 0:
+            radius = rp.GROWTH * (radius or size)
+            w = radius / size * w
+        elif radius and size > radius:
+            w = radius / size * w
+        q = np.exp(-Z @ w)
+        w = w + q @ Z / q.sum() / s
+        np.testing.assert_allclose(seen[k + 1] @ Z, w, rtol=1e-9)
+    assert radius > 2 * np.linalg.norm(seen[rp.WARM_UP] @ Z)
+
+
+def test_the_race(monkeypatch):
+    """Few racers on few images: the best gaps so far, certified, and the goals that they meet."""
+    kept = ("max_margin", "frank_wolfe, corrected", "momentum")
+    monkeypatch.setattr(rp, "RACERS", {name: rp.RACERS[name] for name in kept})
+    context = rp.Context(quick=True, progress=False, seed=1)
+    try:
+        tables = {key: rp.FIGURES[f"race:{key}"].compute(context)[0] for key in ("products", "seconds", "goals")}
+    finally:
+        rp.raced.cache_clear()
+    problems = rp.split(tables["products"], "problem")
+    assert len(problems) == 6
+    for problem, part in problems.items():
+        methods = rp.split(part, "method")
+        assert list(methods)[:3] == list(kept)
+        for name in kept:
+            run = methods[name]
+            assert (np.diff(run["gap"]) <= 0).all() and (np.diff(run["products"]) >= 0).all() and run["gap"][0] > 0
+        for name in list(methods)[3:]:
+            assert np.isnan(methods[name]["products"]).all() and (methods[name]["gap"] > -1e-9).all()
+        goals = rp.split(rp.split(tables["goals"], "problem")[problem], "method")
+        for name in kept:
+            for goal, products in zip(goals[name]["gap"], goals[name]["products"], strict=True):
+                met = methods[name]["gap"] <= goal
+                assert np.isnan(products) if not met.any() else products == methods[name]["products"][met][0]
+    peers = [name for name in np.unique(tables["seconds"]["method"]) if name not in kept]
+    assert peers == ["LinearSVC", "PIQP", "SVC, tol = 0.001", "SVC, tol = 1e-06"] or not rp.has_peers()
 
 
 QUICKLY = rp.Context(quick=True, progress=False)
