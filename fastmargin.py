@@ -5241,6 +5241,7 @@ _AT_HAND = 20_000  # points of which Newton steps keep the kernel: 1.6 GB
 _FEW_SLACK = 1000  # support beyond which, if it is a sixteenth and most have slacks, Newton steps take over
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
+_LONGEST_STAGE = 10**10  # entries of factors that Newton steps read in a stage, some ten seconds, while others wait
 _PROBES = 128  # points of a working set of which nothing is known yet
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
 _TO_BLOCKS, _TO_FIRST_FACES, _TO_NEWTON, _TO_WORKING_SET, _TO_FACES = range(5)
@@ -5569,19 +5570,19 @@ def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
 def _on_faces(dual, c, u, gap, most=np.inf):
     """Make Newton steps while at most ``most`` points are in the face, until only rounding is left."""
     points, H = _working_set(dual, np.float64, c, u)
-    rough, L, P, norm = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), np.inf
+    rough, L, P, norm, work = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), np.inf, 0
     while True:
         m, k, roots = points.size, P.size, dual.roots[points]
         L, P, inside = _widened(L[:k, :k], m), np.append(P, np.zeros(m - k, np.int64)), np.bincount(P, minlength=m) > 0
         x, g = c[points] * roots, (u[points] - 1.0) / roots
-        k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
+        k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 2 * m + 500,
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return _TO_FACES, True
         before, (gap, norm) = norm, dual.change(c, u, points, x / roots)
-        crawls = steps >= 5 * m + 500 and norm > 0.9 * before
-        if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or crawls:
-            return _TO_FACES, False
+        crawls, work = steps >= 2 * m + 500 and norm > 0.9 * before, work + steps * k * k
+        if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or crawls or work > _LONGEST_STAGE:
+            return _TO_FACES, crawls
         P = P[:k]
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
         if points.size == m:
@@ -5706,14 +5707,13 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         shortest = math.sqrt(dual.last[1] / dual.scale) / dual.last[0].sum()
         if shortest <= 0.63 * dual.eps:
             return k, INFEASIBLE
-        ended |= stage[0] == before == _TO_FACES and shortest > 0.95 * norm  # on the way to no margin
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
         if before == _TO_NEWTON:
             stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS
         if stage[0] == _TO_BLOCKS != before and np.count_nonzero(c) > dual.largest:
             warnings.warn(f"max_margin may take long: {np.count_nonzero(c)} points are in the support, too many for "
                           "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=6)
-        if (ended and not halved) or (stage[0] == before and np.array_equal(c, start)):
+        if (ended and not halved and shortest > 0.95 * norm) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
         crawls = stage[0] == before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved
         if crawls and np.count_nonzero(c) <= 2 * _LARGEST_FACE:

@@ -3564,7 +3564,6 @@ def draw_speed(table, blank):
 MISSING = ("", "?", "<null>", "nan")  # how a value that is not there is written
 SMALL, FEW = 1500, 64  # points, up to which other solvers take part; weights, up to which a row holds them
 ENOUGH = 60.0  # seconds after which max_margin is stopped, at the end of a stage
-ENDLESS = {("KEEL magic", "rbf")}  # a single stage of max_margin takes many minutes
 
 
 def coded(column):
@@ -3705,8 +3704,6 @@ def margin_rows(name, X, y, turn):
     """Yield the rows of a data set, by a plane and by rbf; what takes less than `turn` seconds is timed again."""
     clashing = twins(X, y)
     for kernel in ("linear", "rbf"):
-        if (name, kernel) in ENDLESS:
-            continue
         seconds, result = stopwatch(lambda kernel=kernel: hard_margin(margin_gram(X, y, kernel)), turn)
         support = np.flatnonzero(result.p)
         row = {"source": name.split()[0], "data": name, "kernel": kernel, "n": len(y), "d": X.shape[1],
@@ -3744,7 +3741,7 @@ def compute_margins(context):
         "value left out. Free intercept; planes: the largest norm is 1; rbf: gamma = 1/d. max_margin with tol = 1e-6, "
         f"stopped after {ENOUGH:.0f} s; SVC (C = 1e10, tol = 1e-6, at most 10^6 steps) and PIQP if there is a margin, "
         f"n <= {SMALL:,}. Gap: what fm.certificate proves of a solver's dual weights. Seconds: from points to weights. "
-        f"Left out: {', '.join(' by '.join(pair) for pair in ENDLESS) or 'none'}. Nothing is random")
+        "Nothing is random")
 
 
 def separable(rows):
