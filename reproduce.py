@@ -477,7 +477,7 @@ def finish(fig, caption):
     left, bottom = 0.06 / fig.get_figwidth(), 0.05 / fig.get_figheight()
     fig.text(left, bottom, text, fontsize=SMALL_TEXT, color="0.3", va="bottom")
     if quick:
-        fig.text(1 - left, bottom, "quick", fontsize=SMALL_TEXT, color=COLOURS[1], weight="bold", ha="right", va="bottom")
+        fig.text(1 - left, bottom, "quick", fontsize=SMALL_TEXT, color=COLOURS[1], ha="right", va="bottom")
     fig.draw_without_rendering()
     fig.set_layout_engine("none")  # the last digits of its positions vary and could move a label by a pixel: round them
     for ax in fig.axes:
@@ -3461,7 +3461,7 @@ def compute_speed_busy(context):
     bars = measured_bars(context)
     return {name: bars[name][bars["busy"] > 0] for name in ("what", "n", "ours", "busy")}, (
         f"{of_speed(context)}. Our side, where it runs on several threads, on a quiet machine and while other "
-        "processes keep all cores but one busy: the latter's median over the former's. Hatched: more than twice as long")
+        "processes keep all cores but one busy: the latter's median over the former's. Hatched: over twice as long")
 
 
 def compute_speed_scaling(context):
