@@ -423,7 +423,8 @@ def read_table(path):
 # ======================================================================================================================
 
 STYLE = {
-    "font.size": 10, "axes.titlesize": 10, "legend.fontsize": 9, "figure.dpi": 150, "savefig.dpi": 150,
+    "font.size": 10, "axes.titlesize": 10, "legend.fontsize": 9, "xtick.labelsize": 9, "ytick.labelsize": 9,
+    "figure.dpi": 200, "savefig.dpi": 200,
     "axes.grid": True, "grid.alpha": 0.3, "lines.linewidth": 1.5, "lines.markersize": 5,
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
@@ -433,9 +434,13 @@ DASHES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = "os^Dv<>PX*p"
 
 
-def panels(rows=1, columns=1, width=4.6, height=3.4):
+BREADTH, SMALL_TEXT = 8.0, 8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
+
+
+def panels(rows=1, columns=1, height=None):
     """Make a figure and its (rows, columns) array of axes, inches per panel; legend() and finish() add their height."""
-    fig = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    height = height or {1: 4.2, 2: 2.9, 3: 2.7}[columns]
+    fig = Figure(figsize=(BREADTH, height * rows), layout="constrained")
     return fig, fig.subplots(rows, columns, squeeze=False)
 
 
@@ -465,14 +470,14 @@ QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too
 def finish(fig, caption):
     """Write the caption along the bottom, the panels above it, and the word quick where the work was reduced."""
     quick = caption.startswith(QUICK)
-    text = textwrap.fill(caption, width=max(30, int(18 * fig.get_figwidth()) - 9 * quick))
-    space = 0.16 + 0.125 * (text.count("\n") + 1)  # inches: a gap and the lines of text
+    text = textwrap.fill(caption, width=int(15.5 * BREADTH) - 9 * quick)
+    space = 0.16 + 0.14 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
     fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
     left, bottom = 0.06 / fig.get_figwidth(), 0.05 / fig.get_figheight()
-    fig.text(left, bottom, text, fontsize=7, color="0.3", va="bottom")
+    fig.text(left, bottom, text, fontsize=SMALL_TEXT, color="0.3", va="bottom")
     if quick:
-        fig.text(1 - left, bottom, "quick", fontsize=8, color="#d55e00", weight="bold", ha="right", va="bottom")
+        fig.text(1 - left, bottom, "quick", fontsize=SMALL_TEXT, color=COLOURS[1], ha="right", va="bottom")
     fig.draw_without_rendering()
     fig.set_layout_engine("none")  # the last digits of its positions vary and could move a label by a pixel: round them
     for ax in fig.axes:
@@ -714,7 +719,7 @@ def compute_ramdas14_example(context):
 
 
 @figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4", compute_ramdas14_example,
-        minutes=0.05, width=5.5, height=3.8)
+        minutes=0.05)
 def draw_ramdas14_example(table, ax):
     runs, looks = split(table, "points"), styles(table, "points")
     for name, run in runs.items():
@@ -763,7 +768,7 @@ def compute_ramdas14_theorem1(context):
 
 
 @figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds", compute_ramdas14_theorem1,
-        minutes=0.3, columns=3, width=4.2)
+        minutes=0.3, columns=3)
 def draw_ramdas14_theorem1(table, *axes):
     *counts, last = zip(axes, split(table, "against").items(), strict=True)
     formulas = {"NKP": r"perceptron and NKP: $1/\rho^2$", "SNKP": r"SNKP: $2\sqrt{2 \ln n}/\rho$"}
@@ -815,7 +820,7 @@ def compute_ramdas14_lemma5(context):
 
 
 @figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2", compute_ramdas14_lemma5,
-        minutes=0.05, width=5.5, height=3.8)
+        minutes=0.05)
 def draw_ramdas14_lemma5(table, ax):
     labels = {"mu_ln_n_minus_L": r"$\mu_k \ln n - L(\alpha_k)$", "minus_L_mu": r"$-L_{\mu_k}(\alpha_k)$",
               "half_norm_p_squared": r"$\|p_k\|_G^2/2$"}
@@ -880,7 +885,7 @@ def compute_ramdas14_theorem4(context):
 
 
 @figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
-        minutes=3, rows=2, columns=2, width=5.5, height=3.8)
+        minutes=3, rows=2, columns=2, height=3.4)
 def draw_ramdas14_theorem4(table, *axes):
     looks = styles(table, "method")
     for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
@@ -966,7 +971,7 @@ def compute_ji21_fig1(context):
 
 
 @figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors", compute_ji21_fig1, minutes=2,
-        data="mnist", columns=3, width=4.2)
+        data="mnist", columns=3)
 def draw_ji21_fig1(table, left, middle, right):
     parts = split(table, "method")
     best, bound = parts["max_margin"]["lower"][0], parts["Theorem 3.1"]
@@ -1549,7 +1554,7 @@ def compute_ji21_fig4(context):
 
 
 @figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=75,
-        data="cifar10", rows=2, columns=3)
+        data="cifar10", rows=3, columns=2)
 def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses):
     networks = {network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
                 for network, part in split(table, "network").items()}
@@ -1595,8 +1600,7 @@ def compute_apidopoulos22_fig1(context):
     return stack([{"m": m, **losses}]), "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
 
 
-@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss", compute_apidopoulos22_fig1, minutes=0.02,
-        width=5.5, height=3.6)
+@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss", compute_apidopoulos22_fig1, minutes=0.02)
 def draw_apidopoulos22_fig1(table, ax):
     for i, name in enumerate(("exponential", "logistic", "hinge")):
         ax.plot(table["m"], table[name], label=name, **style(i))
@@ -1635,7 +1639,7 @@ def compute_apidopoulos22_fig2(context):
 
 
 @figure("apidopoulos22:fig2", "the 80-point toy set, and the lines after 1000 steps", compute_apidopoulos22_fig2,
-        minutes=0.05, width=5.5, height=5)
+        minutes=0.05, height=6)
 def draw_apidopoulos22_fig2(table, ax):
     parts = {kind: (part["a"], part["b"]) for kind, part in split(table, "kind").items()}
     for label, marker, filled in (("+1", "o", "0.55"), ("-1", "s", "none")):
@@ -1701,7 +1705,7 @@ def compute_apidopoulos22_fig3(context):
 
 
 @figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50, and bounds", compute_apidopoulos22_fig3,
-        minutes=0.1, rows=2, columns=2, width=4.8, height=3.2)
+        minutes=0.1, rows=2, columns=2)
 def draw_apidopoulos22_fig3(table, *axes):
     for ax, title in zip(axes, ("direction gap", "margin gap", "angle gap"), strict=False):
         for name, run, look in curves(table, "method"):
@@ -1782,7 +1786,7 @@ def compute_noisy(context, start, decays):
 STARTS = {f"{lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)}
 DECAYS = {"8/log(1+t)": ("1/log(1+t)", 8.0), "8/sqrt{t}": ("1/sqrt(t)", 8.0), "8/t": ("1/t", 8.0),
           "8/t^2": ("1/t^2", 8.0), "8/2^t": ("2^-t", 8.0)}
-NOISY = {"minutes": 3, "rows": 3, "columns": 6, "width": 2.8, "height": 2.5}
+NOISY = {"minutes": 3, "rows": 3, "columns": 6, "height": 2.5}
 
 
 @figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: five rates of decay",
@@ -1845,7 +1849,7 @@ def compute_apidopoulos22_fig6(context):
 
 
 @figure("apidopoulos22:fig6", "MNIST pairs, HTRU2: margin and test error of four methods", compute_apidopoulos22_fig6,
-        minutes=10, data="mnist htru2", rows=3, columns=4, width=3.3, height=2.6)
+        minutes=10, data="mnist htru2", rows=3, columns=4, height=2.6)
 def draw_apidopoulos22_fig6(table, *axes):
     axes = np.reshape(axes, (3, 4))
     for column, (name, runs) in zip(axes.T, split(table, "data").items(), strict=True):
@@ -1900,7 +1904,7 @@ def compute_apidopoulos22_width(context):
 
 
 @figure("apidopoulos22:width", "MNIST and HTRU2: who leads at which width of the kernel", compute_apidopoulos22_width,
-        minutes=8, data="mnist htru2", rows=2, columns=4, width=3.6, height=3)
+        minutes=8, data="mnist htru2", rows=2, columns=4, height=2.6)
 def draw_apidopoulos22_width(table, *axes):
     looks = styles(table, "curve")
     for row, (name, rows) in zip(np.reshape(axes, (2, 4)), split(table, "data").items(), strict=True):
@@ -2004,7 +2008,7 @@ def compute_subspace_products(context):
 
 
 @figure("subspace:products", "products to a margin: subspace perceptron, momentum, SNKP", compute_subspace_products,
-        minutes=10, rows=2, columns=3)
+        minutes=10, rows=3, columns=2)
 def draw_subspace_products(table, *axes):
     colours = dict(zip(WITH_CUT, COLOURS, strict=False))
     for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
@@ -2062,7 +2066,7 @@ def compute_subspace_seconds(context):
 
 
 @figure("subspace:seconds", "subspace perceptron, momentum, SNKP, max_margin on MNIST", compute_subspace_seconds,
-        minutes=8, data="mnist", columns=4, width=3.6)
+        minutes=8, data="mnist", rows=2, columns=2)
 def draw_subspace_seconds(table, *axes):
     parts = split(table, "what")
     looks = styles(parts["seconds to a gap"], "method")
@@ -2188,7 +2192,7 @@ def compute_open1(context):
 
 
 @figure("open1", "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?", compute_open1, minutes=3,
-        rows=2, columns=3, width=4.4, height=3.3)
+        rows=3, columns=2)
 def draw_open1(table, *axes):
     looks, families = styles(table, "method"), split(table, "family")
     panels = [[family] for family in families if not family.startswith("random")]
@@ -2313,7 +2317,7 @@ def compute_open2(context):
 
 
 @figure("open2", "the rate of momentum in adaptive sampling", compute_open2,
-        minutes=3, data="mnist", rows=2, columns=2, width=6, height=4)
+        minutes=3, data="mnist", rows=2, columns=2, height=3.4)
 def draw_open2(table, fixed, shared, ratios, constants):
     parts, looks = split(table, "panel"), iter(map(style, itertools.count()))
     lines, exponents = [], []
@@ -2480,8 +2484,7 @@ def compute_bounds(context):
         "the least ratio to the largest, which is at the marker and on the right; the tick is the median")
 
 
-@figure("bounds", "every theorem and lemma: measured over bound, along runs", compute_bounds, minutes=0.5, width=9.5,
-        height=8)
+@figure("bounds", "every theorem and lemma: measured over bound, along runs", compute_bounds, minutes=0.5, height=9)
 def draw_bounds(table, ax):
     table = table | {"y": -np.arange(len(table["paper"]))}
     for paper, part, look in curves(table, "paper"):
@@ -2616,7 +2619,7 @@ def compute_open3(context):
 
 
 @figure("open3", "inertial diagonal descent: its linear rate, and restarts", compute_open3, minutes=1.5,
-        data="mnist", rows=2, columns=3, width=4.2)
+        data="mnist", rows=3, columns=2)
 def draw_open3(table, planted, images, ratio, power, restarted, count):
     looks, parts = styles(table, "method"), split(table, "what")
     for ax, (data, part) in zip((planted, images), split(parts["distance"], "data").items(), strict=True):
@@ -2701,8 +2704,7 @@ def compute_open4(context):
         "95 % bootstrap intervals")
 
 
-@figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=0.3, rows=2, columns=2,
-        width=4.8)
+@figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=0.3, rows=2, columns=2)
 def draw_open4(table, primal, dual, difference, ratio):
     parts, looks = split(table, "what"), dict(zip(SHARED, (style(1), style(2)), strict=True))
     for ax, what, label in ((primal, "primal gap", r"$1 - \min_i m_i/\rho\,\|\alpha\|_G$"),
@@ -2785,8 +2787,7 @@ def compute_open5(context):
         f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each")
 
 
-@figure("open5", "the logistic loss with a better first step", compute_open5, minutes=1.5, rows=2,
-        columns=3, width=4.2)
+@figure("open5", "the logistic loss with a better first step", compute_open5, minutes=1.5, rows=3, columns=2)
 def draw_open5(table, gap, separated, tenth, bound, along, largest):
     parts, looks = split(table, "what"), dict(zip(LOSSES, map(style, range(3)), strict=True))
     for name, run in split(parts["gap"], "loss").items():
@@ -2822,9 +2823,9 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
 # counts. SPEED is the table of them all: to add one, write a line there. Nothing else needs to know.
 
 FASTER, COST = "times faster", "times the cost"  # units of bars, as "s", "us" and "GB"; of the first, more is better
-NEEDS_PEERS = 'needs scikit-learn: pip install ".[peers]"'
-BLANK_ROW = dict.fromkeys(("panel", "what", "against", "unit", "note"), "") | dict.fromkeys(
-    ("n", "required", "achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap"), math.nan)
+NEEDS_PEERS = 'needs other solvers: pip install ".[peers]"'
+SKLEARN, PIQP = ("sklearn", "scipy"), ("piqp", "scipy")  # the packages that rows need
+UNMEASURED = ("achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap")
 
 
 def wall(seconds, answer):
@@ -2845,7 +2846,7 @@ class Row:
     check: Callable = lambda *answers: None  # raises MismatchError where they disagree; may return the gaps of both
     reading: Callable = wall  # what counts, from the seconds of a call and its answer
     their_reading: Callable = wall
-    peers: bool = False  # whether scikit-learn or what it brings takes part
+    peers: tuple = ()  # the packages without which the row cannot be measured
     alike: bool = False  # whether the first call is like all others: then it counts, and needs no warm-up
     threads: bool = True  # whether our side shares its work: then it is timed beside busy cores as well
     note: str = ""
@@ -2868,7 +2869,7 @@ def agree(what, one, other, tolerance):
            f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
 
 
-def has_peers(packages=("sklearn", "scipy")):
+def has_peers(packages=SKLEARN):
     return all(map(importlib.util.find_spec, packages))
 
 
@@ -2908,9 +2909,9 @@ def in_turns(readings, fewest, most, seconds, taken=()):
 
 def measure(row, context):
     """Check the answers of both sides, then time them in turns: the table's row, medians, least and largest ratio."""
-    block = BLANK_ROW | {"panel": "bars"} | {
-        name: getattr(row, name) for name in ("what", "against", "unit", "note", "n", "required")}
-    if row.peers and not has_peers():
+    block = {name: getattr(row, name) for name in ("what", "against", "unit", "note", "n", "required")}
+    block |= dict.fromkeys(UNMEASURED, math.nan)
+    if not has_peers(row.peers):
         return block | {"note": NEEDS_PEERS}
     sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
     firsts = [stopwatch(call) for call, _ in sides]  # compiles, and gives the answers that are compared
@@ -3028,7 +3029,7 @@ def gram_of_points(context):
         K /= roots
         return K
 
-    return {"n": len(y), "ours": partial(fm.gram, X, y, gamma=0.01), "theirs": theirs, "peers": True,
+    return {"n": len(y), "ours": partial(fm.gram, X, y, gamma=0.01), "theirs": theirs, "peers": SKLEARN,
             "check": partial(agree, "gram", tolerance=1e-10)}
 
 
@@ -3129,7 +3130,7 @@ def exact_dense(context, name, threads=True):
         G, y = Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1)
     ours = partial(exact, free(G, y))
     capped = {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}  # it would need minutes
-    return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": True,
+    return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": SKLEARN,
             "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
             "check": partial(against_svc, name, G, y, most=math.inf if capped else 1e-4),
             "note": f"at most {capped['max_iter']:.0e} steps" if capped else ""}
@@ -3144,7 +3145,7 @@ def exact_raw(context, name, n):
             for make in (fm.gram, fm.lazy_gram)}
     seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
     fastest = min(seconds, key=seconds.get, default="gram")
-    return {"n": len(y), "ours": ways[fastest], "theirs": partial(svc, X, y, kernel="rbf", **kernel), "peers": True,
+    return {"n": len(y), "ours": ways[fastest], "theirs": partial(svc, X, y, kernel="rbf", **kernel), "peers": SKLEARN,
             "check": partial(against_svc, name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
 
 
@@ -3178,7 +3179,23 @@ def exact_linear(context, digits, ridge=0.0, sparse=False):
             if gap <= 1e-6:
                 break
     return {"n": len(y), "ours": lambda: exact(make(points, y), tol=gap), "theirs": partial(theirs, tol=tol),
-            "peers": True, "check": check, "note": f"theirs with tol = {tol:g}" if ridge else ""}
+            "peers": SKLEARN, "check": check, "note": f"theirs with tol = {tol:g}" if ridge else ""}
+
+
+def exact_planted(context):
+    """Return the sides of a thin planted margin: max_margin on features, and PIQP, judged by its multipliers."""
+    Z = planted_margin(*context.pick((1000, 100, 0.001), (100, 10, 0.01)), context.rng())
+    G = fm.FeatureGram(Z)
+
+    def check(result, multipliers):
+        weights = np.maximum(multipliers, 0)
+        gap, (lower, upper) = is_margin("planted", G, result), fm.certificate(G, weights, weights / weights.sum())
+        demand(lower <= result.upper and result.lower <= upper * (1 + 1e-6) and 1 - lower / upper <= 1e-4,
+               f"planted: PIQP ends in [{lower}, {upper}], ours is {result}")
+        return gap, 1 - lower / upper
+
+    return {"n": len(Z), "ours": lambda: exact(fm.features(Z, np.ones(len(Z)), normalize=None)),
+            "theirs": partial(interior_point, Z), "peers": PIQP, "check": check}
 
 
 def one_column(context):
@@ -3328,8 +3345,8 @@ def classifier(context, name, n):
         demand(differ <= 0.001, f"{100 * differ:.1f} % of the predictions differ")
         return against_svc(name, signed, y, ours[0].result_, theirs[0])
 
-    return {"n": len(y), "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit), "peers": True,
-            "theirs": partial(fit_and_predict, partial(svc, **kernel)), "check": check,
+    return {"n": len(y), "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit),
+            "peers": SKLEARN, "theirs": partial(fit_and_predict, partial(svc, **kernel)), "check": check,
             "note": f"{len(new):,} points to predict"}
 
 
@@ -3362,7 +3379,7 @@ def soft(context, problem, C):
         else:
             demand(ours.score(X, y) >= peer.score(X, y) - 0.02, f"{problem}: SVC fits the points better")
 
-    return {"n": len(y), "ours": lambda: fm.MaxMarginClassifier(C=C, **kernel).fit(X, y), "peers": True,
+    return {"n": len(y), "ours": lambda: fm.MaxMarginClassifier(C=C, **kernel).fit(X, y), "peers": SKLEARN,
             "theirs": lambda: theirs(X, y), "check": check}
 
 
@@ -3389,6 +3406,7 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
     ("max_margin, e: HTRU2, sigma^2 = 4", LIBSVM, 2.0, FASTER, exact_dense, "HTRU2"),
     ("max_margin, f: planted, rho = 0.001", LIBSVM, 2.0, FASTER, exact_dense, "planted"),
     *((f"from raw features, {name[3:]}", "LIBSVM, rbf", 10.0, FASTER, exact_raw, name, n) for name, n in RAW),
+    ("max_margin, features, planted, rho = 0.001", "PIQP, interior point", 1.0, FASTER, exact_planted),
     ("max_margin, features, dense, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1)),
     ("max_margin, features, sparse, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1), 0.0, True),
     ("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", 2.0, FASTER, exact_linear, (3, 5), 0.5),
@@ -3413,30 +3431,9 @@ SPEED = (  # what is measured, against what, the bar and its unit, the function 
 )
 
 
-def speed_scaling(context):
-    """Return blocks of seconds and memory against n, on problem b."""
-    digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
-    X, y = shuffled_pair(context, digits, 12_000, few=600)
-    sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
-    blocks = []
-    for n in progress(sizes, context, "sizes"):
-        A, b = X[:n], y[:n]
-        G, K = fm.gram(A, b, **kernel), fm.gram(A, **kernel)
-        iterate = partial(fm.momentum, G, max_iter=context.pick(20, 5), trace_at=[])
-        calls = {"gram": (partial(fm.gram, A, b, **kernel), wall),
-                 "an iteration of momentum": (iterate, per_iteration),
-                 "max_margin to 1e-6": (partial(exact, G), wall)}
-        if has_peers():
-            calls["LIBSVM, tol = 1e-6"] = (partial(svc, K, b, kernel="precomputed"), wall)
-        for name, (call, reading) in calls.items():
-            call()
-            seconds = np.median([reading(*stopwatch(call)) for _ in range(context.pick(3, 1))])
-            blocks += [BLANK_ROW | {"panel": panel, "what": name, "n": n, "achieved": value}
-                       for panel, value in (("seconds", seconds), ("memory", extra_memory(call)))]
-    return blocks
-
-
-def compute_speed(context):
+@lru_cache(1)
+def measured_bars(context):
+    """Return the rows of SPEED as a table, for the figures that share it."""
     blocks = []
     for what, against, required, unit, both_sides, *arguments in progress(SPEED, context):
         sides = both_sides(context, *arguments)
@@ -3444,15 +3441,50 @@ def compute_speed(context):
                 for side in (sides if isinstance(sides, list) else [sides])]
         if rows:
             blocks.append(worst([measure(row, context) for row in rows]))
-    return stack(blocks + speed_scaling(context)), (
-        f"MNIST ({load_mnist(context, (3, 5)).source}), pixels in [0, 1], of each pair the first n images in an order "
-        "shuffled with seed 5; HTRU2 standardised; planted sets, sampling and test vectors with seed "
-        f"{context.seed}; {os.cpu_count()} cores. Both sides warm and checked to give the same answer, then in turns; "
-        "median, least and largest of the turns' ratios, median times. Bars: how far above the bar, on a log scale; "
-        "hatched: short of it. Run once, at most so many steps: the other side. Gap: relative, certified, of the "
-        "margin, LIBSVM's that of its weights, with a free bias as ours, LIBLINEAR's below our upper end, without one. "
-        "Busy/quiet: our time while other processes keep all cores but one busy, over ours else. "
-        "Below: 3 vs 5, rbf, gamma = 0.01; memory on top of the input; exponents fitted, with 95 % bootstrap intervals")
+    return stack(blocks)
+
+
+def of_speed(context):
+    return (f"MNIST ({load_mnist(context, (3, 5)).source}), of each pair the first n images, shuffled with seed 5; "
+            f"planted sets, sampling and test vectors with seed {context.seed}; {os.cpu_count()} cores")
+
+
+def compute_speed_ratios(context):
+    return measured_bars(context), (
+        f"{of_speed(context)}. HTRU2 standardised. Both sides warm and checked to give the same answer, then in turns: "
+        "how far above its bar a row is, median, line: least and largest of the turns; hatched: short of the bar. "
+        "Right: got and, in brackets, the bar. With the other side's solvers, the table that is printed and the CSV "
+        "file say which, seconds and certified gaps; LIBSVM has a free bias, as ours then has, LIBLINEAR and PIQP none")
+
+
+def compute_speed_busy(context):
+    bars = measured_bars(context)
+    return {name: bars[name][bars["busy"] > 0] for name in ("what", "n", "ours", "busy")}, (
+        f"{of_speed(context)}. Our side, where it runs on several threads, on a quiet machine and while other "
+        "processes keep all cores but one busy: the latter's median over the former's. Hatched: over twice as long")
+
+
+def compute_speed_scaling(context):
+    digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
+    X, y = shuffled_pair(context, digits, 12_000, few=600)
+    sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
+    rows = []
+    for n in progress(sizes, context, "sizes"):
+        A, b = X[:n], y[:n]
+        G, K = fm.gram(A, b, **kernel), fm.gram(A, **kernel)
+        iterate = partial(fm.momentum, G, max_iter=context.pick(20, 5), trace_at=[])
+        calls = {"gram": (partial(fm.gram, A, b, **kernel), wall),
+                 "momentum, an iteration": (iterate, per_iteration),
+                 "max_margin to 1e-6": (partial(exact, G), wall)}
+        if has_peers():
+            calls["LIBSVM, tol = 1e-6"] = (partial(svc, K, b, kernel="precomputed"), wall)
+        for name, (call, reading) in calls.items():
+            call()
+            seconds = np.median([reading(*stopwatch(call)) for _ in range(context.pick(3, 1))])
+            rows.append((name, n, seconds, extra_memory(call)))
+    return table_of("what n seconds memory", rows), (
+        f"{of_speed(context)}. 3 vs 5, rbf, gamma = 0.01; medians; memory on top of the input. Exponents fitted, with "
+        "95 % bootstrap intervals")
 
 
 def quantity(value, unit=""):
@@ -3475,9 +3507,8 @@ HEADER = {name: name for name in ("what", "n", "against", "got", "least .. most"
 
 def speed_rows(table):
     """Yield for each bar its row of the table and its cells, {column of the printed table: text}."""
-    bars = split(table, "panel")["bars"]
-    for values in zip(*(column.tolist() for column in bars.values()), strict=True):
-        row = dict(zip(bars, values, strict=True))
+    for values in zip(*(column.tolist() for column in table.values()), strict=True):
+        row = dict(zip(table, values, strict=True))
         unit, got, gaps = row["unit"], row["achieved"], (row["gap"], row["their_gap"])
         yield row, dict(zip(HEADER, (
             row["what"], f"{row['n']:,.0f}" if row["n"] else "", row["against"],
@@ -3514,49 +3545,57 @@ def report_speed(table, caption):
     return "\n".join(lines)
 
 
-@figure("speed", "bars to reach against NumPy, scikit-learn and the memory", compute_speed, minutes=20,
-        data="mnist htru2", report=report_speed)
-def draw_speed(table, blank):
-    fig, parts = blank.figure, split(table, "panel")
-    rows, cells = zip(*speed_rows(table), strict=True)
-    fig.clear()  # the height depends on the number of rows
-    fig.set_size_inches(13.9, 0.19 * len(rows) + 4.2)
-    upper, lower = fig.add_gridspec(2, 1, height_ratios=[0.19 * len(rows) + 0.6, 3.4])
-    ax, text = upper.subgridspec(1, 2, width_ratios=[2.3, 7], wspace=0).subplots()
-    heights, ends = np.arange(len(rows))[::-1], [[score(row, "least"), score(row, "most")] for row in rows]
-    for y, row in zip(heights, rows, strict=True):
-        if not math.isnan(value := score(row)):
-            look = {"facecolor": "#56b4e9"} if value >= 1 else {"facecolor": "white", "hatch": "/////"}
-            ax.barh(y, value - 1, left=1, height=0.62, edgecolor="0.2", linewidth=0.6, **look)
-    ax.hlines(heights, *np.array(ends).T, color="0.2", linewidth=1)
-    ax.axvline(1, color="#d55e00", linewidth=1.5)
-    low, high = np.nanmin(np.append(ends, 0.5)), np.nanmax(np.append(ends, 2.0))
-    ax.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=(-0.7, len(rows) + 0.5), xlabel="times the bar")
-    ax.set_yticks(heights, [f"{row['what']}{', n = ' * bool(row['n'])}{row['n']}" for row in cells], fontsize=7)
+def draw_bars(ax, names, values, texts, short, mark):
+    """Draw a bar from 1 for each name, hatched where it falls short, and its text on the right; a line at `mark`."""
+    heights = np.arange(len(names))[::-1]
+    ax.figure.set_figheight(0.175 * len(names) + 0.6)
+    for y, value, text, hatched in zip(heights, values, texts, short, strict=True):
+        look = {"facecolor": "white", "hatch": "/////"} if hatched else {"facecolor": COLOURS[6]}
+        ax.barh(y, value - 1, left=1, height=0.7, edgecolor="0.2", linewidth=0.6, **look)
+        ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=SMALL_TEXT)
+    ax.axvline(mark, color=COLOURS[1], linewidth=1.5)
+    ax.set(ylim=(-0.7, len(names) - 0.3))
+    ax.set_yticks(heights, names, fontsize=SMALL_TEXT)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
-    text.set(xlim=(0, 1), ylim=ax.get_ylim())
-    text.set_axis_off()
-    places = (0.005, 0.249, 0.26, 0.379, 0.502, 0.588, 0.645, 0.692, 0.763, 0.776)  # of columns
-    for y, row in [(len(rows), HEADER), *zip(heights, cells, strict=True)]:
-        for name, place in zip(list(HEADER)[2:], places, strict=True):
-            text.text(place if row["got"] or name != "note" else 0.52, y, row[name], va="center", fontsize=6.5,
-                      ha="right" if name in RIGHT else "left", in_layout=False,
-                      weight="bold" if y == len(rows) or name == "got" else "normal")
-    for ax, panel, unit, factor in zip(lower.subgridspec(1, 2).subplots(), ("seconds", "memory"),
-                                       ("seconds", "MB on top of the input"), (1, 1e-6), strict=True):
-        names = []
-        for name, run, look in curves(parts[panel], "what"):
-            x, y = run["n"], factor * run["achieved"]
-            slope, low, high = fitted_exponent(x[y > 0], y[y > 0])
-            if (y > 0).any():
-                ax.loglog(x[y > 0], y[y > 0], **look | {"markevery": 1})
-                names.append(name if math.isnan(slope) else f"{name}: n^{slope:.2f} [{low:.2f}, {high:.2f}]")
-        ax.set(xlabel="n", ylabel=unit)
-        if names:
-            ax.legend(ax.lines, names, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
-        else:
-            ax.set_title("too small to be seen, or not known to this system")
+    return heights
+
+
+@figure("speed:ratios", "bars to reach against NumPy, scikit-learn and the memory", compute_speed_ratios, minutes=20,
+        data="mnist htru2", report=report_speed)
+def draw_speed_ratios(table, ax):
+    rows, cells = zip(*speed_rows(table), strict=True)
+    scores, ends = np.array([score(row) for row in rows]), [[score(row, "least"), score(row, "most")] for row in rows]
+    heights = draw_bars(
+        ax, [f"{row['what']}{', n = ' * bool(row['n'])}{row['n']}" for row in cells], scores,
+        [f"{row['got']} ({row['bar'].split()[1]})" if row["got"] else row["note"].split(":")[0] for row in cells],
+        scores < 1, 1)
+    ax.hlines(heights, *np.array(ends).T, color="0.2", linewidth=1)
+    low, high = np.nanmin(np.append(ends, 0.5)), np.nanmax(np.append(ends, 2.0))
+    ax.set(xscale="log", xlim=(low / 1.1, high * 1.1), xlabel="times the bar")
+
+
+@figure("speed:busy", "the same beside busy cores, over a quiet machine", compute_speed_busy, minutes=20,
+        data="mnist htru2")
+def draw_speed_busy(table, ax):
+    names = [f"{what}, n = {n:,.0f}" for what, n in zip(table["what"], table["n"], strict=True)]
+    texts = [f"{ratio:.2f} × {duration(quiet)}" for ratio, quiet in zip(table["busy"], table["ours"], strict=True)]
+    draw_bars(ax, names, table["busy"], texts, table["busy"] > BUSY_BAR, BUSY_BAR)
+    ax.set(xlabel="time beside busy cores / time on a quiet machine")
+
+
+@figure("speed:scaling", "seconds and memory against n", compute_speed_scaling, minutes=1, data="mnist", columns=2)
+def draw_speed_scaling(table, *axes):
+    for ax, (column, unit, ylabel) in zip(axes, (
+            ("seconds", 1, "seconds"), ("memory", 1e-6, "MB on top of the input")), strict=True):
+        for name, run, look in curves(table, "what"):
+            x, y = run["n"][run[column] > 0], unit * run[column][run[column] > 0]
+            ax.loglog(x, y, label=name, **look | {"markevery": 1})
+            if len(x):
+                ax.annotate(f"$n^{{{fitted_exponent(x, y)[0]:.2f}}}$", (x[-1], y[-1]), (5, -3), color=look["color"],
+                            textcoords="offset points")
+        ax.set(xlabel="n", ylabel=ylabel)
+        ax.margins(x=0.15)
 
 
 # --- hard margins of public data sets ---
@@ -3684,7 +3723,7 @@ def certified_gap(G, y, weights):
     return min(1 - lower / upper, 1.0)
 
 
-MARGIN_PEERS = {"SVC": (("sklearn", "scipy"), svc_weights), "PIQP": (("piqp", "scipy"), piqp_weights)}
+MARGIN_PEERS = {"SVC": (SKLEARN, svc_weights), "PIQP": (PIQP, piqp_weights)}
 
 
 def fingerprint(X, y):
@@ -3764,7 +3803,7 @@ def report_margins(table, caption):
 
 
 @figure("margins", "certified hard margins of public data sets", compute_margins, minutes=15,
-        data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2, width=5.2, height=3.6)
+        data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2)
 def draw_margins(table, *axes):
     looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table, "source").items()}
     names = {"linear": "planes", "rbf": r"rbf, $\gamma = 1/d$"}
@@ -3950,7 +3989,7 @@ def by_others(course, G, upper):
             seconds, model = stopwatch(partial(liblinear, y[:, None] * Z, y, loss="hinge", C=1e6, tol=1e-6,
                                                max_iter=10_000))
             yield "LinearSVC", seconds, gap_of(course, G, fm.separator_margin(G, model.coef_[0])[0], upper)
-        if importlib.util.find_spec("piqp"):
+        if has_peers(PIQP):
             seconds, found = stopwatch(partial(interior_point, Z))
             weights = np.maximum(found, 0)
             yield "PIQP", seconds, gap_of(course, G, *fm.certificate(G, weights, weights / weights.sum()))
@@ -4028,7 +4067,7 @@ def draw_race(axis, table, *axes):
 
 for _axis, _what in (("products", "certified gaps of all algorithms against products"),
                      ("seconds", "certified gaps against seconds, others' solvers too")):
-    figure(f"race:{_axis}", _what, partial(compute_race, _axis), minutes=40, data="mnist", rows=2, columns=3)(
+    figure(f"race:{_axis}", _what, partial(compute_race, _axis), minutes=40, data="mnist", rows=3, columns=2)(
         partial(draw_race, _axis))
 
 
@@ -4046,7 +4085,7 @@ def compute_race_goals(context):
 
 
 @figure("race:goals", "products and seconds to gaps of 0.1 to 1e-6", compute_race_goals, minutes=40,
-        data="mnist", rows=2, columns=3, width=4.0, height=4.6)
+        data="mnist", rows=3, columns=2, height=3.8)
 def draw_race_goals(table, *axes):
     names = list(split(table, "method"))
     for k, (ax, (problem, part)) in enumerate(zip(axes, split(table, "problem").items(), strict=True)):

@@ -716,6 +716,7 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 
 # The columns that inform the reader of the CSV file and are not drawn.
 NOT_DRAWN = {("ji21:fig1", "upper"), ("race:goals", "products"),
+             *(("speed:ratios", name) for name in ("ours", "busy", "theirs", "gap", "their_gap")),
              *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
              *(("margins", name) for name in ("d", "twins", "support"))}
 
@@ -738,7 +739,8 @@ def alone():
 
 
 DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "open1", "open2", "race:products",
-        "race:seconds", "speed", "subspace:products", "subspace:seconds"}  # the longest
+        "race:seconds", "speed:busy", "speed:ratios", "speed:scaling", "subspace:products",
+        "subspace:seconds"}  # the longest
 
 
 def shown(fig):
@@ -747,7 +749,7 @@ def shown(fig):
         yield from (line.get_xydata().tobytes() for line in ax.lines)
         yield from (path.vertices.tobytes() for group in ax.collections for path in group.get_paths())
         yield from (group.get_offsets().tobytes() for group in ax.collections)
-        yield from (text.get_text() for text in (ax.title, *ax.texts))
+        yield from (text.get_text() for text in (ax.title, *ax.texts, *ax.get_yticklabels()))
 
 
 @pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.dear) if key in DEAR else key
@@ -834,7 +836,7 @@ def test_caption_legend_and_panels_do_not_overlap(shape):
     assert not caption.overlaps(quick)
     for ax in axes.flat:
         panel = ax.get_tightbbox()
-        assert panel.width > 0.9 * fig.dpi * 4.6 - 0.3 * fig.dpi and panel.height > 0.9 * fig.dpi * 3.4 - 0.3 * fig.dpi
+        assert panel.width > 0.85 * fig.dpi * rp.BREADTH / shape[1] and panel.height > 0.8 * fig.dpi * 2.7
         assert not any(panel.overlaps(other) for other in (caption, quick, box.get_window_extent()))
     for extent in (caption, quick, box.get_window_extent()):
         assert fig.bbox.x0 <= extent.x0 and extent.x1 <= fig.bbox.x1
@@ -845,7 +847,7 @@ def test_caption_legend_and_panels_do_not_overlap(shape):
 def test_positions_are_rounded_beyond_the_noise_of_the_layout():
     """Its solver's last digits differ from run to run: one picture in ten had labels moved by a pixel."""
     matplotlib.rcParams.update(rp.STYLE)
-    fig, axes = rp.panels(3, 4, width=3.3, height=2.6)
+    fig, axes = rp.panels(4, 3)
     rp.finish(fig, "caption")
     before = [ax.get_position(original=True).bounds for ax in axes.flat]
     scaled = 1e9 * np.array(before)
@@ -1633,17 +1635,52 @@ def test_a_short_call_is_repeated_for_as_long_as_a_turn():
 def test_without_scikit_learn_its_rows_say_so_and_the_rest_runs(monkeypatch):
     for name in ("sklearn", "scipy", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    peers = {"gram": 1, "max_margin": 13, "from raw features": 2, "project_simplex": 0}
+    peers = {"gram": 1, "max_margin": 14, "from raw features": 2, "project_simplex": 0}
     monkeypatch.setattr(rp, "SPEED", [bar for bar in rp.SPEED if bar[0].startswith(tuple(peers))])
-    table, _ = rp.compute_speed(QUICKLY)
-    bars = rp.split(table, "panel")["bars"]
+    rp.measured_bars.cache_clear()
+    try:
+        bars, _ = rp.FIGURES["speed:ratios"].compute(QUICKLY)
+        busy, _ = rp.FIGURES["speed:busy"].compute(QUICKLY)
+    finally:
+        rp.measured_bars.cache_clear()
+    assert busy["what"].size == 0
     missing = bars["note"] == rp.NEEDS_PEERS
     assert missing.sum() == sum(peers.values()) and np.array_equal(np.isnan(bars["achieved"]), missing)
     assert [what.split(",")[0] for what in bars["what"][~missing]] == ["project_simplex"] * 2
-    text = rp.report_speed(table, FULL)
+    text = rp.report_speed(bars, FULL)
     assert f"{missing.sum()} were not measured" in text and text.count(rp.NEEDS_PEERS) == missing.sum()
-    assert rp.NEEDS_PEERS in [text.get_text() for ax in rp.FIGURES["speed"].draw(table).axes for text in ax.texts]
-    assert "LIBSVM, tol = 1e-6" not in table["what"]
+    [ax] = rp.FIGURES["speed:ratios"].draw(bars).axes
+    assert [text.get_text() for text in ax.texts].count(rp.NEEDS_PEERS.split(":")[0]) == missing.sum()
+    assert "LIBSVM, tol = 1e-6" not in rp.FIGURES["speed:scaling"].compute(QUICKLY)[0]["what"]
+
+
+def test_one_run_gives_the_ratios_and_the_busy_cores(monkeypatch):
+    def one(context):
+        calls.append(context)
+        return {"n": 7, "ours": lambda: 1, "theirs": lambda: 1}
+
+    calls = []
+    monkeypatch.setattr(rp, "SPEED", [("a row", "NumPy", 1.0, rp.FASTER, one)])
+    rp.measured_bars.cache_clear()
+    try:
+        bars, busy = (rp.FIGURES[f"speed:{name}"].compute(QUICKLY)[0] for name in ("ratios", "busy"))
+    finally:
+        rp.measured_bars.cache_clear()
+    assert len(calls) == 1 and [*busy] == ["what", "n", "ours", "busy"]
+    assert busy["ours"] == bars["ours"] > 0 and busy["busy"] == bars["busy"] > 0
+    bar = rp.FIGURES["speed:busy"].draw({name: np.repeat(column, 2) for name, column in busy.items()} | {
+        "busy": np.array([1.5, 2.5])}).axes[0].patches
+    assert [patch.get_hatch() for patch in bar] == [None, "/////"]  # more than twice as long
+
+
+@pytest.mark.skipif(not rp.has_peers(rp.PIQP), reason="PIQP is not installed")
+def test_piqp_is_judged_by_its_multipliers():
+    side = rp.exact_planted(QUICKLY)
+    result, multipliers = side["ours"](), side["theirs"]()
+    assert max(side["check"](result, multipliers)) < 1e-5
+    for wrong in (np.ones(len(multipliers)), np.where(multipliers > 1e-3 * multipliers.max(), 1.0, 0.0)):
+        with pytest.raises(rp.MismatchError, match="PIQP"):
+            side["check"](result, wrong)
 
 
 def fails_to_agree(row):
@@ -1661,7 +1698,7 @@ def test_answers_that_differ_are_an_error_and_no_number(tmp_path, monkeypatch):
     monkeypatch.setattr(rp, "SPEED", rp.SPEED[2:3])
     monkeypatch.setattr(rp, "product", lambda G, v=None, fused=False: lambda: np.zeros(len(G)))
     with pytest.raises(rp.MismatchError, match="checked G"):
-        rp.main(["speed", "--quick", "--no-progress", "--out", str(tmp_path)])
+        rp.main(["speed:ratios", "--quick", "--no-progress", "--out", str(tmp_path)])
     assert files_under(tmp_path) == []
 
 
