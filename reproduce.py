@@ -2728,10 +2728,6 @@ def draw_open4(table, primal, dual, difference, ratio):
     ratio.set(title="products of SNKP / of momentum", xlabel=r"$1/\rho$", ylim=(0, 2.5))
 
 
-LOSSES = {"exponential": {}, "logistic": {"loss": "logistic"}, "logistic, paper's step": {
-    "loss": "logistic", "shifted": False}}
-
-
 LOSSES = {"exponential": {}, "logistic, shifted by ln n": {"loss": "logistic"},
           "logistic, as printed": {"loss": "logistic", "shifted": False}}
 BETA = 1 / -math.expm1(-1.0)  # e/(e - 1), to which psi is smooth where the losses add up to 1 at most
@@ -4094,7 +4090,7 @@ def fig6_table(table):
 def ramdas14_mnist_table(table):
     return markdown("kernel; method; status; iterations; certified interval", [
         [kernel.removesuffix(" kernel"), method, run["status"][0], f"{run['iteration'][-1]:,.0f}",
-         f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]".replace("-0", "−0")]
+         f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]"]
         for kernel, rows in split(table, "kernel").items() for method, run in split(rows, "method").items()])
 
 
@@ -4248,7 +4244,7 @@ def race_table(table):
             row.append("–" if not np.isfinite(seconds).any() else "; ".join(
                 [quantity(value) for value in products if value > 0] + [duration(value) for value in seconds]))
         rows.append(row)
-    pictures = "".join(f"![The race in {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals"))
+    pictures = "".join(f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals"))
     return pictures + "\n" + markdown("; ".join(["to", "method", *problems]), rows)
 
 
