@@ -59,6 +59,50 @@ def test_the_tables_are_those_of_the_files():
     assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and len(tables["speed in short"]) == 5
 
 
+def test_the_readme_is_a_page():
+    """Short, its sections in their order, and every figure with its verdict."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 2200
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            for line in text.splitlines() if line.startswith("|")]
+    assert max(len(cell) for row in rows for cell in row) <= 160
+    assert re.findall("^## (.*)", text, re.MULTILINE) == [
+        "Install", "Which call for which data", "Which algorithm", "A classifier beside SVC", "Certificates",
+        "Make it yours", "Figures", "Speed", "Caches, threads, fork", "Departures from the papers", "How to cite",
+        "Changes", "Development"]
+    gallery = [row for row in rows if row[0].startswith("<img")]
+    for (picture, claim, verdict, command, minutes), (key, entry) in zip(gallery, rp.FIGURES.items(), strict=True):
+        name = key.replace(":", "-")
+        assert picture == f'<img src="figures/{name}.png" width="220">' and claim
+        assert command == f"`python reproduce.py {key}`" and minutes == f"{entry.minutes:g}"
+        assert 0 < len(verdict.split()) <= 15
+        assert f"`{key}`" in REPORT
+        assert (ROOT / "figures" / f"{name}.png").is_file() == (ROOT / "figures" / f"{name}.csv").is_file()
+    for document in (README, REPORT):  # links to sections
+        for place in re.findall(r"\]\((?:figures/README\.md)?#(.*?)\)", document):
+            titles = re.findall("^#+ (.*)", (ROOT / "figures" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+            assert place in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], place
+
+
+def test_the_numbers_of_verdicts():
+    slope = re.search(r"falls as t\^-(\S+)", rp.read_table(ROOT / "figures" / "ji21-fig1.csv")[1])[1]
+    assert f"slope −{slope}" in README and f"The fitted slope is −{slope}," in REPORT
+    runs = sum(alexnets("max_margin").values(), [])
+    assert all(run["change"][-1] < 0 for run in runs)
+    assert f"its error falls for {len(runs)} of {len(runs)} networks" in README
+
+
+def test_the_exponents_of_ramdas14():
+    parts, exponents, shares = rp.split(table("ramdas14-theorem1"), "against"), [], []
+    for method, run in rp.split(parts["1/rho"], "method").items():
+        used = run["rho"] <= 0.1001
+        exponents.append(f"{rp.fitted_exponent(1 / run['rho'][used], run['iterations'][used])[0]:.2f}")
+        seen = [part["iterations"] / part["bound"] for part in (run, rp.split(parts["n"], "method")[method])]
+        shares.append(f"{np.max(np.concatenate(seen)):.2f}")
+    assert "The exponents of 1/ρ are {}, {} and {}.".format(*exponents) in REPORT
+    assert "Counts are at most {}, {} and {} of their bounds.".format(*shares) in REPORT
+
+
 def test_products_of_the_subspace_perceptron():
     for sentence in subspace_sentences():
         assert sentence in REPORT
@@ -144,8 +188,9 @@ def open_sentences():
     restarted = np.concatenate([falls[f"a = {a}, restarts"] for a in (3, 10)])
     steps = {name: rp.fitted_exponent(*(run[axis][np.isfinite(run["y"])] for axis in "xy"))
              for name, run in rp.split(parts[rp.AWAY], "method").items()}
-    yield (f"`restart=True` makes it {np.nanmin(restarted):.1f} to {np.nanmax(restarted):.1f} √(γμ) a step, so steps to "
-           f"1e-10 grow like (γμ)^−{interval(steps['a = 3, restarts'])} instead of (γμ)^−{steps['Algorithm 1'][0]:.2f}")
+    yield (f"`restart=True` makes it {np.nanmin(restarted):.1f} to {np.nanmax(restarted):.1f} √(γμ) a step, so steps "
+           f"to 1e-10 grow like (γμ)^−{interval(steps['a = 3, restarts'])} instead of "
+           f"(γμ)^−{steps['Algorithm 1'][0]:.2f} (Algorithm 1)")
 
     parts = rp.split(table("open4"), "what")
     ratio = rp.split(parts["ratio"], "kind")["a gap of 1 %"]["y"]
@@ -154,8 +199,8 @@ def open_sentences():
     runs = rp.split(rp.split(table("open5"), "what")["products to a gap of 10 %"], "loss")
     exp, shifted, printed = (runs[name]["y"] for name in rp.LOSSES)
     ok, n = np.isfinite(printed / exp), runs["exponential"]["x"]
-    yield (f"takes {np.nanmedian(shifted / exp):.2f} times the exponential loss's products to 10 %, where the printed step "
-           f"takes {np.nanmin(printed / exp):.1f} to {np.nanmax(printed / exp):.0f} times as many, "
+    yield (f"takes {np.nanmedian(shifted / exp):.2f} times the exponential loss's products to 10 %, where the printed "
+           f"step takes {np.nanmin(printed / exp):.1f} to {np.nanmax(printed / exp):.0f} times as many, "
            f"growing like n^{rp.fitted_exponent(n[ok], (printed / exp)[ok])[0]:.2f}.")
 
 
