@@ -103,6 +103,108 @@ def test_the_exponents_of_ramdas14():
     assert "Counts are at most {}, {} and {} of their bounds.".format(*shares) in REPORT
 
 
+def test_what_is_said_of_the_papers_figures():
+    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences()):
+        assert sentence in REPORT, sentence
+
+
+def ji21_sentences():
+    """What the report says of ji21:fig1 and ji21:fig2."""
+    runs, names = rp.split(table("ji21-fig1"), "method"), {
+        "momentum": "momentum", "batch perceptron": "batch perceptron", "normalized GD": "normalised GD",
+        "gradient descent": "GD"}
+    best = np.max(runs["max_margin"]["lower"])
+    yield f"Fractions of ρ* = {best:.7f} at t = 100, 1000, 10000:"
+    for name, said in names.items():
+        share = [runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)]
+        digits = (3, 3, 4) if name == "momentum" else (2, 2, 2) if name == "batch perceptron" else None
+        yield f"{said} " + ", ".join(number(value, digits[i]) if digits else f"{value:.2g}".replace("-", "−")
+                                     for i, value in enumerate(share))
+    runs = rp.split(table("ji21-fig2"), "method")
+    error, at = runs["momentum"]["test_error"], runs["momentum"]["iteration"]
+    first, later = error.argmin(), error.argmin() + error[error.argmin():].argmax()
+    yield (f"The least test error is {100 * error[first]:.1f} %, at t = {at[first]:.0f}; it rises to "
+           f"{100 * error[later]:.1f} % at {at[later]:,.0f} and ends at {100 * error[-1]:.1f} %.")
+    least = {name: (run["test_error"].min(), run["iteration"][run["test_error"].argmin()])
+             for name, run in runs.items()}
+    (a, when), (b, then), (c, _) = (least[name] for name in ("normalized GD", "gradient descent", "batch perceptron"))
+    yield (f"Normalised GD reaches {100 * a:.1f} % and GD {100 * b:.1f} %, {when / at[first]:.0f} and "
+           f"{then / at[first]:.0f} times later, the batch perceptron {100 * c:.1f} %.")
+
+
+def theorem4_sentences():
+    """What the report says of the counts of ramdas14:theorem4."""
+    cases = {name: rp.split(part, "method") for name, part in rp.split(table("ramdas14-theorem4"), "case").items()}
+    last = {(case, method): run["iterations"][-1] for case, runs in cases.items() for method, run in runs.items()}
+    thin, thick, high = (f"{name}, no separator" for name in ("thin hull", "thicker hull", "high rank"))
+    yield f"save {last[thick, 'SNKPVN'] / last[thick, 'ISNKPVN']:.1f} on the thicker ones"
+    yield f"cost {last[thin, 'ISNKPVN'] / last[thin, 'SNKPVN']:.1f} on the thin hulls"
+    snkpvn, isnkpvn = last["separable", "SNKPVN"], last["separable", "ISNKPVN"]
+    yield f"they save {snkpvn / isnkpvn:.0f}: {isnkpvn:.0f} iterations against {snkpvn:,.0f}."
+    yield f"takes {last[thin, rp.OURS]:.0f} and {last[thick, rp.OURS]:.0f} products to ε = 1e-6"
+    yield f"{last['separable', rp.OURS]:.0f} to separate at ρ = 0.001."
+    counts = [last[high, method] for method in (rp.OURS, "SNKPVN", "ISNKPVN", "von Neumann")]
+    yield "it takes {:.0f} to ε = 3e-4, SNKPVN {:,.0f}, ISNKPVN {:,.0f}, NVN {:,.0f} columns".format(*counts)
+
+    def share(method, *names):
+        return f"{max(np.max(cases[name][method]['iterations'] / cases[name][method]['bound']) for name in names):.2g}"
+
+    for method, said in {"von Neumann": "NVN", "SNKPVN": "SNKPVN", "ISNKPVN": "ISNKPVN"}.items():
+        yield f"{share(method, thin, thick, high)} ({said})"
+    yield f"{share('SNKP', 'separable')} (SNKP), {share(rp.OURS, 'separable')} (ours) with one."
+
+
+def noisy_sentences():
+    """What the report says of apidopoulos22:fig4 and fig5: medians and ranges after the last step."""
+    def ends(name):
+        return {(flipped, method, lam): run for flipped, part in rp.split(table(name), "flipped").items()
+                for method, runs in rp.split(part, "method").items() for lam, run in rp.split(runs, "lambda_t").items()}
+
+    runs, flips = ends("apidopoulos22-fig4"), (0.0, 0.1, 0.2)
+
+    def margins(method, lam):
+        return ", ".join(number(runs[flipped, method, lam]["margin"][-1], 3) for flipped in flips)
+
+    assert margins("Algorithm 1", "lambda_0 = 0.01") == margins("Algorithm 1", "lambda_0 = 10")
+    yield f"end at margins of {margins('Algorithm 1', 'lambda_0 = 10')} with 0, 10 and 20 % flips"
+    yield f"λ_0 = 100 ends at {margins('Algorithm 1', 'lambda_0 = 100')}."
+    lams = [f"lambda_0 = {value}" for value in (100, 10, 1, 0.01)]
+    yield ("ends, without flips, at "
+           + ", ".join(number(runs[0.0, "Algorithm 2", lam]["margin"][-1], 3) for lam in lams) + ".")
+
+    def error(run, spread=True):
+        middle, low, high = (100 * run[f"test_error{end}"][-1] for end in ("", "_least", "_most"))
+        return f"{middle:.1f} [{low:.1f}, {high:.1f}]" if spread else f"{middle:.1f}"
+
+    *others, last = (error(runs[0.2, "Algorithm 2", lam]) for lam in lams)
+    yield f"it errs on {', '.join(others)} and {last.replace(' [', ' % [')}"
+    first, rest = (error(runs[0.2, "Algorithm 1", lam], False) for lam in lams[:2])
+    yield f"Algorithm 1 on {first} % with λ_0 = 100, else {rest} %."
+    best = [error(runs[flipped, "Algorithm 1", "maximum margin"], False) for flipped in flips]
+    yield f"The exact separator errs on {', '.join(best)} %."
+    least = [100 * runs[flipped, "Algorithm 2", lams[0]]["test_error"][0] for flipped in flips[1:]]
+    yield "{:.2f} and {:.2f} %, which is uniform weights".format(*least)
+    assert all(run["test_error"].min() >= run["test_error"][0] for (flipped, _, lam), run in runs.items()
+               if flipped and lam in lams)
+    runs = ends("apidopoulos22-fig5")
+    a, b, c, d, e = (runs[0.2, "Algorithm 2", f"lambda_t = 8/{decay}"]
+                     for decay in ("log(1+t)", "sqrt{t}", "t", "t^2", "2^t"))
+    assert error(d) == error(e)
+    yield (f"Algorithm 2 ends at {error(a).replace(' [', ' % [')} with 8/log(1+t), {error(b, False)} with 8/√t, "
+           f"{error(c, False)} with 8/t, {error(d)} with 8/t² and 8/2^t")
+
+
+def toy_sentences():
+    """What the report says of apidopoulos22:fig3 after 1,000 steps."""
+    runs = rp.split(table("apidopoulos22-fig3"), "method")
+    gaps, away = ([f"{run[name][-1]:.1e}".replace("e-0", "e-") for run in runs.values()]
+                  for name in ("margin_gap", "distance"))
+    yield "the margin gap is {1} (Algorithm 1), {0} (1.4/L), {2} (α = 10), {3} (α = 30), {4} (α = 50).".format(*gaps)
+    bounds = [f"{run['bound'][-1]:.3f}" for run in runs.values()]
+    yield f"(5.4) stays at {float(bounds[1]):.2f}, where the distance to w* comes down to {away[1]}."
+    yield f"(5.7) ends at {', '.join(bounds[2:])}, more for a larger α, where the distances are {', '.join(away[2:])}."
+
+
 def test_products_of_the_subspace_perceptron():
     for sentence in subspace_sentences():
         assert sentence in REPORT
