@@ -4167,7 +4167,7 @@ LIMITS = {  # of the rows of `speed`, by what they begin with, where they fall s
     "G v": "the memory",
     "check of": "it compares all entries with their mirror images, tile by tile",
     "50 iterations": "the check of G and the interval that is returned",
-    "max_margin, features": "checking and scaling the data, of which LIBLINEAR needs but a few readings",
+    "max_margin, features": "checking and scaling the data, when LIBLINEAR is done after a few readings",
     "max_margin": "the check of G",
     "from raw": "kernel values of the support, and memory that the system hands out afresh",
     "a call": "the Python around the loop: checks, the certificate, the trace",
@@ -4205,7 +4205,7 @@ def speed_lines(table):
         f"`MaxMarginClassifier` is {span('MaxMarginClassifier', 'SVC')} times as fast as SVC; `max_margin` on rows "
         f"{span('max_margin, features')} times as fast as LinearSVC, with slacks {span('max_margin with')} times.",
         f"A small call takes {span('a call', scale=1e-3)} ms, the import {span('import')} s, a first call ever "
-        f"{span('first call', 'cold')} s.",
+        f"{span('first call', 'cold')} s of CPU.",
         f"Beside a busy core a call takes at most {np.nanmax([row['busy'] for row in rows]):.1f} times as long."))
 
 
@@ -4224,9 +4224,11 @@ def margins_table(table):
 
 
 def margin_gaps_table(table):
-    rows = []
-    for solver in ("max_margin", *MARGIN_PEERS):
-        gap, seconds = (table[f"{solver} {what}"][~np.isnan(table[f"{solver} gap"])] for what in ("gap", "seconds"))
+    """Compare the solvers on the problems that all of them took."""
+    solvers, rows = ("max_margin", *MARGIN_PEERS), []
+    shared = np.all([np.isfinite(table[f"{solver} gap"]) for solver in solvers], axis=0)
+    for solver in solvers:
+        gap, seconds = (table[f"{solver} {what}"][shared] for what in ("gap", "seconds"))
         ends = ", ".join(f"{value:.1g}" for value in np.percentile(gap, (0, 50, 100))) if gap.size else "–"
         rows.append([solver, str(gap.size), ends, f"{seconds.sum():.3g}"])
     return markdown("solver; problems; certified relative gap: least, median, largest; seconds in all", rows)
