@@ -3015,7 +3015,7 @@ def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
     Notes
     -----
     Errors that A raises, and Ctrl-C, pass through the algorithms.  Certificates trust A to sum n and d terms, in
-    whatever order, with errors of at most ``unit`` each.  The README holds a recipe for a cluster.
+    whatever order, with errors of at most ``unit`` each.  figures/README.md has a recipe for a cluster.
 
     Examples
     --------
@@ -5192,7 +5192,7 @@ def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol
     And every p in the simplex has ||Z'p|| >= rho.
 
     From there on, upper - lower <= eps upper within 200 (R^2 / (eps rho^2))^(1/3) + log2(29 / (eps rho^2)) + 1 products
-    more for 0.01 <= eps <= 1/2, n >= 4 (proof in the README).  Below 1 % the tilt is left out, and nothing is claimed.
+    more for 0.01 <= eps <= 1/2, n >= 4 (figures/README.md has the proof).  Below 1 % there is no tilt and no claim.
     The span takes O(k (n + d)) operations beside product k, and Newton steps O(k^2 n).  One product per iteration.
 
     References

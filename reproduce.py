@@ -7,6 +7,7 @@
     python reproduce.py all --quick         everything, on reduced work, into figures/quick
     python reproduce.py all --redraw --format pdf --out pdf
                                             everything as PDF into the folder pdf: nothing is computed
+    python reproduce.py report              the tables of README.md and figures/README.md, from the CSV files
 
 Figures of reduced work or of a sample of the data go to figures/quick, so that they replace no full one, unless --out
 names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
@@ -39,6 +40,7 @@ import lzma
 import math
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -2728,10 +2730,6 @@ def draw_open4(table, primal, dual, difference, ratio):
     ratio.set(title="products of SNKP / of momentum", xlabel=r"$1/\rho$", ylim=(0, 2.5))
 
 
-LOSSES = {"exponential": {}, "logistic": {"loss": "logistic"}, "logistic, paper's step": {
-    "loss": "logistic", "shifted": False}}
-
-
 LOSSES = {"exponential": {}, "logistic, shifted by ln n": {"loss": "logistic"},
           "logistic, as printed": {"loss": "logistic", "shifted": False}}
 BETA = 1 / -math.expm1(-1.0)  # e/(e - 1), to which psi is smooth where the losses add up to 1 at most
@@ -4101,6 +4099,233 @@ def draw_race_goals(table, *axes):
 
 
 # ======================================================================================================================
+# The report
+#
+# README.md and figures/README.md hold tables between lines "<!-- table: name -->" and "<!-- end -->". Each is a
+# function of one CSV file in figures/, and empty where that file is missing.
+# ======================================================================================================================
+
+
+def markdown(header, rows):
+    """Return a table in Markdown; the names of the columns are separated by semicolons."""
+    lines = [header.split("; "), ["---"] * (header.count("; ") + 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def figures_of(value, digits):
+    """Write a number with a minus sign, and this many digits behind the point."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def fig6_table(table):
+    methods = "Algorithm 1", "Algorithm 2", "normalized GD, 1/sqrt(t)", "momentum", "maximum margin"
+    ends = [(data, [split(rows, "method")[method] for method in methods])
+            for data, rows in split(table, "data").items()]
+    return markdown("data; Algorithm 1; Algorithm 2; normalised GD, 1/√t; momentum; maximum margin", [
+        [data, *(f"{figures_of(run['margin'][-1], 4)}, {100 * run['test_error'][-1]:.2f} %" for run in runs)]
+        for data, runs in ends])
+
+
+def ramdas14_mnist_table(table):
+    return markdown("kernel; method; status; iterations; certified interval", [
+        [kernel.removesuffix(" kernel"), method, run["status"][0], f"{run['iteration'][-1]:,.0f}",
+         f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]"]
+        for kernel, rows in split(table, "kernel").items() for method, run in split(rows, "method").items()])
+
+
+def columns_table(table):
+    """Write what is left of ji21:fig3 after the last iteration: 1,000 times the margins and test errors, by seed."""
+    rows = []
+    for scaling, part in split(table, "scaling").items():
+        most = {seed: min(run["upper"][-1] for run in split(of_seed, "method").values())
+                for seed, of_seed in split(part, "seed").items()}
+        for method, run in split(part, "method").items():
+            seeds = split(run, "seed")
+            ends = most.values() if method == BEST else [run["lower"][-1] for run in seeds.values()]
+            rows.append([scaling, method, "at most " * (method == BEST) + ", ".join(
+                figures_of(1e3 * value, 2) for value in ends), ", ".join(
+                f"{100 * run['test_error'][-1]:.1f}" for run in seeds.values())])
+    return markdown("features; method; 1,000 times the margin; test error in %", rows)
+
+
+def alexnet_table(table):
+    """Write medians and ranges over seeds, after the last epoch, in per cent."""
+    def spread(runs, column, at=-1, digits=2):
+        values = [100 * run[column][at] for run in runs]
+        middle, low, high = (figures_of(f(values), digits) for f in (np.median, np.min, np.max))
+        return f"{middle} [{low}, {high}]"
+
+    def equal(runs):
+        count = sum(abs(run["excess"][-1]) <= 2 * run["excess_error"][-1] for run in runs)
+        return f"{spread(runs, 'excess')}, {count}"
+
+    rows = []
+    for network, part in split(table, "network").items():
+        exact, one = (list(split(split(part, "solver")[solver], "seed").values())
+                      for solver in ("max_margin", ONE_VECTOR))
+        rows.append([f"{network}, {len(exact)}", spread(exact, "test_error", 0, 1), spread(exact, "change"),
+                     spread(exact, "network_error", digits=1), equal(exact), equal(one),
+                     spread(one, "differ", digits=1)])
+    return markdown("network, seeds; kernel before training; change; the network itself; kernel − network, equal; "
+                    "one weight vector − network, equal; classed otherwise by it", rows)
+
+
+def runs_to_goals(table):
+    """Return {family: {method: (1/rho, products, a row for each goal)}}."""
+    found = {}
+    for family, part in split(table, "family").items():
+        if "products to separation" in part["what"]:
+            goals = [split(split(part, "what")[f"products to {goal}"], "method") for goal in GOALS]
+            found[family] = {name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
+                             for name, run in goals[0].items()}
+    return found
+
+
+def subspace_table(table):
+    """Write exponents b of products ~ rho^-b, and how many times as many momentum takes at the least margin."""
+    rows = []
+    for family, runs in runs_to_goals(table).items():
+        (x, ours), (z, theirs) = runs[OURS], runs["momentum"]
+        first = [np.flatnonzero(x == at)[0] for at in z]  # the sample that both have
+        intervals = ("{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(*fit_range(x, y))) for y in ours)
+        exponents = (f"{fitted_exponent(*fit_range(z, y))[0]:.2f}" for y in theirs)
+        far = np.flatnonzero(z == z[~np.isnan(theirs[-1])].max())[0]
+        times = ", ".join(f"{ratio:.0f}" for ratio in theirs[:, far] / ours[:, first[far]])
+        rows.append([family.replace("$j^{-", "j^−").replace("}$", ""), ", ".join(intervals), ", ".join(exponents),
+                     f"{times} at {z[far]:,.0f}"])
+    return markdown("data; subspace perceptron: separation, 10 %, 1 %; momentum; times fewer products, at 1/ρ", rows)
+
+
+def bounds_table(table):
+    return markdown("paper; statement; least; median; largest", [
+        [paper, statement.replace(r"\|", r"\Vert ").replace("|", r"\vert "), *(f"{value:.2g}" for value in ratios)]
+        for paper, statement, *ratios in zip(*(column.tolist() for column in table.values()), strict=True)])
+
+
+LIMITS = {  # of the rows of `speed`, by what they begin with, where they fall short
+    "G v": "the memory",
+    "check of": "it compares all entries with their mirror images, tile by tile",
+    "50 iterations": "the check of G and the interval that is returned",
+    "max_margin, features, planted": "the check of the data, and Newton steps on the face",
+    "max_margin, features": "checking and scaling the data, when LIBLINEAR is done after a few readings",
+    "max_margin": "the check of G",
+    "from raw": "kernel values of the support, and memory that the system hands out afresh",
+    "a call": "the Python around the loop: checks, the certificate, the trace",
+    "import": "half is Numba's own start",
+    "first call of": "compilation, or, warm, Numba's own start",
+    "an iteration of adaptive": "the weights of all pairs, renewed and drawn from by one thread",
+    "MaxMarginClassifier.fit, noisy": "most points support, and Newton steps go over the kernel of them all",
+    "MaxMarginClassifier.fit, digits": "one problem over the pairs of all classes, where SVC solves 45 small ones",
+    "MaxMarginClassifier.fit, ten": "the points, and the columns that are kept",
+    "MaxMarginClassifier": "as from raw features",
+}
+
+
+def speed_table(table):
+    rows = [[f"{cell['what']}{', n = ' * bool(cell['n'])}{cell['n']}", cell["against"], cell["got"],
+             cell["bar"].replace(">=", "≥").replace("<=", "≤"),
+             cell["ours"], cell["busy/quiet"],
+             next((why for start, why in LIMITS.items() if row["what"].startswith(start)), "") * (score(row) < 1)]
+            for row, cell in speed_rows(table)]
+    return markdown("what; against; got; bar; our time; beside a busy core; what limits it", rows)
+
+
+def speed_lines(table):
+    """Write the five lines of README.md about `speed`."""
+    rows = [row for row, _ in speed_rows(table)]
+
+    def span(start, word="", scale=1.0):
+        values = [scale * row["achieved"] for row in rows if row["what"].startswith(start)
+                  and word in f"{row['what']}, {row['against']}" and "steps" not in row["note"]]
+        return " to ".join(f"{value:.2g}" for value in sorted({min(values), max(values)}))
+
+    scores = np.array([score(row) for row in rows])
+    return "\n".join(f"- {line}" for line in (
+        f"{np.sum(scores >= 1)} of {len(rows)} bars are reached; the report says what limits the others.",
+        f"`max_margin` on a matrix is {span('max_margin', 'LIBSVM')} times as fast as LIBSVM at the same tolerance, "
+        f"from features {span('from raw')} times.",
+        f"`max_margin` on rows is {span('max_margin, features', 'LinearSVC')} times as fast as LinearSVC, with slacks "
+        f"{span('max_margin with')} times; on a thin margin {span('max_margin', 'PIQP')} times as fast as PIQP.",
+        f"`MaxMarginClassifier` is {span('MaxMarginClassifier, fit')} times as fast as SVC with a hard margin, with "
+        f"slacks {span('MaxMarginClassifier.fit', 'hinge')} times on digits and noisy points, "
+        f"{span('MaxMarginClassifier.fit', 'text')} times LinearSVC on sparse text.",
+        f"A small call takes {span('a call', scale=1e-3)} ms, the import {span('import')} s, a first call ever "
+        f"{span('first call', 'cold')} s of CPU; beside a busy core a call takes at most "
+        f"{np.nanmax([row['busy'] for row in rows]):.1f} times as long."))
+
+
+def margins_table(table):
+    kinds = [(source, kernel, part) for source, rows in split(table, "source").items()
+             for kernel, part in split(rows, "kernel").items()]
+    rows = []
+    for source, kernel, part in kinds:
+        statuses, rho = part["status"], part["lower"][part["status"] == "certified"]
+        counts = [np.sum(statuses == status) for status in ("certified", "infeasible")]
+        rows.append([source, {"linear": "a plane"}.get(kernel, kernel), *map(str, (len(statuses), *counts)),
+                     str(len(statuses) - sum(counts)),
+                     ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100))) if rho.size else "–"])
+    return markdown("source; by; data sets; a margin, certified; none, certified; open; "
+                    "margins: least, median, largest", rows)
+
+
+def margin_gaps_table(table):
+    """Compare the solvers on the problems that all of them took."""
+    solvers, rows = ("max_margin", *MARGIN_PEERS), []
+    shared = np.all([np.isfinite(table[f"{solver} gap"]) for solver in solvers], axis=0)
+    for solver in solvers:
+        gap, seconds = (table[f"{solver} {what}"][shared] for what in ("gap", "seconds"))
+        ends = ", ".join(f"{value:.1g}" for value in np.percentile(gap, (0, 50, 100))) if gap.size else "–"
+        rows.append([solver, str(gap.size), ends, f"{seconds.sum():.3g}"])
+    return markdown("solver; problems; certified relative gap: least, median, largest; seconds in all", rows)
+
+
+def race_table(table):
+    """Write products and seconds to 1 % and to 1e-6, a column for each problem, below the pictures."""
+    methods = [name for name in split(table, "method") if name not in RACERS or name in list(RACERS)[:IN_FRONT]]
+    problems, rows = split(table, "problem"), []
+    for goal, method in itertools.product((1e-2, 1e-6), methods):
+        row = [f"{goal:g}", method]
+        for part in problems.values():
+            at = (part["method"] == method) & (part["gap"] == goal)
+            products, seconds = (part[name][at][:1] for name in ("products", "seconds"))
+            row.append("–" if not np.isfinite(seconds).any() else "; ".join(
+                [quantity(value) for value in products if value > 0] + [duration(value) for value in seconds]))
+        rows.append(row)
+    pictures = "".join(f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals"))
+    return pictures + "\n" + markdown("; ".join(["to", "method", *problems]), rows)
+
+
+TABLES = {  # name -> the CSV file and the function of its table
+    "ramdas14-mnist": ("ramdas14-mnist", ramdas14_mnist_table), "ji21-fig3": ("ji21-fig3", columns_table),
+    "ji21-fig4": ("ji21-fig4", alexnet_table), "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
+    "bounds": ("bounds", bounds_table), "subspace": ("subspace-products", subspace_table),
+    "race": ("race-goals", race_table), "margins": ("margins", margins_table),
+    "margin gaps": ("margins", margin_gaps_table), "speed": ("speed-ratios", speed_table),
+    "speed in short": ("speed-ratios", speed_lines),
+}
+TABLE = re.compile(r"(?<=^<!-- table: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE)
+
+
+def with_tables(text):
+    """Return the text of a document with its tables as the CSV files have them."""
+    def fresh(found):
+        name, rest = found.groups()
+        stem, written = TABLES[name]
+        path = FOLDER / f"{stem}.csv"
+        return f"{name}{rest}{written(read_table(path)[0]) + chr(10) if path.is_file() else ''}"
+
+    return TABLE.sub(fresh, text)
+
+
+def report():
+    for path in (ROOT / "README.md", FOLDER / "README.md"):
+        text = with_tables(path.read_text(encoding="utf-8"))
+        with atomic(path) as part:
+            part.write_text(text, encoding="utf-8")
+        print(path)
+
+
+# ======================================================================================================================
 # Command line
 # ======================================================================================================================
 
@@ -4111,7 +4336,7 @@ def select(names):
     for name in names:
         keys = [key for key in FIGURES if name in ("all", key, *key.split(":"))]
         if not keys:
-            words = list(dict.fromkeys([*FIGURES, *":".join(FIGURES).split(":"), "all", "list"]))
+            words = list(dict.fromkeys([*FIGURES, *":".join(FIGURES).split(":"), "all", "list", "report"]))
             close = difflib.get_close_matches(name, words) or [word for word in words if name in word]
             hint = f"did you mean {' or '.join(close[:3])}?" if close else "see: python reproduce.py list"
             raise ValueError(f"unknown figure {name!r}: {hint}")
@@ -4135,7 +4360,8 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=usage[0], epilog="\n\n".join(usage[1:]),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="name",
-                        help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is")
+                        help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is; "
+                        "report alone")
     parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
     parser.add_argument("--redraw", action="store_true", help="draw saved CSV files, without computing")
     parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
@@ -4154,6 +4380,9 @@ def parse(argv):
 
 def run(argv):
     options = parse(argv)
+    if options.names == ["report"]:
+        report()
+        return 0
     context = Context(options.quick, options.seed, not options.no_progress, options.data)
     try:
         keys = select([name for name in options.names if name != "list"] or ["all"])

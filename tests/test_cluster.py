@@ -21,13 +21,13 @@ CHUNKS = 4
 
 
 # ======================================================================================================
-# THE RECIPE OF THE README, AND A CLUSTER
+# THE RECIPE OF THE REPORT, AND A CLUSTER
 # ======================================================================================================
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-BLOCK = re.compile(r"^```python\n(class DaskRows:.*?)^```", re.DOTALL | re.MULTILINE)
-names = {"np": np}
-exec(BLOCK.search(README.read_text(encoding="utf-8"))[1], names)
+REPORT = Path(__file__).resolve().parents[1] / "figures" / "README.md"
+BLOCK = re.compile(r"^```python\n([^`]*^class DaskRows:.*?)^```", re.DOTALL | re.MULTILINE)
+names = {}
+exec(BLOCK.search(REPORT.read_text(encoding="utf-8"))[1], names)
 DaskRows = names["DaskRows"]
 
 

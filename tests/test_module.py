@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import decimal
 import doctest
 import importlib.util
 import inspect
@@ -17,6 +18,7 @@ import time
 import tokenize
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from instances import CALLS, PLANTED, form, forms, run
@@ -25,6 +27,7 @@ import fastmargin as fm
 
 SOURCE = Path(fm.__file__)
 README = SOURCE.parent / "README.md"
+REPORT = SOURCE.parent / "figures" / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
@@ -217,30 +220,54 @@ def test_the_examples_of_the_docstrings():
     assert tested.attempted > 50 and tested.failed == 0
 
 
-def test_the_python_blocks_of_the_readme():
-    """They run one after the other, and their results are what the text says of them."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 12
-    names = {}
-    for block in blocks:
-        # the blocks define a class, whose methods look up what the earlier blocks have defined
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def assert_as_shown(printed, shown):
+    """The words are the same, and numbers are equal to the digits shown."""
+    assert NUMBER.split(printed.strip()) == NUMBER.split(shown.strip()), printed
+    for got, kept in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
+        unit = 10.0 ** decimal.Decimal(kept).as_tuple().exponent
+        assert abs(float(got) - float(kept)) <= 0.501 * unit, printed
+
+
+def test_numbers_are_compared_to_the_digits_shown():
+    assert_as_shown("certified 0.0018248 -1.00000001 5.7e-14 (n = 3)", "certified 0.00182 -1.0 0.0000 (n = 3)\n")
+    for shown in ("certified 0.00183 -1.0 0.0000 (n = 3)", "infeasible 0.00182 -1.0 0.0000 (n = 3)",
+                  "certified 0.00182 -1.0 0.0000 (n = 4)", "certified 0.00182 -1.0 0.0000"):
+        with pytest.raises(AssertionError):
+            assert_as_shown("certified 0.0018248 -1.00000001 5.7e-14 (n = 3)", shown)
+
+
+def run_blocks(document, expected):
+    """Run the blocks one after the other, compare what they print with the text below: return what they define."""
+    names, count = {}, 0
+    for block, shown in BLOCK.findall(document.read_text(encoding="utf-8")):
+        count += 1
+        # the blocks define classes, whose methods look up what the earlier blocks have defined
         if "sklearn" not in block or importlib.util.find_spec("sklearn"):
-            exec(compile(block, str(README), "exec"), names)
-    if "soft" in names:
-        assert names["through_origin"].status == "infeasible" and names["through_origin"].upper <= 1e-9
-        assert names["beside_it"].status == names["soft"].status == "certified"
-        assert names["beside_it"].lower == pytest.approx(0.001400, abs=5e-7)
-    assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
-    exact = fm.max_margin(fm.RidgeGram(names["base"], 0.5 / names["C"]), tol=1e-6)
-    assert names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
-    assert names["gap"][-1] < 0.2
-    alpha = fm.max_margin(names["problem"].gram()).alpha
-    assert (names["problem"].y * names["problem"].decision_function(alpha, names["X"]) > 0).all()
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(block, str(document), "exec"), names)
+            if shown:
+                assert_as_shown(printed.getvalue(), shown)
+    assert count == document.read_text(encoding="utf-8").count("```python") == expected
+    return names
+
+
+def test_the_python_blocks_of_the_readme():
+    """They print what the text says, and the user's own kernel, loop and representation do what ours do."""
+    names, text = run_blocks(README, 5), README.read_text(encoding="utf-8")
+    assert len(re.findall("^```text", text, re.MULTILINE)) == 5
     assert names["chosen"].status_ == "certified" and names["chosen"].score(names["X"], names["kinds"]) == 1.0
-    assert names["ours"].lower == pytest.approx(names["same"].lower, rel=1e-9)
-    exact = fm.max_margin(names["G"])
-    ball = names["heavy_ball"](names["G"])
-    assert ball.lower <= exact.upper and exact.lower <= ball.upper and ball.lower > 0.0
+    same = fm.max_margin(fm.gram(names["shifted_cosine"](names["X"], names["X"]), names["y"], kernel="precomputed"))
+    assert names["ours"].lower == pytest.approx(same.lower, rel=1e-9)
+    exact, loop = fm.max_margin(names["G"]), names["heavy_ball_loop"]
+    results = []
+    for names["heavy_ball_loop"] in (loop, numba.njit(loop)):  # plain and compiled
+        results.append(names["heavy_ball"](names["G"], max_iter=300))
+        assert results[-1].lower <= exact.upper and exact.lower <= results[-1].upper
+    assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
     features = fm.FeatureGram((names["labels"] / 255)[:, None] * names["pixels"])
     for name in ("snkp", "momentum", "max_margin", "diagonal_descent"):
         bytes_, plain = (fm.ALGORITHMS[name](G, max_iter=50, tol=1e-9)
@@ -248,7 +275,17 @@ def test_the_python_blocks_of_the_readme():
         assert bytes_.status == plain.status
         assert (bytes_.lower, bytes_.upper) == pytest.approx((plain.lower, plain.upper), rel=1e-6)
     for name, algorithm in fm.ALGORITHMS.items():
-        assert f"`{name}`" in README.read_text(encoding="utf-8"), f"the README does not mention {algorithm}"
+        assert f"`{name}`" in text, f"the README does not mention {algorithm}"
+
+
+def test_the_python_blocks_of_the_report():
+    names = run_blocks(REPORT, 6)
+    if "soft" in names:
+        assert names["beside_it"].status == names["soft"].status == "certified"
+    assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
+    exact = fm.max_margin(fm.RidgeGram(names["base"], 0.5 / names["C"]), tol=1e-6)
+    assert names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
+    assert names["gap"][-1] < 0.2
 
 
 # ======================================================================================================

@@ -1,14 +1,15 @@
-"""The numbers in the README's tables are those of the CSV files in figures/."""
+"""The numbers in README.md and in the report, figures/README.md, are those of the CSV files in figures/."""
 
+import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import reproduce as rp
 
 ROOT = Path(rp.__file__).parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, REPORT = (" ".join(path.read_text(encoding="utf-8").split())
+                  for path in (ROOT / "README.md", ROOT / "figures" / "README.md"))
 
 
 def table(name):
@@ -19,58 +20,8 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def test_figure_6_after_a_thousand_steps():
-    methods = "Algorithm 1", "Algorithm 2", "normalized GD, 1/sqrt(t)", "momentum", "maximum margin"
-    for data, rows in rp.split(table("apidopoulos22-fig6"), "data").items():
-        cells = []
-        for method in methods:
-            run = rp.split(rows, "method")[method]
-            margin, error = run["margin"][-1], run["test_error"][-1]
-            cells.append(f"{number(margin, 4)}, {100 * error:.2f} %")
-        assert f"| {data}, {4 if data == 'HTRU2' else 3.4} | {' | '.join(cells)} |" in README
-
-
-def test_ramdas14_on_mnist():
-    names = {"SNKP": "SNKP", "ISNKPVN": "ISNKPVN, ℓ2", "ISNKPVN, entropy": "ISNKPVN, entropy"}
-    checked = 0
-    for kernel, rows in rp.split(table("ramdas14-mnist"), "kernel").items():
-        for method, run in rp.split(rows, "method").items():
-            lines = [line for line in README.splitlines()
-                     if line.startswith(f"| {kernel.removesuffix(' kernel')} | {names[method]} |")]
-            _, _, _, status, iterations, interval, _ = (cell.strip() for cell in lines[0].split("|"))
-            assert status.split()[0] == run["status"][0] and iterations == f"{int(run['iteration'][-1]):,}"
-            for text, value in zip(interval.strip("[]").split(", "), (run["lower"][-1], run["upper"][-1]), strict=True):
-                assert float(text.replace("−", "-")) == pytest.approx(value, rel=0.05)
-            checked += 1
-    assert checked == 6
-
-
-def products(table):
-    """{family: {method: (1/rho, products, a row for each goal)}}"""
-    found = {}
-    for family, part in rp.split(table, "family").items():
-        if "products to separation" in part["what"]:
-            goals = [rp.split(rp.split(part, "what")[f"products to {goal}"], "method") for goal in rp.GOALS]
-            found[family] = {name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
-                             for name, run in goals[0].items()}
-    return found
-
-
-def subspace_rows():
-    """The rows of the README's table about the subspace perceptron."""
-    for family, runs in products(table("subspace-products")).items():
-        (x, ours), (z, theirs) = runs[rp.OURS], runs["momentum"]
-        first = [np.flatnonzero(x == at)[0] for at in z]  # the sample that both have
-        intervals = ("{:.2f} [{:.2f}, {:.2f}]".format(*rp.fitted_exponent(*rp.fit_range(x, y))) for y in ours)
-        exponents = (f"{rp.fitted_exponent(*rp.fit_range(z, y))[0]:.2f}" for y in theirs)
-        far = np.flatnonzero(z == z[~np.isnan(theirs[-1])].max())[0]
-        times = ", ".join(f"{ratio:.0f}" for ratio in theirs[:, far] / ours[:, first[far]])
-        name = family.replace("$j^{-", "j^−").replace("}$", "")
-        yield f"| {name} | {', '.join(intervals)} | {', '.join(exponents)} | {times} at {z[far]:,.0f} |"
-
-
 def subspace_sentences():
-    """What the README says of the subspace perceptron's products below that table."""
+    """What the report says of the subspace perceptron's products below its table."""
     def spans(rows):
         return ", ".join(f"{row.min():.0f} to {row.max():.0f}" for row in rows)
 
@@ -90,31 +41,178 @@ def subspace_sentences():
     exponents = [rp.fitted_exponent(1 / run["eps"], run["iterations"])[0] for run in (ours, theirs)]
     yield ("certificates take ε^(−{:.2f}) products, where SNKPVN's take ε^(−{:.2f}), {:.0f} times as many at ε = 3e-4"
            .format(*exponents, theirs["iterations"][-1] / ours["iterations"][-1]))
-    runs = products(table("subspace-seconds"))["MNIST pairs"]
+    runs = rp.runs_to_goals(table("subspace-seconds"))["MNIST pairs"]
     ours, theirs = runs[rp.OURS][1], runs["momentum"][1]
     yield f"it takes {spans(ours)} products, momentum {spans(theirs)}, {spans(theirs / ours)} times as many"
 
 
+def test_the_tables_are_those_of_the_files():
+    """As `python reproduce.py report` would write them, each once."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "figures" / "README.md")]
+    for text in texts:
+        assert rp.with_tables(text) == text, "python reproduce.py report renews the tables"
+    marked = re.compile("^<!-- table: (.*?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
+    tables = {name: body.splitlines() for text in texts for name, body in marked.findall(text)}
+    assert tables.keys() == rp.TABLES.keys() and sum(text.count("<!-- table: ") for text in texts) == len(tables)
+    rows = {name: len(lines) - 2 for name, lines in tables.items()}
+    assert rows["ramdas14-mnist"] == rows["subspace"] == 6 and rows["apidopoulos22-fig6"] == 4
+    assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and len(tables["speed in short"]) == 5
+
+
+def test_the_readme_is_a_page():
+    """Short, its sections in their order, and every figure with its verdict."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 2200
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            for line in text.splitlines() if line.startswith("|")]
+    assert max(len(cell) for row in rows for cell in row) <= 160
+    assert re.findall("^## (.*)", text, re.MULTILINE) == [
+        "Install", "Which call for which data", "Which algorithm", "A classifier beside SVC", "Certificates",
+        "Make it yours", "Figures", "Speed", "Caches, threads, fork", "Departures from the papers", "How to cite",
+        "Changes", "Development"]
+    gallery = [row for row in rows if row[0].startswith("<img")]
+    for (picture, claim, verdict, command, minutes), (key, entry) in zip(gallery, rp.FIGURES.items(), strict=True):
+        name = key.replace(":", "-")
+        assert picture == f'<img src="figures/{name}.png" width="220">' and claim
+        assert command == f"`python reproduce.py {key}`" and minutes == f"{entry.minutes:g}"
+        assert 0 < len(verdict.split()) <= 15
+        assert f"`{key}`" in REPORT
+        assert (ROOT / "figures" / f"{name}.png").is_file() == (ROOT / "figures" / f"{name}.csv").is_file()
+    for document in (README, REPORT):  # links to sections
+        for place in re.findall(r"\]\((?:figures/README\.md)?#(.*?)\)", document):
+            titles = re.findall("^#+ (.*)", (ROOT / "figures" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+            assert place in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], place
+
+
+def test_the_numbers_of_verdicts():
+    slope = re.search(r"falls as t\^-(\S+)", rp.read_table(ROOT / "figures" / "ji21-fig1.csv")[1])[1]
+    assert f"slope −{slope}" in README and f"The fitted slope is −{slope}," in REPORT
+    runs = sum(alexnets("max_margin").values(), [])
+    assert all(run["change"][-1] < 0 for run in runs)
+    assert f"its error falls for {len(runs)} of {len(runs)} networks" in README
+
+
+def test_the_exponents_of_ramdas14():
+    parts, exponents, shares = rp.split(table("ramdas14-theorem1"), "against"), [], []
+    for method, run in rp.split(parts["1/rho"], "method").items():
+        used = run["rho"] <= 0.1001
+        exponents.append(f"{rp.fitted_exponent(1 / run['rho'][used], run['iterations'][used])[0]:.2f}")
+        seen = [part["iterations"] / part["bound"] for part in (run, rp.split(parts["n"], "method")[method])]
+        shares.append(f"{np.max(np.concatenate(seen)):.2f}")
+    assert "The exponents of 1/ρ are {}, {} and {}.".format(*exponents) in REPORT
+    assert "Counts are at most {}, {} and {} of their bounds.".format(*shares) in REPORT
+
+
+def test_what_is_said_of_the_papers_figures():
+    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences()):
+        assert sentence in REPORT, sentence
+
+
+def ji21_sentences():
+    """What the report says of ji21:fig1 and ji21:fig2."""
+    runs, names = rp.split(table("ji21-fig1"), "method"), {
+        "momentum": "momentum", "batch perceptron": "batch perceptron", "normalized GD": "normalised GD",
+        "gradient descent": "GD"}
+    best = np.max(runs["max_margin"]["lower"])
+    yield f"Fractions of ρ* = {best:.7f} at t = 100, 1000, 10000:"
+    for name, said in names.items():
+        share = [runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)]
+        digits = (3, 3, 4) if name == "momentum" else (2, 2, 2) if name == "batch perceptron" else None
+        yield f"{said} " + ", ".join(number(value, digits[i]) if digits else f"{value:.2g}".replace("-", "−")
+                                     for i, value in enumerate(share))
+    runs = rp.split(table("ji21-fig2"), "method")
+    error, at = runs["momentum"]["test_error"], runs["momentum"]["iteration"]
+    first, later = error.argmin(), error.argmin() + error[error.argmin():].argmax()
+    yield (f"The least test error is {100 * error[first]:.1f} %, at t = {at[first]:.0f}; it rises to "
+           f"{100 * error[later]:.1f} % at {at[later]:,.0f} and ends at {100 * error[-1]:.1f} %.")
+    least = {name: (run["test_error"].min(), run["iteration"][run["test_error"].argmin()])
+             for name, run in runs.items()}
+    (a, when), (b, then), (c, _) = (least[name] for name in ("normalized GD", "gradient descent", "batch perceptron"))
+    yield (f"Normalised GD reaches {100 * a:.1f} % and GD {100 * b:.1f} %, {when / at[first]:.0f} and "
+           f"{then / at[first]:.0f} times later, the batch perceptron {100 * c:.1f} %.")
+
+
+def theorem4_sentences():
+    """What the report says of the counts of ramdas14:theorem4."""
+    cases = {name: rp.split(part, "method") for name, part in rp.split(table("ramdas14-theorem4"), "case").items()}
+    last = {(case, method): run["iterations"][-1] for case, runs in cases.items() for method, run in runs.items()}
+    thin, thick, high = (f"{name}, no separator" for name in ("thin hull", "thicker hull", "high rank"))
+    yield f"save {last[thick, 'SNKPVN'] / last[thick, 'ISNKPVN']:.1f} on the thicker ones"
+    yield f"cost {last[thin, 'ISNKPVN'] / last[thin, 'SNKPVN']:.1f} on the thin hulls"
+    snkpvn, isnkpvn = last["separable", "SNKPVN"], last["separable", "ISNKPVN"]
+    yield f"they save {snkpvn / isnkpvn:.0f}: {isnkpvn:.0f} iterations against {snkpvn:,.0f}."
+    yield f"takes {last[thin, rp.OURS]:.0f} and {last[thick, rp.OURS]:.0f} products to ε = 1e-6"
+    yield f"{last['separable', rp.OURS]:.0f} to separate at ρ = 0.001."
+    counts = [last[high, method] for method in (rp.OURS, "SNKPVN", "ISNKPVN", "von Neumann")]
+    yield "it takes {:.0f} to ε = 3e-4, SNKPVN {:,.0f}, ISNKPVN {:,.0f}, NVN {:,.0f} columns".format(*counts)
+
+    def share(method, *names):
+        return f"{max(np.max(cases[name][method]['iterations'] / cases[name][method]['bound']) for name in names):.2g}"
+
+    for method, said in {"von Neumann": "NVN", "SNKPVN": "SNKPVN", "ISNKPVN": "ISNKPVN"}.items():
+        yield f"{share(method, thin, thick, high)} ({said})"
+    yield f"{share('SNKP', 'separable')} (SNKP), {share(rp.OURS, 'separable')} (ours) with one."
+
+
+def noisy_sentences():
+    """What the report says of apidopoulos22:fig4 and fig5: medians and ranges after the last step."""
+    def ends(name):
+        return {(flipped, method, lam): run for flipped, part in rp.split(table(name), "flipped").items()
+                for method, runs in rp.split(part, "method").items() for lam, run in rp.split(runs, "lambda_t").items()}
+
+    runs, flips = ends("apidopoulos22-fig4"), (0.0, 0.1, 0.2)
+
+    def margins(method, lam):
+        return ", ".join(number(runs[flipped, method, lam]["margin"][-1], 3) for flipped in flips)
+
+    assert margins("Algorithm 1", "lambda_0 = 0.01") == margins("Algorithm 1", "lambda_0 = 10")
+    yield f"end at margins of {margins('Algorithm 1', 'lambda_0 = 10')} with 0, 10 and 20 % flips"
+    yield f"λ_0 = 100 ends at {margins('Algorithm 1', 'lambda_0 = 100')}."
+    lams = [f"lambda_0 = {value}" for value in (100, 10, 1, 0.01)]
+    yield ("ends, without flips, at "
+           + ", ".join(number(runs[0.0, "Algorithm 2", lam]["margin"][-1], 3) for lam in lams) + ".")
+
+    def error(run, spread=True):
+        middle, low, high = (100 * run[f"test_error{end}"][-1] for end in ("", "_least", "_most"))
+        return f"{middle:.1f} [{low:.1f}, {high:.1f}]" if spread else f"{middle:.1f}"
+
+    *others, last = (error(runs[0.2, "Algorithm 2", lam]) for lam in lams)
+    yield f"it errs on {', '.join(others)} and {last.replace(' [', ' % [')}"
+    first, rest = (error(runs[0.2, "Algorithm 1", lam], False) for lam in lams[:2])
+    yield f"Algorithm 1 on {first} % with λ_0 = 100, else {rest} %."
+    best = [error(runs[flipped, "Algorithm 1", "maximum margin"], False) for flipped in flips]
+    yield f"The exact separator errs on {', '.join(best)} %."
+    least = [100 * runs[flipped, "Algorithm 2", lams[0]]["test_error"][0] for flipped in flips[1:]]
+    yield "{:.2f} and {:.2f} %, which is uniform weights".format(*least)
+    assert all(run["test_error"].min() >= run["test_error"][0] for (flipped, _, lam), run in runs.items()
+               if flipped and lam in lams)
+    runs = ends("apidopoulos22-fig5")
+    a, b, c, d, e = (runs[0.2, "Algorithm 2", f"lambda_t = 8/{decay}"]
+                     for decay in ("log(1+t)", "sqrt{t}", "t", "t^2", "2^t"))
+    assert error(d) == error(e)
+    yield (f"Algorithm 2 ends at {error(a).replace(' [', ' % [')} with 8/log(1+t), {error(b, False)} with 8/√t, "
+           f"{error(c, False)} with 8/t, {error(d)} with 8/t² and 8/2^t")
+
+
+def toy_sentences():
+    """What the report says of apidopoulos22:fig3 after 1,000 steps."""
+    runs = rp.split(table("apidopoulos22-fig3"), "method")
+    gaps, away = ([f"{run[name][-1]:.1e}".replace("e-0", "e-") for run in runs.values()]
+                  for name in ("margin_gap", "distance"))
+    yield "the margin gap is {1} (Algorithm 1), {0} (1.4/L), {2} (α = 10), {3} (α = 30), {4} (α = 50).".format(*gaps)
+    bounds = [f"{run['bound'][-1]:.3f}" for run in runs.values()]
+    yield f"(5.4) stays at {float(bounds[1]):.2f}, where the distance to w* comes down to {away[1]}."
+    yield f"(5.7) ends at {', '.join(bounds[2:])}, more for a larger α, where the distances are {', '.join(away[2:])}."
+
+
 def test_products_of_the_subspace_perceptron():
-    for row in subspace_rows():
-        assert row in README
     for sentence in subspace_sentences():
-        assert sentence in README.replace("\n", " ")
-
-
-def test_the_margins_of_sampled_columns():
-    names = "sampling, momentum", "batch perceptron, average", "batch perceptron, last"
-    for rows in rp.split(table("ji21-fig3"), "scaling").values():
-        runs = {name: list(rp.split(part, "seed").values()) for name, part in rp.split(rows, "method").items()}
-        ours, average, last = (", ".join(f"{1e3 * run['lower'][-1]:.2f}" for run in runs[name]) for name in names)
-        most = [min(runs[name][k]["upper"][-1] for name in (*names, rp.BEST)) for k in range(3)]
-        assert f"{ours} against " in README and f"{average} (average) and {last} (last iterate), where no more than " \
-            f"{', '.join(f'{1e3 * upper:.2f}' for upper in most)} is possible" in README
+        assert sentence in REPORT
 
 
 def test_the_kernels_of_the_alexnet():
-    for text in (*alexnet_rows(), *alexnet_sentences()):
-        assert text in README
+    for sentence in alexnet_sentences():
+        assert sentence in REPORT
 
 
 def alexnets(solver):
@@ -125,7 +223,7 @@ def alexnets(solver):
 
 
 def alexnet_sentences():
-    """What the README says of ji21:fig4 beside its table."""
+    """What the report says of ji21:fig4 beside its table."""
     runs = sum(alexnets("max_margin").values(), [])
     moved, change, excess = (np.array([run[name] for run in runs]) for name in ("moved", "change", "excess"))
     assert runs[0]["epoch"].tolist() == [0, 64, 256, 1024] and all(run["train_error"][2] == 0 for run in runs)
@@ -141,22 +239,71 @@ def alexnet_sentences():
     yield f"{spans[2]} points, {spans[1]} at epoch 256, {spans[0]} at 64"
 
 
-def alexnet_rows():
-    """The rows of the README's table about ji21:fig4: medians and ranges over seeds, after the last epoch."""
-    for (network, exact), one in zip(alexnets("max_margin").items(), alexnets(rp.ONE_VECTOR).values(), strict=True):
+def test_the_open_questions():
+    for sentence in open_sentences():
+        assert sentence in REPORT, sentence
 
-        def spread(runs, column, at=-1, digits=2, unit=100):
-            values = [unit * run[column][at] for run in runs]
-            middle, low, high = (number(f(values), digits) for f in (np.median, np.min, np.max))
-            return f"{middle} [{low}, {high}]"
 
-        def equal(runs):
-            count = sum(abs(run["excess"][-1]) <= 2 * run["excess_error"][-1] for run in runs)
-            return f"{spread(runs, 'excess')}, {count}"
+def interval(found):
+    return "{} [{}, {}]".format(*(number(value, 2).replace("−0.00", "0.00") for value in found))
 
-        yield " | ".join((f"| {network}, {len(exact)}", spread(exact, "test_error", 0, 1), spread(exact, "change"),
-                          spread(exact, "network_error", digits=1), equal(exact), equal(one),
-                          f"{spread(one, 'differ', digits=1)} |"))
+
+def by_seed(rows, *names):
+    return [np.array([run[name] for run in rp.split(rows, "seed").values()]) for name in names]
+
+
+def open_sentences():
+    """What the report says of open1 to open5."""
+    exponents = {}
+    for family, part in rp.split(table("open1"), "family").items():
+        for method, rows in rp.split(part, "method").items():
+            x, y = by_seed(rows, "x", "iterations")
+            used = x[0] >= (rp.STEEP if "0 " in family else 0)
+            exponents[family, method] = interval(rp.fitted_exponent(x[:, used], y[:, used]))
+    (l2, entropy), (l2_without, entropy_without) = (
+        [exponents[f"fillers, {case}", f"{prox} prox"] for prox in ("l2", "entropy")]
+        for case in ("margin 0.003", "no separator"))
+    most = rp.split(table("open1"), "family")["fillers, no separator"]["x"].max()
+    yield (f"ℓ2 takes n^{l2} iterations with a margin and n^{l2_without} without a separator, entropy n^{entropy} and "
+           f"n^{entropy_without} up to n = {most:,.0f}.")
+    yield f"takes (1/ε)^{exponents['0 on the boundary: 3 points with both labels', 'entropy prox']}, ℓ2 log(1/ε)"
+
+    parts, slopes = rp.split(table("open2"), "panel"), {"momentum": [], "without": []}
+    for part in rp.split(parts["fixed data"], "problem").values():
+        for method, rows in rp.split(part, "method").items():
+            T, gap = by_seed(rows, "T", "gap")
+            used = T[0] >= T[0, -1] / 64
+            slopes[method].append(rp.fitted_exponent(T[:, used], gap[:, used])[0])
+    (a, b), (c, d) = ((number(max(found), 2), number(min(found), 2)) for found in slopes.values())
+    yield f"it falls as T^{a} to T^{b}, against T^{c} to T^{d} without"
+    largest = {}
+    for name, rows in rp.split(parts["largest constants"], "method").items():
+        largest[name] = rows["gap"] / rp.RATES[name](rows["n"], rows["rho"], rows["support"], rows["T"])
+    assert largest[rp.PROVED].max() < 1
+    yield f"largest constant {largest[rp.SEEN].max():.1f} on {len(largest[rp.SEEN])} problems"
+    yield f"is exceeded up to {largest[rp.CONJECTURED].max():.0f} times"
+
+    parts = rp.split(table("open3"), "what")
+    falls = {name: run["y"] for name, run in rp.split(parts["fall"], "method").items()}
+    yield (f"(measured/predicted {interval(rp.median_interval(falls['a = 3']))} for a = 3, "
+           f"{interval(rp.median_interval(falls['a = 10']))} for a = 10)")
+    restarted = np.concatenate([falls[f"a = {a}, restarts"] for a in (3, 10)])
+    steps = {name: rp.fitted_exponent(*(run[axis][np.isfinite(run["y"])] for axis in "xy"))
+             for name, run in rp.split(parts[rp.AWAY], "method").items()}
+    yield (f"`restart=True` makes it {np.nanmin(restarted):.1f} to {np.nanmax(restarted):.1f} √(γμ) a step, so steps "
+           f"to 1e-10 grow like (γμ)^−{interval(steps['a = 3, restarts'])} instead of "
+           f"(γμ)^−{steps['Algorithm 1'][0]:.2f} (Algorithm 1)")
+
+    parts = rp.split(table("open4"), "what")
+    ratio = rp.split(parts["ratio"], "kind")["a gap of 1 %"]["y"]
+    yield (f"agree to {parts['difference']['y'].max():.0e}, and SNKP takes {interval(rp.median_interval(ratio))} times "
+           "momentum's products to 1 %")
+    runs = rp.split(rp.split(table("open5"), "what")["products to a gap of 10 %"], "loss")
+    exp, shifted, printed = (runs[name]["y"] for name in rp.LOSSES)
+    ok, n = np.isfinite(printed / exp), runs["exponential"]["x"]
+    yield (f"takes {np.nanmedian(shifted / exp):.2f} times the exponential loss's products to 10 %, where the printed "
+           f"step takes {np.nanmin(printed / exp):.1f} to {np.nanmax(printed / exp):.0f} times as many, "
+           f"growing like n^{rp.fitted_exponent(n[ok], (printed / exp)[ok])[0]:.2f}.")
 
 
 def test_the_kept_margins_are_confirmed_by_their_weights():

@@ -1904,6 +1904,71 @@ def test_names_restrict_the_list(registry, capsys):
     assert out == "" and err.count("\n") == 1 and "unknown figure 'fig9'" in err
 
 
+def test_report_writes_the_tables_between_their_marks(tmp_path, monkeypatch, capsys):
+    """From the CSV files at hand, however often, and changes nothing else."""
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    monkeypatch.setattr(rp, "ROOT", tmp_path)
+    monkeypatch.setattr(rp, "FOLDER", folder)
+    monkeypatch.setattr(rp, "TABLES", {name: (name, lambda table: rp.markdown("x; of", [
+        [f"{x:g}", name] for name, x in zip(table["name"], table["x"], strict=True)])) for name in ("one", "two")})
+    rp.write_table(folder / "one.csv", rp.stack([{"name": "a", "x": [1.5, -2]}]), "caption")
+    text = "é {}<!-- table: one -->\n{}<!-- end -->\n<!-- other -->\n<!-- table: two -->\n{}<!-- end -->\nend"
+    for path, name in ((tmp_path / "README.md", "A\n"), (folder / "README.md", "B\n")):
+        path.write_text(text.format(name, "old\n| older |\n", "old\n"), encoding="utf-8")
+    for _ in range(2):
+        assert rp.main(["report"]) == 0
+        assert capsys.readouterr().out == f"{tmp_path / 'README.md'}\n{folder / 'README.md'}\n"
+        for path, name in ((tmp_path / "README.md", "A\n"), (folder / "README.md", "B\n")):
+            written = text.format(name, "| x | of |\n| --- | --- |\n| 1.5 | a |\n| -2 | a |\n", "")
+            assert path.read_text(encoding="utf-8") == written
+    assert files_under(tmp_path) == ["README.md", "figures/README.md", "figures/one.csv"]
+    assert rp.main(["report", "bounds"]) == 2 and "'report'" in capsys.readouterr().err
+
+
+def test_the_table_of_the_race():
+    rows = [("P", method, goal, products, seconds) for method, products, seconds in (
+        ("max_margin", 3.0, 0.25), ("gradient_descent", 7.0, 1.0), ("SVC", math.nan, 2.0)) for goal in rp.RACE_GOALS]
+    rows += [("Q", "max_margin", goal, *((1234.0, 50.0) if goal > 1e-6 else (math.nan, math.nan)))
+             for goal in rp.RACE_GOALS]
+    *pictures, _, header, _ = rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[:6]
+    assert len(pictures) == 3 and all(re.fullmatch(r"!\[.*\]\(race-\w+\.png\)", line) for line in pictures)
+    assert header == "| to | method | P | Q |"
+    assert rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[6:] == [
+        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |", "| 0.01 | SVC | 2 s | – |",
+        "| 1e-06 | max_margin | 3; 250 ms | – |", "| 1e-06 | SVC | 2 s | – |"]
+
+
+def test_the_tables_of_margins_count_what_is_certified():
+    gaps = {f"{solver} {what}": [1e-7, math.nan, 0.5, math.nan] for solver in ("max_margin", *rp.MARGIN_PEERS)
+            for what in ("gap", "seconds")}
+    table = rp.stack([gaps | {
+        "source": ["A", "A", "A", "B"], "kernel": ["linear", "linear", "linear", "rbf"],
+        "status": ["certified", "infeasible", "rounding", "stopped"], "lower": [0.25, -1, -1, -1]}])
+    assert rp.margins_table(table).split("\n")[2:] == [
+        "| A | a plane | 3 | 1 | 1 | 1 | 0.25, 0.25, 0.25 |", "| B | rbf | 1 | 0 | 0 | 1 | – |"]
+    assert rp.margin_gaps_table(table).split("\n")[2:] == [
+        f"| {solver} | 2 | 1e-07, 0.3, 0.5 | 0.5 |" for solver in ("max_margin", *rp.MARGIN_PEERS)]
+
+
+def test_the_five_lines_about_speed_are_of_the_rows_they_name():
+    def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan):
+        return rp.BLANK_ROW | {"panel": "bars", "what": what, "against": against, "unit": unit, "note": note,
+                               "required": required, "achieved": achieved, "busy": busy, "ours": 1.0}
+
+    lines = rp.speed_lines(rp.stack([
+        row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5), row("max_margin, b", "LIBSVM, precomputed", 0.5),
+        row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once"),
+        row("from raw features", "LIBSVM, rbf", 7.0), row("max_margin, features", "LinearSVC, hinge", 3.0),
+        row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0), row("MaxMarginClassifier, fit", "SVC", 8.0),
+        row("MaxMarginClassifier.fit, peak", "", 2.5, unit="GB"), row("import fastmargin", "", 0.25, unit="s"),
+        row("a call of momentum", "without its loop", 400.0, unit="us", required=100.0),
+        row("first call, cold", "", 6.0, unit="s"), row("first call, cold", "", 9.0, unit="s"),
+        row("first call, warm", "", 0.5, unit="s", busy=2.25)])).split("\n")
+    numbers = [re.findall(r"\d+(?:\.\d+)?", line) for line in lines]
+    assert numbers == [["8", "13"], ["0.5", "4", "7"], ["8", "3", "5"], ["0.4", "0.25", "6", "9"], ["2.2"]]
+
+
 def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
     def needs_cifar(context):
         rp.load_cifar10(context)
