@@ -64,6 +64,8 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     10   classifier         MaxMarginClassifier
 """
 
+from __future__ import annotations
+
 import contextlib
 import decimal
 import functools
@@ -80,14 +82,16 @@ import threading
 import time
 import warnings
 from collections import namedtuple
+from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
+from numpy.typing import ArrayLike, DTypeLike
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
     "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result",
@@ -104,6 +108,12 @@ def __dir__():
     """List the toolkit for tab completion, without the modules that it imports."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
+
+Array: TypeAlias = np.ndarray
+GramLike: TypeAlias = "ArrayLike | Representation"  # what algorithms take as G
+Kernel: TypeAlias = "str | Callable[[Array, Array], ArrayLike]"
+Callback: TypeAlias = "Callable[[Result], object] | None"
+_Decorated = TypeVar("_Decorated", bound=Callable)
 
 _FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered and fused; NaN and infinity keep their meaning
 _EPS = float(np.finfo(np.float64).eps)
@@ -176,7 +186,7 @@ def _enter_by_size(work, code, *args):
 # 1 result and input
 # ======================================================================================================
 
-class Result(namedtuple("Result", "alpha p lower upper status n_iter trace iterates state")):
+class Result(NamedTuple):
     """What every algorithm returns.
 
     Attributes
@@ -215,9 +225,17 @@ class Result(namedtuple("Result", "alpha p lower upper status n_iter trace itera
     Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
     """
 
-    __slots__ = ()
+    alpha: Array
+    p: Array
+    lower: float
+    upper: float
+    status: str
+    n_iter: int
+    trace: Array
+    iterates: Array | None
+    state: tuple
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
         rows = len(self.trace)
         return (f"Result({self.status!r}: {self.lower:.6g} <= rho <= {self.upper:.6g}, relative gap {gap}, "
@@ -580,7 +598,7 @@ def _project_simplex(v, out):
     return out
 
 
-def project_simplex(v):
+def project_simplex(v: ArrayLike) -> Array:
     """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
 
     A few passes, O(log n) at worst, no sort (C. Michelot, Journal of Optimization Theory and Applications 50, 1986).
@@ -632,7 +650,7 @@ def _entropy_prox(g, mu, q, out):
     return out
 
 
-def entropy_prox(g, mu, q=None):
+def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
     """Entropy prox map: argmin_{p in Delta} <g, p> + mu KL(p || q), p_i proportional to q_i exp(-g_i / mu).
 
     Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
@@ -679,7 +697,7 @@ def _l2_prox(g, mu, q, out):
     return _project_simplex(out, out)
 
 
-def l2_prox(g, mu, q):
+def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     """Euclidean prox map: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
 
     Nothing overflows.  Callable inside njit as well.
@@ -1099,7 +1117,7 @@ def _problem(X, kernel, normalize, params):
     return kernel, points, diagonal, _normalizers(diagonal, normalize)
 
 
-def kernel_matrix(A, B, *, kernel="rbf", **params):
+def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: Kernel = "rbf", **params: Any) -> Array:
     """Cross matrix K(a_i, b_j), unsigned and not normalised.
 
     Parameters
@@ -1147,7 +1165,8 @@ def _class_weights(alpha, labels, n_classes):
     return T
 
 
-def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=None, **params):
+def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayLike, *, kernel: Kernel,
+                      normalize: str | None = "unit", n_classes: int | None = None, **params: Any) -> Array:
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
 
@@ -1288,12 +1307,13 @@ class Representation:
     """
 
     __slots__ = ()
-    access, signs = "products", None
-    routines = {}  # compiled operations by name, of the kinds that have them
+    access: str = "products"
+    signs: Array | None = None
+    routines: dict[str, Callable] = {}  # compiled operations by name, of the kinds that have them
 
     add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
 
-    def softmax_pass(self, w, m, q, u):
+    def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
         """Take a softmax in each of two classes, of weight 1/2, if G has signs: then ln sum_i exp(-m_i - b y_i) is
         least."""
         if self.signs is None:
@@ -1308,29 +1328,29 @@ class Representation:
         lift(self, q, u)
         return math.log(2.0) + 0.5 * sum(logs)
 
-    def checked(self):
+    def checked(self) -> Representation:
         """Return itself, in the layout that its operations expect; raise ValueError or TypeError for bad values."""
         return self
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """Return the `Rounding` of its operations; by default of sums over points and coordinates in any order."""
         n, dimension = self.shape()
         margins = Rounding.of_rows(n, dimension).margins
         return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
 
-    def dense(self):
+    def dense(self) -> Array:
         """Return G itself, (n, n); asked of a few points at a time."""
         every = np.arange(self.shape()[0])
         return self.block(every, every)
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         """Return G at some rows and columns, arrays of their numbers."""
         out = np.zeros((rows.size, self.shape()[0]))
         for k, i in enumerate(rows):
             self.add_column(i, 1.0, out[k])
         return out[:, columns]
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         """Return ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, which may keep
         columns that it has seen; None where that costs as much as a product."""
         return None
@@ -1379,23 +1399,23 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     __slots__ = ()
 
     @classmethod
-    def of_entries(cls, n, unit):
+    def of_entries(cls, n: int, unit: float) -> Rounding:
         """Of sums over the n entries of a row of G, which are themselves known to a relative ``unit``."""
         margins = 1.01 * (_gamma(n + 8) + unit)
         return cls(margins, 2.0 * margins, 0.0)
 
     @classmethod
-    def of_rows(cls, n, d):
+    def of_rows(cls, n: int, d: int) -> Rounding:
         """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
         error = 1.01 * _gamma(n + d + 8)
         return cls(error, 0.0, error)
 
-    def scaled(self, share):
+    def scaled(self, share: float) -> Rounding:
         """Return the same bounds in units of a larger s, of which the present one is this share."""
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
-def _operation(signature):
+def _operation(signature: _Decorated) -> _Decorated:
     """Make a function that runs the operation of this name of any representation, compiled or as a method."""
     name, names = signature.__name__, list(inspect.signature(signature).parameters)[1:]
 
@@ -1430,7 +1450,7 @@ def _operation(signature):
 
 
 @_operation
-def lift(G, v, w):
+def lift(G: Representation, v: Array, w: Array) -> None:
     """w <- Z' v, the coordinates of sum_i v_i z_i; `lift` and `margins` together are one product G v.
 
     Parameters
@@ -1448,7 +1468,7 @@ def lift(G, v, w):
 
 
 @_operation
-def margins(G, w, m):
+def margins(G: Representation, w: Array, m: Array) -> None:
     """m <- Z w, the margins of the separator with coordinates w.
 
     Parameters
@@ -1466,7 +1486,7 @@ def margins(G, w, m):
 
 
 @_operation
-def add_column(G, i, c, m):
+def add_column(G: Representation, i: int, c: float, m: Array) -> None:
     """m <- m + c G e_i: one column, a product's n-th part.
 
     Parameters
@@ -1486,7 +1506,7 @@ def add_column(G, i, c, m):
 
 
 @_operation
-def softmax_pass(G, w, m, q, u):
+def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> float:
     """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
 
     Parameters
@@ -1509,7 +1529,7 @@ def softmax_pass(G, w, m, q, u):
 
 
 @_operation
-def square(G, v, w, m):
+def square(G: Representation, v: Array, w: Array, m: Array) -> float:
     """v' G v, given w = Z' v and m = G v: no product.
 
     Parameters
@@ -1525,7 +1545,7 @@ def square(G, v, w, m):
 
 
 @_operation
-def table_margins(G, W, M):
+def table_margins(G: Representation, W: Array, M: Array) -> None:
     """M <- W Z', the margins of several separators at once, one a row.
 
     Parameters
@@ -1566,21 +1586,21 @@ class RidgeGram(Representation):
            [ 4. ,  3. ]])
     """
 
-    def __init__(self, base, ridge):
+    def __init__(self, base: Representation, ridge: ArrayLike) -> None:
         self.base, self.ridge, self.access = base, _amounts(ridge, "ridge", base.shape()[0]), base.access
         self.signs = base.signs
         self._roots = np.sqrt(self.ridge)
         if hasattr(base, "precise"):
             self.precise = self._precise
 
-    def checked(self):
+    def checked(self) -> Representation:
         return RidgeGram(self.base.checked(), self.ridge)
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         n, dimension = self.base.shape()
         return n, n + dimension
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.base.diagonal() + self.ridge
 
     @functools.cached_property
@@ -1588,36 +1608,36 @@ class RidgeGram(Representation):
         """max_i G_ii without the ridge over that with it."""
         return float(self.base.diagonal().max() / self.diagonal().max())
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors: |r_i v_i| <= |m_i| + s, and those of m_i and r^2 go without
         saying."""
         rounding, lost = self.base.rounding(), _gamma(16)
         return Rounding(rounding.margins + lost, rounding.square + (lost if rounding.square else 0.0),
                         rounding.length).scaled(self._share)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         lift(self.base, v, w[:-v.size])
         np.multiply(v, self._roots, out=w[-v.size:])
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         margins(self.base, w[:-m.size], m)
         m += self._roots * w[-m.size:]
 
-    def add_column(self, i, c, m):
+    def add_column(self, i: int, c: float, m: Array) -> None:
         add_column(self.base, i, c, m)
         m[i] += c * self.ridge[i]
 
-    def square(self, v, w, m):
+    def square(self, v: Array, w: Array, m: Array) -> float:
         terms = self._roots * w[-v.size:]
         return square(self.base, v, w[:-v.size], m - terms) + sum(_precise_dot(terms, v))
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return RidgeGram(self.base.restrict(index), self.ridge[index])
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         return self.base.block(rows, columns) + self.ridge[columns] * (rows[:, None] == columns)
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         add_to_base = self.base.adder()
 
         def add(index, weights, m):
@@ -1674,7 +1694,7 @@ class FreeGram(Representation):
     1.118034
     """
 
-    def __init__(self, base, signs):
+    def __init__(self, base: Representation, signs: ArrayLike) -> None:
         self.base = base = base.checked()
         self.signs, self.access = _labels(signs, base.shape()[0], "signs"), base.access
         for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
@@ -1682,7 +1702,7 @@ class FreeGram(Representation):
         for operation in (lift, margins, add_column, square, table_margins):
             setattr(self, operation.__name__, functools.partial(operation, base))
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return FreeGram(self.base.restrict(index), self.signs[index])
 
 
@@ -1710,30 +1730,30 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
     __slots__ = ()
     access = "stored"
 
-    def checked(self):
+    def checked(self) -> Representation:
         G = self._replace(matrix=_symmetric(self.matrix, "G"))
         if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
             raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small for {G.matrix.dtype}; rescale G")
         return G
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.matrix.shape
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.matrix.diagonal().astype(np.float64)
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return self._replace(matrix=self.block(index, index))
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         out = np.empty((len(rows), len(columns)), self.matrix.dtype)
         _gather(self.matrix, rows, columns, out)
         return out
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         def add(index, weights, m):
             if 2 * len(index) > m.size:  # a product reads half of G
                 _add_by_product(self, index, weights, m)
@@ -1742,7 +1762,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
         return add
 
-    def precise(self, v):
+    def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         n, m = v.size, np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
@@ -1840,7 +1860,8 @@ def _check_callable(block, diagonal, start):
         raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
 
 
-def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
+def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: Kernel = "rbf", normalize: str | None = "unit",
+         dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0, **params: Any) -> Array | FreeGram:
     """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
 
     Parameters
@@ -2060,11 +2081,11 @@ class _RowGram(Representation):
     __slots__ = ()
     access = "computed"
 
-    def precise(self, v):
+    def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m, error = np.empty(v.size), _gamma(2 * sum(self.shape()) + 16)**2
         return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
-    def separator(self, v):
+    def separator(self, v: Array) -> Array:
         return _precise_lift(self, v, self.shape()[1]).sum(axis=0)
 
 
@@ -2085,22 +2106,22 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
 
     __slots__ = ()
 
-    def checked(self):
+    def checked(self) -> Representation:
         return self._replace(rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.rows.shape
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return np.einsum("ij,ij->i", self.rows, self.rows)
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.rows.shape)
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return self._replace(rows=self.rows[index])
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         return self.rows[rows] @ self.rows[columns].T
 
 
@@ -2327,7 +2348,7 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
 
     __slots__ = ()
 
-    def checked(self):
+    def checked(self) -> Representation:
         values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
         columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
@@ -2345,28 +2366,28 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         values = np.ascontiguousarray(values, dtype=np.float64)
         return self._replace(values=values, columns=columns, starts=starts, dimension=int(self.dimension))
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         squares = np.add.reduceat(np.append(self.values**2, 0.0), self.starts[:-1])
         squares[np.diff(self.starts) == 0] = 0.0  # where reduceat takes what follows
         return squares
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
         n = self.starts.size - 1
         rows, columns = (Rounding.of_rows(n, size) for size in (int(np.diff(self.starts).max()), self.dimension))
         return rows._replace(length=columns.length)
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         index = np.arange(self.starts.size - 1)[index]
         lengths = np.diff(self.starts)[index]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
         return self._replace(values=self.values[entries], columns=self.columns[entries], starts=starts)
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         out, others = np.empty((len(rows), len(columns))), self.restrict(columns)
         for some in _slices(len(rows), self.dimension):
             part = self.restrict(rows[some])
@@ -2456,41 +2477,42 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
     __slots__ = ()
     access = "computed"
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         n, d = self.rows.shape
         return n, d + (self.intercept != 0.0)
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.entries
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.shape())
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         d, weights = self.rows.shape[1], self.c * v
         lift(FeatureGram(self.rows), weights, w[:d])
         w[d:] = self.intercept * weights.sum()
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         d = self.rows.shape[1]
         margins(FeatureGram(self.rows), w[:d], m)
         m += self.intercept * w[d:].sum()
         m *= self.c
 
-    def square(self, v, w, m):
+    def square(self, v: Array, w: Array, m: Array) -> float:
         return _dot(w, w)
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         rows = self.rows[index].astype(np.float64)
         if self.intercept:
             rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
         return FeatureGram(rows * self.c[index][:, None])
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
-def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
+def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "unit", intercept: float | str = 0.0,
+             ridge: ArrayLike = 0.0) -> Representation:
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
@@ -2574,13 +2596,13 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     __slots__ = ()
     access = "computed"
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.c.size, self.c.size
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.entries
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
 
         The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'||
@@ -2596,18 +2618,18 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         w[:] = v
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         self.table_margins(w[None], m[None])
 
-    def add_column(self, i, c, m):
+    def add_column(self, i: int, c: float, m: Array) -> None:
         column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[:, 0]
         column *= self.c
         _add_multiple(c * self.c[i], column, m)
 
-    def table_margins(self, W, M):
+    def table_margins(self, W: Array, M: Array) -> None:
         """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
         n, d, width, scaled = self.c.size, self.kernel.dimension, len(self.kernel.W), W * self.c
         support = np.count_nonzero(W.any(axis=0))
@@ -2641,22 +2663,22 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
                 m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + points.hidden[rows] @ of_hidden
             m += self.kernel.offset * w.sum()
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
 
-    def dense(self):
+    def dense(self) -> Array:
         G = np.empty((self.c.size, self.c.size))
         _fill_gram(self.kernel, self.points, self.entries, self.c, G)
         np.fill_diagonal(G, self.entries)
         return G
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         out = self.kernel.block(self.points.take(rows), self.points.take(columns))
         out *= self.c[columns]
         out *= self.c[rows][:, None]
         return out
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         """Keep columns of K while there is room for them."""
         n = self.c.size
         kept, places, count = np.empty((min(n, _KEPT // n), n)), np.full(n, -1), 0
@@ -2687,7 +2709,8 @@ def _column_product(A, b):
     return out
 
 
-def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.0, **params):
+def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", normalize: str | None = "unit",
+              dtype: DTypeLike | None = None, ridge: ArrayLike = 0.0, **params: Any) -> Representation:
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
     Parameters
@@ -2773,45 +2796,45 @@ class PairGram(Representation):
     (4, 6)
     """
 
-    def __init__(self, K, point, right, wrong, n_classes):
+    def __init__(self, K: Representation, point: Array, right: Array, wrong: Array, n_classes: int) -> None:
         self.K, self.point, self.right, self.wrong = K, point, right, wrong
         self.n_points, self.n_classes = K.shape()[0], n_classes
         self.access = "products" if K.access == "products" else "computed"
         if hasattr(K, "precise"):
             self.precise = self._precise
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.point.size, self.n_classes * self.K.shape()[1]
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.K.diagonal()[self.point]
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """T adds n_classes - 1 weights up, v'm has a term for every pair."""
         margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         for weights, part in zip(self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True):
             lift(self.K, weights, part)
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         scores = np.empty((self.n_classes, self.n_points))
         table_margins(self.K, w.reshape(self.n_classes, -1), scores)
         _score_differences(self.point, self.right, self.wrong, scores, m)
 
-    def add_column(self, i, c, m):
+    def add_column(self, i: int, c: float, m: Array) -> None:
         column, i = np.zeros((1, self.n_points)), slice(i, i + 1)
         add_column(self.K, self.point[i][0], c, column[0])
         _add_pair_block(column, np.zeros(1, np.int32), self.right[i], self.wrong[i],
                         self.point, self.right, self.wrong, m[None])
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         points, place = np.unique(self.point[index], return_inverse=True)
         K, place = self.K.restrict(points), place.astype(np.int32)
         return PairGram(K, place, self.right[index], self.wrong[index], self.n_classes)
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         points, place = np.unique(self.point[rows], return_inverse=True)
         others, other = np.unique(self.point[columns], return_inverse=True)
         K, out = np.ascontiguousarray(self.K.block(points, others), np.float64), np.zeros((rows.size, columns.size))
@@ -2849,7 +2872,7 @@ class PairGram(Representation):
                                                      rounding.length * math.sqrt(2.0))
 
 
-def pair_gram(K, labels, n_classes, *, ridge=0.0):
+def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Representation:
     """Multiclass problems as binary ones: G = Z Z' + diag(r) for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2),
     one for each point and each class j other than its own.
 
@@ -2959,24 +2982,24 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
 
     __slots__ = ()
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return tuple(int(size) for size in self.operator.shape)
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.entries
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         n, dimension = self.shape()
         error = 1.01 * _gamma(n + (0 if self.symmetric else dimension) + 8, self.unit)
         return Rounding(error, 2.0 * error, 0.0) if self.symmetric else Rounding(error, 0.0, error)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         w[:] = v if self.symmetric else self._apply("rmatvec", v)
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         m[:] = self._apply("matvec", w)
 
-    def square(self, v, w, m):
+    def square(self, v: Array, w: Array, m: Array) -> float:
         return _dot(v, m) if self.symmetric else _dot(w, w)
 
     def _apply(self, name, x):
@@ -2986,7 +3009,8 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
         return _vector(getattr(self.operator, name)(x), f"what {name} returns", size)
 
 
-def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
+def operator_gram(A: Any, *, diagonal: ArrayLike | None = None, unit: float = _UNIT,
+                  ridge: ArrayLike = 0.0) -> Representation:
     """G = Z Z' + diag(r) for an operator Z, or a symmetric operator G: products by another library, a cluster, a GPU.
 
     Parameters
@@ -3070,21 +3094,21 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
 
     __slots__ = ()
 
-    def gram(self, *, dtype=np.float64, ridge=0.0):
+    def gram(self, *, dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0) -> Array | Representation:
         """G, dense, by `gram`."""
         return self._represented(functools.partial(gram, kernel=self.kernel, dtype=dtype), ridge)
 
-    def lazy_gram(self, *, dtype=None, ridge=0.0):
+    def lazy_gram(self, *, dtype: DTypeLike | None = None, ridge: ArrayLike = 0.0) -> Representation:
         """G, evaluated on demand, by `lazy_gram`."""
         return self._represented(functools.partial(lazy_gram, kernel=self.kernel, dtype=dtype), ridge)
 
-    def features(self, *, ridge=0.0):
+    def features(self, *, ridge: ArrayLike = 0.0) -> Representation:
         """G by its rows, by `features`, for the linear kernel."""
         if self.kernel != "linear":
             raise ValueError(f'features are those of the kernel "linear", got {self.kernel!r}')
         return self._represented(features, ridge)
 
-    def decision_function(self, alpha, Xnew):
+    def decision_function(self, alpha: ArrayLike, Xnew: ArrayLike) -> Array:
         """Scores of new points, by `decision_function`."""
         return decision_function(alpha, self.X, self.y, Xnew, kernel=self.kernel, normalize=self.normalize,
                                  n_classes=self.n_classes, **self.params)
@@ -3097,7 +3121,8 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
         return pair_gram(K, self.y, self.n_classes, ridge=ridge)
 
 
-def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
+def model(X: ArrayLike, y: ArrayLike, *, kernel: Kernel = "rbf", normalize: str | None = "unit",
+          n_classes: int | None = None, **params: Any) -> Model:
     """Points, labels and kernel in one, so that G and the scores of new points cannot be of different ones.
 
     Parameters
@@ -3225,7 +3250,7 @@ def _has_coordinates(G):
     return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
 
-def certificate(G, alpha, p, *, precise=False):
+def certificate(G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False) -> tuple[float, float]:
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
     Parameters
@@ -3286,7 +3311,7 @@ def certificate(G, alpha, p, *, precise=False):
     return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
-def separator_margin(G, w):
+def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
 
     Parameters
@@ -3405,7 +3430,8 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     __slots__ = ()
 
 
-def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: ArrayLike | None = None,
+            keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Run:
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
     Parameters
@@ -3472,8 +3498,9 @@ def _checkpoints(first, last, trace_at):
     return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
 
 
-def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None,
-          by_square=False, spent=0.0, eps=0.0):
+def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = None, *, parameters: tuple = (),
+          products: Callable[[int], float] = float, interval: Callable | None = None, report: Array | None = None,
+          by_square: bool = False, spent: float = 0.0, eps: float = 0.0) -> Result:
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -3722,7 +3749,7 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 
 ALGORITHMS = {}
 
-def _algorithm(function):
+def _algorithm(function: _Decorated) -> _Decorated:
     """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
     compiles."""
     if function.__doc__ is not None:  # python -OO has none
@@ -3827,8 +3854,9 @@ def _take_rows(run, cyclic, least, solution=None):
 
 
 @_algorithm
-def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-               start=None):
+def perceptron(G: GramLike, *, rule: str = "cyclic", max_iter: int = 100_000, tol: float | None = None,
+               trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+               start: Result | None = None) -> Result:
     """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
 
     Parameters
@@ -3852,8 +3880,9 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
 
 
 @_algorithm
-def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-        start=None):
+def nkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 100_000, tol: float | None = None,
+        trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+        start: Result | None = None) -> Result:
     """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): alpha_0 = 0,
     alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
@@ -3907,8 +3936,9 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
 
 
 @_algorithm
-def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-                callback=None, start=None):
+def von_neumann(G: GramLike, *, eps: float | None = None, stop: str | None = None, max_iter: int = 100_000,
+                tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                callback: Callback = None, start: Result | None = None) -> Result:
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -4015,8 +4045,9 @@ def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, bl
 
 
 @_algorithm
-def frank_wolfe(G, *, variant="corrected", eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None,
-                keep_iterates=False, callback=None, start=None):
+def frank_wolfe(G: GramLike, *, variant: str = "corrected", eps: float | None = None, stop: str | None = None,
+                max_iter: int = 100_000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
     """Frank-Wolfe for min_p ||p||_G with an active set, the points of weight p_i > 0: p_0 = e_i of least G_ii, then
     j = argmin_i (Gp)_i, a = argmax of (Gp)_i over the active set, and a move that can also take weights back.
 
@@ -4153,8 +4184,9 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
 
 
 @_algorithm
-def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-         start=None):
+def snkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 10_000, tol: float | None = None,
+         trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+         start: Result | None = None) -> Result:
     """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -4189,8 +4221,9 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 
 
 @_algorithm
-def snkpvn(G, *, delta=None, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-           start=None):
+def snkpvn(G: GramLike, *, delta: float | None = None, q: ArrayLike | None = None, max_iter: int = 10_000,
+           tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+           callback: Callback = None, start: Result | None = None) -> Result:
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
@@ -4218,8 +4251,9 @@ def snkpvn(G, *, delta=None, q=None, max_iter=10_000, tol=None, trace_at=None, k
 
 
 @_algorithm
-def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-            callback=None, start=None):
+def isnkpvn(G: GramLike, *, eps: float | None = None, gamma: float = 2.0, prox: str = "l2", max_iter: int = 100_000,
+            tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+            callback: Callback = None, start: Result | None = None) -> Result:
     """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
@@ -4273,7 +4307,9 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
 
 
 @_algorithm
-def winnow(Z, *, eta=0.1, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def winnow(Z: ArrayLike, *, eta: float = 0.1, max_iter: int = 100_000, tol: float | None = None,
+           trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+           start: Result | None = None) -> Result:
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -4381,8 +4417,9 @@ def _at_rest(run, logistic, shift=0.0):
 
 
 @_algorithm
-def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                     callback=None, start=None):
+def gradient_descent(G: GramLike, *, step: float = 1.0, loss: str = "exp", max_iter: int = 1000,
+                     tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                     callback: Callback = None, start: Result | None = None) -> Result:
     """Gradient descent (ji21, section 3.1) on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
@@ -4427,8 +4464,10 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
 
 
 @_algorithm
-def normalized_gradient_descent(G, *, step=1.0, schedule="constant", divide_by="risk", max_iter=1000, tol=None,
-                                trace_at=None, keep_iterates=False, callback=None, start=None):
+def normalized_gradient_descent(G: GramLike, *, step: float = 1.0, schedule: str = "constant", divide_by: str = "risk",
+                                max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                                keep_iterates: bool = False, callback: Callback = None,
+                                start: Result | None = None) -> Result:
     """Gradient descent on the exponential risk R(f) = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by
     the risk (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
 
@@ -4509,8 +4548,9 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
 
 
 @_algorithm
-def momentum(G, *, loss="exp", shifted=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-             start=None):
+def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, max_iter: int = 1000, tol: float | None = None,
+             trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+             start: Result | None = None) -> Result:
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
@@ -4578,8 +4618,9 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
 
 
 @_algorithm
-def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-                     start=None):
+def batch_perceptron(G: GramLike, *, averaged: bool = True, max_iter: int = 1000, tol: float | None = None,
+                     trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+                     start: Result | None = None) -> Result:
     """Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
@@ -4642,8 +4683,9 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms
 
 
 @_algorithm
-def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=None, trace_at=None,
-                      keep_iterates=False, callback=None, start=None):
+def adaptive_sampling(G: GramLike, *, momentum: bool = True, step: float = 1.0, seed: int = 0, max_iter: int = 1000,
+                      tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                      callback: Callback = None, start: Result | None = None) -> Result:
     """Adaptive sampling (ji21, section 4): `momentum` with Z'q_t replaced by one row z_i, drawn with probability q_t,
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
@@ -4778,8 +4820,10 @@ def _hinge_descent(G, lam, lam0, accel, restart, step, run_options):
 
 
 @_algorithm
-def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=None, trace_at=None,
-                     keep_iterates=False, callback=None, start=None):
+def diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = "1/t", lam0: float = 1.0,
+                     step: float | None = None, max_iter: int = 1000, tol: float | None = None,
+                     trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+                     start: Result | None = None) -> Result:
     """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
@@ -4812,8 +4856,11 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
 
 
 @_algorithm
-def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, restart=False, max_iter=1000, tol=None,
-                              trace_at=None, keep_iterates=False, callback=None, start=None):
+def inertial_diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = "1/t", lam0: float = 1.0,
+                              accel: float = 10.0, step: float | None = None, restart: bool = False,
+                              max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                              keep_iterates: bool = False, callback: Callback = None,
+                              start: Result | None = None) -> Result:
     """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
@@ -4878,8 +4925,9 @@ def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
 
 
 @_algorithm
-def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                          callback=None, start=None):
+def homotopic_subgradient(G: GramLike, *, a: float = 0.25, b: float = 0.5, max_iter: int = 1000,
+                          tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                          callback: Callback = None, start: Result | None = None) -> Result:
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
     steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
 
@@ -5143,8 +5191,9 @@ def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, ep
 
 
 @_algorithm
-def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol=None, trace_at=None,
-                        keep_iterates=False, callback=None, start=None):
+def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, stop: str | None = None,
+                        max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                        keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
     Keeps the span V_k of all past Z'p_j and solves the problem in it afresh at no product, with weights tilted by what
@@ -5722,7 +5771,9 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
 
 
 @_algorithm
-def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None, start=None):
+def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at: ArrayLike | None = None,
+               keep_iterates: bool = False, callback: Callback = None,
+               start: Result | ArrayLike | None = None) -> Result:
     """The maximum margin to any tolerance, by greedy blocks, working sets and Newton steps.
 
     Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
@@ -5985,24 +6036,27 @@ class MaxMarginClassifier:
 
     _estimator_type = "classifier"
 
-    def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
-                 class_weight=None, fit_intercept=True, intercept_scaling=None, normalize=None, algorithm="exact",
-                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False, warm_start=False):
+    def __init__(self, kernel: Kernel = "rbf", *, gamma: float | str = "scale", coef0: float = 1.0, degree: int = 3,
+                 sigma2: float | None = None, W: ArrayLike | None = None, C: float = math.inf,
+                 class_weight: dict | str | None = None, fit_intercept: bool = True,
+                 intercept_scaling: float | None = None, normalize: str | None = None, algorithm: str = "exact",
+                 tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None,
+                 dtype: DTypeLike = np.float64, verbose: bool = False, warm_start: bool = False) -> None:
         given = dict(locals())
         del given["self"]
         vars(self).update(given)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         changed = (f"{name}={value!r}" for name, value in self.get_params().items()
                    if repr(value) != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> MaxMarginClassifier:
         """Change parameters by name; returns self."""
         known = self.get_params()
         for name, value in params.items():
@@ -6017,7 +6071,7 @@ class MaxMarginClassifier:
                     classifier_tags=ClassifierTags(), regressor_tags=None,
                     input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
         request = MetadataRequest(owner=type(self).__name__)
@@ -6025,11 +6079,11 @@ class MaxMarginClassifier:
             method.add_request(param="sample_weight", alias=None)
         return getattr(self, "_metadata_request", request)  # the name that `clone` copies
 
-    def set_fit_request(self, *, sample_weight):
+    def set_fit_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
         """Whether, or by which name, scikit-learn hands a sample_weight on to `fit`; returns self."""
         return self._ask("fit", sample_weight)
 
-    def set_score_request(self, *, sample_weight):
+    def set_score_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
         """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
         return self._ask("score", sample_weight)
 
@@ -6060,7 +6114,7 @@ class MaxMarginClassifier:
             return X if self._takes("linear") else X.toarray()
         return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> MaxMarginClassifier:
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
 
         sample_weight, (n,), of at least 0, weighs the points beside `class_weight`; those of weight 0 are left out.
@@ -6179,7 +6233,7 @@ class MaxMarginClassifier:
         those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
         return f"a mixture of {those} allows no larger one"
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> Array:
         """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
@@ -6211,12 +6265,12 @@ class MaxMarginClassifier:
         scores = (scores + self.intercept_) * factors if is_feature else scores * factors + self.intercept_
         return scores[:, 0] if self.classes_.size == 2 else scores
 
-    def predict(self, X):
+    def predict(self, X: Any) -> Array:
         """The classes of the rows of X, (m, d): (m,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of the rows of X, (m, d), that are predicted to be of the classes y, (m,); weighted, if asked."""
         guesses = self.predict(X)
         for name, given in (("y", y), ("sample_weight", sample_weight)):
