@@ -92,16 +92,15 @@ from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike
 
 __version__ = "1.0.0"
-__all__ = [
-    "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
-    "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result",
-    "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
-    "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "frank_wolfe",
-    "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix",
-    "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
-    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn",
-    "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
-]
+__all__ = ["ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
+           "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation",
+           "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column",
+           "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox",
+           "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
+           "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum",
+           "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
+           "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron",
+           "table_margins", "von_neumann", "winnow"]
 
 
 def __dir__():
@@ -111,7 +110,6 @@ def __dir__():
 
 Array: TypeAlias = np.ndarray
 GramLike: TypeAlias = "ArrayLike | Representation"  # what algorithms take as G
-Kernel: TypeAlias = "str | Callable[[Array, Array], ArrayLike]"
 Callback: TypeAlias = "Callable[[Result], object] | None"
 _Decorated = TypeVar("_Decorated", bound=Callable)
 
@@ -242,8 +240,7 @@ class Result(NamedTuple):
                 f"{self.n_iter} iterations, n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
 
 
-_TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds", np.float64),
-                   ("lower", np.float64), ("upper", np.float64)])
+_TRACE = np.dtype([("iteration", "i8"), ("products", "f8"), ("seconds", "f8"), ("lower", "f8"), ("upper", "f8")])
 
 
 def _is_sparse(a):
@@ -344,12 +341,6 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     return y
 
 
-def _class_labels(y, n, n_classes):
-    """Return labels 0 to n_classes - 1 as integers, and the number of classes."""
-    n_classes = _count(n_classes, "n_classes", 2)
-    return _labels(y, n, "labels", range(n_classes)).astype(np.int64), n_classes
-
-
 def _choice(value, name, options):
     if not isinstance(value, str | None) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
@@ -382,10 +373,6 @@ def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(part).all() for part in numbers):
         raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
                                  "written to during the run; rescale G, or give a smaller step")
-
-
-def _dtype(dtype):
-    return _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
 
 
 def _count(value, name, low=0):
@@ -421,10 +408,10 @@ def _copy(a, b):
 
 
 @njit(cache=_CACHE)
-def _add_multiple(c, a, b):
-    """b <- b + c a."""
-    for i in range(a.size):
-        b[i] += c * a[i]
+def _combine(a, x, b, y):
+    """x <- a x + b y."""
+    for i in range(x.size):
+        x[i] = a * x[i] + b * y[i]
 
 
 @njit(cache=_CACHE)
@@ -520,7 +507,7 @@ def _combine_rows(matrix, index, weights, out):
             for j in range(total.size):
                 total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
         for k in range(n - n % 4, n):
-            _add_multiple(weights[k], matrix[index[k], start:stop], total)
+            _combine(1.0, total, weights[k], matrix[index[k], start:stop])
 
 
 # ======================================================================================================
@@ -814,8 +801,7 @@ def _move(face, x, k, d, t, at):
 
 @register_jitable
 def _append(face, row, x, g, k, i, eps):
-    """Bring point i, with this row of H, into the face, given g there and at i; return its number of points, or -1 if x
-    is now a witness."""
+    """Bring point i, with this row of H, into the face, given g there and at i; return its size, -1 for a witness."""
     (roots, L, P, inside), d = face, np.empty(k)
     while True:
         z = L[k]
@@ -877,13 +863,9 @@ _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
     """Points as kernels read them.
 
-    rows : array, shape (n, d), the points
-    squares : array, shape (n,), ||x_i||^2
-    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
-    gates : array, shape (n, width), 1 where W x_i > 0, else 0, in float32
+    rows, squares : arrays, shapes (n, d), (n,), the points and ||x_i||^2
+    hidden, gates : arrays, shape (n, width), relu(W x_i) / sqrt(width) and, in float32, 1 where W x_i > 0, else 0
     """
-
-    __slots__ = ()
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
@@ -913,14 +895,11 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
     function : callable or None, of "callable"
     """
 
-    __slots__ = ()
-
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
-        if self.center is not None:
-            X = X - self.center
+        X = X if self.center is None else X - self.center
         hidden = X @ self.W.T
         gates = (hidden > 0.0).astype(np.float32)
         hidden *= gates
@@ -1117,7 +1096,7 @@ def _problem(X, kernel, normalize, params):
     return kernel, points, diagonal, _normalizers(diagonal, normalize)
 
 
-def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: Kernel = "rbf", **params: Any) -> Array:
+def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any) -> Array:
     """Cross matrix K(a_i, b_j), unsigned and not normalised.
 
     Parameters
@@ -1165,7 +1144,7 @@ def _class_weights(alpha, labels, n_classes):
     return T
 
 
-def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayLike, *, kernel: Kernel,
+def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayLike, *, kernel: str | Callable,
                       normalize: str | None = "unit", n_classes: int | None = None, **params: Any) -> Array:
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
@@ -1182,8 +1161,7 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
     Xnew : array, shape (m, d)
         The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
     kernel, normalize
-        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so there is no default kernel; a
-        `model` has it from its G.
+        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so the kernel has no default.
     n_classes : int, optional
         Of a multiclass problem.
     **params
@@ -1213,8 +1191,8 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
     if n_classes is None:
         y, pairs = _labels(y, len(X)), len(X)
     else:
-        y, n_classes = _class_labels(y, len(X), n_classes)
-        pairs = len(X) * (n_classes - 1)
+        n_classes = _count(n_classes, "n_classes", 2)
+        y, pairs = _labels(y, len(X), "labels", range(n_classes)).astype(np.int64), len(X) * (n_classes - 1)
     if alpha.shape[1] != pairs:
         raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {pairs}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
@@ -1265,20 +1243,24 @@ def _one_by_one(G, W, M):
         margins(G, W[c], M[c])
 
 
-def _add_by_product(G, index, weights, m):
-    """m <- m + sum_k weights_k G e_index_k, of any representation, by a product."""
-    n, dimension = G.shape()
-    v, w, product = np.zeros(n), np.empty(dimension), np.empty(n)
-    v[index] = weights
+def _image(G, v):
+    """Return G v, of any representation."""
+    w, m = np.empty(G.shape()[1]), np.empty(v.size)
     lift(G, v, w)
-    margins(G, w, product)
-    m += product
+    margins(G, w, m)
+    return m
+
+
+def _add_by_product(G, index, weights, m):
+    """m <- m + sum_k weights_k G e_index_k, by a product."""
+    v = np.zeros(m.size)
+    v[index] = weights
+    m += _image(G, v)
 
 
 class Representation:
-    """What a representation of G is: an object with the four methods ``shape()``, which returns (points, coordinates),
-    the lengths of v and of w = Z' v; ``diagonal()``, the G_ii, (n,); ``lift(v, w)`` and ``margins(w, m)``, as the
-    operations of these names.
+    """What a representation of G is: an object with four methods.  ``shape()`` returns (points, coordinates), the
+    lengths of v and of w = Z' v, and ``diagonal()`` the G_ii; ``lift(v, w)`` and ``margins(w, m)`` are the operations.
 
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
@@ -1306,16 +1288,13 @@ class Representation:
     'certified'
     """
 
-    __slots__ = ()
-    access: str = "products"
+    access, routines = "products", {}  # compiled operations by name, of the kinds that have them
     signs: Array | None = None
-    routines: dict[str, Callable] = {}  # compiled operations by name, of the kinds that have them
 
     add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
 
     def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
-        """Take a softmax in each of two classes, of weight 1/2, if G has signs: then ln sum_i exp(-m_i - b y_i) is
-        least."""
+        """Take a softmax in each class, of weight 1/2, if G has signs: b is at the least ln sum_i exp(-m_i - b y_i)."""
         if self.signs is None:
             return _three_step_pass(self, w, m, q, u)
         margins(self, w, m)
@@ -1395,8 +1374,6 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     >>> fm.Rounding.of_entries(1000, 0.0).square, fm.Rounding.of_rows(1000, 100).square
     (2.2605917138210118e-13, 0.0)
     """
-
-    __slots__ = ()
 
     @classmethod
     def of_entries(cls, n: int, unit: float) -> Rounding:
@@ -1609,11 +1586,9 @@ class RidgeGram(Representation):
         return float(self.base.diagonal().max() / self.diagonal().max())
 
     def rounding(self) -> Rounding:
-        """Add a few units of the base's s to its errors: |r_i v_i| <= |m_i| + s, and those of m_i and r^2 go without
-        saying."""
-        rounding, lost = self.base.rounding(), _gamma(16)
-        return Rounding(rounding.margins + lost, rounding.square + (lost if rounding.square else 0.0),
-                        rounding.length).scaled(self._share)
+        """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
+        (unit, of_square, of_length), lost = self.base.rounding(), _gamma(16)
+        return Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length).scaled(self._share)
 
     def lift(self, v: Array, w: Array) -> None:
         lift(self.base, v, w[:-v.size])
@@ -1713,8 +1688,7 @@ class FreeGram(Representation):
 class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
     """A symmetric (n, n) matrix, C-ordered, float64 or float32.
 
-    Algorithms make it of a plain array.  One whose rounding errors are not symmetric is copied, with its upper triangle
-    on both sides.
+    Algorithms make it of a plain array.  One not symmetric to the last bit is copied, its upper triangle mirrored.
 
     Attributes
     ----------
@@ -1727,7 +1701,6 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
     (3, 3)
     """
 
-    __slots__ = ()
     access = "stored"
 
     def checked(self) -> Representation:
@@ -1749,9 +1722,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         return self._replace(matrix=self.block(index, index))
 
     def block(self, rows: Array, columns: Array) -> Array:
-        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
-        _gather(self.matrix, rows, columns, out)
-        return out
+        return self.matrix[rows[:, None], columns]
 
     def adder(self) -> Callable | None:
         def add(index, weights, m):
@@ -1767,15 +1738,6 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
-
-
-@njit(cache=_CACHE)
-def _gather(matrix, rows, columns, out):
-    """out <- the matrix at some rows and columns."""
-    for a in range(rows.size):
-        row = matrix[rows[a]]
-        for b in range(columns.size):
-            out[a, b] = row[columns[b]]
 
 
 def _symmetric(given, name):
@@ -1814,9 +1776,8 @@ def _first_flaw(matrix, slack):
     for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
         a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
         with np.errstate(invalid="ignore"):
-            flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
-                              (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)
-                              | (diagonal[rows, None] < 0.0)])
+            flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack, (diagonal[rows, None] < 0.0)
+                              | (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)])
         places = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
         if places.size:
             i, j = places[0].tolist()
@@ -1860,7 +1821,7 @@ def _check_callable(block, diagonal, start):
         raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
 
 
-def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: Kernel = "rbf", normalize: str | None = "unit",
+def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
          dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0, **params: Any) -> Array | FreeGram:
     """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
 
@@ -1924,27 +1885,28 @@ def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: Kernel = "rbf", no
     """
     X = _points(X, "X", kernel)
     sign = _labels(y, len(X))
-    dtype, ridge = _dtype(dtype), _amounts(ridge, "ridge", len(X))
+    dtype, ridge = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32")), _amounts(ridge, "ridge", len(X))
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
-    out = np.empty((len(X), len(X)), dtype)
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     if kernel.name not in ("precomputed", "callable"):
         points = _without_zeros(points)
-    _fill_gram(kernel, points, diagonal, sign * normalizer, out)
     entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
-    np.fill_diagonal(out, entries + ridge)
+    out = _signed_gram(kernel, points, diagonal, sign * normalizer, entries + ridge, dtype)
     return _with_offset(DenseGram(out), sign, params) if _is_free(params) else out
 
 
-def _fill_gram(kernel, points, diagonal, c, out):
-    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric, up to rounding of the diagonal."""
+def _signed_gram(kernel, points, diagonal, c, entries, dtype):
+    """Return c_i c_j K(x_i, x_j), exactly symmetric, with these entries on the diagonal."""
+    out = np.empty((c.size, c.size), dtype)
     for rows in _slices(c.size, c.size):
         block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
         if kernel.name == "callable":
             _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
         np.multiply(block * c[:rows.stop], c[rows, None], out=out[rows, :rows.stop], casting="same_kind")
     _mirror(0, c.size, out)
+    np.fill_diagonal(out, entries)
+    return out
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -1985,14 +1947,8 @@ def _symmetric_rows(matrix, v, start, stop, out):
                 sh += h[k] * x
                 tail[k] += (a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
                             + e[k] * ve + f[k] * vf + g[k] * vg + h[k] * vh)
-            out[i] += sa
-            out[i + 1] += sb
-            out[i + 2] += sc
-            out[i + 3] += sd
-            out[i + 4] += se
-            out[i + 5] += sf
-            out[i + 6] += sg
-            out[i + 7] += sh
+            for r, total in enumerate((sa, sb, sc, sd, se, sf, sg, sh)):
+                out[i + r] += total
         i = j
 
 
@@ -2025,7 +1981,7 @@ def _dense_table_margins(G, W, M):
     M[:] = 0.0
     for part in range(len(parts)):
         for c in range(W.shape[0]):
-            _add_multiple(1.0, parts[part, c], M[c])
+            _combine(1.0, M[c], 1.0, parts[part, c])
 
 
 @njit(cache=_CACHE)
@@ -2040,7 +1996,7 @@ def _dense_lift(G, v, w):
 
 @njit(cache=_CACHE)
 def _dense_add_column(G, i, c, m):
-    _add_multiple(c, G.matrix[i], m)
+    _combine(1.0, m, c, G.matrix[i])
 
 
 @njit(cache=_CACHE)
@@ -2078,7 +2034,6 @@ def _representation(G):
 class _RowGram(Representation):
     """Hold what representations by rows have in common."""
 
-    __slots__ = ()
     access = "computed"
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
@@ -2103,8 +2058,6 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
     array([[5., 2.],
            [2., 1.]])
     """
-
-    __slots__ = ()
 
     def checked(self) -> Representation:
         return self._replace(rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
@@ -2218,7 +2171,7 @@ def _row_lift(G, v, w):
         _add_parts_alone(G, v, parts)
     w[:] = 0.0
     for part in range(len(parts)):
-        _add_multiple(1.0, parts[part], w)
+        _combine(1.0, w, 1.0, parts[part])
 
 
 @njit(cache=_CACHE)
@@ -2271,7 +2224,7 @@ def _row_softmax_pass(G, w, m, q, u):
         start, stop = _part(n, part, count)
         factor = math.exp(level - levels[part, -1])
         _scale(factor, q[start:stop])
-        _add_multiple(factor, parts[part], u)
+        _combine(1.0, u, factor, parts[part])
     total = _total(q)
     _scale(1.0 / total, q)
     _scale(1.0 / total, u)
@@ -2287,7 +2240,7 @@ def _row_square(G, v, w, m):
 def _feature_add_column(G, i, c, m):
     column = np.empty(m.size)
     _row_margins(G, G.rows[i], column)
-    _add_multiple(c, column, m)
+    _combine(1.0, m, c, column)
 
 
 @njit(cache=_CACHE)
@@ -2345,8 +2298,6 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
     array([[5., 2.],
            [2., 1.]])
     """
-
-    __slots__ = ()
 
     def checked(self) -> Representation:
         values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
@@ -2444,7 +2395,7 @@ def _sparse_add_column(G, i, c, m):
     row, column = np.zeros(G.dimension), np.empty(m.size)
     _sparse_add_rows(G, np.ones(1), i, row)
     _row_margins(G, row, column)
-    _add_multiple(c, column, m)
+    _combine(1.0, m, c, column)
 
 
 SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots": _sparse_set_dots,
@@ -2474,7 +2425,6 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
            [-2.,  1.]])
     """
 
-    __slots__ = ()
     access = "computed"
 
     def shape(self) -> tuple[int, int]:
@@ -2503,8 +2453,7 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
 
     def restrict(self, index: Array) -> Representation:
         rows = self.rows[index].astype(np.float64)
-        if self.intercept:
-            rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
+        rows = np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
         return FeatureGram(rows * self.c[index][:, None])
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -2525,8 +2474,7 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
     intercept : float or "free"
-        Not 0: all points get it as one more feature, the last, before they are normalised.  "free": planes need not
-        pass through the origin, as in `gram`.
+        Not 0: all points get it as one more feature, the last, before they are normalised.  "free": as in `gram`.
     ridge : float or array, shape (n,)
         As in `gram`.
 
@@ -2593,7 +2541,6 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
            [-2.,  1.]])
     """
 
-    __slots__ = ()
     access = "computed"
 
     def shape(self) -> tuple[int, int]:
@@ -2605,8 +2552,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def rounding(self) -> Rounding:
         """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
 
-        The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'||
-        times that.
+        The arc cosine makes at most pi sqrt(e / 2) of an error e, the limit kernel 0.75 ||x|| ||x'|| times that.
         """
         kernel = self.kernel
         error = _gamma(kernel.dimension + len(kernel.W) + 16)
@@ -2626,8 +2572,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
     def add_column(self, i: int, c: float, m: Array) -> None:
         column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[:, 0]
-        column *= self.c
-        _add_multiple(c * self.c[i], column, m)
+        _combine(1.0, m, c * self.c[i], column * self.c)
 
     def table_margins(self, W: Array, M: Array) -> None:
         """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
@@ -2667,16 +2612,11 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
 
     def dense(self) -> Array:
-        G = np.empty((self.c.size, self.c.size))
-        _fill_gram(self.kernel, self.points, self.entries, self.c, G)
-        np.fill_diagonal(G, self.entries)
-        return G
+        return _signed_gram(self.kernel, self.points, self.entries, self.c, self.entries, np.float64)
 
     def block(self, rows: Array, columns: Array) -> Array:
-        out = self.kernel.block(self.points.take(rows), self.points.take(columns))
-        out *= self.c[columns]
-        out *= self.c[rows][:, None]
-        return out
+        block = self.kernel.block(self.points.take(rows), self.points.take(columns))
+        return block * self.c[columns] * self.c[rows, None]
 
     def adder(self) -> Callable | None:
         """Keep columns of K while there is room for them."""
@@ -2710,7 +2650,7 @@ def _column_product(A, b):
 
 
 def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", normalize: str | None = "unit",
-              dtype: DTypeLike | None = None, ridge: ArrayLike = 0.0, **params: Any) -> Representation:
+              dtype: DTypeLike = None, ridge: ArrayLike = 0.0, **params: Any) -> Representation:
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
     Parameters
@@ -2724,8 +2664,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     normalize : {"unit", "max", None}
         As in `gram`.
     dtype : {float64, float32}, optional
-        In which the points are stored: by default float64, or what the file holds; sums are in float64.  Points of a
-        file that holds another are copied.
+        Of the stored points: by default the file's, or float64; a file of another is copied.  Sums are in float64.
     ridge : float or array, shape (n,)
         As in `gram`.
     **params
@@ -2755,7 +2694,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     """
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes")
-    dtype = None if dtype is None else _dtype(dtype)
+    dtype = None if dtype is None else _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     mapped = _is_mapped(X, dtype)
     X = X if mapped else _points(X)
     dtype = X.dtype if dtype is None else dtype
@@ -2851,18 +2790,15 @@ class PairGram(Representation):
     def _precise(self, v):
         """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
 
-        A margin is half the difference of two rounded scores, which may cancel: it errs by up to 2 u max_ci |f_c(x_i)|
-        beside the errors of K's products.
+        A margin, half the difference of two rounded scores, errs by up to 2 u max_ci |f_c(x_i)| more.
         """
-        (T, rest), w = self._class_weights(v), np.empty(self.K.shape()[1])
-        squares, scores = [], np.empty_like(T)
+        (T, rest), squares = self._class_weights(v), []
+        scores = np.empty_like(T)
         for c in range(self.n_classes):
             size, scores[c], rounding = self.K.precise(T[c])
             squares.append(size)
             if rest[c].any():
-                m = np.empty(self.n_points)
-                lift(self.K, rest[c], w)
-                margins(self.K, w, m)
+                m = _image(self.K, rest[c])
                 squares.append(2.0 * float(T[c] @ m))
                 scores[c] += m
         m = np.empty(v.size)
@@ -2890,8 +2826,7 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
     Returns
     -------
     G : PairGram; RidgeGram over it unless r = 0
-        Of n (n_classes - 1) pairs, point by point, the wrong classes in order.  A product is one with K for all classes
-        together, a column one column of K.
+        Of n (n_classes - 1) pairs, point by point, wrong classes in order.  A product is one with K for all classes.
 
     Raises
     ------
@@ -2922,7 +2857,8 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
     array([0, 1, 2])
     """
     K, _ = _representation(K)
-    labels, n_classes = _class_labels(labels, K.shape()[0], n_classes)
+    n_classes = _count(n_classes, "n_classes", 2)
+    labels = _labels(labels, K.shape()[0], "labels", range(n_classes)).astype(np.int64)
     pairs = (part.astype(np.int32) for part in _pairs(labels, n_classes))
     return _with_ridge(PairGram(K, *pairs, n_classes), ridge)
 
@@ -2979,8 +2915,6 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
     array([[5., 2.],
            [2., 1.]])
     """
-
-    __slots__ = ()
 
     def shape(self) -> tuple[int, int]:
         return tuple(int(size) for size in self.operator.shape)
@@ -3092,13 +3026,11 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
     array([ True, False])
     """
 
-    __slots__ = ()
-
     def gram(self, *, dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0) -> Array | Representation:
         """G, dense, by `gram`."""
         return self._represented(functools.partial(gram, kernel=self.kernel, dtype=dtype), ridge)
 
-    def lazy_gram(self, *, dtype: DTypeLike | None = None, ridge: ArrayLike = 0.0) -> Representation:
+    def lazy_gram(self, *, dtype: DTypeLike = None, ridge: ArrayLike = 0.0) -> Representation:
         """G, evaluated on demand, by `lazy_gram`."""
         return self._represented(functools.partial(lazy_gram, kernel=self.kernel, dtype=dtype), ridge)
 
@@ -3121,7 +3053,7 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
         return pair_gram(K, self.y, self.n_classes, ridge=ridge)
 
 
-def model(X: ArrayLike, y: ArrayLike, *, kernel: Kernel = "rbf", normalize: str | None = "unit",
+def model(X: ArrayLike, y: ArrayLike, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
           n_classes: int | None = None, **params: Any) -> Model:
     """Points, labels and kernel in one, so that G and the scores of new points cannot be of different ones.
 
@@ -3173,8 +3105,6 @@ def _unit_range(v):
 
 class _Seen(namedtuple("_Seen", "least size total rounding")):
     """Products at some v, as computed: min_i (G v)_i, ||v||_G^2, ||v||_1 and the `Rounding` of the first two."""
-
-    __slots__ = ()
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
@@ -3366,29 +3296,25 @@ def _operator_norm(G):
 
     Lanczos: k steps miss a fraction e of it with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the
     spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No
-    vectors are kept: where rounding spoils their orthogonality, eigenvalues are found again (A. Greenbaum, Linear
-    Algebra and its Applications 113, 1989).
+    vectors are kept: rounding repeats eigenvalues (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
-    n, dimension = G.shape()
+    n = G.shape()[0]
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
     T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
     v, before = np.random.default_rng(0).standard_normal(n), np.zeros(n)
-    w, m = np.empty(dimension), np.empty(n)
     for k in range(len(T)):
         size = float(np.linalg.norm(v))
         if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
             T = T[:k, :k]
             break
         v /= size
-        lift(G, v, w)
-        margins(G, w, m)
-        m /= scale
+        m = _image(G, v) / scale
         T[k, k] = v @ m
         m -= T[k, k] * v
         if k:
             T[k, k - 1] = size
             m -= size * before
-        before, v, m = v, m, before
+        before, v = v, m
     return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
 
@@ -3427,8 +3353,6 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     array([0, 1, 2, 3])
     """
 
-    __slots__ = ()
-
 
 def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: ArrayLike | None = None,
             keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Run:
@@ -3441,8 +3365,7 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     max_iter : int
         Updates at most, beside those of ``start``.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints and, where the loop holds an interval,
-        at every iteration.
+        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints, and where the loop has an interval.
     trace_at : array of int, optional
         Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
     keep_iterates : bool
@@ -3479,14 +3402,7 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     if not (start is None or isinstance(start, Result)):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     first = 0 if start is None else start.n_iter
-    checkpoints = _checkpoints(first, first + max_iter, trace_at)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable or None, got {callback!r}")
-    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
-
-
-def _checkpoints(first, last, trace_at):
-    """Return the iterations of certificates: 16 a decade or trace_at, with the first and the last."""
+    last = first + max_iter
     if trace_at is None:
         decades = math.log10(max(last, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
@@ -3495,7 +3411,10 @@ def _checkpoints(first, last, trace_at):
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
             points = np.array([_count(int(k) if isinstance(k, float) and k.is_integer() else k, "each of trace_at")
                                for k in points.tolist()], dtype=np.int64)
-    return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
+    checkpoints = np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None, got {callback!r}")
+    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
 
 
 def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = None, *, parameters: tuple = (),
@@ -3874,9 +3793,8 @@ def perceptron(G: GramLike, *, rule: str = "cyclic", max_iter: int = 100_000, to
     >>> fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
-    cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _take_rows(run, cyclic, _separating_margin(run))
+    return _take_rows(run, _choice(rule, "rule", ("cyclic", "worst")) == "cyclic", _separating_margin(run))
 
 
 @_algorithm
@@ -3952,8 +3870,7 @@ def von_neumann(G: GramLike, *, eps: float | None = None, stop: str | None = Non
     Notes
     -----
     If rho <= 0 it stops within s / eps^2 iterations (Dantzig 1992), and within 2 (s / rho^2) ln(||p_0||_G / eps); if
-    rho > 0, Gp > 0 within s / rho^2 (Epelman & Freund 2000).  alpha = p.  One column per iteration, one product at the
-    start.
+    rho > 0, Gp > 0 within s / rho^2 (Epelman & Freund 2000).  alpha = p.  One product, then a column per iteration.
 
     Examples
     --------
@@ -4004,8 +3921,7 @@ def _correct(face, row, x, g, k, i):
 def _to_affine_minimizer(p, m, active, i, size, scale):
     """Bring p to the minimum on a face, by Wolfe's minor cycles, once its i-th point has entered.
 
-    On H = G / s + 1, positive definite on affinely independent points, x = p / (1 + ||p||_G^2 / s) has its minimum
-    where p has.
+    H = G / s + 1 is definite on affinely independent points; x = p / (1 + ||p||_G^2 / s) is optimal where p is.
     """
     points, columns, order, factor = active
     n, k, unit = points.size, order.size, 1.0 / (1.0 + size / scale)
@@ -4057,8 +3973,7 @@ def frank_wolfe(G: GramLike, *, variant: str = "corrected", eps: float | None = 
         "corrected": j becomes active, and p goes towards the affine minimiser of the active set; where a weight comes
         to 0 on the way, its point is dropped, and p goes on from there.
         "pairwise": p <- p + t (e_j - e_a), with t in [0, p_a] by exact line search.
-        "away": p <- p + t (e_j - p), t <= 1, or p + t (p - e_a), t <= p_a / (1 - p_a), by exact line search: the first
-        if ||p||_G^2 - (Gp)_j >= (Gp)_a - ||p||_G^2.
+        "away": p <- p + t (e_j - p), t <= 1, or p + t (p - e_a), t <= p_a / (1 - p_a), the steeper, by line search.
     eps : float, optional
         Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
     stop : {"separated", None}
@@ -4070,8 +3985,7 @@ def frank_wolfe(G: GramLike, *, variant: str = "corrected", eps: float | None = 
     finitely many iterations, since ||p||_G falls, and p is the affine minimiser of another set after each.  The active
     set is affinely independent, at most rank G + 1 points.  An iteration takes O(k n + k^2) operations beside the
     column, k the active points.  The others converge linearly, at rates that depend on the width of the polytope.
-    alpha = p.  A column is read, and counted, once, when its point first becomes active, and kept: n numbers each,
-    and for "corrected" twice k^2 more.
+    alpha = p.  A column is read, and counted, once, and kept: n numbers each, and for "corrected" twice k^2 more.
 
     References
     ----------
@@ -4112,13 +4026,6 @@ def _smoothed_step(theta, v, p, q):
     """v <- (1 - theta)(v + theta p) + theta^2 q."""
     for i in range(v.size):
         v[i] = (1.0 - theta) * (v[i] + theta * p[i]) + theta * theta * q[i]
-
-
-@njit(cache=_CACHE)
-def _combine(a, x, b, y):
-    """x <- a x + b y."""
-    for i in range(x.size):
-        x[i] = a * x[i] + b * y[i]
 
 
 @njit(cache=_CACHE)
@@ -4260,8 +4167,7 @@ def isnkpvn(G: GramLike, *, eps: float | None = None, gamma: float = 2.0, prox: 
     Parameters
     ----------
     eps : float, optional
-        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s); by default
-        1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G < eps, once delta_t < eps; not scaled by sqrt(s); by default 1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
@@ -4269,15 +4175,14 @@ def isnkpvn(G: GramLike, *, eps: float | None = None, gamma: float = 2.0, prox: 
 
     Notes
     -----
-    Stops as "separated" at G alpha > 0 as well.  For s = 1 it takes O(sqrt(n)/rho log(1/rho)) iterations if rho > eps,
-    and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has no eps in
-    delta_t; it matters only for a q_t that is a certificate already.  A restart counts as an iteration: one product
-    each, two at the start.
+    Stops as "separated", too.  For s = 1 it takes O(sqrt(n)/rho log(1/rho)) iterations if rho > eps, otherwise
+    O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) (Theorem 4).  The paper has no eps in delta_t, which matters where q_t
+    is a certificate already.  One product per iteration, restarts among them, two at the start.
 
     With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
-    rho <= 0, where D_t >= -ln min_i (q_t)_i: D_0 = ln(n) and D_{t+1} = D_t + 1 + ln((k+1)(k+2)/2) after k iterations.
-    So sqrt(ln n) takes the place of sqrt(n) up to powers of log(1/rho) and log(1/eps), but not in sqrt(n)/|rho|
-    log(1/eps): with 0 on the boundary of the hull it is seen to take 1/sqrt(eps) where prox="l2" takes log(1/eps).
+    rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i.  So
+    n gives way to ln n, up to logarithms, in sqrt(n)/rho and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the
+    boundary of the hull it is seen to take 1/sqrt(eps) where prox="l2" takes log(1/eps).
 
     Examples
     --------
@@ -4300,7 +4205,7 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
             return k, RUNNING
         i = np.argmin(m)
         hits[i] += 1.0
-        _add_multiple(-eta, Z[i], score)
+        _combine(1.0, score, -eta, Z[i])
         _softmax(score, w)
         margins(G, w, m)
         k += 1
@@ -4396,8 +4301,8 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, 
             theta *= math.exp(min(log_slope[0], 300.0)) / m.size
         elif schedule == _SQRT:
             theta /= math.sqrt(k + 1.0)
-        _add_multiple(theta, q, alpha)
-        _add_multiple(theta, u, w)
+        _combine(1.0, alpha, theta, q)
+        _combine(1.0, w, theta, u)
         log_slope[0] = _dual_pass(G, w, logistic, 0.0, m, q, u)
         k += 1
         if _meets(k, until, alpha, m, report):
@@ -4455,8 +4360,8 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
         margins(G, u, image)
         size = square(G, q, u, image) * (k + 1.0 if schedule == _SQRT else 1.0)
         theta = step / math.sqrt(size) if size > 0.0 else 0.0  # a gradient of 0 moves nothing
-        _add_multiple(theta, q, alpha)
-        _add_multiple(theta, image, m)
+        _combine(1.0, alpha, theta, q)
+        _combine(1.0, m, theta, image)
         k += 1
         if _meets(k, until, alpha, m, report):
             return k, CERTIFIED
@@ -4534,8 +4439,8 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         if looks:
             _copy(g, move.v)
             _copy(gw, move.w)
-            _add_multiple(1.0, q, move.v)
-            _add_multiple(1.0, u, move.w)
+            _combine(1.0, move.v, 1.0, q)
+            _combine(1.0, move.w, 1.0, u)
             _copy(m, move.m)
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
@@ -4593,9 +4498,8 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, max_iter: 
     shift = math.log(n) if shifted else 0.0
     alpha, w, m, q, u, _, report = _at_rest(run, logistic, shift)
     g, gw, move = np.zeros(n), np.zeros(dimension), _Point(*map(np.zeros, (n, dimension, n)))
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
-                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, shift, step), report=report,
-                 by_square=True)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), report=report, by_square=True,
+                 solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, shift, step))
 
 
 @njit(cache=_CACHE)
@@ -4611,7 +4515,7 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
         alpha[i] += eta
         _scale(shrink, m)
         _scale(shrink, alpha)
-        _add_multiple(1.0, alpha, total)
+        _combine(1.0, total, 1.0, alpha)
         hits[i] += 1.0
         k += 1
     return k, RUNNING
@@ -4705,13 +4609,13 @@ def adaptive_sampling(G: GramLike, *, momentum: bool = True, step: float = 1.0, 
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (constants as in its proof).  With momentum, which the paper leaves open, for every step, in the mean over samples
+    (constants as in its proof).  With momentum, which the paper leaves open, the mean of gamma(w_T) is, for every step,
 
-        gamma(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
+        at least rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3)).
 
-    since rho ||w_T|| + psi(-Z w_T) <= ln(n) + sum (step/2 ||z_{t+1} - z_t||^2 - KL(q_{t+1} || q_t)) + a martingale, z_t
-    the row drawn.  1/(rho T) is the best possible: of rows with inner products c, rho > sqrt(c), T < n columns give a
-    margin of c / sqrt(c + (1-c)/T) or less.  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
+    Proof: rho ||w_T|| + psi(-Z w_T) is at most ln(n) + sum_t (step/2 ||z_{t+1} - z_t||^2 - KL(q_{t+1} || q_t)) and a
+    martingale, z_t the row drawn.  The rate 1/(rho T) is the best possible: T < n columns, of rows with inner products
+    c < rho^2, give a margin of at most c / sqrt(c + (1-c)/T).  p = alpha / sum alpha.  One column per iteration.
 
     Examples
     --------
@@ -4731,13 +4635,8 @@ def adaptive_sampling(G: GramLike, *, momentum: bool = True, step: float = 1.0, 
 # 8.3 apidopoulos22
 # ------------------------------------------------------------------------------------------------------
 
-_SCHEDULES = {
-    "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
-    "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
-    "1/t": lambda t: 1.0 / t,
-    "1/t^2": lambda t: 1.0 / t**2,
-    "2^-t": lambda t: np.exp2(-t),
-}
+_SCHEDULES = {"1/log(1+t)": lambda t: 1.0 / np.log1p(t), "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
+              "1/t": lambda t: 1.0 / t, "1/t^2": lambda t: 1.0 / t**2, "2^-t": lambda t: np.exp2(-t)}
 
 
 def _penalties(lam, lam0, steps):
@@ -4801,7 +4700,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
     return k, RUNNING
 
 
-def _hinge_descent(G, lam, lam0, accel, restart, step, run_options):
+def _hinge_descent(G, lam, lam0, accel, restart, step, *run_options):
     """Run diagonal_descent or inertial_diagonal_descent."""
     step, lam0 = 0.0 if step is None else _number(step, "step"), _number(lam0, "lam0")
     run = prepare(G, *run_options)
@@ -4820,10 +4719,9 @@ def _hinge_descent(G, lam, lam0, accel, restart, step, run_options):
 
 
 @_algorithm
-def diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = "1/t", lam0: float = 1.0,
-                     step: float | None = None, max_iter: int = 1000, tol: float | None = None,
-                     trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-                     start: Result | None = None) -> Result:
+def diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: float = 1.0, step: float | None = None,
+                     max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                     keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
     """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
@@ -4851,16 +4749,14 @@ def diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = "1/t", la
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
-    return _hinge_descent(G, lam, lam0, math.inf, False, step,
-                          (max_iter, tol, trace_at, keep_iterates, callback, start))
+    return _hinge_descent(G, lam, lam0, math.inf, False, step, max_iter, tol, trace_at, keep_iterates, callback, start)
 
 
 @_algorithm
-def inertial_diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = "1/t", lam0: float = 1.0,
-                              accel: float = 10.0, step: float | None = None, restart: bool = False,
-                              max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
-                              keep_iterates: bool = False, callback: Callback = None,
-                              start: Result | None = None) -> Result:
+def inertial_diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: float = 1.0, accel: float = 10.0,
+                              step: float | None = None, restart: bool = False, max_iter: int = 1000,
+                              tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                              callback: Callback = None, start: Result | None = None) -> Result:
     """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
@@ -4873,8 +4769,7 @@ def inertial_diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = 
     step : float, optional
         As in `diagonal_descent`.
     restart : bool
-        Begin anew from u, with t = 1, whenever <z - u, u - u_previous> > 0, where inertia led uphill (gradient
-        restarts).  False is the paper's method.
+        Begin anew from u, at t = 1, where inertia led uphill: <z - u, u - u_previous> > 0.  False is the paper's.
 
     Notes
     -----
@@ -4900,9 +4795,8 @@ def inertial_diagonal_descent(G: GramLike, *, lam: str | Callable | ArrayLike = 
     >>> fm.inertial_diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-4).status
     'certified'
     """
-    accel = _number(accel, "accel")
-    return _hinge_descent(G, lam, lam0, accel, bool(restart), step,
-                          (max_iter, tol, trace_at, keep_iterates, callback, start))
+    accel, restart = _number(accel, "accel"), bool(restart)
+    return _hinge_descent(G, lam, lam0, accel, restart, step, max_iter, tol, trace_at, keep_iterates, callback, start)
 
 
 @njit(cache=_CACHE)
@@ -5025,9 +4919,7 @@ def _extend(G, span, unit, negligible):
     else:
         t = span.margins @ q
         rest = q - t @ span.weights
-        lift(G, rest, w)
-        margins(G, w, m)
-        m /= unit * unit
+        m = _image(G, rest) / (unit * unit)
         again = span.margins @ rest
         rest -= again @ span.weights
         m -= again @ span.margins
@@ -5702,18 +5594,14 @@ def _by_newton_steps(dual, c, u, gap):
     points, G = dual.at_hand(c, u)
     if G is None:
         return _TO_BLOCKS, False
-    n, d = G.shape()
+    n = points.size
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, w = u[points] - ridge * v, np.empty(d)
-    goal = 0.3 * dual.tol
+    m, goal = u[points] - ridge * v, 0.3 * dual.tol
     if G is dual.kept[1]:
         goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
 
     def product(v):
-        out = np.empty(n)
-        lift(G, v, w)
-        margins(G, w, out)
-        return out + dual.shifted(points, v, points)
+        return _image(G, v) + dual.shifted(points, v, points)
 
     for _ in range(200):
         before, active, last, pull = active, m < 1.0, error, np.maximum(1.0 - m, 0.0) / ridge
@@ -5883,11 +5771,6 @@ def _column_names(X):
     return names if names.size and all(isinstance(name, str) for name in names) else None
 
 
-def _listed(names, kind):
-    few = sorted(names)[:5] + ["..."] * (len(names) > 5)
-    return f"Feature names {kind}:\n" + "".join(f"- {name}\n" for name in few) if names else ""
-
-
 def _targets(y, n):
     """Return the classes and the number of each point's class."""
     if y is None:
@@ -5998,10 +5881,8 @@ class MaxMarginClassifier:
         with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
     result_, status_, n_iter_ : Result, str, int
         Of the algorithm, with its trace.
-    support_, support_vectors_ : array of int, shape (k,); array or sparse matrix, shape (k, d)
-        Points with a part in the predictor; of a precomputed kernel none, (0, 0).
-    n_support_ : array of int, shape (n_classes,)
-        How many of them are of each class.
+    support_, support_vectors_, n_support_ : array of int, (k,); array or sparse, (k, d); array of int, (n_classes,)
+        Points with a part in the predictor, of a precomputed kernel none, (0, 0); and how many are of each class.
     dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
     coef_ : array, shape (1, d) or (n_classes, d)
@@ -6018,8 +5899,7 @@ class MaxMarginClassifier:
     that of the soft margin.  So too for a larger C, where rounding hides what it adds to G.
 
     A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  The hard margin is that
-    of all points of positive weight, whatever their weights.  Attributes and their shapes follow scikit-learn's SVC and
-    LinearSVC.
+    of all points of positive weight, whatever their weights.  Attributes are those of scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -6036,15 +5916,13 @@ class MaxMarginClassifier:
 
     _estimator_type = "classifier"
 
-    def __init__(self, kernel: Kernel = "rbf", *, gamma: float | str = "scale", coef0: float = 1.0, degree: int = 3,
-                 sigma2: float | None = None, W: ArrayLike | None = None, C: float = math.inf,
+    def __init__(self, kernel: str | Callable = "rbf", *, gamma: float | str = "scale", coef0: float = 1.0,
+                 degree: int = 3, sigma2: float | None = None, W: ArrayLike | None = None, C: float = math.inf,
                  class_weight: dict | str | None = None, fit_intercept: bool = True,
                  intercept_scaling: float | None = None, normalize: str | None = None, algorithm: str = "exact",
                  tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None,
                  dtype: DTypeLike = np.float64, verbose: bool = False, warm_start: bool = False) -> None:
-        given = dict(locals())
-        del given["self"]
-        vars(self).update(given)
+        vars(self).update({name: value for name, value in locals().items() if name != "self"})
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -6100,8 +5978,7 @@ class MaxMarginClassifier:
         if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
             X = np.asarray(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
-        if kind == "O":
-            X = X.astype(np.float64)
+        X = X.astype(np.float64) if kind == "O" else X
         if kind == "c":
             raise ValueError("Complex data not supported")
         if len(X.shape) != 2:
@@ -6178,9 +6055,7 @@ class MaxMarginClassifier:
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
         self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
-            W = _separators(G, alpha) / least
-            if self.normalize != "unit":
-                W *= normalizers[0]
+            W = _separators(G, alpha) / least * (1.0 if self.normalize == "unit" else normalizers[0])
             self.coef_ = W[:, :X.shape[1]].copy()
             self.intercept_ = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
         return self
@@ -6243,10 +6118,12 @@ class MaxMarginClassifier:
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
             warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=2)
         elif names is not None and not np.array_equal(names, known):
-            other = _listed(set(names) - set(known), "unseen at fit time") + _listed(
-                set(known) - set(names), "seen at fit time, yet now missing")
-            raise ValueError("The feature names should match those that were passed during fit.\n"
-                             + (other or "Feature names must be in the same order as they were in fit.\n"))
+            differ = {"unseen at fit time": set(names) - set(known),
+                      "seen at fit time, yet now missing": set(known) - set(names)}
+            listed = [f"Feature names {kind}:\n- " + "\n- ".join(sorted(found)[:5] + ["..."] * (len(found) > 5)) + "\n"
+                      for kind, found in differ.items() if found]
+            raise ValueError("The feature names should match those that were passed during fit.\n" + "".join(
+                listed or ["Feature names must be in the same order as they were in fit.\n"]))
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
                              "input")

@@ -29,7 +29,7 @@ README = SOURCE.parent / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
-BUDGET = 3323, 1728, 375  # lines of code, lines of docstrings, functions
+BUDGET = 3299, 1700, 370  # lines of code, lines of docstrings, functions
 
 
 # ======================================================================================================
