@@ -3365,7 +3365,7 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     max_iter : int
         Updates at most, beside those of ``start``.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints, and where the loop has an interval.
+        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints, at once if the loop has an interval.
     trace_at : array of int, optional
         Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
     keep_iterates : bool
