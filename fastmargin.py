@@ -64,6 +64,8 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     10   classifier         MaxMarginClassifier
 """
 
+from __future__ import annotations
+
 import contextlib
 import decimal
 import functools
@@ -80,30 +82,36 @@ import threading
 import time
 import warnings
 from collections import namedtuple
+from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
+from numpy.typing import ArrayLike, DTypeLike
 
-__version__ = "0.1.0"
-__all__ = [
-    "ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
-    "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation", "Result",
-    "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column", "batch_perceptron",
-    "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox", "features", "frank_wolfe",
-    "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent", "isnkpvn", "kernel_matrix",
-    "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent",
-    "operator_gram", "pair_gram", "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn",
-    "softmax_pass", "square", "subspace_perceptron", "table_margins", "von_neumann", "winnow",
-]
+__version__ = "1.0.0"
+__all__ = ["ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
+           "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation",
+           "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column",
+           "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox",
+           "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
+           "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum",
+           "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
+           "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron",
+           "table_margins", "von_neumann", "winnow"]
 
 
 def __dir__():
     """List the toolkit for tab completion, without the modules that it imports."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
+
+Array: TypeAlias = np.ndarray
+GramLike: TypeAlias = "ArrayLike | Representation"  # what algorithms take as G
+Callback: TypeAlias = "Callable[[Result], object] | None"
+_Decorated = TypeVar("_Decorated", bound=Callable)
 
 _FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered and fused; NaN and infinity keep their meaning
 _EPS = float(np.finfo(np.float64).eps)
@@ -176,7 +184,7 @@ def _enter_by_size(work, code, *args):
 # 1 result and input
 # ======================================================================================================
 
-class Result(namedtuple("Result", "alpha p lower upper status n_iter trace iterates state")):
+class Result(NamedTuple):
     """What every algorithm returns.
 
     Attributes
@@ -215,17 +223,24 @@ class Result(namedtuple("Result", "alpha p lower upper status n_iter trace itera
     Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
     """
 
-    __slots__ = ()
+    alpha: Array
+    p: Array
+    lower: float
+    upper: float
+    status: str
+    n_iter: int
+    trace: Array
+    iterates: Array | None
+    state: tuple
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
         rows = len(self.trace)
         return (f"Result({self.status!r}: {self.lower:.6g} <= rho <= {self.upper:.6g}, relative gap {gap}, "
                 f"{self.n_iter} iterations, n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
 
 
-_TRACE = np.dtype([("iteration", np.int64), ("products", np.float64), ("seconds", np.float64),
-                   ("lower", np.float64), ("upper", np.float64)])
+_TRACE = np.dtype([("iteration", "i8"), ("products", "f8"), ("seconds", "f8"), ("lower", "f8"), ("upper", "f8")])
 
 
 def _is_sparse(a):
@@ -326,12 +341,6 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     return y
 
 
-def _class_labels(y, n, n_classes):
-    """Return labels 0 to n_classes - 1 as integers, and the number of classes."""
-    n_classes = _count(n_classes, "n_classes", 2)
-    return _labels(y, n, "labels", range(n_classes)).astype(np.int64), n_classes
-
-
 def _choice(value, name, options):
     if not isinstance(value, str | None) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
@@ -364,10 +373,6 @@ def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(part).all() for part in numbers):
         raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
                                  "written to during the run; rescale G, or give a smaller step")
-
-
-def _dtype(dtype):
-    return _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
 
 
 def _count(value, name, low=0):
@@ -403,10 +408,10 @@ def _copy(a, b):
 
 
 @njit(cache=_CACHE)
-def _add_multiple(c, a, b):
-    """b <- b + c a."""
-    for i in range(a.size):
-        b[i] += c * a[i]
+def _combine(a, x, b, y):
+    """x <- a x + b y."""
+    for i in range(x.size):
+        x[i] = a * x[i] + b * y[i]
 
 
 @njit(cache=_CACHE)
@@ -502,7 +507,7 @@ def _combine_rows(matrix, index, weights, out):
             for j in range(total.size):
                 total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
         for k in range(n - n % 4, n):
-            _add_multiple(weights[k], matrix[index[k], start:stop], total)
+            _combine(1.0, total, weights[k], matrix[index[k], start:stop])
 
 
 # ======================================================================================================
@@ -580,7 +585,7 @@ def _project_simplex(v, out):
     return out
 
 
-def project_simplex(v):
+def project_simplex(v: ArrayLike) -> Array:
     """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
 
     A few passes, O(log n) at worst, no sort (C. Michelot, Journal of Optimization Theory and Applications 50, 1986).
@@ -632,7 +637,7 @@ def _entropy_prox(g, mu, q, out):
     return out
 
 
-def entropy_prox(g, mu, q=None):
+def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
     """Entropy prox map: argmin_{p in Delta} <g, p> + mu KL(p || q), p_i proportional to q_i exp(-g_i / mu).
 
     Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
@@ -679,7 +684,7 @@ def _l2_prox(g, mu, q, out):
     return _project_simplex(out, out)
 
 
-def l2_prox(g, mu, q):
+def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     """Euclidean prox map: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
 
     Nothing overflows.  Callable inside njit as well.
@@ -796,8 +801,7 @@ def _move(face, x, k, d, t, at):
 
 @register_jitable
 def _append(face, row, x, g, k, i, eps):
-    """Bring point i, with this row of H, into the face, given g there and at i; return its number of points, or -1 if x
-    is now a witness."""
+    """Bring point i, with this row of H, into the face, given g there and at i; return its size, -1 for a witness."""
     (roots, L, P, inside), d = face, np.empty(k)
     while True:
         z = L[k]
@@ -859,13 +863,9 @@ _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
     """Points as kernels read them.
 
-    rows : array, shape (n, d), the points
-    squares : array, shape (n,), ||x_i||^2
-    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
-    gates : array, shape (n, width), 1 where W x_i > 0, else 0, in float32
+    rows, squares : arrays, shapes (n, d), (n,), the points and ||x_i||^2
+    hidden, gates : arrays, shape (n, width), relu(W x_i) / sqrt(width) and, in float32, 1 where W x_i > 0, else 0
     """
-
-    __slots__ = ()
 
     def take(self, index):
         """Return some of the points, by numbers, mask or slice."""
@@ -895,14 +895,11 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
     function : callable or None, of "callable"
     """
 
-    __slots__ = ()
-
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`, stored in this dtype."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
-        if self.center is not None:
-            X = X - self.center
+        X = X if self.center is None else X - self.center
         hidden = X @ self.W.T
         gates = (hidden > 0.0).astype(np.float32)
         hidden *= gates
@@ -1099,7 +1096,7 @@ def _problem(X, kernel, normalize, params):
     return kernel, points, diagonal, _normalizers(diagonal, normalize)
 
 
-def kernel_matrix(A, B, *, kernel="rbf", **params):
+def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any) -> Array:
     """Cross matrix K(a_i, b_j), unsigned and not normalised.
 
     Parameters
@@ -1147,7 +1144,8 @@ def _class_weights(alpha, labels, n_classes):
     return T
 
 
-def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=None, **params):
+def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayLike, *, kernel: str | Callable,
+                      normalize: str | None = "unit", n_classes: int | None = None, **params: Any) -> Array:
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
 
@@ -1163,8 +1161,7 @@ def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=
     Xnew : array, shape (m, d)
         The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
     kernel, normalize
-        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so there is no default kernel; a
-        `model` has it from its G.
+        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so the kernel has no default.
     n_classes : int, optional
         Of a multiclass problem.
     **params
@@ -1194,8 +1191,8 @@ def decision_function(alpha, X, y, Xnew, *, kernel, normalize="unit", n_classes=
     if n_classes is None:
         y, pairs = _labels(y, len(X)), len(X)
     else:
-        y, n_classes = _class_labels(y, len(X), n_classes)
-        pairs = len(X) * (n_classes - 1)
+        n_classes = _count(n_classes, "n_classes", 2)
+        y, pairs = _labels(y, len(X), "labels", range(n_classes)).astype(np.int64), len(X) * (n_classes - 1)
     if alpha.shape[1] != pairs:
         raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {pairs}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
@@ -1246,20 +1243,24 @@ def _one_by_one(G, W, M):
         margins(G, W[c], M[c])
 
 
-def _add_by_product(G, index, weights, m):
-    """m <- m + sum_k weights_k G e_index_k, of any representation, by a product."""
-    n, dimension = G.shape()
-    v, w, product = np.zeros(n), np.empty(dimension), np.empty(n)
-    v[index] = weights
+def _image(G, v):
+    """Return G v, of any representation."""
+    w, m = np.empty(G.shape()[1]), np.empty(v.size)
     lift(G, v, w)
-    margins(G, w, product)
-    m += product
+    margins(G, w, m)
+    return m
+
+
+def _add_by_product(G, index, weights, m):
+    """m <- m + sum_k weights_k G e_index_k, by a product."""
+    v = np.zeros(m.size)
+    v[index] = weights
+    m += _image(G, v)
 
 
 class Representation:
-    """What a representation of G is: an object with the four methods ``shape()``, which returns (points, coordinates),
-    the lengths of v and of w = Z' v; ``diagonal()``, the G_ii, (n,); ``lift(v, w)`` and ``margins(w, m)``, as the
-    operations of these names.
+    """What a representation of G is: an object with four methods.  ``shape()`` returns (points, coordinates), the
+    lengths of v and of w = Z' v, and ``diagonal()`` the G_ii; ``lift(v, w)`` and ``margins(w, m)`` are the operations.
 
     It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
     vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
@@ -1287,15 +1288,13 @@ class Representation:
     'certified'
     """
 
-    __slots__ = ()
-    access, signs = "products", None
-    routines = {}  # compiled operations by name, of the kinds that have them
+    access, routines = "products", {}  # compiled operations by name, of the kinds that have them
+    signs: Array | None = None
 
     add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
 
-    def softmax_pass(self, w, m, q, u):
-        """Take a softmax in each of two classes, of weight 1/2, if G has signs: then ln sum_i exp(-m_i - b y_i) is
-        least."""
+    def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
+        """Take a softmax in each class, of weight 1/2, if G has signs: b is at the least ln sum_i exp(-m_i - b y_i)."""
         if self.signs is None:
             return _three_step_pass(self, w, m, q, u)
         margins(self, w, m)
@@ -1308,29 +1307,29 @@ class Representation:
         lift(self, q, u)
         return math.log(2.0) + 0.5 * sum(logs)
 
-    def checked(self):
+    def checked(self) -> Representation:
         """Return itself, in the layout that its operations expect; raise ValueError or TypeError for bad values."""
         return self
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """Return the `Rounding` of its operations; by default of sums over points and coordinates in any order."""
         n, dimension = self.shape()
         margins = Rounding.of_rows(n, dimension).margins
         return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
 
-    def dense(self):
+    def dense(self) -> Array:
         """Return G itself, (n, n); asked of a few points at a time."""
         every = np.arange(self.shape()[0])
         return self.block(every, every)
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         """Return G at some rows and columns, arrays of their numbers."""
         out = np.zeros((rows.size, self.shape()[0]))
         for k, i in enumerate(rows):
             self.add_column(i, 1.0, out[k])
         return out[:, columns]
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         """Return ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, which may keep
         columns that it has seen; None where that costs as much as a product."""
         return None
@@ -1376,26 +1375,24 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     (2.2605917138210118e-13, 0.0)
     """
 
-    __slots__ = ()
-
     @classmethod
-    def of_entries(cls, n, unit):
+    def of_entries(cls, n: int, unit: float) -> Rounding:
         """Of sums over the n entries of a row of G, which are themselves known to a relative ``unit``."""
         margins = 1.01 * (_gamma(n + 8) + unit)
         return cls(margins, 2.0 * margins, 0.0)
 
     @classmethod
-    def of_rows(cls, n, d):
+    def of_rows(cls, n: int, d: int) -> Rounding:
         """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
         error = 1.01 * _gamma(n + d + 8)
         return cls(error, 0.0, error)
 
-    def scaled(self, share):
+    def scaled(self, share: float) -> Rounding:
         """Return the same bounds in units of a larger s, of which the present one is this share."""
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
-def _operation(signature):
+def _operation(signature: _Decorated) -> _Decorated:
     """Make a function that runs the operation of this name of any representation, compiled or as a method."""
     name, names = signature.__name__, list(inspect.signature(signature).parameters)[1:]
 
@@ -1430,7 +1427,7 @@ def _operation(signature):
 
 
 @_operation
-def lift(G, v, w):
+def lift(G: Representation, v: Array, w: Array) -> None:
     """w <- Z' v, the coordinates of sum_i v_i z_i; `lift` and `margins` together are one product G v.
 
     Parameters
@@ -1448,7 +1445,7 @@ def lift(G, v, w):
 
 
 @_operation
-def margins(G, w, m):
+def margins(G: Representation, w: Array, m: Array) -> None:
     """m <- Z w, the margins of the separator with coordinates w.
 
     Parameters
@@ -1466,7 +1463,7 @@ def margins(G, w, m):
 
 
 @_operation
-def add_column(G, i, c, m):
+def add_column(G: Representation, i: int, c: float, m: Array) -> None:
     """m <- m + c G e_i: one column, a product's n-th part.
 
     Parameters
@@ -1486,7 +1483,7 @@ def add_column(G, i, c, m):
 
 
 @_operation
-def softmax_pass(G, w, m, q, u):
+def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> float:
     """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
 
     Parameters
@@ -1509,7 +1506,7 @@ def softmax_pass(G, w, m, q, u):
 
 
 @_operation
-def square(G, v, w, m):
+def square(G: Representation, v: Array, w: Array, m: Array) -> float:
     """v' G v, given w = Z' v and m = G v: no product.
 
     Parameters
@@ -1525,7 +1522,7 @@ def square(G, v, w, m):
 
 
 @_operation
-def table_margins(G, W, M):
+def table_margins(G: Representation, W: Array, M: Array) -> None:
     """M <- W Z', the margins of several separators at once, one a row.
 
     Parameters
@@ -1566,21 +1563,21 @@ class RidgeGram(Representation):
            [ 4. ,  3. ]])
     """
 
-    def __init__(self, base, ridge):
+    def __init__(self, base: Representation, ridge: ArrayLike) -> None:
         self.base, self.ridge, self.access = base, _amounts(ridge, "ridge", base.shape()[0]), base.access
         self.signs = base.signs
         self._roots = np.sqrt(self.ridge)
         if hasattr(base, "precise"):
             self.precise = self._precise
 
-    def checked(self):
+    def checked(self) -> Representation:
         return RidgeGram(self.base.checked(), self.ridge)
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         n, dimension = self.base.shape()
         return n, n + dimension
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.base.diagonal() + self.ridge
 
     @functools.cached_property
@@ -1588,36 +1585,34 @@ class RidgeGram(Representation):
         """max_i G_ii without the ridge over that with it."""
         return float(self.base.diagonal().max() / self.diagonal().max())
 
-    def rounding(self):
-        """Add a few units of the base's s to its errors: |r_i v_i| <= |m_i| + s, and those of m_i and r^2 go without
-        saying."""
-        rounding, lost = self.base.rounding(), _gamma(16)
-        return Rounding(rounding.margins + lost, rounding.square + (lost if rounding.square else 0.0),
-                        rounding.length).scaled(self._share)
+    def rounding(self) -> Rounding:
+        """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
+        (unit, of_square, of_length), lost = self.base.rounding(), _gamma(16)
+        return Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length).scaled(self._share)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         lift(self.base, v, w[:-v.size])
         np.multiply(v, self._roots, out=w[-v.size:])
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         margins(self.base, w[:-m.size], m)
         m += self._roots * w[-m.size:]
 
-    def add_column(self, i, c, m):
+    def add_column(self, i: int, c: float, m: Array) -> None:
         add_column(self.base, i, c, m)
         m[i] += c * self.ridge[i]
 
-    def square(self, v, w, m):
+    def square(self, v: Array, w: Array, m: Array) -> float:
         terms = self._roots * w[-v.size:]
         return square(self.base, v, w[:-v.size], m - terms) + sum(_precise_dot(terms, v))
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return RidgeGram(self.base.restrict(index), self.ridge[index])
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         return self.base.block(rows, columns) + self.ridge[columns] * (rows[:, None] == columns)
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         add_to_base = self.base.adder()
 
         def add(index, weights, m):
@@ -1674,7 +1669,7 @@ class FreeGram(Representation):
     1.118034
     """
 
-    def __init__(self, base, signs):
+    def __init__(self, base: Representation, signs: ArrayLike) -> None:
         self.base = base = base.checked()
         self.signs, self.access = _labels(signs, base.shape()[0], "signs"), base.access
         for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
@@ -1682,7 +1677,7 @@ class FreeGram(Representation):
         for operation in (lift, margins, add_column, square, table_margins):
             setattr(self, operation.__name__, functools.partial(operation, base))
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return FreeGram(self.base.restrict(index), self.signs[index])
 
 
@@ -1693,8 +1688,7 @@ class FreeGram(Representation):
 class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
     """A symmetric (n, n) matrix, C-ordered, float64 or float32.
 
-    Algorithms make it of a plain array.  One whose rounding errors are not symmetric is copied, with its upper triangle
-    on both sides.
+    Algorithms make it of a plain array.  One not symmetric to the last bit is copied, its upper triangle mirrored.
 
     Attributes
     ----------
@@ -1707,33 +1701,30 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
     (3, 3)
     """
 
-    __slots__ = ()
     access = "stored"
 
-    def checked(self):
+    def checked(self) -> Representation:
         G = self._replace(matrix=_symmetric(self.matrix, "G"))
         if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
             raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small for {G.matrix.dtype}; rescale G")
         return G
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.matrix.shape
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.matrix.diagonal().astype(np.float64)
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return self._replace(matrix=self.block(index, index))
 
-    def block(self, rows, columns):
-        out = np.empty((len(rows), len(columns)), self.matrix.dtype)
-        _gather(self.matrix, rows, columns, out)
-        return out
+    def block(self, rows: Array, columns: Array) -> Array:
+        return self.matrix[rows[:, None], columns]
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         def add(index, weights, m):
             if 2 * len(index) > m.size:  # a product reads half of G
                 _add_by_product(self, index, weights, m)
@@ -1742,20 +1733,11 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
         return add
 
-    def precise(self, v):
+    def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         n, m = v.size, np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
-
-
-@njit(cache=_CACHE)
-def _gather(matrix, rows, columns, out):
-    """out <- the matrix at some rows and columns."""
-    for a in range(rows.size):
-        row = matrix[rows[a]]
-        for b in range(columns.size):
-            out[a, b] = row[columns[b]]
 
 
 def _symmetric(given, name):
@@ -1794,9 +1776,8 @@ def _first_flaw(matrix, slack):
     for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
         a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
         with np.errstate(invalid="ignore"):
-            flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack,
-                              (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)
-                              | (diagonal[rows, None] < 0.0)])
+            flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack, (diagonal[rows, None] < 0.0)
+                              | (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)])
         places = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
         if places.size:
             i, j = places[0].tolist()
@@ -1840,7 +1821,8 @@ def _check_callable(block, diagonal, start):
         raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
 
 
-def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0.0, **params):
+def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
+         dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0, **params: Any) -> Array | FreeGram:
     """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
 
     Parameters
@@ -1903,27 +1885,28 @@ def gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=np.float64, ridge=0
     """
     X = _points(X, "X", kernel)
     sign = _labels(y, len(X))
-    dtype, ridge = _dtype(dtype), _amounts(ridge, "ridge", len(X))
+    dtype, ridge = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32")), _amounts(ridge, "ridge", len(X))
     if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
         X = _symmetric(X, "X")
-    out = np.empty((len(X), len(X)), dtype)
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     if kernel.name not in ("precomputed", "callable"):
         points = _without_zeros(points)
-    _fill_gram(kernel, points, diagonal, sign * normalizer, out)
     entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
-    np.fill_diagonal(out, entries + ridge)
+    out = _signed_gram(kernel, points, diagonal, sign * normalizer, entries + ridge, dtype)
     return _with_offset(DenseGram(out), sign, params) if _is_free(params) else out
 
 
-def _fill_gram(kernel, points, diagonal, c, out):
-    """out_ij <- c_i c_j K(x_i, x_j), exactly symmetric, up to rounding of the diagonal."""
+def _signed_gram(kernel, points, diagonal, c, entries, dtype):
+    """Return c_i c_j K(x_i, x_j), exactly symmetric, with these entries on the diagonal."""
+    out = np.empty((c.size, c.size), dtype)
     for rows in _slices(c.size, c.size):
         block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
         if kernel.name == "callable":
             _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
         np.multiply(block * c[:rows.stop], c[rows, None], out=out[rows, :rows.stop], casting="same_kind")
     _mirror(0, c.size, out)
+    np.fill_diagonal(out, entries)
+    return out
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -1964,14 +1947,8 @@ def _symmetric_rows(matrix, v, start, stop, out):
                 sh += h[k] * x
                 tail[k] += (a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
                             + e[k] * ve + f[k] * vf + g[k] * vg + h[k] * vh)
-            out[i] += sa
-            out[i + 1] += sb
-            out[i + 2] += sc
-            out[i + 3] += sd
-            out[i + 4] += se
-            out[i + 5] += sf
-            out[i + 6] += sg
-            out[i + 7] += sh
+            for r, total in enumerate((sa, sb, sc, sd, se, sf, sg, sh)):
+                out[i + r] += total
         i = j
 
 
@@ -2004,7 +1981,7 @@ def _dense_table_margins(G, W, M):
     M[:] = 0.0
     for part in range(len(parts)):
         for c in range(W.shape[0]):
-            _add_multiple(1.0, parts[part, c], M[c])
+            _combine(1.0, M[c], 1.0, parts[part, c])
 
 
 @njit(cache=_CACHE)
@@ -2019,7 +1996,7 @@ def _dense_lift(G, v, w):
 
 @njit(cache=_CACHE)
 def _dense_add_column(G, i, c, m):
-    _add_multiple(c, G.matrix[i], m)
+    _combine(1.0, m, c, G.matrix[i])
 
 
 @njit(cache=_CACHE)
@@ -2057,14 +2034,13 @@ def _representation(G):
 class _RowGram(Representation):
     """Hold what representations by rows have in common."""
 
-    __slots__ = ()
     access = "computed"
 
-    def precise(self, v):
+    def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m, error = np.empty(v.size), _gamma(2 * sum(self.shape()) + 16)**2
         return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
-    def separator(self, v):
+    def separator(self, v: Array) -> Array:
         return _precise_lift(self, v, self.shape()[1]).sum(axis=0)
 
 
@@ -2083,24 +2059,22 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
            [2., 1.]])
     """
 
-    __slots__ = ()
-
-    def checked(self):
+    def checked(self) -> Representation:
         return self._replace(rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.rows.shape
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return np.einsum("ij,ij->i", self.rows, self.rows)
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.rows.shape)
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return self._replace(rows=self.rows[index])
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         return self.rows[rows] @ self.rows[columns].T
 
 
@@ -2197,7 +2171,7 @@ def _row_lift(G, v, w):
         _add_parts_alone(G, v, parts)
     w[:] = 0.0
     for part in range(len(parts)):
-        _add_multiple(1.0, parts[part], w)
+        _combine(1.0, w, 1.0, parts[part])
 
 
 @njit(cache=_CACHE)
@@ -2250,7 +2224,7 @@ def _row_softmax_pass(G, w, m, q, u):
         start, stop = _part(n, part, count)
         factor = math.exp(level - levels[part, -1])
         _scale(factor, q[start:stop])
-        _add_multiple(factor, parts[part], u)
+        _combine(1.0, u, factor, parts[part])
     total = _total(q)
     _scale(1.0 / total, q)
     _scale(1.0 / total, u)
@@ -2266,7 +2240,7 @@ def _row_square(G, v, w, m):
 def _feature_add_column(G, i, c, m):
     column = np.empty(m.size)
     _row_margins(G, G.rows[i], column)
-    _add_multiple(c, column, m)
+    _combine(1.0, m, c, column)
 
 
 @njit(cache=_CACHE)
@@ -2325,9 +2299,7 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
            [2., 1.]])
     """
 
-    __slots__ = ()
-
-    def checked(self):
+    def checked(self) -> Representation:
         values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
         columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
@@ -2345,28 +2317,28 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         values = np.ascontiguousarray(values, dtype=np.float64)
         return self._replace(values=values, columns=columns, starts=starts, dimension=int(self.dimension))
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         squares = np.add.reduceat(np.append(self.values**2, 0.0), self.starts[:-1])
         squares[np.diff(self.starts) == 0] = 0.0  # where reduceat takes what follows
         return squares
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
         n = self.starts.size - 1
         rows, columns = (Rounding.of_rows(n, size) for size in (int(np.diff(self.starts).max()), self.dimension))
         return rows._replace(length=columns.length)
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         index = np.arange(self.starts.size - 1)[index]
         lengths = np.diff(self.starts)[index]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
         return self._replace(values=self.values[entries], columns=self.columns[entries], starts=starts)
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         out, others = np.empty((len(rows), len(columns))), self.restrict(columns)
         for some in _slices(len(rows), self.dimension):
             part = self.restrict(rows[some])
@@ -2423,7 +2395,7 @@ def _sparse_add_column(G, i, c, m):
     row, column = np.zeros(G.dimension), np.empty(m.size)
     _sparse_add_rows(G, np.ones(1), i, row)
     _row_margins(G, row, column)
-    _add_multiple(c, column, m)
+    _combine(1.0, m, c, column)
 
 
 SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots": _sparse_set_dots,
@@ -2453,44 +2425,43 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
            [-2.,  1.]])
     """
 
-    __slots__ = ()
     access = "computed"
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         n, d = self.rows.shape
         return n, d + (self.intercept != 0.0)
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.entries
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.shape())
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         d, weights = self.rows.shape[1], self.c * v
         lift(FeatureGram(self.rows), weights, w[:d])
         w[d:] = self.intercept * weights.sum()
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         d = self.rows.shape[1]
         margins(FeatureGram(self.rows), w[:d], m)
         m += self.intercept * w[d:].sum()
         m *= self.c
 
-    def square(self, v, w, m):
+    def square(self, v: Array, w: Array, m: Array) -> float:
         return _dot(w, w)
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         rows = self.rows[index].astype(np.float64)
-        if self.intercept:
-            rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
+        rows = np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
         return FeatureGram(rows * self.c[index][:, None])
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
-def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
+def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "unit", intercept: float | str = 0.0,
+             ridge: ArrayLike = 0.0) -> Representation:
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
@@ -2503,8 +2474,7 @@ def features(X, y=None, *, normalize="unit", intercept=0.0, ridge=0.0):
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
     intercept : float or "free"
-        Not 0: all points get it as one more feature, the last, before they are normalised.  "free": planes need not
-        pass through the origin, as in `gram`.
+        Not 0: all points get it as one more feature, the last, before they are normalised.  "free": as in `gram`.
     ridge : float or array, shape (n,)
         As in `gram`.
 
@@ -2571,20 +2541,18 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
            [-2.,  1.]])
     """
 
-    __slots__ = ()
     access = "computed"
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.c.size, self.c.size
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.entries
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
 
-        The arc cosine turns an error e of a cosine into at most pi sqrt(e / 2), the limit kernel into 0.75 ||x|| ||x'||
-        times that.
+        The arc cosine makes at most pi sqrt(e / 2) of an error e, the limit kernel 0.75 ||x|| ||x'|| times that.
         """
         kernel = self.kernel
         error = _gamma(kernel.dimension + len(kernel.W) + 16)
@@ -2596,18 +2564,17 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         w[:] = v
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         self.table_margins(w[None], m[None])
 
-    def add_column(self, i, c, m):
+    def add_column(self, i: int, c: float, m: Array) -> None:
         column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[:, 0]
-        column *= self.c
-        _add_multiple(c * self.c[i], column, m)
+        _combine(1.0, m, c * self.c[i], column * self.c)
 
-    def table_margins(self, W, M):
+    def table_margins(self, W: Array, M: Array) -> None:
         """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
         n, d, width, scaled = self.c.size, self.kernel.dimension, len(self.kernel.W), W * self.c
         support = np.count_nonzero(W.any(axis=0))
@@ -2641,22 +2608,17 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
                 m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + points.hidden[rows] @ of_hidden
             m += self.kernel.offset * w.sum()
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
 
-    def dense(self):
-        G = np.empty((self.c.size, self.c.size))
-        _fill_gram(self.kernel, self.points, self.entries, self.c, G)
-        np.fill_diagonal(G, self.entries)
-        return G
+    def dense(self) -> Array:
+        return _signed_gram(self.kernel, self.points, self.entries, self.c, self.entries, np.float64)
 
-    def block(self, rows, columns):
-        out = self.kernel.block(self.points.take(rows), self.points.take(columns))
-        out *= self.c[columns]
-        out *= self.c[rows][:, None]
-        return out
+    def block(self, rows: Array, columns: Array) -> Array:
+        block = self.kernel.block(self.points.take(rows), self.points.take(columns))
+        return block * self.c[columns] * self.c[rows, None]
 
-    def adder(self):
+    def adder(self) -> Callable | None:
         """Keep columns of K while there is room for them."""
         n = self.c.size
         kept, places, count = np.empty((min(n, _KEPT // n), n)), np.full(n, -1), 0
@@ -2687,7 +2649,8 @@ def _column_product(A, b):
     return out
 
 
-def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.0, **params):
+def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", normalize: str | None = "unit",
+              dtype: DTypeLike = None, ridge: ArrayLike = 0.0, **params: Any) -> Representation:
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
     Parameters
@@ -2701,8 +2664,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     normalize : {"unit", "max", None}
         As in `gram`.
     dtype : {float64, float32}, optional
-        In which the points are stored: by default float64, or what the file holds; sums are in float64.  Points of a
-        file that holds another are copied.
+        Of the stored points: by default the file's, or float64; a file of another is copied.  Sums are in float64.
     ridge : float or array, shape (n,)
         As in `gram`.
     **params
@@ -2732,7 +2694,7 @@ def lazy_gram(X, y=None, *, kernel="rbf", normalize="unit", dtype=None, ridge=0.
     """
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes")
-    dtype = None if dtype is None else _dtype(dtype)
+    dtype = None if dtype is None else _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     mapped = _is_mapped(X, dtype)
     X = X if mapped else _points(X)
     dtype = X.dtype if dtype is None else dtype
@@ -2773,45 +2735,45 @@ class PairGram(Representation):
     (4, 6)
     """
 
-    def __init__(self, K, point, right, wrong, n_classes):
+    def __init__(self, K: Representation, point: Array, right: Array, wrong: Array, n_classes: int) -> None:
         self.K, self.point, self.right, self.wrong = K, point, right, wrong
         self.n_points, self.n_classes = K.shape()[0], n_classes
         self.access = "products" if K.access == "products" else "computed"
         if hasattr(K, "precise"):
             self.precise = self._precise
 
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.point.size, self.n_classes * self.K.shape()[1]
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.K.diagonal()[self.point]
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         """T adds n_classes - 1 weights up, v'm has a term for every pair."""
         margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         for weights, part in zip(self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True):
             lift(self.K, weights, part)
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         scores = np.empty((self.n_classes, self.n_points))
         table_margins(self.K, w.reshape(self.n_classes, -1), scores)
         _score_differences(self.point, self.right, self.wrong, scores, m)
 
-    def add_column(self, i, c, m):
+    def add_column(self, i: int, c: float, m: Array) -> None:
         column, i = np.zeros((1, self.n_points)), slice(i, i + 1)
         add_column(self.K, self.point[i][0], c, column[0])
         _add_pair_block(column, np.zeros(1, np.int32), self.right[i], self.wrong[i],
                         self.point, self.right, self.wrong, m[None])
 
-    def restrict(self, index):
+    def restrict(self, index: Array) -> Representation:
         points, place = np.unique(self.point[index], return_inverse=True)
         K, place = self.K.restrict(points), place.astype(np.int32)
         return PairGram(K, place, self.right[index], self.wrong[index], self.n_classes)
 
-    def block(self, rows, columns):
+    def block(self, rows: Array, columns: Array) -> Array:
         points, place = np.unique(self.point[rows], return_inverse=True)
         others, other = np.unique(self.point[columns], return_inverse=True)
         K, out = np.ascontiguousarray(self.K.block(points, others), np.float64), np.zeros((rows.size, columns.size))
@@ -2828,18 +2790,15 @@ class PairGram(Representation):
     def _precise(self, v):
         """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
 
-        A margin is half the difference of two rounded scores, which may cancel: it errs by up to 2 u max_ci |f_c(x_i)|
-        beside the errors of K's products.
+        A margin, half the difference of two rounded scores, errs by up to 2 u max_ci |f_c(x_i)| more.
         """
-        (T, rest), w = self._class_weights(v), np.empty(self.K.shape()[1])
-        squares, scores = [], np.empty_like(T)
+        (T, rest), squares = self._class_weights(v), []
+        scores = np.empty_like(T)
         for c in range(self.n_classes):
             size, scores[c], rounding = self.K.precise(T[c])
             squares.append(size)
             if rest[c].any():
-                m = np.empty(self.n_points)
-                lift(self.K, rest[c], w)
-                margins(self.K, w, m)
+                m = _image(self.K, rest[c])
                 squares.append(2.0 * float(T[c] @ m))
                 scores[c] += m
         m = np.empty(v.size)
@@ -2849,7 +2808,7 @@ class PairGram(Representation):
                                                      rounding.length * math.sqrt(2.0))
 
 
-def pair_gram(K, labels, n_classes, *, ridge=0.0):
+def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Representation:
     """Multiclass problems as binary ones: G = Z Z' + diag(r) for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2),
     one for each point and each class j other than its own.
 
@@ -2867,8 +2826,7 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     Returns
     -------
     G : PairGram; RidgeGram over it unless r = 0
-        Of n (n_classes - 1) pairs, point by point, the wrong classes in order.  A product is one with K for all classes
-        together, a column one column of K.
+        Of n (n_classes - 1) pairs, point by point, wrong classes in order.  A product is one with K for all classes.
 
     Raises
     ------
@@ -2899,7 +2857,8 @@ def pair_gram(K, labels, n_classes, *, ridge=0.0):
     array([0, 1, 2])
     """
     K, _ = _representation(K)
-    labels, n_classes = _class_labels(labels, K.shape()[0], n_classes)
+    n_classes = _count(n_classes, "n_classes", 2)
+    labels = _labels(labels, K.shape()[0], "labels", range(n_classes)).astype(np.int64)
     pairs = (part.astype(np.int32) for part in _pairs(labels, n_classes))
     return _with_ridge(PairGram(K, *pairs, n_classes), ridge)
 
@@ -2957,26 +2916,24 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
            [2., 1.]])
     """
 
-    __slots__ = ()
-
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return tuple(int(size) for size in self.operator.shape)
 
-    def diagonal(self):
+    def diagonal(self) -> Array:
         return self.entries
 
-    def rounding(self):
+    def rounding(self) -> Rounding:
         n, dimension = self.shape()
         error = 1.01 * _gamma(n + (0 if self.symmetric else dimension) + 8, self.unit)
         return Rounding(error, 2.0 * error, 0.0) if self.symmetric else Rounding(error, 0.0, error)
 
-    def lift(self, v, w):
+    def lift(self, v: Array, w: Array) -> None:
         w[:] = v if self.symmetric else self._apply("rmatvec", v)
 
-    def margins(self, w, m):
+    def margins(self, w: Array, m: Array) -> None:
         m[:] = self._apply("matvec", w)
 
-    def square(self, v, w, m):
+    def square(self, v: Array, w: Array, m: Array) -> float:
         return _dot(v, m) if self.symmetric else _dot(w, w)
 
     def _apply(self, name, x):
@@ -2986,7 +2943,8 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
         return _vector(getattr(self.operator, name)(x), f"what {name} returns", size)
 
 
-def operator_gram(A, *, diagonal=None, unit=_UNIT, ridge=0.0):
+def operator_gram(A: Any, *, diagonal: ArrayLike | None = None, unit: float = _UNIT,
+                  ridge: ArrayLike = 0.0) -> Representation:
     """G = Z Z' + diag(r) for an operator Z, or a symmetric operator G: products by another library, a cluster, a GPU.
 
     Parameters
@@ -3068,23 +3026,21 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
     array([ True, False])
     """
 
-    __slots__ = ()
-
-    def gram(self, *, dtype=np.float64, ridge=0.0):
+    def gram(self, *, dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0) -> Array | Representation:
         """G, dense, by `gram`."""
         return self._represented(functools.partial(gram, kernel=self.kernel, dtype=dtype), ridge)
 
-    def lazy_gram(self, *, dtype=None, ridge=0.0):
+    def lazy_gram(self, *, dtype: DTypeLike = None, ridge: ArrayLike = 0.0) -> Representation:
         """G, evaluated on demand, by `lazy_gram`."""
         return self._represented(functools.partial(lazy_gram, kernel=self.kernel, dtype=dtype), ridge)
 
-    def features(self, *, ridge=0.0):
+    def features(self, *, ridge: ArrayLike = 0.0) -> Representation:
         """G by its rows, by `features`, for the linear kernel."""
         if self.kernel != "linear":
             raise ValueError(f'features are those of the kernel "linear", got {self.kernel!r}')
         return self._represented(features, ridge)
 
-    def decision_function(self, alpha, Xnew):
+    def decision_function(self, alpha: ArrayLike, Xnew: ArrayLike) -> Array:
         """Scores of new points, by `decision_function`."""
         return decision_function(alpha, self.X, self.y, Xnew, kernel=self.kernel, normalize=self.normalize,
                                  n_classes=self.n_classes, **self.params)
@@ -3097,7 +3053,8 @@ class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
         return pair_gram(K, self.y, self.n_classes, ridge=ridge)
 
 
-def model(X, y, *, kernel="rbf", normalize="unit", n_classes=None, **params):
+def model(X: ArrayLike, y: ArrayLike, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
+          n_classes: int | None = None, **params: Any) -> Model:
     """Points, labels and kernel in one, so that G and the scores of new points cannot be of different ones.
 
     Parameters
@@ -3148,8 +3105,6 @@ def _unit_range(v):
 
 class _Seen(namedtuple("_Seen", "least size total rounding")):
     """Products at some v, as computed: min_i (G v)_i, ||v||_G^2, ||v||_1 and the `Rounding` of the first two."""
-
-    __slots__ = ()
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
@@ -3225,7 +3180,7 @@ def _has_coordinates(G):
     return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
 
-def certificate(G, alpha, p, *, precise=False):
+def certificate(G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False) -> tuple[float, float]:
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
     Parameters
@@ -3286,7 +3241,7 @@ def certificate(G, alpha, p, *, precise=False):
     return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
-def separator_margin(G, w):
+def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
 
     Parameters
@@ -3341,29 +3296,25 @@ def _operator_norm(G):
 
     Lanczos: k steps miss a fraction e of it with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the
     spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No
-    vectors are kept: where rounding spoils their orthogonality, eigenvalues are found again (A. Greenbaum, Linear
-    Algebra and its Applications 113, 1989).
+    vectors are kept: rounding repeats eigenvalues (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
-    n, dimension = G.shape()
+    n = G.shape()[0]
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
     T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
     v, before = np.random.default_rng(0).standard_normal(n), np.zeros(n)
-    w, m = np.empty(dimension), np.empty(n)
     for k in range(len(T)):
         size = float(np.linalg.norm(v))
         if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
             T = T[:k, :k]
             break
         v /= size
-        lift(G, v, w)
-        margins(G, w, m)
-        m /= scale
+        m = _image(G, v) / scale
         T[k, k] = v @ m
         m -= T[k, k] * v
         if k:
             T[k, k - 1] = size
             m -= size * before
-        before, v, m = v, m, before
+        before, v = v, m
     return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
 
@@ -3402,10 +3353,9 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     array([0, 1, 2, 3])
     """
 
-    __slots__ = ()
 
-
-def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: ArrayLike | None = None,
+            keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Run:
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
     Parameters
@@ -3415,8 +3365,7 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     max_iter : int
         Updates at most, beside those of ``start``.
     tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints and, where the loop holds an interval,
-        at every iteration.
+        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints, at once if the loop has an interval.
     trace_at : array of int, optional
         Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
     keep_iterates : bool
@@ -3453,14 +3402,7 @@ def prepare(G, max_iter, tol=None, trace_at=None, keep_iterates=False, callback=
     if not (start is None or isinstance(start, Result)):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     first = 0 if start is None else start.n_iter
-    checkpoints = _checkpoints(first, first + max_iter, trace_at)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable or None, got {callback!r}")
-    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
-
-
-def _checkpoints(first, last, trace_at):
-    """Return the iterations of certificates: 16 a decade or trace_at, with the first and the last."""
+    last = first + max_iter
     if trace_at is None:
         decades = math.log10(max(last, 1))
         points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
@@ -3469,11 +3411,15 @@ def _checkpoints(first, last, trace_at):
         if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
             points = np.array([_count(int(k) if isinstance(k, float) and k.is_integer() else k, "each of trace_at")
                                for k in points.tolist()], dtype=np.int64)
-    return np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
+    checkpoints = np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None, got {callback!r}")
+    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
 
 
-def drive(run, loop, state, solution=None, *, parameters=(), products=float, interval=None, report=None,
-          by_square=False, spent=0.0, eps=0.0):
+def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = None, *, parameters: tuple = (),
+          products: Callable[[int], float] = float, interval: Callable | None = None, report: Array | None = None,
+          by_square: bool = False, spent: float = 0.0, eps: float = 0.0) -> Result:
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -3722,7 +3668,7 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 
 ALGORITHMS = {}
 
-def _algorithm(function):
+def _algorithm(function: _Decorated) -> _Decorated:
     """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
     compiles."""
     if function.__doc__ is not None:  # python -OO has none
@@ -3827,8 +3773,9 @@ def _take_rows(run, cyclic, least, solution=None):
 
 
 @_algorithm
-def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-               start=None):
+def perceptron(G: GramLike, *, rule: str = "cyclic", max_iter: int = 100_000, tol: float | None = None,
+               trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+               start: Result | None = None) -> Result:
     """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
 
     Parameters
@@ -3846,14 +3793,14 @@ def perceptron(G, *, rule="cyclic", max_iter=100_000, tol=None, trace_at=None, k
     >>> fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
-    cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _take_rows(run, cyclic, _separating_margin(run))
+    return _take_rows(run, _choice(rule, "rule", ("cyclic", "worst")) == "cyclic", _separating_margin(run))
 
 
 @_algorithm
-def nkp(G, *, stop="separated", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-        start=None):
+def nkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 100_000, tol: float | None = None,
+        trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+        start: Result | None = None) -> Result:
     """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): alpha_0 = 0,
     alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
@@ -3907,8 +3854,9 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
 
 
 @_algorithm
-def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-                callback=None, start=None):
+def von_neumann(G: GramLike, *, eps: float | None = None, stop: str | None = None, max_iter: int = 100_000,
+                tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                callback: Callback = None, start: Result | None = None) -> Result:
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -3922,8 +3870,7 @@ def von_neumann(G, *, eps=None, stop=None, max_iter=100_000, tol=None, trace_at=
     Notes
     -----
     If rho <= 0 it stops within s / eps^2 iterations (Dantzig 1992), and within 2 (s / rho^2) ln(||p_0||_G / eps); if
-    rho > 0, Gp > 0 within s / rho^2 (Epelman & Freund 2000).  alpha = p.  One column per iteration, one product at the
-    start.
+    rho > 0, Gp > 0 within s / rho^2 (Epelman & Freund 2000).  alpha = p.  One product, then a column per iteration.
 
     Examples
     --------
@@ -3974,8 +3921,7 @@ def _correct(face, row, x, g, k, i):
 def _to_affine_minimizer(p, m, active, i, size, scale):
     """Bring p to the minimum on a face, by Wolfe's minor cycles, once its i-th point has entered.
 
-    On H = G / s + 1, positive definite on affinely independent points, x = p / (1 + ||p||_G^2 / s) has its minimum
-    where p has.
+    H = G / s + 1 is definite on affinely independent points; x = p / (1 + ||p||_G^2 / s) is optimal where p is.
     """
     points, columns, order, factor = active
     n, k, unit = points.size, order.size, 1.0 / (1.0 + size / scale)
@@ -4015,8 +3961,9 @@ def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, bl
 
 
 @_algorithm
-def frank_wolfe(G, *, variant="corrected", eps=None, stop=None, max_iter=100_000, tol=None, trace_at=None,
-                keep_iterates=False, callback=None, start=None):
+def frank_wolfe(G: GramLike, *, variant: str = "corrected", eps: float | None = None, stop: str | None = None,
+                max_iter: int = 100_000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
     """Frank-Wolfe for min_p ||p||_G with an active set, the points of weight p_i > 0: p_0 = e_i of least G_ii, then
     j = argmin_i (Gp)_i, a = argmax of (Gp)_i over the active set, and a move that can also take weights back.
 
@@ -4026,8 +3973,7 @@ def frank_wolfe(G, *, variant="corrected", eps=None, stop=None, max_iter=100_000
         "corrected": j becomes active, and p goes towards the affine minimiser of the active set; where a weight comes
         to 0 on the way, its point is dropped, and p goes on from there.
         "pairwise": p <- p + t (e_j - e_a), with t in [0, p_a] by exact line search.
-        "away": p <- p + t (e_j - p), t <= 1, or p + t (p - e_a), t <= p_a / (1 - p_a), by exact line search: the first
-        if ||p||_G^2 - (Gp)_j >= (Gp)_a - ||p||_G^2.
+        "away": p <- p + t (e_j - p), t <= 1, or p + t (p - e_a), t <= p_a / (1 - p_a), the steeper, by line search.
     eps : float, optional
         Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
     stop : {"separated", None}
@@ -4039,8 +3985,7 @@ def frank_wolfe(G, *, variant="corrected", eps=None, stop=None, max_iter=100_000
     finitely many iterations, since ||p||_G falls, and p is the affine minimiser of another set after each.  The active
     set is affinely independent, at most rank G + 1 points.  An iteration takes O(k n + k^2) operations beside the
     column, k the active points.  The others converge linearly, at rates that depend on the width of the polytope.
-    alpha = p.  A column is read, and counted, once, when its point first becomes active, and kept: n numbers each,
-    and for "corrected" twice k^2 more.
+    alpha = p.  A column is read, and counted, once, and kept: n numbers each, and for "corrected" twice k^2 more.
 
     References
     ----------
@@ -4081,13 +4026,6 @@ def _smoothed_step(theta, v, p, q):
     """v <- (1 - theta)(v + theta p) + theta^2 q."""
     for i in range(v.size):
         v[i] = (1.0 - theta) * (v[i] + theta * p[i]) + theta * theta * q[i]
-
-
-@njit(cache=_CACHE)
-def _combine(a, x, b, y):
-    """x <- a x + b y."""
-    for i in range(x.size):
-        x[i] = a * x[i] + b * y[i]
 
 
 @njit(cache=_CACHE)
@@ -4153,8 +4091,9 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
 
 
 @_algorithm
-def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-         start=None):
+def snkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 10_000, tol: float | None = None,
+         trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+         start: Result | None = None) -> Result:
     """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -4189,8 +4128,9 @@ def snkp(G, *, stop="separated", max_iter=10_000, tol=None, trace_at=None, keep_
 
 
 @_algorithm
-def snkpvn(G, *, delta=None, q=None, max_iter=10_000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-           start=None):
+def snkpvn(G: GramLike, *, delta: float | None = None, q: ArrayLike | None = None, max_iter: int = 10_000,
+           tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+           callback: Callback = None, start: Result | None = None) -> Result:
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
@@ -4218,16 +4158,16 @@ def snkpvn(G, *, delta=None, q=None, max_iter=10_000, tol=None, trace_at=None, k
 
 
 @_algorithm
-def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, trace_at=None, keep_iterates=False,
-            callback=None, start=None):
+def isnkpvn(G: GramLike, *, eps: float | None = None, gamma: float = 2.0, prox: str = "l2", max_iter: int = 100_000,
+            tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+            callback: Callback = None, start: Result | None = None) -> Result:
     """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
     Parameters
     ----------
     eps : float, optional
-        Stop as "infeasible" once delta_t < eps, with ||p||_G < eps; above 0, not scaled by sqrt(s); by default
-        1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G < eps, once delta_t < eps; not scaled by sqrt(s); by default 1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
@@ -4235,15 +4175,14 @@ def isnkpvn(G, *, eps=None, gamma=2.0, prox="l2", max_iter=100_000, tol=None, tr
 
     Notes
     -----
-    Stops as "separated" at G alpha > 0 as well.  For s = 1 it takes O(sqrt(n)/rho log(1/rho)) iterations if rho > eps,
-    and O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) if rho <= 0 or eps > rho (Theorem 4).  The paper has no eps in
-    delta_t; it matters only for a q_t that is a certificate already.  A restart counts as an iteration: one product
-    each, two at the start.
+    Stops as "separated", too.  For s = 1 it takes O(sqrt(n)/rho log(1/rho)) iterations if rho > eps, otherwise
+    O(min(sqrt(n)/eps, sqrt(n)/|rho|) log(1/eps)) (Theorem 4).  The paper has no eps in delta_t, which matters where q_t
+    is a certificate already.  One product per iteration, restarts among them, two at the start.
 
     With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
-    rho <= 0, where D_t >= -ln min_i (q_t)_i: D_0 = ln(n) and D_{t+1} = D_t + 1 + ln((k+1)(k+2)/2) after k iterations.
-    So sqrt(ln n) takes the place of sqrt(n) up to powers of log(1/rho) and log(1/eps), but not in sqrt(n)/|rho|
-    log(1/eps): with 0 on the boundary of the hull it is seen to take 1/sqrt(eps) where prox="l2" takes log(1/eps).
+    rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i.  So
+    n gives way to ln n, up to logarithms, in sqrt(n)/rho and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the
+    boundary of the hull it is seen to take 1/sqrt(eps) where prox="l2" takes log(1/eps).
 
     Examples
     --------
@@ -4266,14 +4205,16 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
             return k, RUNNING
         i = np.argmin(m)
         hits[i] += 1.0
-        _add_multiple(-eta, Z[i], score)
+        _combine(1.0, score, -eta, Z[i])
         _softmax(score, w)
         margins(G, w, m)
         k += 1
 
 
 @_algorithm
-def winnow(Z, *, eta=0.1, max_iter=100_000, tol=None, trace_at=None, keep_iterates=False, callback=None, start=None):
+def winnow(Z: ArrayLike, *, eta: float = 0.1, max_iter: int = 100_000, tol: float | None = None,
+           trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+           start: Result | None = None) -> Result:
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -4360,8 +4301,8 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, 
             theta *= math.exp(min(log_slope[0], 300.0)) / m.size
         elif schedule == _SQRT:
             theta /= math.sqrt(k + 1.0)
-        _add_multiple(theta, q, alpha)
-        _add_multiple(theta, u, w)
+        _combine(1.0, alpha, theta, q)
+        _combine(1.0, w, theta, u)
         log_slope[0] = _dual_pass(G, w, logistic, 0.0, m, q, u)
         k += 1
         if _meets(k, until, alpha, m, report):
@@ -4381,8 +4322,9 @@ def _at_rest(run, logistic, shift=0.0):
 
 
 @_algorithm
-def gradient_descent(G, *, step=1.0, loss="exp", max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                     callback=None, start=None):
+def gradient_descent(G: GramLike, *, step: float = 1.0, loss: str = "exp", max_iter: int = 1000,
+                     tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                     callback: Callback = None, start: Result | None = None) -> Result:
     """Gradient descent (ji21, section 3.1) on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
@@ -4418,8 +4360,8 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
         margins(G, u, image)
         size = square(G, q, u, image) * (k + 1.0 if schedule == _SQRT else 1.0)
         theta = step / math.sqrt(size) if size > 0.0 else 0.0  # a gradient of 0 moves nothing
-        _add_multiple(theta, q, alpha)
-        _add_multiple(theta, image, m)
+        _combine(1.0, alpha, theta, q)
+        _combine(1.0, m, theta, image)
         k += 1
         if _meets(k, until, alpha, m, report):
             return k, CERTIFIED
@@ -4427,8 +4369,10 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
 
 
 @_algorithm
-def normalized_gradient_descent(G, *, step=1.0, schedule="constant", divide_by="risk", max_iter=1000, tol=None,
-                                trace_at=None, keep_iterates=False, callback=None, start=None):
+def normalized_gradient_descent(G: GramLike, *, step: float = 1.0, schedule: str = "constant", divide_by: str = "risk",
+                                max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                                keep_iterates: bool = False, callback: Callback = None,
+                                start: Result | None = None) -> Result:
     """Gradient descent on the exponential risk R(f) = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by
     the risk (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
 
@@ -4495,8 +4439,8 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         if looks:
             _copy(g, move.v)
             _copy(gw, move.w)
-            _add_multiple(1.0, q, move.v)
-            _add_multiple(1.0, u, move.w)
+            _combine(1.0, move.v, 1.0, q)
+            _combine(1.0, move.w, 1.0, u)
             _copy(m, move.m)
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
@@ -4509,8 +4453,9 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
 
 
 @_algorithm
-def momentum(G, *, loss="exp", shifted=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-             start=None):
+def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, max_iter: int = 1000, tol: float | None = None,
+             trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+             start: Result | None = None) -> Result:
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
@@ -4553,9 +4498,8 @@ def momentum(G, *, loss="exp", shifted=True, max_iter=1000, tol=None, trace_at=N
     shift = math.log(n) if shifted else 0.0
     alpha, w, m, q, u, _, report = _at_rest(run, logistic, shift)
     g, gw, move = np.zeros(n), np.zeros(dimension), _Point(*map(np.zeros, (n, dimension, n)))
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report),
-                 lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, shift, step), report=report,
-                 by_square=True)
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), report=report, by_square=True,
+                 solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, shift, step))
 
 
 @njit(cache=_CACHE)
@@ -4571,15 +4515,16 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
         alpha[i] += eta
         _scale(shrink, m)
         _scale(shrink, alpha)
-        _add_multiple(1.0, alpha, total)
+        _combine(1.0, total, 1.0, alpha)
         hits[i] += 1.0
         k += 1
     return k, RUNNING
 
 
 @_algorithm
-def batch_perceptron(G, *, averaged=True, max_iter=1000, tol=None, trace_at=None, keep_iterates=False, callback=None,
-                     start=None):
+def batch_perceptron(G: GramLike, *, averaged: bool = True, max_iter: int = 1000, tol: float | None = None,
+                     trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
+                     start: Result | None = None) -> Result:
     """Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
@@ -4642,8 +4587,9 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms
 
 
 @_algorithm
-def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=None, trace_at=None,
-                      keep_iterates=False, callback=None, start=None):
+def adaptive_sampling(G: GramLike, *, momentum: bool = True, step: float = 1.0, seed: int = 0, max_iter: int = 1000,
+                      tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                      callback: Callback = None, start: Result | None = None) -> Result:
     """Adaptive sampling (ji21, section 4): `momentum` with Z'q_t replaced by one row z_i, drawn with probability q_t,
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
@@ -4663,13 +4609,13 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 
         gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
 
-    (constants as in its proof).  With momentum, which the paper leaves open, for every step, in the mean over samples
+    (constants as in its proof).  With momentum, which the paper leaves open, the mean of gamma(w_T) is, for every step,
 
-        gamma(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
+        at least rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3)).
 
-    since rho ||w_T|| + psi(-Z w_T) <= ln(n) + sum (step/2 ||z_{t+1} - z_t||^2 - KL(q_{t+1} || q_t)) + a martingale, z_t
-    the row drawn.  1/(rho T) is the best possible: of rows with inner products c, rho > sqrt(c), T < n columns give a
-    margin of c / sqrt(c + (1-c)/T) or less.  Samples are exact.  p = alpha / sum alpha.  One column per iteration.
+    Proof: rho ||w_T|| + psi(-Z w_T) is at most ln(n) + sum_t (step/2 ||z_{t+1} - z_t||^2 - KL(q_{t+1} || q_t)) and a
+    martingale, z_t the row drawn.  The rate 1/(rho T) is the best possible: T < n columns, of rows with inner products
+    c < rho^2, give a margin of at most c / sqrt(c + (1-c)/T).  p = alpha / sum alpha.  One column per iteration.
 
     Examples
     --------
@@ -4689,13 +4635,8 @@ def adaptive_sampling(G, *, momentum=True, step=1.0, seed=0, max_iter=1000, tol=
 # 8.3 apidopoulos22
 # ------------------------------------------------------------------------------------------------------
 
-_SCHEDULES = {
-    "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
-    "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
-    "1/t": lambda t: 1.0 / t,
-    "1/t^2": lambda t: 1.0 / t**2,
-    "2^-t": lambda t: np.exp2(-t),
-}
+_SCHEDULES = {"1/log(1+t)": lambda t: 1.0 / np.log1p(t), "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
+              "1/t": lambda t: 1.0 / t, "1/t^2": lambda t: 1.0 / t**2, "2^-t": lambda t: np.exp2(-t)}
 
 
 def _penalties(lam, lam0, steps):
@@ -4759,7 +4700,7 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
     return k, RUNNING
 
 
-def _hinge_descent(G, lam, lam0, accel, restart, step, run_options):
+def _hinge_descent(G, lam, lam0, accel, restart, step, *run_options):
     """Run diagonal_descent or inertial_diagonal_descent."""
     step, lam0 = 0.0 if step is None else _number(step, "step"), _number(lam0, "lam0")
     run = prepare(G, *run_options)
@@ -4778,8 +4719,9 @@ def _hinge_descent(G, lam, lam0, accel, restart, step, run_options):
 
 
 @_algorithm
-def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=None, trace_at=None,
-                     keep_iterates=False, callback=None, start=None):
+def diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: float = 1.0, step: float | None = None,
+                     max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                     keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
     """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
@@ -4807,13 +4749,14 @@ def diagonal_descent(G, *, lam="1/t", lam0=1.0, step=None, max_iter=1000, tol=No
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
-    return _hinge_descent(G, lam, lam0, math.inf, False, step,
-                          (max_iter, tol, trace_at, keep_iterates, callback, start))
+    return _hinge_descent(G, lam, lam0, math.inf, False, step, max_iter, tol, trace_at, keep_iterates, callback, start)
 
 
 @_algorithm
-def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, restart=False, max_iter=1000, tol=None,
-                              trace_at=None, keep_iterates=False, callback=None, start=None):
+def inertial_diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: float = 1.0, accel: float = 10.0,
+                              step: float | None = None, restart: bool = False, max_iter: int = 1000,
+                              tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                              callback: Callback = None, start: Result | None = None) -> Result:
     """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
@@ -4826,8 +4769,7 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     step : float, optional
         As in `diagonal_descent`.
     restart : bool
-        Begin anew from u, with t = 1, whenever <z - u, u - u_previous> > 0, where inertia led uphill (gradient
-        restarts).  False is the paper's method.
+        Begin anew from u, at t = 1, where inertia led uphill: <z - u, u - u_previous> > 0.  False is the paper's.
 
     Notes
     -----
@@ -4853,9 +4795,8 @@ def inertial_diagonal_descent(G, *, lam="1/t", lam0=1.0, accel=10.0, step=None, 
     >>> fm.inertial_diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-4).status
     'certified'
     """
-    accel = _number(accel, "accel")
-    return _hinge_descent(G, lam, lam0, accel, bool(restart), step,
-                          (max_iter, tol, trace_at, keep_iterates, callback, start))
+    accel, restart = _number(accel, "accel"), bool(restart)
+    return _hinge_descent(G, lam, lam0, accel, restart, step, max_iter, tol, trace_at, keep_iterates, callback, start)
 
 
 @njit(cache=_CACHE)
@@ -4878,8 +4819,9 @@ def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
 
 
 @_algorithm
-def homotopic_subgradient(G, *, a=0.25, b=0.5, max_iter=1000, tol=None, trace_at=None, keep_iterates=False,
-                          callback=None, start=None):
+def homotopic_subgradient(G: GramLike, *, a: float = 0.25, b: float = 0.5, max_iter: int = 1000,
+                          tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+                          callback: Callback = None, start: Result | None = None) -> Result:
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
     steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
 
@@ -4977,9 +4919,7 @@ def _extend(G, span, unit, negligible):
     else:
         t = span.margins @ q
         rest = q - t @ span.weights
-        lift(G, rest, w)
-        margins(G, w, m)
-        m /= unit * unit
+        m = _image(G, rest) / (unit * unit)
         again = span.margins @ rest
         rest -= again @ span.weights
         m -= again @ span.margins
@@ -5143,8 +5083,9 @@ def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, ep
 
 
 @_algorithm
-def subspace_perceptron(G, *, eps=0.0, memory=1e9, stop=None, max_iter=1000, tol=None, trace_at=None,
-                        keep_iterates=False, callback=None, start=None):
+def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, stop: str | None = None,
+                        max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
+                        keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
     Keeps the span V_k of all past Z'p_j and solves the problem in it afresh at no product, with weights tilted by what
@@ -5653,18 +5594,14 @@ def _by_newton_steps(dual, c, u, gap):
     points, G = dual.at_hand(c, u)
     if G is None:
         return _TO_BLOCKS, False
-    n, d = G.shape()
+    n = points.size
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, w = u[points] - ridge * v, np.empty(d)
-    goal = 0.3 * dual.tol
+    m, goal = u[points] - ridge * v, 0.3 * dual.tol
     if G is dual.kept[1]:
         goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
 
     def product(v):
-        out = np.empty(n)
-        lift(G, v, w)
-        margins(G, w, out)
-        return out + dual.shifted(points, v, points)
+        return _image(G, v) + dual.shifted(points, v, points)
 
     for _ in range(200):
         before, active, last, pull = active, m < 1.0, error, np.maximum(1.0 - m, 0.0) / ridge
@@ -5722,7 +5659,9 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
 
 
 @_algorithm
-def max_margin(G, *, max_iter=100, tol=1e-9, trace_at=None, keep_iterates=False, callback=None, start=None):
+def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at: ArrayLike | None = None,
+               keep_iterates: bool = False, callback: Callback = None,
+               start: Result | ArrayLike | None = None) -> Result:
     """The maximum margin to any tolerance, by greedy blocks, working sets and Newton steps.
 
     Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
@@ -5830,11 +5769,6 @@ def _column_names(X):
     """Return the names of the columns of a data frame, where all are strings."""
     names = np.asarray(getattr(X, "columns", ()), dtype=object)
     return names if names.size and all(isinstance(name, str) for name in names) else None
-
-
-def _listed(names, kind):
-    few = sorted(names)[:5] + ["..."] * (len(names) > 5)
-    return f"Feature names {kind}:\n" + "".join(f"- {name}\n" for name in few) if names else ""
 
 
 def _targets(y, n):
@@ -5947,10 +5881,8 @@ class MaxMarginClassifier:
         with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
     result_, status_, n_iter_ : Result, str, int
         Of the algorithm, with its trace.
-    support_, support_vectors_ : array of int, shape (k,); array or sparse matrix, shape (k, d)
-        Points with a part in the predictor; of a precomputed kernel none, (0, 0).
-    n_support_ : array of int, shape (n_classes,)
-        How many of them are of each class.
+    support_, support_vectors_, n_support_ : array of int, (k,); array or sparse, (k, d); array of int, (n_classes,)
+        Points with a part in the predictor, of a precomputed kernel none, (0, 0); and how many are of each class.
     dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
         f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
     coef_ : array, shape (1, d) or (n_classes, d)
@@ -5967,8 +5899,7 @@ class MaxMarginClassifier:
     that of the soft margin.  So too for a larger C, where rounding hides what it adds to G.
 
     A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  The hard margin is that
-    of all points of positive weight, whatever their weights.  Attributes and their shapes follow scikit-learn's SVC and
-    LinearSVC.
+    of all points of positive weight, whatever their weights.  Attributes are those of scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -5985,24 +5916,25 @@ class MaxMarginClassifier:
 
     _estimator_type = "classifier"
 
-    def __init__(self, kernel="rbf", *, gamma="scale", coef0=1.0, degree=3, sigma2=None, W=None, C=math.inf,
-                 class_weight=None, fit_intercept=True, intercept_scaling=None, normalize=None, algorithm="exact",
-                 tol=1e-6, max_iter=None, random_state=None, dtype=np.float64, verbose=False, warm_start=False):
-        given = dict(locals())
-        del given["self"]
-        vars(self).update(given)
+    def __init__(self, kernel: str | Callable = "rbf", *, gamma: float | str = "scale", coef0: float = 1.0,
+                 degree: int = 3, sigma2: float | None = None, W: ArrayLike | None = None, C: float = math.inf,
+                 class_weight: dict | str | None = None, fit_intercept: bool = True,
+                 intercept_scaling: float | None = None, normalize: str | None = None, algorithm: str = "exact",
+                 tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None,
+                 dtype: DTypeLike = np.float64, verbose: bool = False, warm_start: bool = False) -> None:
+        vars(self).update({name: value for name, value in locals().items() if name != "self"})
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         changed = (f"{name}={value!r}" for name, value in self.get_params().items()
                    if repr(value) != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> MaxMarginClassifier:
         """Change parameters by name; returns self."""
         known = self.get_params()
         for name, value in params.items():
@@ -6017,7 +5949,7 @@ class MaxMarginClassifier:
                     classifier_tags=ClassifierTags(), regressor_tags=None,
                     input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
         request = MetadataRequest(owner=type(self).__name__)
@@ -6025,11 +5957,11 @@ class MaxMarginClassifier:
             method.add_request(param="sample_weight", alias=None)
         return getattr(self, "_metadata_request", request)  # the name that `clone` copies
 
-    def set_fit_request(self, *, sample_weight):
+    def set_fit_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
         """Whether, or by which name, scikit-learn hands a sample_weight on to `fit`; returns self."""
         return self._ask("fit", sample_weight)
 
-    def set_score_request(self, *, sample_weight):
+    def set_score_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
         """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
         return self._ask("score", sample_weight)
 
@@ -6046,8 +5978,7 @@ class MaxMarginClassifier:
         if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
             X = np.asarray(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
-        if kind == "O":
-            X = X.astype(np.float64)
+        X = X.astype(np.float64) if kind == "O" else X
         if kind == "c":
             raise ValueError("Complex data not supported")
         if len(X.shape) != 2:
@@ -6060,7 +5991,7 @@ class MaxMarginClassifier:
             return X if self._takes("linear") else X.toarray()
         return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> MaxMarginClassifier:
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
 
         sample_weight, (n,), of at least 0, weighs the points beside `class_weight`; those of weight 0 are left out.
@@ -6124,9 +6055,7 @@ class MaxMarginClassifier:
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
         self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
-            W = _separators(G, alpha) / least
-            if self.normalize != "unit":
-                W *= normalizers[0]
+            W = _separators(G, alpha) / least * (1.0 if self.normalize == "unit" else normalizers[0])
             self.coef_ = W[:, :X.shape[1]].copy()
             self.intercept_ = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
         return self
@@ -6179,7 +6108,7 @@ class MaxMarginClassifier:
         those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
         return f"a mixture of {those} allows no larger one"
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> Array:
         """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
@@ -6189,10 +6118,12 @@ class MaxMarginClassifier:
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
             warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=2)
         elif names is not None and not np.array_equal(names, known):
-            other = _listed(set(names) - set(known), "unseen at fit time") + _listed(
-                set(known) - set(names), "seen at fit time, yet now missing")
-            raise ValueError("The feature names should match those that were passed during fit.\n"
-                             + (other or "Feature names must be in the same order as they were in fit.\n"))
+            differ = {"unseen at fit time": set(names) - set(known),
+                      "seen at fit time, yet now missing": set(known) - set(names)}
+            listed = [f"Feature names {kind}:\n- " + "\n- ".join(sorted(found)[:5] + ["..."] * (len(found) > 5)) + "\n"
+                      for kind, found in differ.items() if found]
+            raise ValueError("The feature names should match those that were passed during fit.\n" + "".join(
+                listed or ["Feature names must be in the same order as they were in fit.\n"]))
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
                              "input")
@@ -6211,12 +6142,12 @@ class MaxMarginClassifier:
         scores = (scores + self.intercept_) * factors if is_feature else scores * factors + self.intercept_
         return scores[:, 0] if self.classes_.size == 2 else scores
 
-    def predict(self, X):
+    def predict(self, X: Any) -> Array:
         """The classes of the rows of X, (m, d): (m,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of the rows of X, (m, d), that are predicted to be of the classes y, (m,); weighted, if asked."""
         guesses = self.predict(X)
         for name, given in (("y", y), ("sample_weight", sample_weight)):

@@ -1,0 +1,48 @@
+"""A user's program that a type checker reads and nobody runs: it says what the public functions take and return."""
+
+import numpy as np
+
+import fastmargin as fm
+
+X, y = np.eye(3), [1, 1, -1]
+
+
+class Rows(fm.Representation):
+    def shape(self) -> tuple[int, int]:
+        return 3, 3
+
+    def diagonal(self) -> np.ndarray:
+        return np.ones(3)
+
+    def lift(self, v: np.ndarray, w: np.ndarray) -> None:
+        w[:] = v
+
+    def margins(self, w: np.ndarray, m: np.ndarray) -> None:
+        m[:] = w
+
+
+def stop(partial: fm.Result) -> bool:
+    return partial.lower > 0.5
+
+
+results: list[fm.Result] = [
+    fm.momentum(fm.gram(X, y, kernel=lambda A, B: A @ B.T, ridge=0.5), tol=1e-3, trace_at=[1, 2], callback=stop),
+    fm.perceptron(np.eye(3), rule="worst", start=None), fm.snkp(Rows()), fm.winnow([[1.0, 0.5]]),
+    fm.diagonal_descent(fm.features(X, y, intercept="free"), lam=lambda t: 1.0 / t, step=0.1),
+    fm.max_margin(fm.lazy_gram(X, y, dtype=np.float32, gamma=0.5), start=np.ones(3)),
+    fm.drive(fm.prepare(fm.pair_gram(fm.features(X), [0, 1, 2], 3), max_iter=3), print, (np.zeros(6),), eps=1e-3),
+]
+lower: float = results[0].lower
+status: str = results[0].status
+interval: tuple[float, float] = fm.certificate(np.eye(3), results[0].alpha, results[0].p, precise=True)
+share: float = fm.separator_margin(fm.features(X, y), [1.0, 1.0, -1.0])[0]
+scores: np.ndarray = fm.model(X, y, kernel="rbf").decision_function(results[0].alpha, X)
+guesses: np.ndarray = fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
+error: float = fm.Rounding.of_rows(3, 3).margins
+
+fm.momentum(np.eye(3), max_iter="many")  # type: ignore[arg-type]
+fm.momentum(np.eye(3), max_iterations=3)  # type: ignore[call-arg]
+fm.snkp(np.eye(3), start=results[0].alpha)  # type: ignore[arg-type]
+fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
+fm.lazy_gram(X, y, kernel=np.dot)  # type: ignore[arg-type]
+words: str = results[0].p  # type: ignore[assignment]
