@@ -1,7 +1,8 @@
 """Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers beside it.
 
     python reproduce.py list                every figure, one line each: are its data at hand, how long does it take
-    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
+    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv; one of more
+                                            than six panels is several pictures, as apidopoulos22-fig6-gap.png
     python reproduce.py ji21                all figures of a paper
     python reproduce.py fig3                Figure 3 of every paper that has one
     python reproduce.py all --quick         everything, on reduced work, into figures/quick
@@ -435,12 +436,13 @@ MARKERS = "os^Dv<>PX*p"
 METHODS = {  # the number of the style that a method has in all figures
     "subspace perceptron": 0, "snkp": 1, "momentum": 2, "snkpvn": 3, "isnkpvn, entropy": 4, "von neumann": 5,
     "sampling, momentum": 6, "gradient descent": 7, "wang et al. 2023": 8, "perceptron": 9, "max margin": 10,
-    "batch perceptron": 11, "frank wolfe, corrected": 12, "span of 5 vectors": 13, "nkp": 14, "normalized gd": 15,
+    "batch perceptron": 11, "frank wolfe, corrected": 12, "span of 5 vectors": 47, "nkp": 14, "normalized gd": 15,
     "batch perceptron, last": 16, "sampling, step 1": 19, "isnkpvn": 20, "sampling, step of theorem 4.1": 22,
     "prgd 2024": 23, "frank wolfe, pairwise": 25, "piqp": 26, "linearsvc": 27, "algorithm 1": 28, "svc": 29,
     "algorithm 2": 31}
 METHODS |= {other: METHODS[name] for other, name in {
     "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
+    "algorithm 2, a = 10": "algorithm 2",
     "normalized gd, 1/sqrt(t)": "normalized gd", "normalized gd, step 100": "normalized gd",
     "svc, tol = 1e-06": "svc", "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin",
     "momentum, an iteration": "momentum"}.items()}
@@ -469,20 +471,23 @@ def styles(values):
     return {value: style(METHODS[name] if name in METHODS else next(others)) for value, name in names.items()}
 
 
-def direct(ax):
-    """Write the labels of few curves at their right ends, in place of a legend; close ones are moved apart."""
-    ends = []
-    for line in ax.lines:
-        x, y = (values[np.isfinite(line.get_ydata())][-1:] for values in line.get_data())
-        if len(y) and not line.get_label().startswith("_"):
-            at = line.get_transform() - ax.transAxes
-            ends.append((at.transform((x[0], y[0]))[1], line))
-    least, gap = 0.02, 0.17 / ax.figure.get_figheight() * len(set(other.get_position().y0 for other in ax.figure.axes))
-    for height, line in sorted(ends, key=lambda end: end[0]):
-        height = max(height, least)
-        ax.text(1.01, height, line.get_label(), transform=ax.transAxes, va="center", color=line.get_color(), fontsize=9)
-        line.set_label("")
+def at_ends(ax, texts):
+    """Write {line: text} at the right ends of curves, in their colours; texts that are close are moved apart."""
+    ends, _ = [], ax.get_ylim()  # which scales the panel to its curves
+    for line, text in texts.items():
+        x, y = line.get_xydata()[np.isfinite(line.get_ydata())][-1]
+        ends.append(((line.get_transform() - ax.transAxes).transform((x, y))[1], text, line.get_color()))
+    least, gap = 0.02, 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
+    for height, text, colour in sorted(ends):
+        ax.text(1.01, height := max(height, least), text, transform=ax.transAxes, va="center", color=colour)
         least = height + gap
+
+
+def direct(ax):
+    """Write the labels of few curves at their right ends, in place of a legend."""
+    at_ends(ax, {line: line.get_label() for line in ax.lines if not line.get_label().startswith("_")})
+    for line in ax.lines:
+        line.set_label("")
 
 
 def legend(fig):
@@ -491,12 +496,14 @@ def legend(fig):
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    if not entries:
-        return None
-    entry_width = 0.8 + 0.075 * max(map(len, entries))  # inches, at 9 points
-    columns = max(1, min(len(entries), int(fig.get_figwidth() / entry_width)))
-    fig.set_figheight(fig.get_figheight() + 0.2 * math.ceil(len(entries) / columns))  # not at the panels' expense
-    return fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, frameon=False)
+    for columns in range(len(entries), 0, -1):
+        box = fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, frameon=False)
+        extent = box.get_window_extent()
+        if extent.width <= fig.bbox.width or columns == 1:
+            fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)  # not at the panels' expense
+            return box
+        box.remove()
+    return None
 
 
 QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too: a redrawn picture must say it
@@ -505,7 +512,7 @@ QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too
 def finish(fig, caption):
     """Write the caption along the bottom, the panels above it, and the word quick where the work was reduced."""
     quick = caption.startswith(QUICK)
-    text = textwrap.fill(caption, width=int(15.5 * BREADTH) - 9 * quick)
+    text = textwrap.fill(caption, width=int(16.5 * BREADTH) - 9 * quick)
     space = 0.16 + 0.14 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
     fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
@@ -764,6 +771,7 @@ def draw_ramdas14_example(table, ax):
     for name, points in (("raw", "raw, norms mixed"), ("normalised", "normalised")):
         ax.loglog(runs[points]["r"], runs[points]["bound"], label=f"bound, {name}", **looks[points] | BOUND)
     ax.set(xlabel="r: norms lie between 1/r and r", ylabel="updates of the perceptron")
+    direct(ax)
 
 
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
@@ -862,8 +870,9 @@ def draw_ramdas14_lemma5(table, ax):
               "half_norm_p_squared": r"$\|p_k\|_G^2/2$"}
     for i, (name, label) in enumerate(labels.items()):
         ax.loglog(table["k"] + 1, table[name], label=label, **style(i))
-    ax.axhline(table["half_rho_squared"][0], color="0.5", label=r"$\rho^2/2$")
+    ax.plot(table["k"] + 1, table["half_rho_squared"], color="0.5", label=r"$\rho^2/2$")
     ax.set(xlabel="k + 1", ylabel="minus the objective")
+    direct(ax)
 
 
 OURS = "subspace perceptron"
@@ -917,7 +926,7 @@ def compute_ramdas14_theorem4(context):
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; |rho| is the inradius of "
         f"the hull, or the planted margin, then eps = delta = rho/10. High rank: n = {2 * n}, d = {d}, spectrum "
         "j^-1/2, |rho| not known. gamma = 2; an iteration is one column of G for von Neumann, and a product with G, n "
-        "columns, for the others; the entropy prox has no bound")
+        "columns, for the others; the entropy prox has no bound. Numbers: exponents, left | right of 1/|rho|")
 
 
 @figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
@@ -925,22 +934,20 @@ def compute_ramdas14_theorem4(context):
 def draw_ramdas14_theorem4(table, *axes):
     looks = styles(table["method"])
     for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
-        separable, lines, exponents = case == "separable", [], []
+        separable, exponents = case == "separable", {}
         corner = math.inf if separable or math.isnan(part["rho"][0]) else 1 / part["rho"][0]
         for name, run in split(part, "method").items():
             x, y = 1 / run["rho" if separable else "eps"], run["iterations"]
             line, = ax.loglog(x, y, label=name, **looks[name])
             ax.loglog(x, run["bound"], label=f"bound of {name}" if run["bound"][0] > 0 else None, **looks[name] | BOUND)
             slopes = (fitted_exponent(x[side], y[side])[0] for side in (x < corner, x > corner))
-            lines.append(line)
-            exponents.append(" | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope)))
-        title = "exponents" + (r", left | right of $1/|\rho|$" if "|" in exponents[0] else "")
-        ax.legend(lines, exponents, title=title, fontsize=SMALL_TEXT, title_fontsize=SMALL_TEXT, loc="upper left")
+            exponents[line] = " | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope))
         if corner < math.inf:
             ax.axvline(corner, color="0.5", linewidth=1)
         ax.set(xlabel=r"$1/\rho$" if separable else "1/eps",
                title=case if corner == math.inf else rf"{case}: $1/|\rho|$ = {corner:.0f}",
                ylabel="iterations to separate" if separable else r"iterations to $\|p\|_G \leq$ eps")
+        at_ends(ax, exponents)
 
 
 def compute_ramdas14_mnist(context):
@@ -1024,7 +1031,7 @@ def draw_ji21_fig1(table, left, middle, right):
         guide = 30.0 * (t / t[0]) ** -power
         middle.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
     for ax, xlabel in ((middle, "iteration t"), (right, "products with G")):
-        ax.set(xlabel=xlabel, ylabel="relative gap to the maximum margin", ylim=(1e-5, 100))
+        ax.set(xlabel=xlabel, ylabel="relative margin gap", ylim=(1e-5, 100))
 
 
 def compute_ji21_fig2(context):
@@ -1605,8 +1612,8 @@ def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses)
             entries.append((line, f"{epoch:g} ({walk['gap'][-1]:.0e})"))
         ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
                    label="the network itself, at the last epoch")
-        ax.legend(*zip(*entries, strict=True), title="epoch (gap)", fontsize=SMALL_TEXT, title_fontsize=SMALL_TEXT, loc="upper right")
-        ax.set(xlabel="margin-maximisation step", ylabel="test error (%)",
+        ax.legend(*zip(*entries, strict=True), title="epoch (gap)", ncols=2, loc="upper right")
+        ax.set(xlabel="margin-maximisation step", ylabel="test error (%)", ylim=(None, 100),
                title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
     for ax, solver, name, unit, title, ylabel in (
             (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
@@ -1641,6 +1648,7 @@ def draw_apidopoulos22_fig1(table, ax):
     for i, name in enumerate(("exponential", "logistic", "hinge")):
         ax.plot(table["m"], table[name], label=name, **style(i))
     ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
+    direct(ax)
 
 
 def toy_runs(context, lam0=4.0):
@@ -1683,8 +1691,9 @@ def draw_apidopoulos22_fig2(table, ax):
                    label=f"y = {label}")
     ax.scatter(*parts.pop("support vector"), s=110, facecolors="none", edgecolors="#d55e00", label="support vectors")
     ends = np.array([-4.0, 4.0])
-    for i, (name, (a, b)) in enumerate(parts.items()):
-        ax.plot(ends, -ends * a / b, label=name.removeprefix("w of "), **style(i) | {"marker": ""}, alpha=0.8)
+    looks = styles([name.removeprefix("w of ") for name in parts])
+    for (name, look), (a, b) in zip(looks.items(), parts.values(), strict=True):
+        ax.plot(ends, -ends * a / b, label=name, **look | {"marker": ""}, alpha=0.8)
     ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
 
 
@@ -2039,28 +2048,39 @@ def compute_subspace_products(context):
         ">= 10 up to the first run that does not get there")
 
 
+GOAL_SIZES, POINTS = dict(zip(GOALS, (3, 5, 7), strict=True)), {
+    "linestyle": "none", "markevery": None, "fillstyle": "none"}
+
+
+def label_goals(ax, looks):
+    """Put methods and goals into the legend: the smaller the gap, the larger the marker."""
+    for name, look in looks.items():
+        ax.plot([], [], label=name, **look | POINTS)
+    for goal, size in GOAL_SIZES.items():
+        ax.plot([], [], label=f"to {goal}", color="0.5", marker="o", **POINTS, markersize=size)
+
+
 @figure("subspace:products", "products to a margin: subspace perceptron, momentum, SNKP", compute_subspace_products,
         minutes=10, rows=3, columns=2)
 def draw_subspace_products(table, *axes):
-    colours = dict(zip(WITH_CUT, COLOURS, strict=False))
+    looks = styles(WITH_CUT)
     for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
-        found = {what: split(rows, "method") for what, rows in split(part, "what").items()}
-        for line, (name, colour) in enumerate(colours.items()):
-            size, fill = {"momentum": (6, "none"), CUT: (4.5, "top")}.get(name, (3.5, "full"))  # some coincide
-            exponents, look = [], {"color": colour, "linestyle": "none", "markersize": size, "fillstyle": fill}
-            for goal, shape in zip(GOALS, "o^s", strict=True):
+        found, exponents = {what: split(rows, "method") for what, rows in split(part, "what").items()}, {}
+        for name, look in looks.items():
+            for goal, size in GOAL_SIZES.items():
                 x, y = (found[f"products to {goal}"][name][column] for column in "xy")
-                ax.loglog(x, y, marker=shape, label=f"{name}: {goal}", **look)
-                exponents.append(fitted_exponent(*fit_range(x, y))[0])
-            text = f"{name}: {', '.join(f'{exponent:.2f}' for exponent in exponents)}".replace("nan", "–")
-            ax.text(0.03, 0.96 - 0.075 * line, text, transform=ax.transAxes, fontsize=SMALL_TEXT, va="top", color=colour)
+                ax.loglog(x, y, **look | POINTS | {"markersize": size})
+                exponents.setdefault(name, []).append(fitted_exponent(*fit_range(x, y))[0])
+        note(ax, [f"{name}: {', '.join(f'{exponent:.2f}' for exponent in found)}".replace("nan", "–")
+                  for name, found in exponents.items()], [look["color"] for look in looks.values()], 0.7)
         for name, rows in found["bound of separation"].items():
             at = np.argsort(rows["x"])
-            ax.plot(rows["x"][at], rows["y"][at], label=f"{name}: bound of separation", color=colours[name], **BOUND)
+            ax.plot(rows["x"][at], rows["y"][at], label=f"{name}: proved of separation", **looks[name] | BOUND)
         ends = np.array([10, part["x"].max()])
-        ax.plot(ends, (ends / 10) ** (2 / 3), color="0.5", linewidth=1, linestyle="--")
-        ax.text(150, 2.5, "slope 2/3", fontsize=SMALL_TEXT, va="top")
+        ax.plot(ends, (ends / 10) ** (2 / 3), color="0.5", linewidth=1, linestyle="--",
+                label="slope 2/3, of the lower bound")
         ax.set(xlabel=r"$1/\rho$", ylabel="products", title=family, ylim=(0.7, 3e6))
+    label_goals(axes[0], looks)
 
 
 def compute_subspace_seconds(context):
@@ -2108,12 +2128,12 @@ def draw_subspace_seconds(table, *axes):
             ax.loglog(1 / runs["x"], runs["y"], label=name, **looks[name])
         ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
     for i, (problem, runs) in enumerate(split(parts["time of an iteration"], "family").items()):
-        last.plot(runs["x"], runs["y"], label=f"subspace perceptron, {problem}", **style(len(looks) + i))
-    last.set(title="an iteration", xlabel="iteration k", ylabel="its time / a product's", ylim=(0, None))
-    for goal, size in zip(GOALS, (3, 5, 7), strict=True):
+        last.plot(runs["x"], runs["y"], label=problem, **style(len(looks) + i))
+    last.set(title="an iteration of the subspace perceptron", xlabel="iteration k", ylim=(0, None),
+             ylabel="its time / a product's")
+    for goal, size in GOAL_SIZES.items():
         for name, runs in split(parts[f"products to {goal}"], "method").items():
-            look = looks[name] | {"linestyle": "none", "markevery": None, "markersize": size, "fillstyle": "none"}
-            products.loglog(runs["x"], runs["y"], **look)
+            products.loglog(runs["x"], runs["y"], **looks[name] | POINTS | {"markersize": size})
     products.set(title="ten pairs: to separation, 10 %, 1 %", xlabel=r"$1/\rho$", ylabel="products")
 
 
@@ -2230,21 +2250,20 @@ def draw_open1(table, *axes):
     panels = [[family] for family in families if not family.startswith("random")]
     panels.insert(2, [family for family in families if family.startswith("random")])  # no separator, a margin
     for ax, shown in zip(axes, panels, strict=True):
-        lines, exponents = [], []
+        exponents, colours = [], []
         for thin, family in enumerate(shown):
             for name, rows in split(families[family], "method").items():
                 x, y = (np.array([run[column] for run in split(rows, "seed").values()])
                         for column in ("x", "iterations"))
                 look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
-                line, = ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
+                ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
                 ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0)
-                lines.append(line)
                 used = x[0] >= (STEEP if "0 " in family else 0)
-                exponent = "{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(x[:, used], y[:, used]))
-                exponents.append(exponent + ", margin 0.003" * thin)
-        ax.legend(lines, exponents, fontsize=SMALL_TEXT, loc="upper left")
+                exponents.append(with_interval(fitted_exponent(x[:, used], y[:, used])) + ", margin 0.003" * thin)
+                colours.append(look["color"])
+        note(ax, exponents[::-1], colours[::-1], 0.97 - 0.075 * len(exponents))
         ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations",
-               ylim=(20, 8 * max(families[family]["iterations"].max() for family in shown)),
+               ylim=(20, 8 * len(shown) * max(families[family]["iterations"].max() for family in shown)),
                title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0])
 
 
@@ -2352,22 +2371,21 @@ def compute_open2(context):
         minutes=3, data="mnist", rows=2, columns=2, height=3.4)
 def draw_open2(table, fixed, shared, ratios, constants):
     parts, looks = split(table, "panel"), iter(map(style, itertools.count()))
-    lines, exponents = [], []
+    said = {}
     for problem, part in split(parts["fixed data"], "problem").items():
-        look, said = next(looks), []
+        look = next(looks)
         for method, rows in split(part, "method").items():
             T, gap = (np.array([run[name] for run in split(rows, "seed").values()]) for name in ("T", "gap"))
             momentum, used = method == "momentum", T[0] >= T[0, -1] / 64
-            line, = fixed.loglog(T[0], np.median(gap, axis=0), label=problem if momentum else "",
+            fixed.loglog(T[0], np.median(gap, axis=0), label=problem if momentum else "",
                                  **look | ({} if momentum else {"linewidth": 0.8, "fillstyle": "none"}))
-            said.append("{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(T[:, used], gap[:, used])))
+            said.setdefault(look["color"], []).append(with_interval(fitted_exponent(T[:, used], gap[:, used])))
             if momentum:
-                lines.append(line)
                 at = {name: rows[name][:T.shape[1]] for name in ("n", "rho", "support", "T")}
                 ratios.loglog(T[0], gap.max(axis=0) / RATES[CONJECTURED](*at.values()), **look)
-        exponents.append("; without ".join(said))
-    fixed.legend(lines, exponents, fontsize=SMALL_TEXT, loc="lower left")
-    fixed.set(xlabel="columns T", ylabel="relative gap", title="fixed data: with momentum, and without (thin)")
+    note(fixed, map("; without ".join, said.values()), said)
+    fixed.set(xlabel="columns T", ylabel="relative gap", ylim=(1e-10, 100),
+              title="fixed data: with momentum, and without (thin)")
     for problem, part in split(parts["equicorrelated"], "problem").items():
         look, gap = next(looks), np.array([run["gap"] for run in split(part, "seed").values()])
         n, rho, N, T = (part[name][:gap.shape[1]] for name in ("n", "rho", "support", "T"))
@@ -2377,7 +2395,7 @@ def draw_open2(table, fixed, shared, ratios, constants):
     shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", linewidth=1)
     shared.text(T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=SMALL_TEXT)
     shared.set(xlabel="columns T", ylabel="mean relative gap",
-               title="equicorrelated; broad: the least that T < n columns leave")
+               title="equicorrelated; broad: the least for T < n")
     ratios.axhline(1, color="0.3", linewidth=1)
     ratios.set(xlabel="columns T", ylabel=r"gap / $2(\rho^2 T)^{-2}$", ylim=(1e-3, None),
                title="the conjecture: it fails above 1")
@@ -2528,7 +2546,7 @@ def draw_bounds(table, ax):
         ax.text(1.5, y, f"{largest:.3g}", fontsize=SMALL_TEXT, va="center")
     ax.axvline(1, color="0.3", linewidth=1)
     ax.set_yticks(table["y"], labels=table["statement"], fontsize=SMALL_TEXT)
-    ax.set(xscale="log", xlim=(1e-6, 5), ylim=(table["y"][-1] - 1, 1), xlabel="measured / bound")
+    ax.set(xscale="log", xlim=(1e-6, 20), ylim=(table["y"][-1] - 1, 1), xlabel="measured / bound")
 
 
 # --- open questions ---
@@ -3620,14 +3638,14 @@ def draw_speed_busy(table, ax):
 def draw_speed_scaling(table, *axes):
     for ax, (column, unit, ylabel) in zip(axes, (
             ("seconds", 1, "seconds"), ("memory", 1e-6, "MB on top of the input")), strict=True):
+        exponents = {}
         for name, run, look in curves(table, "what"):
             x, y = run["n"][run[column] > 0], unit * run[column][run[column] > 0]
-            ax.loglog(x, y, label=name, **look | {"markevery": 1})
             if len(x):
-                ax.annotate(f"$n^{{{fitted_exponent(x, y)[0]:.2f}}}$", (x[-1], y[-1]), (5, -3), color=look["color"],
-                            textcoords="offset points")
+                [line] = ax.loglog(x, y, label=name, **look | {"markevery": 1})
+                exponents[line] = with_interval(fitted_exponent(x, y))
         ax.set(xlabel="n", ylabel=ylabel)
-        ax.margins(x=0.15)
+        at_ends(ax, exponents)
 
 
 # --- hard margins of public data sets ---
@@ -3839,7 +3857,7 @@ def report_margins(table, caption):
 def draw_margins(table, *axes):
     looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table["source"]).items()}
     peers = styles(["max_margin", *MARGIN_PEERS])
-    names = {"linear": "planes", "rbf": r"rbf, $\gamma = 1/d$"}
+    names = {"linear": "planes", "rbf": "rbf"}
     for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
         for source, part in split(rows, "source").items():
             order, share = np.argsort(part["upper"]), 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
@@ -4094,7 +4112,7 @@ def draw_race(axis, table, *axes):
             if x.size:
                 ax.loglog(x, gap, label=name, **look)
         ax.set(title=problem, xlabel="products with G" if axis == "products" else "seconds", ylim=(5e-7, 2))
-    for ax in axes[::3]:
+    for ax in axes[::2]:
         ax.set_ylabel(GAP.replace("; ", ";\n"))
 
 
@@ -4128,7 +4146,7 @@ def draw_race_goals(table, *axes):
             ax.semilogx(np.maximum(part["seconds"][at], 1e-4), heights[at], linestyle="none", marker=marker,
                         markersize=size, color=COLOURS[RACE_GOALS.index(goal)], markerfacecolor="none",
                         label=f"to {goal:g}")
-        ax.set_yticks(np.arange(len(names), 0, -1), names if k % 3 == 0 else [], fontsize=SMALL_TEXT)
+        ax.set_yticks(np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT)
         ax.set(title=problem, xlabel="seconds", ylim=(0.3, len(names) + 0.7),
                xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))))
 

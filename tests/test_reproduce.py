@@ -760,23 +760,28 @@ def test_the_picture_is_drawn_from_the_table_alone(key, tmp_path, alone, monkeyp
     rough = functools.partial(rp.fm.max_margin, max_iter=5)  # numbers good enough to be compared with themselves
     monkeypatch.setattr(rp.fm, "max_margin", rough)
     assert rp.main([key, "--quick", "--no-progress", "--out", str(tmp_path / "computed")]) == 0
-    picture, numbers = (f"{key.replace(':', '-')}.{end}" for end in ("png", "csv"))
-    drawn, saved = ((tmp_path / "computed" / name).read_bytes() for name in (picture, numbers))
+    stem, pages = key.replace(":", "-"), rp.FIGURES[key].pages
+    pictures, numbers = ["-".join((stem, *page)) + ".png" for page in pages], f"{stem}.csv"
+    assert files_under(tmp_path / "computed") == sorted([*pictures, numbers])
+    *drawn, saved = ((tmp_path / "computed" / name).read_bytes() for name in (*pictures, numbers))
     redrawn = tmp_path / "redrawn"
     redrawn.mkdir()
     (redrawn / numbers).write_bytes(saved)
     assert alone.main([key, "--redraw", "--out", str(redrawn)]) == 0
-    assert (redrawn / picture).read_bytes() == drawn and (redrawn / numbers).read_bytes() == saved
+    assert [(redrawn / name).read_bytes() for name in (*pictures, numbers)] == [*drawn, saved]
 
     table, caption = rp.read_table(redrawn / numbers)
     rp.write_table(redrawn / "again", table, caption)
     assert (redrawn / "again").read_bytes() == saved and caption.startswith("quick: ")
     assert {column.dtype.kind for column in table.values()} <= {"U", "f"}
-    draw = alone.FIGURES[key].draw
-    before = list(shown(draw(table)))
+
+    def drawn_from(table):
+        return [part for page in pages for part in shown(alone.FIGURES[key].draw(table, *page))]
+
+    before = drawn_from(table)
     for name, column in table.items():  # every number of the table is seen in the picture
         if column.dtype.kind == "f" and not np.isnan(column).all():
-            changed = list(shown(draw(table | {name: 1.3 * column}))) != before
+            changed = drawn_from(table | {name: 1.3 * column}) != before
             assert changed == ((key, name) not in NOT_DRAWN), name
 
 
