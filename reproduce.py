@@ -704,6 +704,7 @@ def fitted_factor(t, value, floor):
 # --- ramdas14 ---
 
 BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its method's curve, broad and pale
+POINTS = {"linestyle": "none", "markevery": None, "fillstyle": "none"}  # single points, which may coincide
 
 
 def planted_margin(n, d, rho, rng):
@@ -2048,8 +2049,7 @@ def compute_subspace_products(context):
         ">= 10 up to the first run that does not get there")
 
 
-GOAL_SIZES, POINTS = dict(zip(GOALS, (3, 5, 7), strict=True)), {
-    "linestyle": "none", "markevery": None, "fillstyle": "none"}
+GOAL_SIZES = dict(zip(GOALS, (3, 5, 7), strict=True))
 
 
 def label_goals(ax, looks):
@@ -2686,9 +2686,9 @@ def draw_open3(table, planted, images, ratio, power, restarted, count):
             (count, AWAY, FALLING, AWAY)):
         lines = []
         for name in names:
-            look = looks[name] | {"linestyle": "", "markevery": None}
             for data, run in split(split(parts[what], "method")[name], "data").items():
-                ax.plot(run["x"], run["y"], **look | {"fillstyle": "none" if data == "planted" else "full"})
+                ax.plot(run["x"], run["y"], **looks[name] | POINTS | (
+                    {} if data == "planted" else {"fillstyle": "full"}))
             run = split(parts[what], "method")[name]
             ok = np.isfinite(run["y"])
             found = fitted_exponent(run["x"][ok], run["y"][ok]) if what == AWAY else median_interval(run["y"])
@@ -2771,15 +2771,11 @@ def draw_open4(table, primal, dual, difference, ratio):
     note(difference, ["hollow: of p", "filled: of a"], ["0.2", "0.2"], 0.8)
     difference.set(title="algorithm - recursion, over the largest entry", xlabel="k + 1", ylim=(1e-17, 1e-9))
     for i, (goal, run) in enumerate(split(parts["ratio"], "kind").items()):
-        look = style(i + 3) | {"linestyle": "", "markevery": None, "fillstyle": "none"}
+        look = style(i + 3) | POINTS
         ratio.semilogx(run["x"], run["y"], **look)
         note(ratio, [f"{goal}: {with_interval(median_interval(run['y']))}"], [look["color"]], 0.18 - 0.075 * i)
     ratio.axhline(1, color="0.5", linewidth=1)
     ratio.set(title="products of SNKP / of momentum", xlabel=r"$1/\rho$", ylim=(0, 2.5))
-
-
-LOSSES = {"exponential": {}, "logistic": {"loss": "logistic"}, "logistic, paper's step": {
-    "loss": "logistic", "shifted": False}}
 
 
 LOSSES = {"exponential": {}, "logistic, shifted by ln n": {"loss": "logistic"},
@@ -2847,7 +2843,7 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
         counts, lines = split(parts[f"products to {goal}"], "loss"), []
         for name in list(LOSSES)[1:]:
             n, ratio = counts[name]["x"], counts[name]["y"] / counts["exponential"]["y"]
-            ax.loglog(n, ratio, **looks[name] | {"linestyle": "", "markevery": None, "fillstyle": "none"})
+            ax.loglog(n, ratio, **looks[name] | POINTS)
             ok = np.isfinite(ratio)
             lines.append(f"{with_interval(median_interval(ratio))}, exponent "
                          f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}")
@@ -3868,7 +3864,7 @@ def draw_margins(table, *axes):
         ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets of a source, in order (%)",
                ylabel=r"$\rho$, or bound where there is none")
     for solver, look in peers.items():
-        look |= {"linestyle": "none", "markevery": None, "markersize": 4}
+        look |= POINTS | {"markersize": 4}
         axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
         axes[3].loglog(table["n"], table[f"{solver} seconds"], label=solver, **look)
     axes[2].set(xlabel=r"margin $\rho$", ylabel="relative gap, certified")
