@@ -439,7 +439,7 @@ METHODS = {  # the number of the style that a method has in all figures
     "batch perceptron": 11, "frank wolfe, corrected": 12, "span of 5 vectors": 47, "nkp": 14, "normalized gd": 15,
     "batch perceptron, last": 16, "sampling, step 1": 19, "isnkpvn": 20, "sampling, step of theorem 4.1": 22,
     "prgd 2024": 23, "frank wolfe, pairwise": 25, "piqp": 26, "linearsvc": 27, "algorithm 1": 28, "svc": 29,
-    "algorithm 2": 31}
+    "algorithm 2": 31, "gram": 33}
 METHODS |= {other: METHODS[name] for other, name in {
     "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
     "algorithm 2, a = 10": "algorithm 2",
