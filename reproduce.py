@@ -442,9 +442,8 @@ METHODS = {  # the number of the style that a method has in all figures
     "algorithm 2": 31, "gram": 33}
 METHODS |= {other: METHODS[name] for other, name in {
     "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
-    "algorithm 2, a = 10": "algorithm 2",
-    "normalized gd, 1/sqrt(t)": "normalized gd", "normalized gd, step 100": "normalized gd",
-    "svc, tol = 1e-06": "svc", "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin",
+    "algorithm 2, a = 10": "algorithm 2", "normalized gd, 1/sqrt(t)": "normalized gd",
+    "normalized gd, step 100": "normalized gd", "svc, tol = 1e-06": "svc", "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin",
     "momentum, an iteration": "momentum"}.items()}
 
 
@@ -3852,7 +3851,6 @@ def report_margins(table, caption):
         data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2)
 def draw_margins(table, *axes):
     looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table["source"]).items()}
-    peers = styles(["max_margin", *MARGIN_PEERS])
     names = {"linear": "planes", "rbf": "rbf"}
     for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
         for source, part in split(rows, "source").items():
@@ -3863,7 +3861,7 @@ def draw_margins(table, *axes):
             ax.plot(share[left], upper[left], "kx", markersize=9, label="open: upper end" if left.any() else None)
         ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets of a source, in order (%)",
                ylabel=r"$\rho$, or bound where there is none")
-    for solver, look in peers.items():
+    for solver, look in styles(["max_margin", *MARGIN_PEERS]).items():
         look |= POINTS | {"markersize": 4}
         axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
         axes[3].loglog(table["n"], table[f"{solver} seconds"], label=solver, **look)
