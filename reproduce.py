@@ -443,8 +443,8 @@ METHODS = {  # the number of the style that a method has in all figures
 METHODS |= {other: METHODS[name] for other, name in {
     "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
     "algorithm 2, a = 10": "algorithm 2", "normalized gd, 1/sqrt(t)": "normalized gd",
-    "normalized gd, step 100": "normalized gd", "svc, tol = 1e-06": "svc", "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin",
-    "momentum, an iteration": "momentum"}.items()}
+    "normalized gd, step 100": "normalized gd", "svc, tol = 1e-06": "svc",
+    "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin", "momentum, an iteration": "momentum"}.items()}
 
 
 BREADTH, SMALL_TEXT = 8.0, 8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
