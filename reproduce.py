@@ -1,7 +1,8 @@
 """Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers beside it.
 
     python reproduce.py list                every figure, one line each: are its data at hand, how long does it take
-    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
+    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv; one of more
+                                            than six panels is several pictures, as apidopoulos22-fig6-gap.png
     python reproduce.py ji21                all figures of a paper
     python reproduce.py fig3                Figure 3 of every paper that has one
     python reproduce.py all --quick         everything, on reduced work, into figures/quick
@@ -434,6 +435,18 @@ METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"D
 COLOURS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # after Okabe and Ito
 DASHES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = "os^Dv<>PX*p"
+METHODS = {  # the number of the style that a method has in all figures
+    "subspace perceptron": 0, "snkp": 1, "momentum": 2, "snkpvn": 3, "isnkpvn, entropy": 4, "von neumann": 5,
+    "sampling, momentum": 6, "gradient descent": 7, "wang et al. 2023": 8, "perceptron": 9, "max margin": 10,
+    "batch perceptron": 11, "frank wolfe, corrected": 12, "span of 5 vectors": 47, "nkp": 14, "normalized gd": 15,
+    "batch perceptron, last": 16, "sampling, step 1": 19, "isnkpvn": 20, "sampling, step of theorem 4.1": 22,
+    "prgd 2024": 23, "frank wolfe, pairwise": 25, "piqp": 26, "linearsvc": 27, "algorithm 1": 28, "svc": 29,
+    "algorithm 2": 31, "gram": 33}
+METHODS |= {other: METHODS[name] for other, name in {
+    "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
+    "algorithm 2, a = 10": "algorithm 2", "normalized gd, 1/sqrt(t)": "normalized gd",
+    "normalized gd, step 100": "normalized gd", "svc, tol = 1e-06": "svc",
+    "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin", "momentum, an iteration": "momentum"}.items()}
 
 
 BREADTH, SMALL_TEXT = 8.0, 8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
@@ -452,18 +465,46 @@ def style(i):
             "marker": MARKERS[i % len(MARKERS)], "markevery": (0.02 + 0.021 * (i % 5), 0.11)}
 
 
+def styles(values):
+    """Return {value: the style of its curve} for different values, such as a column's: a method has its own."""
+    names = {value: str(value).lower().replace("_", " ") for value in dict.fromkeys(np.asarray(values).tolist())}
+    others = itertools.count(32 if METHODS.keys() & names.values() else 0)
+    return {value: style(METHODS[name] if name in METHODS else next(others)) for value, name in names.items()}
+
+
+def at_ends(ax, texts):
+    """Write {line: text} at the right ends of curves, in their colours; texts that are close are moved apart."""
+    ends, _ = [], ax.get_ylim()  # which scales the panel to its curves
+    for line, text in texts.items():
+        x, y = line.get_xydata()[np.isfinite(line.get_ydata())][-1]
+        ends.append(((line.get_transform() - ax.transAxes).transform((x, y))[1], text, line.get_color()))
+    least, gap = 0.02, 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
+    for height, text, colour in sorted(ends):
+        ax.text(1.01, height := max(height, least), text, transform=ax.transAxes, va="center", color=colour)
+        least = height + gap
+
+
+def direct(ax):
+    """Write the labels of few curves at their right ends, in place of a legend."""
+    at_ends(ax, {line: line.get_label() for line in ax.lines if not line.get_label().startswith("_")})
+    for line in ax.lines:
+        line.set_label("")
+
+
 def legend(fig):
     """Draw one legend for all panels, above them, where it covers no curve; a label of several panels shows once."""
     entries = {}
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    if not entries:
-        return None
-    entry_width = 0.8 + 0.075 * max(map(len, entries))  # inches, at 9 points
-    columns = max(1, min(len(entries), int(fig.get_figwidth() / entry_width)))
-    fig.set_figheight(fig.get_figheight() + 0.2 * math.ceil(len(entries) / columns))  # not at the panels' expense
-    return fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, frameon=False)
+    for columns in range(len(entries), 0, -1):
+        box = fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, frameon=False)
+        extent = box.get_window_extent()
+        if extent.width <= fig.bbox.width or columns == 1:
+            fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)  # not at the panels' expense
+            return box
+        box.remove()
+    return None
 
 
 QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too: a redrawn picture must say it
@@ -472,7 +513,7 @@ QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too
 def finish(fig, caption):
     """Write the caption along the bottom, the panels above it, and the word quick where the work was reduced."""
     quick = caption.startswith(QUICK)
-    text = textwrap.fill(caption, width=int(15.5 * BREADTH) - 9 * quick)
+    text = textwrap.fill(caption, width=int(16.5 * BREADTH) - 9 * quick)
     space = 0.16 + 0.14 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
     fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
@@ -487,7 +528,7 @@ def finish(fig, caption):
 
 
 def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of picture and table."""
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
     stem = key.replace(":", "-")
     if redraw:
         paths = [folder / f"{stem}.csv" for folder in dict.fromkeys((out or context.folder(), context.folder()))]
@@ -500,23 +541,24 @@ def render(key, context, out, suffix, redraw=False):
         numbers = (out or context.folder()) / f"{stem}.csv"
         with atomic(numbers) as part:
             write_table(part, table, caption)
-    picture = (out or context.folder()) / f"{stem}.{suffix}"
+    pictures = {page: (out or context.folder()) / f"{'-'.join((stem, *page))}.{suffix}" for page in FIGURES[key].pages}
     try:
         with matplotlib.style.context(STYLE, after_reset=True):  # a user's own matplotlibrc changes no picture
-            try:
-                fig = FIGURES[key].draw(table)
-            except Exception as error:
-                if not redraw:
-                    raise
-                raise DataError(f"{numbers} does not hold the table of this figure ({error!r})") from error
-            finish(fig, caption)
-            with atomic(picture) as part:
-                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
+            for page, picture in pictures.items():
+                try:
+                    fig = FIGURES[key].draw(table, *page)
+                except Exception as error:
+                    if not redraw:
+                        raise
+                    raise DataError(f"{numbers} does not hold the table of this figure ({error!r})") from error
+                finish(fig, caption)
+                with atomic(picture) as part:
+                    fig.savefig(part, format=suffix, metadata=METADATA[suffix])
     except BaseException:  # Ctrl-C as well
         if not redraw:
             print(f"{key}: its numbers are in {numbers}; --redraw --out {numbers.parent} draws them", file=sys.stderr)
         raise
-    return picture, numbers
+    return list(pictures.values()), numbers
 
 
 # ======================================================================================================================
@@ -535,25 +577,30 @@ class Entry(NamedTuple):
     minutes: float  # that the full figure takes on two cores, roughly
     data: tuple  # names in DATA
     report: Callable | None = None
+    pages: tuple = ((),)  # the further arguments of `draw` for each picture
 
 
 FIGURES = {}
 
 
-def figure(key, summary, compute, minutes, data="", report=None, **layout):
+def figure(key, summary, compute, minutes, data="", report=None, pages=(), **layout):
     """Register `compute` and the decorated draw(table, *panels) under `key`; `layout` is that of panels().
+
+    A figure of many panels has `pages`, names of several pictures, which end their files' names: draw(table, page,
+    *panels) draws one.
 
     `data` names the data sets that are loaded, separated by spaces; `minutes` is roughly what the full figure takes on
     two cores; report(table, caption), if there is one, returns the text that is printed beside the picture.
     """
     def register(draw):
-        def drawn(table):
+        def drawn(table, *page):
             fig, axes = panels(**layout)
-            draw(table, *axes.flat)
+            draw(table, *page, *axes.flat)
             legend(fig)
             return fig
 
-        FIGURES[key] = Entry(compute, drawn, summary, minutes, tuple(data.split()), report)
+        FIGURES[key] = Entry(compute, drawn, summary, minutes, tuple(data.split()), report,
+                             tuple((page,) for page in pages) or ((),))
         return draw
 
     return register
@@ -564,13 +611,8 @@ def figure(key, summary, compute, minutes, data="", report=None, **layout):
 
 def curves(table, name):
     """Yield (value, its rows, the style of its curve) for the values of a column."""
-    for i, (value, rows) in enumerate(split(table, name).items()):
-        yield value, rows, style(i)
-
-
-def styles(table, name):
-    """Return {value: the style of its curve} for the values of a column, the same in all panels."""
-    return {value: look for value, _, look in curves(table, name)}
+    for (value, rows), look in zip(split(table, name).items(), styles(table[name]).values(), strict=True):
+        yield value, rows, look
 
 
 def spaced(stop, per_decade=24):
@@ -663,6 +705,7 @@ def fitted_factor(t, value, floor):
 # --- ramdas14 ---
 
 BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its method's curve, broad and pale
+POINTS = {"linestyle": "none", "markevery": None, "fillstyle": "none"}  # single points, which may coincide
 
 
 def planted_margin(n, d, rho, rng):
@@ -723,13 +766,14 @@ def compute_ramdas14_example(context):
 @figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4", compute_ramdas14_example,
         minutes=0.05)
 def draw_ramdas14_example(table, ax):
-    runs, looks = split(table, "points"), styles(table, "points")
+    runs, looks = split(table, "points"), styles(table["points"])
     for name, run in runs.items():
         slope = round(fitted_slope(run["r"], run["mistakes"], 2), 1) + 0.0  # not -0.0
         ax.loglog(run["r"], run["mistakes"], label=f"{name}: ~ $r^{{{slope:.1f}}}$", **looks[name])
     for name, points in (("raw", "raw, norms mixed"), ("normalised", "normalised")):
         ax.loglog(runs[points]["r"], runs[points]["bound"], label=f"bound, {name}", **looks[points] | BOUND)
     ax.set(xlabel="r: norms lie between 1/r and r", ylabel="updates of the perceptron")
+    direct(ax)
 
 
 PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
@@ -777,7 +821,7 @@ def draw_ramdas14_theorem1(table, *axes):
     for ax, (against, part) in counts:
         margins = against == "1/rho"
         part["x"] = 1 / part["rho"] if margins else part["n"]
-        runs, looks = split(part, "method"), styles(part, "method")
+        runs, looks = split(part, "method"), styles(part["method"])
         for name, run in runs.items():
             slope = fitted_slope(run["x"], run["iterations"], 10)
             label = f"{name}: exponent {slope:.2f} in $1/\\rho$" if margins else None
@@ -828,8 +872,9 @@ def draw_ramdas14_lemma5(table, ax):
               "half_norm_p_squared": r"$\|p_k\|_G^2/2$"}
     for i, (name, label) in enumerate(labels.items()):
         ax.loglog(table["k"] + 1, table[name], label=label, **style(i))
-    ax.axhline(table["half_rho_squared"][0], color="0.5", label=r"$\rho^2/2$")
+    ax.plot(table["k"] + 1, table["half_rho_squared"], color="0.5", label=r"$\rho^2/2$")
     ax.set(xlabel="k + 1", ylabel="minus the objective")
+    direct(ax)
 
 
 OURS = "subspace perceptron"
@@ -883,30 +928,28 @@ def compute_ramdas14_theorem4(context):
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; |rho| is the inradius of "
         f"the hull, or the planted margin, then eps = delta = rho/10. High rank: n = {2 * n}, d = {d}, spectrum "
         "j^-1/2, |rho| not known. gamma = 2; an iteration is one column of G for von Neumann, and a product with G, n "
-        "columns, for the others; the entropy prox has no bound")
+        "columns, for the others; the entropy prox has no bound. Numbers: exponents, left | right of 1/|rho|")
 
 
 @figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
         minutes=3, rows=2, columns=2, height=3.4)
 def draw_ramdas14_theorem4(table, *axes):
-    looks = styles(table, "method")
+    looks = styles(table["method"])
     for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
-        separable, lines, exponents = case == "separable", [], []
+        separable, exponents = case == "separable", {}
         corner = math.inf if separable or math.isnan(part["rho"][0]) else 1 / part["rho"][0]
         for name, run in split(part, "method").items():
             x, y = 1 / run["rho" if separable else "eps"], run["iterations"]
             line, = ax.loglog(x, y, label=name, **looks[name])
             ax.loglog(x, run["bound"], label=f"bound of {name}" if run["bound"][0] > 0 else None, **looks[name] | BOUND)
             slopes = (fitted_exponent(x[side], y[side])[0] for side in (x < corner, x > corner))
-            lines.append(line)
-            exponents.append(" | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope)))
-        title = "exponents" + (r", left | right of $1/|\rho|$" if "|" in exponents[0] else "")
-        ax.legend(lines, exponents, title=title, fontsize=7, title_fontsize=7, loc="upper left")
+            exponents[line] = " | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope))
         if corner < math.inf:
             ax.axvline(corner, color="0.5", linewidth=1)
         ax.set(xlabel=r"$1/\rho$" if separable else "1/eps",
                title=case if corner == math.inf else rf"{case}: $1/|\rho|$ = {corner:.0f}",
                ylabel="iterations to separate" if separable else r"iterations to $\|p\|_G \leq$ eps")
+        at_ends(ax, exponents)
 
 
 def compute_ramdas14_mnist(context):
@@ -990,7 +1033,7 @@ def draw_ji21_fig1(table, left, middle, right):
         guide = 30.0 * (t / t[0]) ** -power
         middle.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
     for ax, xlabel in ((middle, "iteration t"), (right, "products with G")):
-        ax.set(xlabel=xlabel, ylabel="relative gap to the maximum margin", ylim=(1e-5, 100))
+        ax.set(xlabel=xlabel, ylabel="relative margin gap", ylim=(1e-5, 100))
 
 
 def compute_ji21_fig2(context):
@@ -1079,7 +1122,7 @@ def compute_ji21_fig3(context):
 @figure("ji21:fig3", "ten classes of MNIST: sampled columns, batch perceptron", compute_ji21_fig3,
         minutes=10, data="mnist", rows=2, columns=2)
 def draw_ji21_fig3(table, *axes):
-    looks = styles(table, "method")
+    looks = styles(table["method"])
     hatches = dict(zip(looks, ("////", "....", "xxxx"), strict=False))  # of the methods with several seeds
     for (scaling, part), margins, errors in zip(split(table, "scaling").items(), axes[::2], axes[1::2], strict=True):
         methods = split(part, "method")
@@ -1571,8 +1614,8 @@ def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses)
             entries.append((line, f"{epoch:g} ({walk['gap'][-1]:.0e})"))
         ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
                    label="the network itself, at the last epoch")
-        ax.legend(*zip(*entries, strict=True), title="epoch (gap)", fontsize=7, title_fontsize=7, loc="upper right")
-        ax.set(xlabel="margin-maximisation step", ylabel="test error (%)",
+        ax.legend(*zip(*entries, strict=True), title="epoch (gap)", ncols=2, loc="upper right")
+        ax.set(xlabel="margin-maximisation step", ylabel="test error (%)", ylim=(None, 100),
                title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
     for ax, solver, name, unit, title, ylabel in (
             (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
@@ -1607,6 +1650,7 @@ def draw_apidopoulos22_fig1(table, ax):
     for i, name in enumerate(("exponential", "logistic", "hinge")):
         ax.plot(table["m"], table[name], label=name, **style(i))
     ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
+    direct(ax)
 
 
 def toy_runs(context, lam0=4.0):
@@ -1649,8 +1693,9 @@ def draw_apidopoulos22_fig2(table, ax):
                    label=f"y = {label}")
     ax.scatter(*parts.pop("support vector"), s=110, facecolors="none", edgecolors="#d55e00", label="support vectors")
     ends = np.array([-4.0, 4.0])
-    for i, (name, (a, b)) in enumerate(parts.items()):
-        ax.plot(ends, -ends * a / b, label=name.removeprefix("w of "), **style(i) | {"marker": ""}, alpha=0.8)
+    looks = styles([name.removeprefix("w of ") for name in parts])
+    for (name, look), (a, b) in zip(looks.items(), parts.values(), strict=True):
+        ax.plot(ends, -ends * a / b, label=name, **look | {"marker": ""}, alpha=0.8)
     ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
 
 
@@ -1731,28 +1776,30 @@ def end_of(result):
     return result._replace(trace=result.trace[-1:], iterates=result.alpha[None])
 
 
+OUTCOMES = {"margin": ("margin", 1, "margin"), "error": ("test_error", 100, "test error (%)"),  # page: its column, ..
+            "gap": ("margin_gap", 1, "margin gap")}  # .. its unit and its label
 OUTCOME = "margin test_error margin_gap"
 LINES = "Dotted lines: the maximum margin, and its test error; margin gap: the maximum margin less the margin"
 TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
 
 
-def draw_outcomes(margin, error, gap, runs, name):
+def draw_outcome(ax, page, runs, name):
     """Draw a curve for each value of the column `name`, on linear axes, as the paper does, and the gap on log axes.
 
     A bar to the right of the end of a curve is the range there of what the curve is the median of.
     """
-    for i, (label, run, look) in enumerate(curves(runs, name), 1):
+    column, unit, label = OUTCOMES[page]
+    for i, (value, run, look) in enumerate(curves(runs, name), 1):
         for plain, tex in TEX.items():
-            label = label.replace(plain, tex)
-        for ax, column, unit in ((margin, "margin", 1), (error, "test_error", 100), (gap, "margin_gap", 1)):
-            t, ends = run["t"], [unit * run[end][-1] for end in (f"{column}_least", f"{column}_most") if end in run]
-            if len(t) == 1 and ax is not gap:
-                ax.axhline(unit * run[column][0], label=label, color="0.5", linestyle=(0, (1, 1)))
-            elif len(t) > 1:
-                ax.plot(t, unit * run[column], label=label, **look)
-                right = t[-1] * (1.25**i if ax is gap else 1 + 0.03 * i)
-                ax.plot([right] * len(ends), ends, **look | {"linestyle": "-", "markevery": None, "markersize": 3})
-    gap.set(xscale="log", yscale="log")
+            value = value.replace(plain, tex)
+        t, ends = run["t"], [unit * run[end][-1] for end in (f"{column}_least", f"{column}_most") if end in run]
+        if len(t) == 1 and page != "gap":
+            ax.axhline(unit * run[column][0], label=value, color="0.5", linestyle=(0, (1, 1)))
+        elif len(t) > 1:
+            ax.plot(t, unit * run[column], label=value, **look)
+            right = t[-1] * (1.25**i if page == "gap" else 1 + 0.03 * i)
+            ax.plot([right] * len(ends), ends, **look | {"linestyle": "-", "markevery": None, "markersize": 3})
+    ax.set(xlabel="t", ylabel=label, **dict.fromkeys(("xscale", "yscale"), "log" if page == "gap" else "linear"))
 
 
 def noisy_problem(rng, flipped):
@@ -1788,24 +1835,21 @@ def compute_noisy(context, start, decays):
 STARTS = {f"{lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)}
 DECAYS = {"8/log(1+t)": ("1/log(1+t)", 8.0), "8/sqrt{t}": ("1/sqrt(t)", 8.0), "8/t": ("1/t", 8.0),
           "8/t^2": ("1/t^2", 8.0), "8/2^t": ("2^-t", 8.0)}
-NOISY = {"minutes": 3, "rows": 3, "columns": 6, "height": 2.5}
+NOISY = {"minutes": 3, "rows": 3, "columns": 2, "height": 2.4, "pages": OUTCOMES}
 
 
 @figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: five rates of decay",
         partial(compute_noisy, start="lambda_t", decays=DECAYS), **NOISY)
 @figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: four lambda_0",
         partial(compute_noisy, start="lambda_0", decays=STARTS), **NOISY)
-def draw_noisy(table, *axes):
-    """Draw 0, 10 and 20 % of flipped labels in a row each: margins, test errors, gaps, of both algorithms."""
-    for one, other in zip(axes[::2], axes[1::2], strict=True):
-        other.sharey(one)
-    for row, (flipped, part) in zip(np.reshape(axes, (3, 6)), split(table, "flipped").items(), strict=True):
-        for column, (name, runs) in enumerate(split(part, "method").items()):
-            draw_outcomes(*row[column::2], runs, "lambda_t")
-            for ax, label in zip(row[column::2], ("margin", "test error (%)", "margin gap"), strict=True):
-                ax.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylabel=label)
-    for ax in axes[-6:]:
-        ax.set_xlabel("t")
+def draw_noisy(table, page, *axes):
+    """Draw 0, 10 and 20 % of flipped labels in a row each, for both algorithms."""
+    for row, (flipped, part) in zip(np.reshape(axes, (3, 2)), split(table, "flipped").items(), strict=True):
+        row[1].sharey(row[0])
+        for ax, (name, runs) in zip(row, split(part, "method").items(), strict=True):
+            draw_outcome(ax, page, runs, "lambda_t")
+            ax.set(title=f"{name}, {100 * flipped:.0f} % flipped", xlabel="t" if row[0] is axes[-2] else "")
+        row[1].set_ylabel("")
 
 
 def standardised(train, test):
@@ -1851,16 +1895,13 @@ def compute_apidopoulos22_fig6(context):
 
 
 @figure("apidopoulos22:fig6", "MNIST pairs, HTRU2: margin and test error of four methods", compute_apidopoulos22_fig6,
-        minutes=10, data="mnist htru2", rows=3, columns=4, height=2.6)
-def draw_apidopoulos22_fig6(table, *axes):
-    axes = np.reshape(axes, (3, 4))
-    for column, (name, runs) in zip(axes.T, split(table, "data").items(), strict=True):
-        draw_outcomes(*column, runs, "method")
-        column[0].set_title(name)
-        column[1].set_ylim(top=min(column[1].get_ylim()[1], 800 * runs["test_error"][-1]))  # below it the methods part
-        column[-1].set_xlabel("t")
-    for ax, label in zip(axes[:, 0], ("margin", "test error (%)", "margin gap"), strict=True):
-        ax.set_ylabel(label)
+        minutes=10, data="mnist htru2", rows=2, columns=2, pages=OUTCOMES)
+def draw_apidopoulos22_fig6(table, page, *axes):
+    for ax, (name, runs) in zip(axes, split(table, "data").items(), strict=True):
+        draw_outcome(ax, page, runs, "method")
+        ax.set(title=name)
+        if page == "error":  # below it the methods part
+            ax.set_ylim(top=min(ax.get_ylim()[1], 800 * runs["test_error"][-1]))
 
 
 def compute_apidopoulos22_width(context):
@@ -1906,16 +1947,16 @@ def compute_apidopoulos22_width(context):
 
 
 @figure("apidopoulos22:width", "MNIST and HTRU2: who leads at which width of the kernel", compute_apidopoulos22_width,
-        minutes=8, data="mnist htru2", rows=2, columns=4, height=2.6)
-def draw_apidopoulos22_width(table, *axes):
-    looks = styles(table, "curve")
-    for row, (name, rows) in zip(np.reshape(axes, (2, 4)), split(table, "data").items(), strict=True):
-        for ax, (title, part) in zip(row, split(rows, "panel").items(), strict=True):
-            for label, curve in split(part, "curve").items():
-                ax.semilogx(curve["sigma2"], curve["value"], label=label, **looks[label])
-            for power in (0.25, 0.5):  # the widths span four powers of the paper's number
-                ax.axvline(np.exp(power * np.ptp(np.log(rows["sigma2"]))), color="0.6", linewidth=0.8)
-            ax.set(title=f"{name}: {title}", xlabel=r"$\sigma^2$", yscale="linear" if "error" in title else "log")
+        minutes=8, data="mnist htru2", rows=2, columns=2, pages=("mnist", "htru2"))
+def draw_apidopoulos22_width(table, page, *axes):
+    looks = styles(table["curve"])
+    [(name, rows)] = [item for item in split(table, "data").items() if item[0].lower().startswith(page)]
+    for ax, (title, part) in zip(axes, split(rows, "panel").items(), strict=True):
+        for label, curve in split(part, "curve").items():
+            ax.semilogx(curve["sigma2"], curve["value"], label=label, **looks[label])
+        for power in (0.25, 0.5):  # the widths span four powers of the paper's number
+            ax.axvline(np.exp(power * np.ptp(np.log(rows["sigma2"]))), color="0.6", linewidth=0.8)
+        ax.set(title=f"{name}: {title}", xlabel=r"$\sigma^2$", yscale="linear" if "error" in title else "log")
 
 
 # --- own methods ---
@@ -2009,28 +2050,38 @@ def compute_subspace_products(context):
         ">= 10 up to the first run that does not get there")
 
 
+GOAL_SIZES = dict(zip(GOALS, (3, 5, 7), strict=True))
+
+
+def label_goals(ax, looks):
+    """Put methods and goals into the legend: the smaller the gap, the larger the marker."""
+    for name, look in looks.items():
+        ax.plot([], [], label=name, **look | POINTS)
+    for goal, size in GOAL_SIZES.items():
+        ax.plot([], [], label=f"to {goal}", color="0.5", marker="o", **POINTS, markersize=size)
+
+
 @figure("subspace:products", "products to a margin: subspace perceptron, momentum, SNKP", compute_subspace_products,
         minutes=10, rows=3, columns=2)
 def draw_subspace_products(table, *axes):
-    colours = dict(zip(WITH_CUT, COLOURS, strict=False))
+    looks = styles(WITH_CUT)
     for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
-        found = {what: split(rows, "method") for what, rows in split(part, "what").items()}
-        for line, (name, colour) in enumerate(colours.items()):
-            size, fill = {"momentum": (6, "none"), CUT: (4.5, "top")}.get(name, (3.5, "full"))  # some coincide
-            exponents, look = [], {"color": colour, "linestyle": "none", "markersize": size, "fillstyle": fill}
-            for goal, shape in zip(GOALS, "o^s", strict=True):
+        found, exponents = {what: split(rows, "method") for what, rows in split(part, "what").items()}, {}
+        for name, look in looks.items():
+            for goal, size in GOAL_SIZES.items():
                 x, y = (found[f"products to {goal}"][name][column] for column in "xy")
-                ax.loglog(x, y, marker=shape, label=f"{name}: {goal}", **look)
-                exponents.append(fitted_exponent(*fit_range(x, y))[0])
-            text = f"{name}: {', '.join(f'{exponent:.2f}' for exponent in exponents)}".replace("nan", "–")
-            ax.text(0.03, 0.96 - 0.075 * line, text, transform=ax.transAxes, fontsize=8.5, va="top", color=colour)
+                ax.loglog(x, y, **look | POINTS | {"markersize": size})
+                exponents.setdefault(name, []).append(fitted_exponent(*fit_range(x, y))[0])
+        note(ax, [f"{name}: {', '.join(f'{exponent:.2f}' for exponent in found)}".replace("nan", "–")
+                  for name, found in exponents.items()], [look["color"] for look in looks.values()], 0.7)
         for name, rows in found["bound of separation"].items():
             at = np.argsort(rows["x"])
-            ax.plot(rows["x"][at], rows["y"][at], label=f"{name}: bound of separation", color=colours[name], **BOUND)
+            ax.plot(rows["x"][at], rows["y"][at], label=f"{name}: proved of separation", **looks[name] | BOUND)
         ends = np.array([10, part["x"].max()])
-        ax.plot(ends, (ends / 10) ** (2 / 3), color="0.5", linewidth=1, linestyle="--")
-        ax.text(150, 2.5, "slope 2/3", fontsize=8, va="top")
+        ax.plot(ends, (ends / 10) ** (2 / 3), color="0.5", linewidth=1, linestyle="--",
+                label="slope 2/3, of the lower bound")
         ax.set(xlabel=r"$1/\rho$", ylabel="products", title=family, ylim=(0.7, 3e6))
+    label_goals(axes[0], looks)
 
 
 def compute_subspace_seconds(context):
@@ -2071,19 +2122,19 @@ def compute_subspace_seconds(context):
         minutes=8, data="mnist", rows=2, columns=2)
 def draw_subspace_seconds(table, *axes):
     parts = split(table, "what")
-    looks = styles(parts["seconds to a gap"], "method")
+    looks = styles(parts["seconds to a gap"]["method"])
     *clocks, last, products = axes
     for ax, (problem, part) in zip(clocks, split(parts["seconds to a gap"], "family").items(), strict=True):
         for name, runs in split(part, "method").items():
             ax.loglog(1 / runs["x"], runs["y"], label=name, **looks[name])
         ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
     for i, (problem, runs) in enumerate(split(parts["time of an iteration"], "family").items()):
-        last.plot(runs["x"], runs["y"], label=f"subspace perceptron, {problem}", **style(len(looks) + i))
-    last.set(title="an iteration", xlabel="iteration k", ylabel="its time / a product's", ylim=(0, None))
-    for goal, size in zip(GOALS, (3, 5, 7), strict=True):
+        last.plot(runs["x"], runs["y"], label=problem, **style(len(looks) + i))
+    last.set(title="an iteration of the subspace perceptron", xlabel="iteration k", ylim=(0, None),
+             ylabel="its time / a product's")
+    for goal, size in GOAL_SIZES.items():
         for name, runs in split(parts[f"products to {goal}"], "method").items():
-            look = looks[name] | {"linestyle": "none", "markevery": None, "markersize": size, "fillstyle": "none"}
-            products.loglog(runs["x"], runs["y"], **look)
+            products.loglog(runs["x"], runs["y"], **looks[name] | POINTS | {"markersize": size})
     products.set(title="ten pairs: to separation, 10 %, 1 %", xlabel=r"$1/\rho$", ylabel="products")
 
 
@@ -2196,25 +2247,24 @@ def compute_open1(context):
 @figure("open1", "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?", compute_open1, minutes=3,
         rows=3, columns=2)
 def draw_open1(table, *axes):
-    looks, families = styles(table, "method"), split(table, "family")
+    looks, families = styles(table["method"]), split(table, "family")
     panels = [[family] for family in families if not family.startswith("random")]
     panels.insert(2, [family for family in families if family.startswith("random")])  # no separator, a margin
     for ax, shown in zip(axes, panels, strict=True):
-        lines, exponents = [], []
+        exponents, colours = [], []
         for thin, family in enumerate(shown):
             for name, rows in split(families[family], "method").items():
                 x, y = (np.array([run[column] for run in split(rows, "seed").values()])
                         for column in ("x", "iterations"))
                 look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
-                line, = ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
+                ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
                 ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0)
-                lines.append(line)
                 used = x[0] >= (STEEP if "0 " in family else 0)
-                exponent = "{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(x[:, used], y[:, used]))
-                exponents.append(exponent + ", margin 0.003" * thin)
-        ax.legend(lines, exponents, fontsize=8, loc="upper left")
+                exponents.append(with_interval(fitted_exponent(x[:, used], y[:, used])) + ", margin 0.003" * thin)
+                colours.append(look["color"])
+        note(ax, exponents[::-1], colours[::-1], 0.97 - 0.075 * len(exponents))
         ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations",
-               ylim=(20, 8 * max(families[family]["iterations"].max() for family in shown)),
+               ylim=(20, 8 * len(shown) * max(families[family]["iterations"].max() for family in shown)),
                title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0])
 
 
@@ -2322,22 +2372,21 @@ def compute_open2(context):
         minutes=3, data="mnist", rows=2, columns=2, height=3.4)
 def draw_open2(table, fixed, shared, ratios, constants):
     parts, looks = split(table, "panel"), iter(map(style, itertools.count()))
-    lines, exponents = [], []
+    said = {}
     for problem, part in split(parts["fixed data"], "problem").items():
-        look, said = next(looks), []
+        look = next(looks)
         for method, rows in split(part, "method").items():
             T, gap = (np.array([run[name] for run in split(rows, "seed").values()]) for name in ("T", "gap"))
             momentum, used = method == "momentum", T[0] >= T[0, -1] / 64
-            line, = fixed.loglog(T[0], np.median(gap, axis=0), label=problem if momentum else "",
+            fixed.loglog(T[0], np.median(gap, axis=0), label=problem if momentum else "",
                                  **look | ({} if momentum else {"linewidth": 0.8, "fillstyle": "none"}))
-            said.append("{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(T[:, used], gap[:, used])))
+            said.setdefault(look["color"], []).append(with_interval(fitted_exponent(T[:, used], gap[:, used])))
             if momentum:
-                lines.append(line)
                 at = {name: rows[name][:T.shape[1]] for name in ("n", "rho", "support", "T")}
                 ratios.loglog(T[0], gap.max(axis=0) / RATES[CONJECTURED](*at.values()), **look)
-        exponents.append("; without ".join(said))
-    fixed.legend(lines, exponents, fontsize=8, loc="lower left")
-    fixed.set(xlabel="columns T", ylabel="relative gap", title="fixed data: with momentum, and without (thin)")
+    note(fixed, map("; without ".join, said.values()), said)
+    fixed.set(xlabel="columns T", ylabel="relative gap", ylim=(1e-10, 100),
+              title="fixed data: with momentum, and without (thin)")
     for problem, part in split(parts["equicorrelated"], "problem").items():
         look, gap = next(looks), np.array([run["gap"] for run in split(part, "seed").values()])
         n, rho, N, T = (part[name][:gap.shape[1]] for name in ("n", "rho", "support", "T"))
@@ -2345,9 +2394,9 @@ def draw_open2(table, fixed, shared, ratios, constants):
         shared.loglog(T[T < n], least_gap(n, rho, T)[T < n], color="0.5", linewidth=5, alpha=0.5, zorder=0)
         ratios.loglog(T, gap.max(axis=0) / RATES[CONJECTURED](n, rho, N, T), **look)
     shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", linewidth=1)
-    shared.text(T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=8)
+    shared.text(T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=SMALL_TEXT)
     shared.set(xlabel="columns T", ylabel="mean relative gap",
-               title="equicorrelated; broad: the least that T < n columns leave")
+               title="equicorrelated; broad: the least for T < n")
     ratios.axhline(1, color="0.3", linewidth=1)
     ratios.set(xlabel="columns T", ylabel=r"gap / $2(\rho^2 T)^{-2}$", ylim=(1e-3, None),
                title="the conjecture: it fails above 1")
@@ -2357,7 +2406,7 @@ def draw_open2(table, fixed, shared, ratios, constants):
         points += constants.loglog(part["support"] * part["rho"] ** 2, part["gap"] / rate, "so^"[i], color=COLOURS[i],
                                    fillstyle="full" if i == 1 else "none", markersize=4)
     constants.axhline(1, color="0.3", linewidth=1)
-    constants.legend(points, RATES, fontsize=8, loc="upper left")
+    constants.legend(points, RATES, fontsize=SMALL_TEXT, loc="upper left")
     constants.set(xlabel=r"$N \rho^2$", ylabel="largest gap / rate", ylim=(None, 3e5),
                   title=f"constants of three rates on {len(part['n'])} problems")
 
@@ -2495,10 +2544,10 @@ def draw_bounds(table, ax):
         ax.plot(part["median"], part["y"], **look | {"marker": "|", "markersize": 9})
         ax.plot(part["largest"], part["y"], label=paper, **look)
     for y, largest in zip(table["y"], table["largest"], strict=True):
-        ax.text(1.5, y, f"{largest:.3g}", fontsize=8, va="center")
+        ax.text(1.5, y, f"{largest:.3g}", fontsize=SMALL_TEXT, va="center")
     ax.axvline(1, color="0.3", linewidth=1)
-    ax.set_yticks(table["y"], labels=table["statement"], fontsize=8)
-    ax.set(xscale="log", xlim=(1e-6, 5), ylim=(table["y"][-1] - 1, 1), xlabel="measured / bound")
+    ax.set_yticks(table["y"], labels=table["statement"], fontsize=SMALL_TEXT)
+    ax.set(xscale="log", xlim=(1e-6, 20), ylim=(table["y"][-1] - 1, 1), xlabel="measured / bound")
 
 
 # --- open questions ---
@@ -2521,7 +2570,7 @@ def with_interval(found):
 def note(ax, lines, colours, y=0.03):
     """Write lines in their colours, one above the other from y on, a share of the height of the panel."""
     for i, (line, colour) in enumerate(zip(lines, colours, strict=True)):
-        ax.text(0.03, y + 0.075 * i, line, transform=ax.transAxes, fontsize=8.5, color=colour)
+        ax.text(0.03, y + 0.075 * i, line, transform=ax.transAxes, fontsize=SMALL_TEXT, color=colour)
 
 
 def planted_face(n, condition, rng):
@@ -2623,7 +2672,7 @@ def compute_open3(context):
 @figure("open3", "inertial diagonal descent: its linear rate, and restarts", compute_open3, minutes=1.5,
         data="mnist", rows=3, columns=2)
 def draw_open3(table, planted, images, ratio, power, restarted, count):
-    looks, parts = styles(table, "method"), split(table, "what")
+    looks, parts = styles(table["method"]), split(table, "what")
     for ax, (data, part) in zip((planted, images), split(parts["distance"], "data").items(), strict=True):
         for name, run in split(part, "method").items():
             ax.loglog(run["x"], run["y"], label=name, **looks[name] | {"linewidth": 1})
@@ -2638,9 +2687,9 @@ def draw_open3(table, planted, images, ratio, power, restarted, count):
             (count, AWAY, FALLING, AWAY)):
         lines = []
         for name in names:
-            look = looks[name] | {"linestyle": "", "markevery": None}
             for data, run in split(split(parts[what], "method")[name], "data").items():
-                ax.plot(run["x"], run["y"], **look | {"fillstyle": "none" if data == "planted" else "full"})
+                ax.plot(run["x"], run["y"], **looks[name] | POINTS | (
+                    {} if data == "planted" else {"fillstyle": "full"}))
             run = split(parts[what], "method")[name]
             ok = np.isfinite(run["y"])
             found = fitted_exponent(run["x"][ok], run["y"][ok]) if what == AWAY else median_interval(run["y"])
@@ -2708,7 +2757,7 @@ def compute_open4(context):
 
 @figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=0.3, rows=2, columns=2)
 def draw_open4(table, primal, dual, difference, ratio):
-    parts, looks = split(table, "what"), dict(zip(SHARED, (style(1), style(2)), strict=True))
+    parts, looks = split(table, "what"), styles([*SHARED])
     for ax, what, label in ((primal, "primal gap", r"$1 - \min_i m_i/\rho\,\|\alpha\|_G$"),
                             (dual, "dual gap", r"$\|p\|_G/\rho - 1$")):
         for who, part in split(parts[what], "kind").items():
@@ -2723,7 +2772,7 @@ def draw_open4(table, primal, dual, difference, ratio):
     note(difference, ["hollow: of p", "filled: of a"], ["0.2", "0.2"], 0.8)
     difference.set(title="algorithm - recursion, over the largest entry", xlabel="k + 1", ylim=(1e-17, 1e-9))
     for i, (goal, run) in enumerate(split(parts["ratio"], "kind").items()):
-        look = style(i + 3) | {"linestyle": "", "markevery": None, "fillstyle": "none"}
+        look = style(i + 3) | POINTS
         ratio.semilogx(run["x"], run["y"], **look)
         note(ratio, [f"{goal}: {with_interval(median_interval(run['y']))}"], [look["color"]], 0.18 - 0.075 * i)
     ratio.axhline(1, color="0.5", linewidth=1)
@@ -2795,7 +2844,7 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
         counts, lines = split(parts[f"products to {goal}"], "loss"), []
         for name in list(LOSSES)[1:]:
             n, ratio = counts[name]["x"], counts[name]["y"] / counts["exponential"]["y"]
-            ax.loglog(n, ratio, **looks[name] | {"linestyle": "", "markevery": None, "fillstyle": "none"})
+            ax.loglog(n, ratio, **looks[name] | POINTS)
             ok = np.isfinite(ratio)
             lines.append(f"{with_interval(median_interval(ratio))}, exponent "
                          f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}")
@@ -3586,14 +3635,14 @@ def draw_speed_busy(table, ax):
 def draw_speed_scaling(table, *axes):
     for ax, (column, unit, ylabel) in zip(axes, (
             ("seconds", 1, "seconds"), ("memory", 1e-6, "MB on top of the input")), strict=True):
+        exponents = {}
         for name, run, look in curves(table, "what"):
             x, y = run["n"][run[column] > 0], unit * run[column][run[column] > 0]
-            ax.loglog(x, y, label=name, **look | {"markevery": 1})
             if len(x):
-                ax.annotate(f"$n^{{{fitted_exponent(x, y)[0]:.2f}}}$", (x[-1], y[-1]), (5, -3), color=look["color"],
-                            textcoords="offset points")
+                [line] = ax.loglog(x, y, label=name, **look | {"markevery": 1})
+                exponents[line] = with_interval(fitted_exponent(x, y))
         ax.set(xlabel="n", ylabel=ylabel)
-        ax.margins(x=0.15)
+        at_ends(ax, exponents)
 
 
 # --- hard margins of public data sets ---
@@ -3803,8 +3852,8 @@ def report_margins(table, caption):
 @figure("margins", "certified hard margins of public data sets", compute_margins, minutes=15,
         data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2)
 def draw_margins(table, *axes):
-    looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table, "source").items()}
-    names = {"linear": "planes", "rbf": r"rbf, $\gamma = 1/d$"}
+    looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table["source"]).items()}
+    names = {"linear": "planes", "rbf": "rbf"}
     for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
         for source, part in split(rows, "source").items():
             order, share = np.argsort(part["upper"]), 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
@@ -3814,8 +3863,8 @@ def draw_margins(table, *axes):
             ax.plot(share[left], upper[left], "kx", markersize=9, label="open: upper end" if left.any() else None)
         ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets of a source, in order (%)",
                ylabel=r"$\rho$, or bound where there is none")
-    for i, solver in enumerate(("max_margin", *MARGIN_PEERS)):
-        look = style(len(looks) + 1 + i) | {"linestyle": "none", "markevery": None, "markersize": 4}
+    for solver, look in styles(["max_margin", *MARGIN_PEERS]).items():
+        look |= POINTS | {"markersize": 4}
         axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
         axes[3].loglog(table["n"], table[f"{solver} seconds"], label=solver, **look)
     axes[2].set(xlabel=r"margin $\rho$", ylabel="relative gap, certified")
@@ -4045,7 +4094,7 @@ def compute_race(axis, context):
 
 
 def draw_race(axis, table, *axes):
-    looks = styles(table, "method")
+    looks = styles(table["method"])
     for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=True):
         for place, (name, look) in enumerate(looks.items()):
             chosen = (part["method"] == name) & (part[axis] > 0)
@@ -4059,7 +4108,7 @@ def draw_race(axis, table, *axes):
             if x.size:
                 ax.loglog(x, gap, label=name, **look)
         ax.set(title=problem, xlabel="products with G" if axis == "products" else "seconds", ylim=(5e-7, 2))
-    for ax in axes[::3]:
+    for ax in axes[::2]:
         ax.set_ylabel(GAP.replace("; ", ";\n"))
 
 
@@ -4093,7 +4142,7 @@ def draw_race_goals(table, *axes):
             ax.semilogx(np.maximum(part["seconds"][at], 1e-4), heights[at], linestyle="none", marker=marker,
                         markersize=size, color=COLOURS[RACE_GOALS.index(goal)], markerfacecolor="none",
                         label=f"to {goal:g}")
-        ax.set_yticks(np.arange(len(names), 0, -1), names if k % 3 == 0 else [], fontsize=7.5)
+        ax.set_yticks(np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT)
         ax.set(title=problem, xlabel="seconds", ylim=(0.3, len(names) + 0.7),
                xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))))
 
@@ -4405,7 +4454,7 @@ def run(argv):
         title = f"{key} ({place} of {len(keys)})" if len(keys) > 1 else key
         own = replace(context, title=title, sampled=set())
         try:
-            picture, numbers = render(key, own, options.out, options.format, options.redraw)
+            pictures, numbers = render(key, own, options.out, options.format, options.redraw)
         except (DataError, OSError) as error:
             failed.append(key)
             print(f"{key} not drawn: {error}", file=sys.stderr)
@@ -4413,7 +4462,7 @@ def run(argv):
         if FIGURES[key].report:
             print(FIGURES[key].report(*read_table(numbers)))
         source = f"from {numbers}" if options.redraw else f"and {numbers.name}"
-        print(f"{picture} {source}: {time.perf_counter() - start:.1f} s", flush=True)
+        print(f"{', '.join(map(str, pictures))} {source}: {time.perf_counter() - start:.1f} s", flush=True)
     if failed and len(keys) > 1:
         print(f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -25,6 +25,7 @@ import zipfile
 from pathlib import Path
 
 import matplotlib
+import matplotlib.text
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -760,23 +761,32 @@ def test_the_picture_is_drawn_from_the_table_alone(key, tmp_path, alone, monkeyp
     rough = functools.partial(rp.fm.max_margin, max_iter=5)  # numbers good enough to be compared with themselves
     monkeypatch.setattr(rp.fm, "max_margin", rough)
     assert rp.main([key, "--quick", "--no-progress", "--out", str(tmp_path / "computed")]) == 0
-    picture, numbers = (f"{key.replace(':', '-')}.{end}" for end in ("png", "csv"))
-    drawn, saved = ((tmp_path / "computed" / name).read_bytes() for name in (picture, numbers))
+    stem, pages = key.replace(":", "-"), rp.FIGURES[key].pages
+    pictures, numbers = ["-".join((stem, *page)) + ".png" for page in pages], f"{stem}.csv"
+    assert files_under(tmp_path / "computed") == sorted([*pictures, numbers])
+    *drawn, saved = ((tmp_path / "computed" / name).read_bytes() for name in (*pictures, numbers))
     redrawn = tmp_path / "redrawn"
     redrawn.mkdir()
     (redrawn / numbers).write_bytes(saved)
     assert alone.main([key, "--redraw", "--out", str(redrawn)]) == 0
-    assert (redrawn / picture).read_bytes() == drawn and (redrawn / numbers).read_bytes() == saved
+    assert [(redrawn / name).read_bytes() for name in (*pictures, numbers)] == [*drawn, saved]
 
     table, caption = rp.read_table(redrawn / numbers)
     rp.write_table(redrawn / "again", table, caption)
     assert (redrawn / "again").read_bytes() == saved and caption.startswith("quick: ")
     assert {column.dtype.kind for column in table.values()} <= {"U", "f"}
-    draw = alone.FIGURES[key].draw
-    before = list(shown(draw(table)))
+
+    def drawn_from(table):
+        figures = [alone.FIGURES[key].draw(table, *page) for page in pages]
+        for fig in figures:  # legible when it is shown 800 pixels wide
+            assert fig.get_figwidth() == rp.BREADTH and len(fig.axes) <= 6
+            assert min(text.get_fontsize() for text in fig.findobj(matplotlib.text.Text)) >= rp.SMALL_TEXT
+        return [part for fig in figures for part in shown(fig)]
+
+    before = drawn_from(table)
     for name, column in table.items():  # every number of the table is seen in the picture
         if column.dtype.kind == "f" and not np.isnan(column).all():
-            changed = list(shown(draw(table | {name: 1.3 * column}))) != before
+            changed = drawn_from(table | {name: 1.3 * column}) != before
             assert changed == ((key, name) not in NOT_DRAWN), name
 
 
@@ -814,6 +824,35 @@ def test_curves_are_told_apart_without_colour():
     for i in range(50):  # near neighbours differ in all three
         for one, other in zip(styles[i : i + 1] * 5, styles[i + 1 : i + 6], strict=True):
             assert all(one[name] != other[name] for name in ("color", "linestyle", "marker"))
+
+
+def test_a_method_has_one_look_in_all_figures():
+    numbers = sorted(set(rp.METHODS.values()))
+    looks = [rp.style(i) for i in numbers]
+    assert len({(look["linestyle"], look["marker"]) for look in looks}) == len(numbers)
+    for names in (("momentum", "SNKP", "subspace perceptron"), ("max_margin", "momentum", "PIQP", "other")):
+        found = rp.styles(names)
+        assert [found[name] for name in names if name != "other"] == [
+            rp.style(rp.METHODS[name.lower().replace("_", " ")]) for name in names if name != "other"]
+        assert len({look["color"] for look in found.values()}) == len(names)
+    assert rp.styles(["SVC, tol = 1e-06"]).popitem()[1] == rp.styles(["svc"]).popitem()[1]
+    assert list(rp.styles(["x", "y"]).values()) == [rp.style(0), rp.style(1)]  # what is no method
+
+
+@matplotlib.rc_context()
+def test_labels_at_the_ends_of_curves_do_not_overlap():
+    matplotlib.rcParams.update(rp.STYLE)
+    fig, [[ax, _]] = rp.panels(1, 2)
+    for i, end in enumerate((1.0, 1.01, 0.99, 1e-3, np.nan)):
+        ax.loglog([1, 10, 100], [5.0, 1.02, end], label=f"curve {i}", **rp.style(i))
+    rp.direct(ax)
+    assert rp.legend(fig) is None
+    rp.finish(fig, "caption")
+    fig.draw_without_rendering()
+    assert [text.get_color() for text in ax.texts] == [rp.COLOURS[i] for i in (3, 2, 0, 1, 4)]  # from below
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert all(lower.y1 <= upper.y0 for lower, upper in itertools.pairwise(boxes))
+    assert all(fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 and box.x1 <= fig.bbox.x1 for box in boxes)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
