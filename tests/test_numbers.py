@@ -73,11 +73,14 @@ def test_the_readme_is_a_page():
     gallery = [row for row in rows if row[0].startswith("<img")]
     for (picture, claim, verdict, command, minutes), (key, entry) in zip(gallery, rp.FIGURES.items(), strict=True):
         name = key.replace(":", "-")
-        assert picture == f'<img src="figures/{name}.png" width="220">' and claim
+        pictures = ["-".join((name, *page)) for page in entry.pages]
+        assert picture == f'<img src="figures/{pictures[0]}.png" width="220">' and claim
         assert command == f"`python reproduce.py {key}`" and minutes == f"{entry.minutes:g}"
         assert 0 < len(verdict.split()) <= 15
         assert f"`{key}`" in REPORT
-        assert (ROOT / "figures" / f"{name}.png").is_file() == (ROOT / "figures" / f"{name}.csv").is_file()
+        for drawn in pictures:
+            assert (ROOT / "figures" / f"{drawn}.png").is_file() == (ROOT / "figures" / f"{name}.csv").is_file()
+            assert not (ROOT / "figures" / f"{drawn}.png").is_file() or f"({drawn}.png)" in REPORT
     for document in (README, REPORT):  # links to sections
         for place in re.findall(r"\]\((?:figures/README\.md)?#(.*?)\)", document):
             titles = re.findall("^#+ (.*)", (ROOT / "figures" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
