@@ -529,11 +529,12 @@ def _offset(signs, m):
     return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
 
 
-def _weights(alpha):
-    """Return p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0."""
+def _weights(alpha, signs=None):
+    """Return p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0, within each class of these signs."""
     alpha = np.ldexp(alpha, -math.frexp(float(alpha.max()))[1])  # exact but for underflow, and the sum cannot overflow
-    total = alpha.sum()
-    return alpha / total if total > 0.0 else np.full(alpha.size, 1.0 / alpha.size)
+    if not alpha.any():
+        alpha = np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs  # as much in either class
+    return alpha / alpha.sum()
 
 
 @register_jitable(fastmath=False)  # as for `_add_exactly`
@@ -3528,7 +3529,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
                         raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance")
                 bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
                 if bounds is None or run.keep_iterates or run.callback is not None:
-                    alpha, p = _primal_and_dual(solution, state, k)
+                    alpha, p = _primal_and_dual(solution, state, k, run.G.signs)
                 lower, upper, status = bounds or certified(k, flag, alpha, p)
                 if flag == CERTIFIED:  # believed, or not
                     flag, refuted = RUNNING, k
@@ -3549,7 +3550,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
             if status != "running":
                 return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
     except KeyboardInterrupt as interrupt:  # with what is certified by then
-        (alpha, p), status = _primal_and_dual(solution, state, k), "stopped"
+        (alpha, p), status = _primal_and_dual(solution, state, k, run.G.signs), "stopped"
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
         interrupt.args = (result(np.array(rows, dtype=_TRACE), None), *interrupt.args)
         raise
@@ -3608,9 +3609,9 @@ def _advance(loop, G, k, until, arguments):
     return answer
 
 
-def _primal_and_dual(solution, state, k):
+def _primal_and_dual(solution, state, k, signs):
     """Return (alpha, p) of a state, if they can be certified."""
-    alpha, p = (state[0], _weights(state[0])) if solution is None else solution(*state)
+    alpha, p = (state[0], _weights(state[0], signs)) if solution is None else solution(*state)
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError("p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)")

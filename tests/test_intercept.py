@@ -148,6 +148,14 @@ def test_algorithms_agree_with_the_hulls(name):
         assert result.status == "certified" or result.lower > (0.3 if name == "gradient_descent" else 0.9) * rho
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_classes_of_different_sizes(name):
+    """The first p has half its weight in each class, too, though alpha = 0."""
+    X, y = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 2.0], [1.0, -2.0], [-5.0, 1.0]]), np.array([1.0, 1, 1, -1, -1])
+    for kind in ("features", "dense"):
+        check(y[:, None] * X, y, fm.ALGORITHMS[name](KINDS[kind](y[:, None] * X, y), max_iter=50, tol=1e-6), 1e-6)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_algorithms_refuse(name):
     X, y = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 9.0], [1.0, -2.0]]), [1, -1, -1, -1]
