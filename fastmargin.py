@@ -5171,7 +5171,7 @@ def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, s
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     Newton       make Newton steps on the separator, where there is a ridge, by products alone.
+#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products.
 #
 # Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
 # while the support is small, and blocks last, if it is too large for anything else.  So, too, with a free intercept, as
@@ -5205,6 +5205,9 @@ class _Dual:
         self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
         smooth = isinstance(G, RidgeGram) and G.ridge.min() >= 1e-8 * G._share * scale
         self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
+        base = G.base if smooth else None
+        self.base = base.base if isinstance(base, FreeGram) else base
+        self.few = isinstance(self.base, FeatureGram) and self.base.shape()[1] < min(self.n, _LARGEST_FACE)
 
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
@@ -5222,7 +5225,8 @@ class _Dual:
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
-            self.shift += 10.0 * (self.diagonal + 2.0 * y * self.shift).max() * y
+            self.origin = v, 20.0 * (self.diagonal + 2.0 * y * self.shift).max()
+            self.shift += 0.5 * self.origin[1] * y
             self.roots = np.sqrt((self.diagonal + 2.0 * y * self.shift) / self.scale)
             u += b / self.scale * y
             self.last = None
@@ -5249,8 +5253,7 @@ class _Dual:
         """Return (points, G on them without its ridge): all points or those that matter, in single precision if it is
         evaluated on demand, and then the upper triangle alone, as products ask for no more; None if there is no room.
         """
-        points, G = np.arange(self.n), self.G.base
-        G = G.base if isinstance(G, FreeGram) else G
+        points, G = np.arange(self.n), self.base
         if not isinstance(getattr(G, "K", G), LazyGram):
             return points, G
         near = np.flatnonzero((c > 0.0) | (u < 1.0))
@@ -5552,7 +5555,8 @@ def _refined(dual, weights, points, L):
 # Newton steps
 #
 # For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i, which c_i =
-# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes a few dozen products, however many points have a part.
+# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes equations in the coordinates, where these are few, or a few dozen
+# products.
 
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
@@ -5597,7 +5601,10 @@ def _by_newton_steps(dual, c, u, gap):
         return _TO_BLOCKS, False
     n = points.size
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, goal = u[points] - ridge * v, 0.3 * dual.tol
+    m, goal, rows = u[points] - ridge * v, 0.3 * dual.tol, G.rows if dual.few else None
+    if dual.few and dual.signs is not None:  # those of the shifted G
+        o, k = dual.origin
+        rows = np.column_stack((rows - np.outer(dual.signs, o @ rows), math.sqrt(k) * dual.signs))
     if G is dual.kept[1]:
         goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
 
@@ -5611,9 +5618,13 @@ def _by_newton_steps(dual, c, u, gap):
         error, changed, k = np.abs(image).max(), np.count_nonzero(active != before), 1
         if error <= goal or (error > 0.5 * last and not changed):  # u = 1 + image where active, or no less
             break
-        # as precisely as is of use before the active points change
-        accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
-        step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
+        if rows is not None:
+            part = rows[active] / np.sqrt(ridge[active])[:, None]
+            rise = rows @ np.linalg.solve(np.eye(rows.shape[1]) + part.T @ part, downhill @ rows)
+            step = downhill - stiffness * rise
+        else:  # as precisely as is of use before the active points change
+            accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
+            step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
         dual.reads[0] += (k + 1) * n * n
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
         v += t * step
@@ -5625,8 +5636,9 @@ def _by_newton_steps(dual, c, u, gap):
 # Rounds
 
 def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small."""
-    return _TO_WORKING_SET, _on_faces(dual, c, u, gap, _FIRST_FACE)[1]
+    """Go on faces while they are small, and then, if a ridge lies over rows of few entries, to Newton steps."""
+    ended = _on_faces(dual, c, u, gap, _FIRST_FACE)[1]
+    return _TO_NEWTON if dual.few or isinstance(dual.base, SparseGram) else _TO_WORKING_SET, ended
 
 
 _STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered by _TO_...
@@ -5669,9 +5681,9 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
     steps on the support and the points of least margin, in single precision and refined in double; (3) where these
     crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) where there is a ridge of at least
-    1e-8 s, a `RidgeGram`, Newton steps on the separator by conjugate gradients.  (4) replaces (2) as soon as more than
-    1,000 points, and a sixteenth of all, are in the support and most points have slacks, or the support is too large
-    for (2).
+    1e-8 s, a `RidgeGram`, Newton steps on the separator, in its coordinates where these are fewer than the points
+    and 3,000, else by conjugate gradients.  (4) replaces (2) over such rows and sparse ones; elsewhere as soon as over
+    1,000 points, and a sixteenth of all, are in the support and most have slacks, or it is too large for (2).
 
     Parameters
     ----------

@@ -640,6 +640,18 @@ def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
     assert fm._rescale(c, u)[0] <= 1e-9
 
 
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+@pytest.mark.parametrize("ridge", [0.5, 5e-4])
+def test_noisy_points_of_few_coordinates_take_few_products(intercept, ridge):
+    """Most points support, and equations in the coordinates are solved however small the ridge is."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(3000, 8)) + 3.0
+    y = np.where(X[:, 0] + rng.normal(size=3000) > 3.0, 1, -1)
+    result = fm.max_margin(fm.features(X, y, normalize=None, ridge=ridge, intercept=intercept), tol=1e-8)
+    assert result.status == "certified" and result.trace["products"][-1] <= 40
+    assert np.count_nonzero(result.p) > 1000
+
+
 @every_representation
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-2, 1e3, 90)])
 def test_conjugate_gradients_solve_the_equations_of_the_active_points(kind, ridge):

@@ -32,7 +32,7 @@ REPORT = SOURCE.parent / "figures" / "README.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in fm.__all__ if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
-BUDGET = 3300, 1700, 370  # lines of code, lines of docstrings, functions
+BUDGET = 3312, 1700, 370  # lines of code, lines of docstrings, functions
 
 
 # ======================================================================================================
