@@ -4074,8 +4074,8 @@ def of_the_race(context):
     source = load_mnist(context).source  # loaded here, too, since the runs may be at hand already
     return (f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
             f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
-            f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, or, of Frank-Wolfe, when the columns kept take "
-            f"{KEPT / 1e9:g} GB. ")
+            f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, those of max_margin at the end of a stage, or, of "
+            f"Frank-Wolfe, when the columns kept take {KEPT / 1e9:g} GB. ")
 
 
 GAP = "certified relative gap; without a margin, upper / sqrt(s)"
@@ -4102,7 +4102,7 @@ def draw_race(axis, table, *axes):
             if name not in RACERS:
                 look |= {"linestyle": "none", "markersize": 9, "markevery": 1, "markeredgecolor": "black"}
             elif place < IN_FRONT:
-                look |= {"markevery": 0.25}
+                look |= {"markevery": 0.25 if x.size > 3 else 1}
             else:
                 look, name = {"color": "0.7", "linewidth": 0.8, "zorder": 1}, "other algorithms of the module"
             if x.size:
