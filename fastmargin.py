@@ -5520,14 +5520,14 @@ def _on_faces(dual, c, u, gap, most=np.inf):
         m, k, roots = points.size, P.size, dual.roots[points]
         L, P, inside = _widened(L[:k, :k], m), np.append(P, np.zeros(m - k, np.int64)), np.bincount(P, minlength=m) > 0
         x, g = c[points] * roots, (u[points] - 1.0) / roots
-        k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 2 * m + 500,
+        k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return _TO_FACES, True
         before, (gap, norm) = norm, dual.change(c, u, points, x / roots)
-        crawls, work = steps >= 2 * m + 500 and norm > 0.9 * before, work + steps * k * k
+        crawls, work = steps >= 5 * m + 500 and norm > 0.9 * before, work + steps * k * k
         if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or crawls or work > _LONGEST_STAGE:
-            return _TO_FACES, crawls
+            return _TO_FACES, crawls and norm * norm <= 64.0 * m * _EPS  # which the factor cannot tell from 0
         P = P[:k]
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
         if points.size == m:

@@ -1992,20 +1992,24 @@ def test_the_tables_of_margins_count_what_is_certified():
 
 def test_the_five_lines_about_speed_are_of_the_rows_they_name():
     def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan):
-        return rp.BLANK_ROW | {"panel": "bars", "what": what, "against": against, "unit": unit, "note": note,
-                               "required": required, "achieved": achieved, "busy": busy, "ours": 1.0}
+        return dict.fromkeys(("n", *rp.UNMEASURED), math.nan) | {
+            "what": what, "against": against, "unit": unit, "note": note, "required": required, "achieved": achieved,
+            "busy": busy, "ours": 1.0}
 
     lines = rp.speed_lines(rp.stack([
         row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5), row("max_margin, b", "LIBSVM, precomputed", 0.5),
         row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once"),
         row("from raw features", "LIBSVM, rbf", 7.0), row("max_margin, features", "LinearSVC, hinge", 3.0),
         row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0), row("MaxMarginClassifier, fit", "SVC", 8.0),
+        row("max_margin, features, planted", "PIQP", 2.5), row("MaxMarginClassifier.fit, digits", "SVC, hinge", 0.25),
+        row("MaxMarginClassifier.fit, sparse text", "LinearSVC", 1.5),
         row("MaxMarginClassifier.fit, peak", "", 2.5, unit="GB"), row("import fastmargin", "", 0.25, unit="s"),
         row("a call of momentum", "without its loop", 400.0, unit="us", required=100.0),
         row("first call, cold", "", 6.0, unit="s"), row("first call, cold", "", 9.0, unit="s"),
         row("first call, warm", "", 0.5, unit="s", busy=2.25)])).split("\n")
     numbers = [re.findall(r"\d+(?:\.\d+)?", line) for line in lines]
-    assert numbers == [["8", "13"], ["0.5", "4", "7"], ["8", "3", "5"], ["0.4", "0.25", "6", "9"], ["2.2"]]
+    assert numbers == [["9", "16"], ["0.5", "4", "7"], ["3", "5", "2.5"], ["8", "0.25", "1.5"],
+                       ["0.4", "0.25", "6", "9", "2.2"]]
 
 
 def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
