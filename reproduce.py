@@ -3819,6 +3819,8 @@ def compute_margins(context):
         before = len(seen)
         seen.add(fingerprint(X, y))
         if len(seen) > before:
+            if not blocks:
+                list(margin_rows(name, X, y, 0.0))  # compiles
             blocks += margin_rows(name, X, y, context.pick(0.1, 0.0))
     return stack(blocks), (
         f"{len(seen)} data sets, without {len(sets) - len(seen)} that repeat another"
