@@ -3420,7 +3420,7 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
 
 def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = None, *, parameters: tuple = (),
           products: Callable[[int], float] = float, interval: Callable | None = None, report: Array | None = None,
-          by_square: bool = False, spent: float = 0.0, eps: float = 0.0) -> Result:
+          reported: Callable | None = None, by_square: bool = False, spent: float = 0.0, eps: float = 0.0) -> Result:
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -3453,6 +3453,9 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
         roundings an iteration.  Products are left to the end of the run, and to where rounding makes a hundredth of
         this interval or of upper.  The last entry is the relative gap, 0 for none, at which to halt as CERTIFIED; it
         is halved where that proves premature.
+    reported : callable, optional
+        ``reported(*state) -> (alpha, p)``, the points that the report is about, where they are not those of
+        ``solution``: what a callback is given, and what is certified where the loop halts.
     by_square : bool, optional
         The squares in the report come from `square`; else from inner products of n terms, which may err by more.
     spent : float, optional
@@ -3529,7 +3532,8 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
                         raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance")
                 bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
                 if bounds is None or run.keep_iterates or run.callback is not None:
-                    alpha, p = _primal_and_dual(solution, state, k, run.G.signs)
+                    points = reported or solution if bounds is not None or flag != RUNNING else solution
+                    alpha, p = _primal_and_dual(points, state, k, run.G.signs)
                 lower, upper, status = bounds or certified(k, flag, alpha, p)
                 if flag == CERTIFIED:  # believed, or not
                     flag, refuted = RUNNING, k
@@ -4092,9 +4096,9 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
 
 
 @_algorithm
-def snkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 10_000, tol: float | None = None,
-         trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-         start: Result | None = None) -> Result:
+def snkp(G: GramLike, *, eps: float = 0.0, stop: str | None = "separated", max_iter: int = 10_000,
+         tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+         callback: Callback = None, start: Result | None = None) -> Result:
     """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -4104,14 +4108,17 @@ def snkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 10_000,
 
     Parameters
     ----------
+    eps : float
+        Stop as "infeasible", that is no margin above eps exists, at ||p||_G < eps; not scaled by sqrt(s); 0: never.
     stop : {"separated", None}
         End at G alpha > 0, or go on towards the maximum margin.
 
     Notes
     -----
     Stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  Along the run
-    L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5).  One product per
-    iteration, two at the start.
+    L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5).  As L >= -rho+^2 / 2 (Lemma 3),
+    ||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)): if rho <= 0 it stops as "infeasible" within sqrt(8 s ln n) / eps
+    iterations.  The paper proves that of SNKPVN with n in place of ln n.  One product per iteration, two at the start.
 
     It is `momentum` but for the length of steps.  With a = alpha/mu the prox is q = softmax(-G a), and as
     theta/((1 - theta) mu) = (k+2)/(2s) at step k, dividing alpha by mu gives
@@ -4124,8 +4131,9 @@ def snkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 10_000,
     >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
     'separated'
     """
+    eps = _number(eps, "eps", closed=True)
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _smoothed(run, None, _ENTROPY, stop=stop)
+    return _smoothed(run, None, _ENTROPY, eps=eps, stop=stop)
 
 
 @_algorithm
@@ -4428,13 +4436,14 @@ def _momentum_step(x, g, q, beta, step):
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step):
+def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
-    The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.
+    The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.  At
+    ||p||_G <= eps for p = move.v, then in the simplex, the run halts.
     """
     while k < until:
-        beta, looks = k / (k + 1.0), k + 1 >= until or report[_TARGET] > 0.0
+        beta, looks = k / (k + 1.0), k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         if looks:
@@ -4448,15 +4457,20 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         if looks:
             _combine(-1.0 / step, move.m, 1.0 / step, m)  # errs by what both margins err, for the many moves up to now
             size, total, dual_size = square(G, alpha, w, m), _total(alpha), square(G, move.v, move.w, move.m)
-            if _closes(report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step):
+            dual_total = _total(move.v)
+            if _closes(report, _least(m), size, total, dual_size, dual_total, 2.1 * total / step):
                 return k, CERTIFIED
+            if eps > 0.0 and dual_size <= (eps * dual_total)**2:
+                _scale(1.0 / dual_total, move.v)
+                if _is_small(G, move.v, move.w, move.m, eps, blurs):
+                    return k, INFEASIBLE
     return k, RUNNING
 
 
 @_algorithm
-def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, max_iter: int = 1000, tol: float | None = None,
-             trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-             start: Result | None = None) -> Result:
+def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, eps: float = 0.0, max_iter: int = 1000,
+             tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
+             callback: Callback = None, start: Result | None = None) -> Result:
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
@@ -4470,6 +4484,8 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, max_iter: 
         theta = (1 - 1/e)/s; q_t is then not normalised and mu_t is divided by its sum (section 5.1).
     shifted : bool
         False is section 5.1 as it is printed: the logistic loss at the margins themselves, theta = 1/(n s).
+    eps : float
+        Stop as "infeasible", that is no margin above eps exists, at ||p||_G <= eps; not scaled by sqrt(s); 0: never.
 
     Notes
     -----
@@ -4492,15 +4508,17 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, max_iter: 
     >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
     'certified'
     """
-    logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
+    logistic, eps = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(eps, "eps", closed=True)
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
     step = (1.0 if not logistic else -math.expm1(-1.0) if shifted else 1.0 / n) / run.scale
     shift = math.log(n) if shifted else 0.0
     alpha, w, m, q, u, _, report = _at_rest(run, logistic, shift)
     g, gw, move = np.zeros(n), np.zeros(dimension), _Point(*map(np.zeros, (n, dimension, n)))
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), report=report, by_square=True,
-                 solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)), parameters=(logistic, shift, step))
+    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), report=report, by_square=True, eps=eps,
+                 solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)),
+                 reported=lambda alpha, *rest: (alpha, _weights(rest[-2].v)),
+                 parameters=(logistic, shift, step, eps, _blurs(run)))
 
 
 @njit(cache=_CACHE)
