@@ -53,7 +53,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
     5.10 models             Model, model
-    6    certificate        certificate, separator_margin
+    6    certificate        certificate, separator_margin, contradiction
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
@@ -95,12 +95,12 @@ __version__ = "1.0.0"
 __all__ = ["ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
            "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation",
            "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column",
-           "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox",
-           "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
-           "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum",
-           "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
-           "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron",
-           "table_margins", "von_neumann", "winnow"]
+           "batch_perceptron", "certificate", "contradiction", "decision_function", "diagonal_descent", "drive",
+           "entropy_prox", "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient",
+           "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins",
+           "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram",
+           "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square",
+           "subspace_perceptron", "table_margins", "von_neumann", "winnow"]
 
 
 def __dir__():
@@ -209,9 +209,11 @@ class Result(NamedTuple):
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
-        "infeasible": upper <= eps, no margin above eps exists;
+        "infeasible": upper <= eps, no margin above upper exists, of which p is the proof.  The points may still be
+        separable by less than that: lower > 0 proves that they are, and only equal points with opposite labels (see
+        `contradiction`) prove that they are not, by any kernel.  eps is an option of the algorithm, or in its notes;
         "rounding": one of these holds as far as can be seen, but rounding leaves it unproved: use features instead of a
-        dense G, float64 instead of float32, or a larger tol or eps;
+        dense G, float64 instead of float32, or a larger tol or eps.  lower > 0 proves separability all the same;
         "max_iter": none of these within max_iter iterations;
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
@@ -230,7 +232,9 @@ class Result(NamedTuple):
     Examples
     --------
     >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
-    Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
+    >>> fm.max_margin(fm.features([[1.0], [-1.0]], [1, 1]))
+    Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
     """
 
     alpha: Array
@@ -244,10 +248,25 @@ class Result(NamedTuple):
     state: tuple
 
     def __repr__(self) -> str:
-        gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
-        rows = len(self.trace)
-        return (f"Result({self.status!r}: {self.lower:.6g} <= rho <= {self.upper:.6g}, relative gap {gap}, "
-                f"{self.n_iter} iterations, n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
+        low, rows = _written(self.lower, 6, _DOWN), len(self.trace)
+        if self.status == "infeasible":
+            proved = f"no margin above {_written(self.upper, 2, _UP)}"
+        else:
+            gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
+            proved = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
+        if self.lower > 0.0 and self.status not in ("separated", "certified"):
+            proved += f", separable: rho >= {low}" if self.status == "infeasible" else ", separable"
+        return (f"Result({self.status!r}: {proved}, {self.n_iter} iteration{'s' * (self.n_iter != 1)}, "
+                f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
+
+
+_DOWN, _UP = decimal.ROUND_FLOOR, decimal.ROUND_CEILING
+
+
+def _written(number, digits, rounding):
+    """Write a number in so many digits, rounded down or up, so that a bound stays one."""
+    rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(float(number))
+    return f"{float(rounded):.{digits}g}"
 
 
 _TRACE = np.dtype([("iteration", "i8"), ("products", "f8"), ("seconds", "f8"), ("lower", "f8"), ("upper", "f8")])
@@ -1408,8 +1427,8 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     def of_rows(cls, n: int, d: int, unit: float = _UNIT, rows: float = 0.0) -> Rounding:
         """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers.
 
-        ``unit`` is the largest relative error of one operation, 2^-53 in double and 2^-24 in single precision.  ``rows``
-        is that of each row, ||stored z_i - z_i|| <= rows ||z_i||, where G is that of other rows than the stored ones.
+        ``unit`` is the largest relative error of one operation, 2^-53 in double and 2^-24 in single precision.
+        ``rows`` is that of each row, ||stored z_i - z_i|| <= rows ||z_i||, where G is of other rows than the stored.
         ``square`` is to be <w, w> of the w that `lift` gives, summed in double precision.
         """
         error = 1.01 * (_gamma(n + d + 8, unit) + 2.0 * rows)
@@ -2384,7 +2403,7 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
 def _sparse_points(X):
     """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
     X = X.tocsr(copy=True)
-    X.sum_duplicates()
+    X.sum_duplicates()  # which puts columns in ascending order, too
     X.eliminate_zeros()
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(f"X must have 2 dimensions and be not empty, got shape {X.shape}")
@@ -3297,12 +3316,14 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
         Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; without a ridge.  Rows are those of G:
         give ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
-        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b; a free one is chosen for the best margin.
+        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.  With a free intercept (d,) is a direction,
+        and the margin is that of its best bias; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
 
     Returns
     -------
     lower, upper : float
-        lower <= min_i <z_i, w> / ||w|| <= upper in exact arithmetic, for the rows and the w that are stored; and
+        lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper, b = 0 unless the intercept is free, for the rows and the w
+        that are stored: computed in floating point, rounded outward by a proven bound; and
         lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.  The
         interval is 2 (n + d) u sqrt(s) wide, u = 2^-53.
 
@@ -3328,14 +3349,64 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y) without a ridge")
     w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
+    has_bias = G.signs is not None and w.shape == (wanted[0] + 1,)
+    w, bias = (w[:-1], float(w[-1])) if has_bias else (w, 0.0)
     if w.shape != wanted or not w.any():
-        raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
-    w, m = _unit_range(w.astype(np.float64).ravel()), np.empty(G.shape()[0])
+        or_with_bias = f", or {(wanted[0] + 1,)} with a bias," if G.signs is not None else ""
+        raise ValueError(f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}")
+    exponent = math.frexp(float(np.abs(w).max()))[1]
+    w, bias, m = np.ldexp(w.astype(np.float64).ravel(), -exponent), math.ldexp(bias, -exponent), np.empty(G.shape()[0])
     margins(G, w, m)
-    m += 0.0 if G.signs is None else _offset(G.signs, m) * G.signs
-    least = float(m.min()) / math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
-    blur = _LAST * abs(least) + G.rounding().margins * math.sqrt(scale)
+    if G.signs is not None:
+        bias = bias if has_bias else _offset(G.signs, m)
+        m += bias * G.signs
+    length = math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
+    least = float(m.min()) / length
+    blur = _LAST * (abs(least) + abs(bias) / length) + G.rounding().margins * math.sqrt(scale)
     return least - blur, least + blur
+
+
+def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
+    """Two equal points with different labels, which no kernel separates: rho <= 0, whatever rounding does.
+
+    It is the one proof that there is no margin at all.  "infeasible" says that there is none above some eps.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix or array, shape (n, d)
+    y : array, shape (n,)
+        Labels of any type.
+
+    Returns
+    -------
+    pair : (i, j), i < j, or None
+        The numbers of two such rows, the first that there are.
+
+    Raises
+    ------
+    ValueError, TypeError
+        X is not finite, or lengths differ.
+
+    Examples
+    --------
+    >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
+    (0, 2)
+    """
+    X, y, seen = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X), np.asarray(y), {}
+    if y.shape != (X.shape[0],):
+        raise ValueError(f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}")
+
+    def key(i):
+        if not _is_sparse(X):
+            return (X[i] + 0.0).tobytes()  # of the two zeros, one
+        part = slice(X.indptr[i], X.indptr[i + 1])
+        return X.indices[part].tobytes() + X.data[part].tobytes()
+
+    for i in range(len(y)):
+        j = seen.setdefault(hash(key(i)), i)
+        if y[i] != y[j] and key(i) == key(j):
+            return j, i
+    return None
 
 
 def _operator_norm(G):
@@ -3468,8 +3539,8 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     G, scale = _representation(G)
     if G.signs is not None and not free_intercept:
-        raise ValueError(f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 for a '
-                         "penalised bias, or leave it out")
+        raise ValueError(f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
+                         "for a penalised bias, or leave it out")
     return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
 
 
@@ -3522,7 +3593,8 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     Returns
     -------
     result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
+        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
+        upper exists, not that the points cannot be separated.
 
     Raises
     ------
@@ -3535,9 +3607,9 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     -----
     The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
     first argument of the KeyboardInterrupt is the Result, "stopped", of iteration n_iter, certified by fresh products;
-    its trace ends at the last checkpoint.  It is a ``start`` where the loop is compiled.  One that runs as Python source
-    may have been interrupted between two changes of its state: then the Result is that of the last entry, and is refused
-    as a start.
+    its trace ends at the last checkpoint.  It is a ``start`` where the loop is compiled.  One that runs as Python
+    source may have been interrupted between two changes of its state: then the Result is that of the last entry, and
+    is refused as a start.
 
     Examples
     --------
@@ -3618,7 +3690,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
         is_whole, status = is_compiled or bool(answers), "stopped"
         if is_whole:
             k = answers[0][0] if answers else k
-            alpha, p = _primal_and_dual(solution, state, k, run.G.signs)
+            alpha, p = _primal_and_dual(reported or solution, state, k, run.G.signs)
         else:
             k, alpha, p = entry
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
@@ -3654,8 +3726,8 @@ def _resume(start, origin, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
     *before, scale, sample, held = start.state
     if held is None:
-        raise ValueError("start was interrupted within an iteration, so that its state cannot go on; max_margin also takes "
-                         "weights, start=result.alpha")
+        raise ValueError("start was interrupted within an iteration, so that its state cannot go on; max_margin also "
+                         "takes weights, start=result.alpha")
     *now, wanted, seen = origin
     slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
@@ -5805,9 +5877,9 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 
     Notes
     -----
-    Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
-    sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
-    where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
+    Stops as "certified" at upper - lower <= tol * upper; as "infeasible", that is no margin above eps exists, of which
+    p is the proof, at upper <= eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other
+    libraries' products: at least 1.5 times what rounding leaves of ||p||_G); as "rounding" where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
     of G without the ridge, if it is a RidgeGram.
     With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there;
@@ -5883,15 +5955,10 @@ class _NotFittedError(ValueError, AttributeError):
     """Stand in for scikit-learn's NotFittedError where that is not loaded."""
 
 
-def _rounded_up(number):
-    """Write a number of one digit that is not less."""
-    return f"{decimal.Context(prec=1, rounding=decimal.ROUND_CEILING).create_decimal(number):e}"
-
-
 def _between(lower, upper):
-    """Put an interval in words, with its relative width where its ends print alike."""
-    low, high = f"{lower:.3g}", f"{upper:.3g}"
-    return f"between {low} and {high}{f', a relative gap of {1.0 - lower / upper:.2g},' if low == high else ''}"
+    """Put an interval in words, with its relative width where that is small."""
+    gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.99 * upper else ""
+    return f"between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}{gap}"
 
 
 def _column_names(X):
@@ -5953,17 +6020,6 @@ def _separators(G, alpha):
     for v, w in zip(parts[0], W, strict=True):
         lift(rows, v, w)
     return W
-
-
-def _contradiction(X, labels):
-    """Return (i, j) of two equal points of different classes, or None."""
-    seen = {}
-    for i in range(X.shape[0]):
-        row = (X[[i]].toarray() if _is_sparse(X) else X[i]) + 0.0  # of the two zeros, one
-        j = seen.setdefault(hash(row.tobytes()), i)
-        if labels[i] != labels[j] and not (X[[i]] != X[[j]]).sum():
-            return j, i
-    return None
 
 
 class MaxMarginClassifier:
@@ -6209,8 +6265,8 @@ class MaxMarginClassifier:
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
         if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             witness = self._witness(X, labels, kept, result.p)
-            warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {witness}; try C={soft:g}, with which "
-                          "the predictor was fitted, or less", UserWarning, stacklevel=4)
+            warnings.warn(f"no margin above {_written(result.upper, 1, _UP)} exists; {witness}; try C={soft:g}, with "
+                          "which the predictor was fitted, or less", UserWarning, stacklevel=4)
             hard, G = G, _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
@@ -6231,7 +6287,7 @@ class MaxMarginClassifier:
 
     def _witness(self, X, labels, kept, p):
         """Name the points that leave no margin, of those that were kept."""
-        pair = _contradiction(X, labels)
+        pair = contradiction(X, labels)
         if pair is not None:
             return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
         points = kept[np.unique(np.flatnonzero(p) // (self.classes_.size - 1))]  # those of the pairs

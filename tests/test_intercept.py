@@ -161,7 +161,23 @@ def test_other_algorithms_refuse(name):
     X, y = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 9.0], [1.0, -2.0]]), [1, -1, -1, -1]
     given = {key: 0.1 for key in ("eps", "delta") if key in inspect.signature(fm.ALGORITHMS[name]).parameters}
     check_raises(lambda: fm.ALGORITHMS[name](fm.features(X, y, intercept="free"), **given), ValueError,
-                 ["half its weight in each class", "max_margin"])
+                 ['intercept="free"', "max_margin", "momentum"])
+
+
+@pytest.mark.parametrize("name, options", [
+    *((name, {}) for name in REFUSED), ("momentum", {"loss": "logistic"}), ("gradient_descent", {"loss": "logistic"}),
+    ("normalized_gradient_descent", {"divide_by": "norm"}),
+])
+def test_a_refusal_comes_before_anything_is_said(name, options):
+    """No callback sees an interval that p, of other weights in the classes than 1/2, does not have."""
+    G, seen = fm.features([[0.1], [10.0]], [1, -1], normalize=None, intercept="free"), []
+    with pytest.raises(ValueError, match='intercept="free"'):
+        fm.ALGORITHMS[name](G, max_iter=2, callback=seen.append, **options)
+    assert not seen
+
+
+def test_what_takes_a_free_intercept_is_said_once():
+    assert fm._TAKES_FREE in " ".join(fm.FreeGram.__doc__.split())
 
 
 @pytest.mark.parametrize("kind", ["features", "dense", "lazy"])

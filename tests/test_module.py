@@ -426,6 +426,8 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(sys, "stderr", None)
     assert fm._algorithm(lambda: 3)() == 3
+    monkeypatch.setattr(fm, "_FOLDER", str(tmp_path / "removed"))  # as by what cleans temporary folders
+    assert call() == ""
 
 
 @pytest.mark.dear
