@@ -2970,6 +2970,8 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
            [2., 1.]])
     """
 
+    unit = property(operator.itemgetter(3))  # its own, not that of the base class
+
     def shape(self) -> tuple[int, int]:
         return tuple(int(size) for size in self.operator.shape)
 
