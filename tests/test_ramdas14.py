@@ -331,7 +331,7 @@ def test_snkp_is_done_within_the_root_of_8_ln_n_over_eps(name, kind, scale):
     for eps in (0.5, 0.1, 0.01, 1e-3, 1e-4):
         eps *= math.sqrt(squared_length(Z))
         bound = math.sqrt(8 * squared_length(Z) * math.log(len(Z))) / eps
-        result = fm.snkp(form(kind, Z), eps=eps, max_iter=math.floor(bound), trace_at=[])
+        result = fm.snkp(form(kind, Z), eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
         assert result.status == "infeasible" and result.n_iter <= bound
         assert naive.norm(Z, result.p) <= result.upper <= eps
 
