@@ -174,8 +174,9 @@ def theorem4_sentences():
     yield ("it takes {:.0f} to ε = 3e-4, SNKP {:,.0f}, momentum {:,.0f}, SNKPVN {:,.0f}, ISNKPVN {:,.0f}, NVN {:,.0f} "
            "columns".format(*counts))
     yield f"with exponents {', '.join(exponents(method, high) for method in compared)}."
-    yield ("In products it is the cheapest on the thicker hulls: {:.0f}, where the subspace perceptron takes {:.0f} and "
-           "ISNKPVN {:,.0f}.".format(last[thick, "von Neumann"] / 200, last[thick, rp.OURS], last[thick, "ISNKPVN"]))
+    columns, ours, isnkpvn = (last[thick, method] for method in ("von Neumann", rp.OURS, "ISNKPVN"))
+    yield (f"In products it is the cheapest on the thicker hulls: {columns / 200:.0f}, where the subspace perceptron "
+           f"takes {ours:.0f} and ISNKPVN {isnkpvn:,.0f}.")
     yield "ℓ2 takes {:.1f} to {:.1f} times its iterations without a separator, {:.1f} to {:.1f} times with one".format(
         *times("ISNKPVN", "ISNKPVN, entropy", *without), *times("ISNKPVN", "ISNKPVN, entropy", "separable"))
 
