@@ -4608,10 +4608,16 @@ def _momentum_step(x, g, q, beta, step):
 def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
-    The interval reported is that of alpha and of the last move g + q: the image of the next one is not at hand.  At
-    ||p||_G <= eps for p = move.v, then in the simplex, the run halts.
+    The interval reported is that of alpha and of the last move g + q, p = nu_{k-1}: the image of the next one is not at
+    hand.  At ||p||_G <= eps the run halts.
     """
-    while k < until:
+    while True:
+        if eps > 0.0 and report[4] > 0.0 and report[3] <= (eps * report[4])**2:  # (||p||_1, ||p||_G^2) of the last move
+            blur, root = blurs
+            if _is_small(G, move.v, move.w, move.m, eps * report[4], (blur * report[4]**2, root * report[4])):
+                return k, INFEASIBLE
+        if k >= until:
+            return k, RUNNING
         beta, looks = k / (k + 1.0), k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
@@ -4626,14 +4632,8 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         if looks:
             _combine(-1.0 / step, move.m, 1.0 / step, m)  # errs by what both margins err, for the many moves up to now
             size, total, dual_size = square(G, alpha, w, m), _total(alpha), square(G, move.v, move.w, move.m)
-            dual_total = _total(move.v)
-            if _closes(report, _least(m), size, total, dual_size, dual_total, 2.1 * total / step):
+            if _closes(report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step):
                 return k, CERTIFIED
-            if eps > 0.0 and dual_size <= (eps * dual_total)**2:
-                _scale(1.0 / dual_total, move.v)
-                if _is_small(G, move.v, move.w, move.m, eps, blurs):
-                    return k, INFEASIBLE
-    return k, RUNNING
 
 
 @_algorithm
@@ -4644,7 +4644,8 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, eps: float
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate mu_t, Z' mu_t = 2 g_t/t.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate mu_t, Z' mu_t = 2 g_t/t; in
+    callbacks, and where eps or tol ends the run, it is mostly that of the last move, nu_{t-1}, whose norm is at hand.
 
     Parameters
     ----------
@@ -4661,6 +4662,8 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, eps: float
     Theorem 3.1, for loss="exp", rho in units of sqrt(s):
         gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   on separable data
         rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always
+    If rho <= 0, eps > 0 ends it within max(1, sqrt(8 s ln n) / eps) iterations: it is compared with the moves nu_t =
+    (t mu_t + 2 q_t) / (t+2), of which sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n (proof in tests/test_ji21.py).
     For loss="logistic" S_t = sum_i l(-m_i - ln n) <= S_0 < 1 always, and on separable data, with b = e/(e-1) in place
     of the n of section 5.1,
         gamma(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3)).

@@ -441,12 +441,13 @@ METHODS = {  # the number of the style that a method has in all figures
     "batch perceptron": 11, "frank wolfe, corrected": 12, "span of 5 vectors": 47, "nkp": 14, "normalized gd": 15,
     "batch perceptron, last": 16, "sampling, step 1": 19, "isnkpvn": 20, "sampling, step of theorem 4.1": 22,
     "prgd 2024": 23, "frank wolfe, pairwise": 25, "piqp": 26, "linearsvc": 27, "algorithm 1": 28, "svc": 29,
-    "algorithm 2": 31, "gram": 33}
+    "algorithm 2": 31, "gram": 33, "isnkpvn, entropy, weights kept above eps/n": 38}
 METHODS |= {other: METHODS[name] for other, name in {
     "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
     "algorithm 2, a = 10": "algorithm 2", "normalized gd, 1/sqrt(t)": "normalized gd",
     "normalized gd, step 100": "normalized gd", "svc, tol = 1e-06": "svc",
-    "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin", "momentum, an iteration": "momentum"}.items()}
+    "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin", "momentum, an iteration": "momentum",
+    "isnkpvn, l2": "isnkpvn"}.items()}
 
 
 BREADTH, SMALL_TEXT = 8.0, 8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
@@ -628,10 +629,17 @@ def trajectory(algorithm, G, steps, per_decade=24, **options):
 
 
 def watched(algorithm, Z, looks, **options):
-    """Run an algorithm on rows Z and look at these iterations, and where it ends: k, alpha_k, p_k, Z'alpha_k, Z'p_k."""
-    seen = []
-    algorithm(fm.FeatureGram(Z), max_iter=looks[-1], trace_at=looks, **options,
-              callback=lambda partial: seen.append((partial.n_iter, partial.alpha, partial.p)))
+    """Run an algorithm on rows Z to 0, to these iterations, and to where it ends: k, alpha_k, p_k, Z'alpha_k, Z'p_k.
+
+    By runs that go on from each other, for a callback of momentum is given the p of its last move in place of mu_k.
+    """
+    G, k, result, seen = fm.FeatureGram(Z), 0, None, []
+    for look in np.union1d(0, looks).tolist():
+        result = algorithm(G, max_iter=look - k, trace_at=[], start=result, **options)
+        k = result.n_iter
+        seen.append((k, result.alpha, result.p))
+        if result.status != "max_iter":
+            break
     k, alpha, p = map(np.array, zip(*seen, strict=True))
     return k, alpha, p, alpha @ Z, p @ Z
 
@@ -883,7 +891,8 @@ PRIMAL_DUAL = {  # by the accuracy
     "SNKPVN": lambda Z, delta: iterations(fm.snkpvn, Z, delta=delta),
     "ISNKPVN": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps),
     "ISNKPVN, entropy": lambda Z, eps: iterations(fm.isnkpvn, Z, eps=eps, prox="entropy"),
-    "SNKP": lambda Z, _: iterations(fm.snkp, Z),
+    "SNKP": lambda Z, eps: iterations(fm.snkp, Z, eps=eps),
+    "momentum": lambda Z, eps: iterations(fm.momentum, Z, eps=eps),
     OURS: lambda Z, eps: iterations(fm.subspace_perceptron, Z, eps=eps, stop="separated"),
 }
 
@@ -895,12 +904,16 @@ def proved_products(n, rho):
 
 
 def primal_dual_bounds(n, rho, eps, separable):
-    """Bound iterations, to separate or to certify, by what the proofs of section 6 give for gamma = 2, and by ours."""
+    """Bound iterations, to separate or to certify, by what the proofs of section 6 give for gamma = 2, and by ours.
+
+    Of SNKP those of section 4: by Lemmas 1, 4 and 5 they hold of certificates as well.  Momentum has the same.
+    """
     call, ours = 2 * math.sqrt(2 * n), partial(proved_products, n)  # of SNKPVN, in units of 1/rho or 1/delta
+    snkp = 2 * math.sqrt(2 * math.log(n))
     if separable:
-        return {"SNKPVN": call / rho, "ISNKPVN": call / rho * (np.log2(1 / rho) + 1),
-                "SNKP": 2 * math.sqrt(2 * math.log(n)) / rho, OURS: ours(rho)}
-    return {"von Neumann": np.fmin(eps**-2, 2 * np.log(1 / eps) / rho**2), "SNKPVN": call / eps,
+        return {"SNKPVN": call / rho, "ISNKPVN": call / rho * (np.log2(1 / rho) + 1), "SNKP": snkp / rho,
+                OURS: ours(rho)}
+    return {"von Neumann": np.fmin(eps**-2, 2 * np.log(1 / eps) / rho**2), "SNKPVN": call / eps, "SNKP": snkp / eps,
             "ISNKPVN": 2 * call * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1), OURS: ours(eps)}
 
 
@@ -921,14 +934,15 @@ def compute_ramdas14_theorem4(context):
         rho = np.median([[rho for _, rho in row] for row in problems], axis=0)
         bounds = primal_dual_bounds(len(problems[0][0][0]), rho, accuracy, case == "separable")
         for name, count in progress(PRIMAL_DUAL.items(), context, case):
-            if name != ("von Neumann" if case == "separable" else "SNKP"):  # each of which looks for one thing only
+            if case != "separable" or name not in ("von Neumann", "momentum"):  # which look for a certificate alone
                 found = [[count(Z, least) for (Z, _), least in zip(row, accuracy, strict=True)] for row in problems]
                 rows.append((case, name, rho, accuracy, np.median(found, axis=0), bounds.get(name, math.nan)))
     return table_of("case method rho eps iterations bound", rows), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; |rho| is the inradius of "
         f"the hull, or the planted margin, then eps = delta = rho/10. High rank: n = {2 * n}, d = {d}, spectrum "
         "j^-1/2, |rho| not known. gamma = 2; an iteration is one column of G for von Neumann, and a product with G, n "
-        "columns, for the others; the entropy prox has no bound. Numbers: exponents, left | right of 1/|rho|")
+        "columns, for the others. Bound of SNKP: sqrt(8 ln n)/rho, or sqrt(8 ln n)/eps, which is momentum's, too; none "
+        "is drawn of the entropy prox. Numbers: exponents, left | right of 1/|rho|")
 
 
 @figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
@@ -957,7 +971,7 @@ def compute_ramdas14_mnist(context):
     n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
     X, y = data.X_train[:n], data.y_train[:n]
     kernels = {"Gaussian": fm.gram(X, y, kernel="rbf"), "Linear": fm.features(X, y)}
-    methods = {"SNKP": fm.snkp, "ISNKPVN": partial(fm.isnkpvn, eps=eps),
+    methods = {"SNKP": partial(fm.snkp, eps=eps), "ISNKPVN": partial(fm.isnkpvn, eps=eps),
                "ISNKPVN, entropy": partial(fm.isnkpvn, eps=eps, prox="entropy")}
     rows, said = [], []
     for kernel, G in kernels.items():
@@ -2140,9 +2154,11 @@ def draw_subspace_seconds(table, *axes):
 
 # --- open questions of ramdas14 and ji21 ---
 
-PROX = {"l2 prox": "l2", "entropy prox": "entropy"}
+ISNKPVN_L2, ISNKPVN_ENTROPY = "ISNKPVN, l2", "ISNKPVN, entropy"
+PROX = {ISNKPVN_L2: "l2", ISNKPVN_ENTROPY: "entropy"}
+UNRESTARTED = {name: PRIMAL_DUAL[name] for name in ("SNKP", "momentum")}
 STEEP = 1e4  # 1/eps from which on exponents are fitted
-FLOOR = "entropy prox, weights kept above eps/n"
+FLOOR = "ISNKPVN, entropy, weights kept above eps/n"
 
 
 def with_fillers(hard, n, rng):
@@ -2212,6 +2228,8 @@ def compute_open1(context):
             Z = draw(n, np.random.default_rng(seed))
             rows += [(family, name, str(seed), n, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
                      for name, prox in PROX.items() if n <= patience[prox]]
+            rows += [(family, name, str(seed), n, count(Z, eps)) for name, count in UNRESTARTED.items()
+                     if name == "SNKP" or "no separator" in family]  # momentum does not halt at a separator
     accuracies = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(7, 5))
     hulls = {"0 inside: 3 points with both labels": lambda rng: both_labels(100, 3, rng),
              "0 on the boundary: 3 points with both labels": lambda rng: both_labels(100, 200, rng),
@@ -2221,6 +2239,8 @@ def compute_open1(context):
         for name, prox in PROX.items():
             rows += [(hull, name, str(seed), 1 / eps, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
                      for eps in accuracies]
+        rows += [(hull, name, str(seed), 1 / eps, count(Z, eps))
+                 for name, count in UNRESTARTED.items() for eps in accuracies]
         rows += [(hull, FLOOR, str(seed), 1 / eps, floored(Z, eps, eps)) for eps in accuracies]
         if "face" in hull:  # there is one mixture of its points that is 0
             exact = np.linalg.lstsq(np.vstack((Z[:4].T, np.ones(4))), np.eye(5)[4])[0]
@@ -2237,21 +2257,22 @@ def compute_open1(context):
     return table, (
         f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {context.seed} to {context.seed + trials - 1}, "
         "median and range; an iteration is a product. Above: d = 10, eps = rho/10 or, without a separator, 0.001; "
-        "fillers: 60 hard rows and easy ones. Below: n = 100, no separator, d = 3, 200, 4. Numbers: exponents (below, "
+        "fillers: 60 hard rows and easy ones. Below: n = 100, no separator, d = 3, 200, 4. SNKP and momentum have no "
+        "restarts; momentum halts at certificates alone. Numbers: exponents (below, "
         f"for 1/eps >= {STEEP:g}) and 95 % bootstrap intervals, seeds drawn whole. Counts of the first panel scatter "
         f"about multiples of sqrt(n), sqrt(ln n), 1 by the factors {'; '.join(said)}. 1 to {copies[-1]} copies of 60 "
-        f"hard rows, iterations: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps no weight of its "
-        f"points is below {least:.2f} of what it must be")
+        f"hard rows, iterations of ISNKPVN: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps entropy has "
+        f"no weight of its points below {least:.2f} of what it must be")
 
 
 @figure("open1", "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?", compute_open1, minutes=3,
-        rows=3, columns=2)
+        rows=3, columns=2, height=3.3)
 def draw_open1(table, *axes):
     looks, families = styles(table["method"]), split(table, "family")
     panels = [[family] for family in families if not family.startswith("random")]
     panels.insert(2, [family for family in families if family.startswith("random")])  # no separator, a margin
     for ax, shown in zip(axes, panels, strict=True):
-        exponents, colours = [], []
+        exponents, colours, ends = [], [], np.array([])
         for thin, family in enumerate(shown):
             for name, rows in split(families[family], "method").items():
                 x, y = (np.array([run[column] for run in split(rows, "seed").values()])
@@ -2259,12 +2280,14 @@ def draw_open1(table, *axes):
                 look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
                 ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
                 ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0)
+                ends = np.append(ends, (y.min(), y.max()))
                 used = x[0] >= (STEEP if "0 " in family else 0)
                 exponents.append(with_interval(fitted_exponent(x[:, used], y[:, used])) + ", margin 0.003" * thin)
                 colours.append(look["color"])
         note(ax, exponents[::-1], colours[::-1], 0.97 - 0.075 * len(exponents))
+        low, high = ends.min() / 1.3, ends.max() * 1.3  # below the numbers
         ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations",
-               ylim=(20, 8 * len(shown) * max(families[family]["iterations"].max() for family in shown)),
+               ylim=(low, low * (high / low) ** (1 / (0.95 - 0.075 * len(exponents)))),
                title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0])
 
 
@@ -2434,6 +2457,12 @@ def planted_simplices(rng):
         yield Z, p, np.min(p / np.linalg.norm(slopes, axis=0))
 
 
+def without_margin(rng):
+    """Yield the rows of planted simplices, and rows of planted margin 0: their hull lies in a plane, and holds 0."""
+    yield from (Z for Z, *_ in planted_simplices(rng))
+    yield from (planted_power_law(n, d, 0.0, rng) for n, d in ((8, 3), (200, 10), (1000, 20)))
+
+
 def ramdas14_ratios(rng, looks):
     for Z, n, d, rho in planted_instances(rng):
         eps, idle = rho / 2, rng.uniform(-1, 1, (n, 2 * d))
@@ -2472,6 +2501,10 @@ def ramdas14_ratios(rng, looks):
             norms(v) * (k + 1) / (2 * math.sqrt(2 * n)) / min(1, np.linalg.norm(q @ Z) / rho))
         yield r"Theorem 4: ISNKPVN certifies in $4\sqrt{2n}/|\rho|\cdot\log_2(2/\epsilon)$", (
             PRIMAL_DUAL["ISNKPVN"](Z, eps) / primal_dual_bounds(n, rho, eps, False)["ISNKPVN"])
+    for Z in without_margin(rng):
+        k, *_, v = watched(fm.snkp, Z, looks)
+        yield r"Lemmas 1, 4, 5: SNKP, no margin, $\|p_k\|_G \leq \sqrt{8 \ln n/(k+1)(k+2)}$", (
+            norms(v) * np.sqrt((k + 1) * (k + 2) / (8 * math.log(len(Z)))))
 
 
 def ji21_ratios(rng, looks):
@@ -2496,6 +2529,10 @@ def ji21_ratios(rng, looks):
         bound = (1.5 * step + math.sqrt(2 * math.log(100) / T)) / rho + 1 / math.sqrt(0.01 * T)
         yield "Theorem 4.1: sampling without momentum, in 98 of 100 runs", [(rho - fm.adaptive_sampling(
             fm.FeatureGram(Z), momentum=False, step=step, seed=seed, max_iter=T).lower) / bound for seed in range(10)]
+    for Z in without_margin(rng):
+        t, *_, v = watched(fm.momentum, Z, looks)
+        yield r"Theorem 3.1: no margin, $\|\mu_t\|_G \leq \sqrt{8 \ln n}/(t+1)$", (
+            norms(v) * (t + 1) / math.sqrt(8 * math.log(len(Z))))
 
 
 def apidopoulos22_ratios(rng, looks):
@@ -2522,6 +2559,13 @@ def apidopoulos22_ratios(rng, looks):
                 yield f"(5.{number}): {what}, Algorithm {1 + (accel > 0)}", measured
 
 
+LEFT_OUT = (  # of `bounds`
+    "ramdas14: Lemmas 1 and 6, Theorems 2 and 3, which state no bound; rho <= max ||x|| rho_2 of section 2.2; of Lemma "
+    "9 the middle, -mu dist(q, W)^2 / 2, and the case delta > rho > 0; of Theorem 4 the number of calls, and "
+    "sqrt(n)/eps. ji21: Lemmas 3.1 and 3.2 but for what is listed, Proposition 3.2, Theorem 5.1, the appendices. "
+    "apidopoulos22: Lemmas 3.1, 5.1 and 5.4, (5.15) to (5.17), (5.20), (5.22), appendix A")
+
+
 def compute_bounds(context):
     looks, trials, rng, found = spaced(context.pick(3000, 300), 12), context.pick(10, 1), context.rng(), {}
     for ratios in progress((ramdas14_ratios, ji21_ratios, apidopoulos22_ratios) * trials, context):
@@ -2530,12 +2574,14 @@ def compute_bounds(context):
             found[key] = np.append(found.get(key, []), values)
     return table_of("paper statement least median largest", [
         (*key, values.min(), np.median(values), values.max()) for key, values in found.items()]), (
-        f"Linear kernel; {trials} draws of rows of planted margin 0.5, 0.3, 0.1, 0.03 (n = 8, 20, 200, 1000) and of "
-        f"simplices around 0 in 2, 5, 20 dimensions; up to {looks[-1]:,} steps; seed {context.seed}. A line goes from "
-        "the least ratio to the largest, which is at the marker and on the right; the tick is the median")
+        f"Linear kernel; {trials} draws of rows of planted margin 0.5, 0.3, 0.1, 0.03 (n = 8, 20, 200, 1000), of "
+        "simplices around 0 in 2, 5, 20 dimensions and, for what holds without a margin, of rows of planted margin 0 "
+        f"(n = 8, 200, 1000); up to {looks[-1]:,} steps; seed {context.seed}. A line goes from the least ratio to the "
+        "largest, which is at the marker and on the right; the tick is the median. (5.4) to (5.6) have 1 in place of "
+        f"their power of 1 - gamma mu/(1 + gamma mu). Left out: {LEFT_OUT}")
 
 
-@figure("bounds", "every theorem and lemma: measured over bound, along runs", compute_bounds, minutes=0.5, height=9)
+@figure("bounds", "theorems and lemmas: measured over bound, along runs", compute_bounds, minutes=0.5, height=9)
 def draw_bounds(table, ax):
     table = table | {"y": -np.arange(len(table["paper"]))}
     for paper, part, look in curves(table, "paper"):

@@ -329,7 +329,7 @@ def check_trace(name, kind, Z, rho):
     G, seen = form(kind, Z), []
     options = {} if CALLS[name].cost is None else {"trace_at": AT}
     result = run(name, G, max_iter=300, callback=seen.append, keep_iterates=True, **options)
-    before, margins = seen[0], fm.prepare(G, 0).G.rounding().margins
+    margins = fm.prepare(G, 0).G.rounding().margins
     for row, partial, alpha in zip(result.trace, seen, result.iterates, strict=True):
         assert np.array_equal(partial.alpha, alpha) and (row["lower"], row["upper"]) == (partial.lower, partial.upper)
         lower, upper, p = partial.lower, partial.upper, partial.p
@@ -337,12 +337,9 @@ def check_trace(name, kind, Z, rho):
             8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
         fresh = partial.status != "running" or fm.certificate(G, alpha, p) == (lower, upper)
         k, held = partial.n_iter, None if fresh else CALLS[name].held
-        if held != "move" or k == 0:
-            check_interval(kind, Z, alpha, p, lower, upper, rho, 70.0 * EPS * (k + 1) if held else 0.0)
-        elif k == before.n_iter + 1:  # the move is the difference of two iterates, and has its errors
-            check_interval(kind, Z, alpha, (alpha - before.alpha) / (alpha - before.alpha).sum(), lower, upper, rho,
-                           1.1 * k * (margins + 20.0 * EPS * k))
-        before = partial
+        # the image of a move is the difference of two products, and has their errors
+        slack = {"p": 70.0 * EPS * (k + 1), "move": 1.1 * k * (margins + 20.0 * EPS * k), None: 0.0}[held]
+        check_interval(kind, Z, alpha, p, lower, upper, rho, slack)
         if rho is not None:
             slack = 4 * EPS * abs(rho) + drift(kind, Z, rho)
             assert lower <= max(rho, 0.0) + slack and rho - slack <= upper

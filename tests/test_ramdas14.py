@@ -310,6 +310,42 @@ def test_lemmas_4_and_5_along_snkp(name):
     assert (smooth <= upper + slack).all() and (smooth >= L - mu * math.log(n) - slack).all()
 
 
+@rotate("name, kind", [*SMALL, "random, infeasible"], REPRESENTATIONS, crossed=2)
+def test_what_snkp_certifies_without_a_separator(name, kind):
+    """||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)), where rho <= 0 a certificate that no margin exists.
+
+    Proof, s = 1: ||p_k||_G^2 / 2 <= -L_mu(alpha_k) <= mu_k ln n - L(alpha_k) by Lemmas 5 and 4, mu_k = 4/((k+1)(k+2)),
+    and L >= -rho+^2 / 2: some margin is at most rho ||alpha||_G.  It is Lemma 9's argument, with the prox of SNKP.
+    """
+    Z, rho = INSTANCES[name]
+    path, s = record("snkp, on", form(kind, Z), 300), squared_length(Z)
+    k = np.arange(len(path.p))
+    bound = max(rho, 0.0)**2 + 8 * s * math.log(len(Z)) / ((k + 1) * (k + 2))
+    assert (np.square(path.p @ Z).sum(axis=1) <= bound + (8 + len(Z)) * EPS * s).all()
+
+
+@rotate("name, kind", [*INFEASIBLE, "random, infeasible"], REPRESENTATIONS, crossed=2)
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_snkp_is_done_within_the_root_of_8_ln_n_over_eps(name, kind, scale):
+    Z = scale * INSTANCES[name][0]
+    for eps in (0.5, 0.1, 0.01, 1e-3, 1e-4):
+        eps *= math.sqrt(squared_length(Z))
+        bound = math.sqrt(8 * squared_length(Z) * math.log(len(Z))) / eps
+        result = fm.snkp(form(kind, Z), eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
+        assert result.status == "infeasible" and result.n_iter <= bound
+        assert naive.norm(Z, result.p) <= result.upper <= eps
+
+
+@rotate("name, kind", FEASIBLE, REPRESENTATIONS, crossed=2)
+def test_snkp_never_says_infeasible_below_the_margin(name, kind):
+    Z, rho = INSTANCES[name]
+    for eps in (0.5 * rho, (1 - 1e-6) * rho):
+        result = fm.snkp(form(kind, Z), eps=eps, stop=None, max_iter=2000, trace_at=[])
+        assert result.status == "max_iter" and result.upper > eps
+    result = fm.snkp(form(kind, Z), eps=1.1 * rho, stop=None, max_iter=10_000, trace_at=[])
+    assert result.status == "infeasible" and rho * (1 - 1e-9) <= result.upper <= 1.1 * rho
+
+
 @rotate("name, center", SMALL, centers(3))
 def test_lemma_8_along_snkpvn(name, center):
     Z, _ = INSTANCES[name]
@@ -560,7 +596,7 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
         assert result.status == ("separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter")
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
-        gives_witness = algorithm.startswith(("snkpvn", "isnkpvn", "von_neumann", "frank_wolfe"))
+        gives_witness = CALLS[algorithm if algorithm in CALLS else algorithm_of(algorithm)].witness
         assert result.status == "infeasible" if gives_witness else result.status in ("infeasible", "max_iter")
         if gives_witness:
             assert naive.norm(Z, result.p) <= eps
@@ -604,7 +640,7 @@ def test_opposite_labels_are_never_separated(seed, kind):
 @rotate("eps, kind", [1e-1, 1e-3, 1e-5], REPRESENTATIONS)
 def test_halting_norms_are_real(eps, kind):
     Z, _ = INSTANCES["random, infeasible"]
-    for algorithm in ("snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
+    for algorithm in ("snkp, eps", "snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
         result = halting(algorithm, form(kind, Z), eps, 20_000)
         assert result.status == "infeasible"
         assert naive.norm(Z, result.p) < eps and result.upper < eps
@@ -681,6 +717,7 @@ NAN = float("nan")
     (fm.frank_wolfe, {"variant": "lazy"}, "variant"), (fm.frank_wolfe, {"stop": "never"}, "stop"),
     *((fm.frank_wolfe, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
     *((fm.von_neumann, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
+    *((fm.snkp, {"eps": eps}, "eps") for eps in (-1.0, NAN, math.inf)),
     *((fm.snkpvn, {"delta": delta}, "delta") for delta in (0.0, -1.0, NAN)),
     *((fm.isnkpvn, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN)),
     *((fm.isnkpvn, {"eps": 0.1, "gamma": gamma}, "gamma") for gamma in (1.0, 0.5, -2.0, NAN, math.inf)),

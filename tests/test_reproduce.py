@@ -1288,15 +1288,21 @@ def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_log
     median = {family: {name: np.median([run["iterations"] for run in rp.split(rows, "seed").values()], axis=0)
                        for name, rows in rp.split(part, "method").items()}
               for family, part in rp.split(table, "family").items()}
+    accuracies = {family: next(iter(rp.split(part, "seed").values()))["x"][:5]
+                  for family, part in rp.split(table, "family").items()}  # 1/eps, of hulls
     assert len(median) == 7 and np.isfinite(table["iterations"]).all()
     for family in ("fillers, margin 0.003", "fillers, no separator"):
-        l2, entropy = median[family]["l2 prox"], median[family]["entropy prox"]
+        l2, entropy, snkp = (median[family][name] for name in (rp.ISNKPVN_L2, rp.ISNKPVN_ENTROPY, "SNKP"))
         assert l2[-1] > 1.2 * l2[0] and entropy[-1] < 1.1 * entropy[0] and (l2 > entropy[: len(l2)]).all()
+        assert (snkp > 3 * entropy).all() if "margin" in family else (snkp < entropy).all()  # restarts pay, or cost
     for hull, methods in median.items():
         if hull.startswith("0 "):
-            factor = methods["entropy prox"][-1] / methods["entropy prox"][-3]  # of a decade of eps
-            assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2
-    assert re.search(r"copies of 60 hard rows, iterations: l2 \[\d+\], entropy \[\d+\]", caption)  # one count each
+            for name in (rp.ISNKPVN_ENTROPY, "SNKP", "momentum"):
+                factor = methods[name][-1] / methods[name][-3]  # of a decade of eps
+                assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2.2
+            for name in ("SNKP", "momentum"):
+                assert (methods[name] <= np.sqrt(8 * np.log(100)) * accuracies[hull]).all()
+    assert re.search(r"copies of 60 hard rows, iterations of ISNKPVN: l2 \[\d+\], entropy \[\d+\]", caption)  # one each
 
 
 def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
