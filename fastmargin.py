@@ -1629,13 +1629,17 @@ class RidgeGram(Representation):
 
     @functools.cached_property
     def _share(self):
-        """max_i G_ii without the ridge over that with it, larger where entries, or bounds in proportion, underflow."""
-        return max(max(float(self.base.diagonal().max()), _SMALLEST) / float(self.diagonal().max()), 1e-280)
+        """max_i G_ii without the ridge over that with it."""
+        return float(self.base.diagonal().max()) / float(self.diagonal().max())
+
+    def _of_base(self, rounding):
+        """Return bounds in units of the base's s in units of this one; both are larger where numbers underflow."""
+        return rounding.scaled(max(self._share, _SMALLEST / float(self.diagonal().max()), 1e-280))
 
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
         (unit, of_square, of_length), lost = self.base.rounding(), _gamma(16)
-        return Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length).scaled(self._share)
+        return self._of_base(Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length))
 
     def lift(self, v: Array, w: Array) -> None:
         lift(self.base, v, w[:-v.size])
@@ -1670,7 +1674,7 @@ class RidgeGram(Representation):
 
     def _precise(self, v):
         size, m, rounding = self.base.precise(v)
-        terms, rounding = self.ridge * v, rounding.scaled(self._share)
+        terms, rounding = self.ridge * v, self._of_base(rounding)
         lost = _LAST * float(np.abs(m).max() / self.diagonal().max())  # where the terms cancel
         return size + sum(_precise_dot(terms, v)), m + terms, rounding._replace(margins=rounding.margins + lost)
 
@@ -5415,9 +5419,10 @@ class _Dual:
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
-            self.origin = v, 20.0 * (self.diagonal + 2.0 * y * self.shift).max()
+            least = 8.0 * self.G.rounding().margins * self.scale  # what rounding may leave of ||x_i - o||^2
+            self.origin = v, 20.0 * max((self.diagonal + 2.0 * y * self.shift).max(), least)
             self.shift += 0.5 * self.origin[1] * y
-            self.roots = np.sqrt((self.diagonal + 2.0 * y * self.shift) / self.scale)
+            self.roots = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale)
             u += b / self.scale * y
             self.last = None
 
