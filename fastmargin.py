@@ -4882,7 +4882,7 @@ def homotopic_subgradient(G: GramLike, *, a: float = 0.25, b: float = 0.5, max_i
 _TAU = 0.5  # the step along a new direction, from which the descent begins
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # of the tilt
 _THETA = 0.04  # part of ||p||_G that the gradient in the span may have while nothing is separated
-_NEWTON_STEPS = 40  # at most
+_NEWTON_STEPS = 40  # in a row that do not halve the gradient: rounding lets it get no shorter
 _RECENT = 14  # products that the shortest mixture is looked for among
 
 
@@ -4957,9 +4957,9 @@ def _extend(G, span, unit, negligible):
 def _minimize(span, alpha, mu, accuracy):
     """Take Newton steps on phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
 
-    They end at a gradient as short as that or, with mu = 0, at the first y that separates.  After another mu they begin
-    at the better of y and what stands for the same mu y.  Sets q = softmax(lambda tilt - M'y), keeps the best alpha,
-    and returns phi(y).
+    They end at a gradient of length ``accuracy`` or less, with mu = 0 also at the first y that separates, and where
+    rounding lets the gradient get no shorter.  After another mu they begin at the better of y and what stands for the
+    same mu y.  Sets q = softmax(lambda tilt - M'y), keeps the best alpha, and returns phi(y).
     """
     y, M, q, trial = span.y, span.margins, span.q, np.empty(span.q.size)
     m, shift, scale = y @ M, _LAMBDA * span.tilt, span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
@@ -4970,18 +4970,25 @@ def _minimize(span, alpha, mu, accuracy):
         m *= scale
         q[:], value = trial, new
     span.mu[0] = mu
-    for _ in range(_NEWTON_STEPS):
+    ridge, length, shortest, idle = 1e-9, 1.0, math.inf, 0
+    while idle < _NEWTON_STEPS:
         mean = M @ q
         downhill = mean - mu * y
-        if downhill @ downhill <= accuracy**2 or (mu == 0.0 and m.min() > 0.0):
+        slope = downhill @ downhill
+        if slope <= accuracy**2 or (mu == 0.0 and m.min() > 0.0):
             break
-        active = np.flatnonzero(q > 1e-9 / q.size)  # the columns that matter to the Hessian
+        idle = 0 if slope < 0.25 * shortest else idle + 1
+        shortest = min(shortest, slope)
+        if length < 1.0:  # with mu = 0 the Hessian may be 0, where one point has all weight
+            ridge = min(1e-9, 10.0 * ridge)
+        elif idle > 0:  # or far below its trace along the gradient, where phi has no minimum
+            ridge *= 0.1
+        active = np.flatnonzero(q > min(1e-9, 0.1 * accuracy) / q.size)  # the columns that matter to the Hessian
         columns = M.take(active, axis=1)
         columns -= mean[:, None]
         columns *= np.sqrt(q[active])
         H = columns @ columns.T
-        ridge = mu if mu > 0.0 else 1e-9 * (H.trace() + downhill @ downhill)  # where one point has all weight, H is 0
-        H.flat[::len(H) + 1] += max(ridge, 4.0 * _EPS * H.trace())
+        H.flat[::len(H) + 1] += max(mu if mu > 0.0 else ridge * (H.trace() + slope), 4.0 * _EPS * H.trace())
         step = np.linalg.solve(H, downhill)
         move, decrease, length = step @ M, step @ downhill, 1.0
         while length > 1e-18:
@@ -5055,19 +5062,20 @@ def _settle(span, alpha, u, r):
         if not span.best[0] > 0.0:
             return
         span.mu[0] = math.sqrt(size / (span.y @ span.y))  # with which y stands for a separator of this length
-    if mu <= floor:
-        span.first[0] = mu = math.inf
+    if mu <= floor:  # at first, or where r = 0 led: go on with mu of the phase that had begun there, infinite at first
+        mu, span.first[0] = span.first[0], math.inf
     gap, ends = size - span.best[0]**2, span.total[0] > 9.0 / (bound * span.first[0])
     mu = max(min(mu, gap / bound, 0.5 * span.first[0] if ends else mu), floor)
     if gap <= 0.02 * size:
         span.tilt[:] = 0.0  # below 1 % what it promises is less than what it costs
+    halved = False
     while True:
-        if mu <= 0.5 * span.first[0]:
+        if mu <= 0.5 * span.first[0] and (r > 0.0 or not halved):
             span.first[0], span.total[0] = mu, 0.0
         value = _minimize(span, alpha, mu, math.sqrt(bound * mu / 32.0))
         if mu <= floor or (r > 0.0 and (4.0 * r * r > gap or mu * value + 0.5 * size > bound * mu)):
             break
-        mu *= 0.5
+        mu, halved = 0.5 * mu, True
 
 
 def _cut(span):
