@@ -4412,7 +4412,8 @@ def normalized_gradient_descent(G: GramLike, *, step: float = 1.0, schedule: str
     ||f_{t+1} - u||^2 <= ||f_t - u||^2 + 2 step (ln R(u) - ln R(f_t)) + step^2.  With u of length step rho T along the
     best separator, ln R(u) <= -step rho^2 T; so the best of T iterates has ln R(f_t) <= -(step / 2) (rho^2 T - 1), and
     one separates the points within (1 + 2 ln(n) / step) / rho^2 iterations.  Zhang et al. show it of the logistic
-    loss, with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations, and no fewer do on all data.
+    loss, with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations, and that fewer, up to a
+    constant, will not do for any first-order method on some sets of exp(O(1 / rho^2)) points.
 
     References
     ----------
