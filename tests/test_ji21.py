@@ -570,8 +570,11 @@ def test_the_mean_gap_of_sampling_with_momentum(case):
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 0.9])
-def test_no_method_that_reads_columns_is_faster_on_equicorrelated_rows(c):
-    """Of T < n columns the best is their mean, by symmetry and convexity; sampling comes within a third of its gap."""
+def test_no_weights_on_the_columns_read_do_better_on_equicorrelated_rows(c):
+    """On T < n rows the best weights are equal, by symmetry and convexity; sampling comes within a third of their gap.
+
+    The best weights on all rows read nothing here: this bounds weights on the rows read, not all that could be known.
+    """
     n = 200
     G = c + (1 - c) * np.eye(n)
     rho = np.sqrt(c + (1 - c) / n)

@@ -372,6 +372,24 @@ def test_lemma_9_with_the_root_of_two(name, center):
         assert (smooth >= -mu / 2 * naive.witness_distance(Z, q[None])[0] ** 2 - 1e-13 * mu - 8 * EPS * s).all()
 
 
+@pytest.mark.parametrize("times", [1.01, 2.0, 20.0])
+@pytest.mark.parametrize("name", FEASIBLE)
+def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
+    """||p_k||_G^2 <= rho^2 + 2 mu_k, so that a separator, or a p shorter than delta, is there within 4 sqrt(n s)/delta.
+
+    Proof: L_mu(alpha) >= -<alpha, p*>_G - mu + ||alpha||_G^2/2 >= -rho^2/2 - mu at the shortest p*, in Lemma 8; and
+    separation takes sqrt(8 n s)/rho, p sqrt(8 n s/(delta^2 - rho^2)), of which the lesser is 4 sqrt(n s)/delta at most.
+    """
+    Z, rho = INSTANCES[name]
+    n, s, delta = len(Z), squared_length(Z), times * rho
+    for q in centers(n).values():
+        path = record("snkpvn", dense(Z), math.ceil(4 * math.sqrt(n * s) / delta) + 1, delta=delta, q=q)
+        k = np.arange(len(path.p))
+        assert (((path.p @ Z)**2).sum(axis=1) <= rho**2 + 8 * n * s / ((k + 1) * (k + 2)) + 8 * EPS * s).all()
+        assert path.result.status in ("separated", "infeasible")
+        assert path.result.n_iter <= 4 * math.sqrt(n * s) / delta
+
+
 @pytest.mark.parametrize("name", [name for name in INRADIUS if len(INSTANCES[name][0]) <= 8])
 def test_lemma_7(name):
     """dist(p, witnesses) <= min(sqrt 2, sqrt 2 ||p||_G/|rho|) for the iterates, the vertices and random points."""
@@ -569,6 +587,7 @@ def test_theorem_4_infeasible(name, scale, gamma):
     inverse = np.minimum(1 / norms, 1 / abs(rho) if rho else math.inf)
     assert (np.array(calls) <= 2 * gamma * math.sqrt(2 * n * s) * inverse).all()
     assert len(calls) <= math.log(norms[0] / eps) / math.log(gamma) + 1
+    assert sum(calls) <= 2 * math.sqrt(2 * n * s) / eps * (gamma + gamma / (gamma - 1))  # 8 sqrt(2 n s)/eps for gamma 2
 
 
 # --- Gordan's alternative -------------------------------------------------------------------------------
