@@ -53,7 +53,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.8  pairs              PairGram, pair_gram
     5.9  operators          OperatorGram, operator_gram
     5.10 models             Model, model
-    6    certificate        certificate, separator_margin
+    6    certificate        certificate, separator_margin, contradiction
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
@@ -95,12 +95,12 @@ __version__ = "1.0.0"
 __all__ = ["ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
            "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation",
            "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column",
-           "batch_perceptron", "certificate", "decision_function", "diagonal_descent", "drive", "entropy_prox",
-           "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient", "inertial_diagonal_descent",
-           "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins", "max_margin", "model", "momentum",
-           "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram", "perceptron", "prepare",
-           "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square", "subspace_perceptron",
-           "table_margins", "von_neumann", "winnow"]
+           "batch_perceptron", "certificate", "contradiction", "decision_function", "diagonal_descent", "drive",
+           "entropy_prox", "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient",
+           "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins",
+           "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram",
+           "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square",
+           "subspace_perceptron", "table_margins", "von_neumann", "winnow"]
 
 
 def __dir__():
@@ -180,6 +180,16 @@ def _enter_by_size(work, code, *args):
     return _enter(code[work < _SERIAL or os.getpid() != _PROCESS], *args)
 
 
+def _with_underflow(function: _Decorated) -> _Decorated:
+    """Let numbers underflow to 0 in a public function, whatever np.seterr says: a weight of 1e-400 is none."""
+    @functools.wraps(function)
+    def call(*args, **options):
+        with np.errstate(under="ignore"):
+            return function(*args, **options)
+
+    return call
+
+
 # ======================================================================================================
 # 1 result and input
 # ======================================================================================================
@@ -199,9 +209,11 @@ class Result(NamedTuple):
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
-        "infeasible": upper <= eps, no margin above eps exists;
+        "infeasible": upper <= eps, no margin above upper exists, of which p is the proof.  The points may still be
+        separable by less than that: lower > 0 proves that they are, and only equal points with opposite labels (see
+        `contradiction`) prove that they are not, by any kernel.  eps is an option of the algorithm, or in its notes;
         "rounding": one of these holds as far as can be seen, but rounding leaves it unproved: use features instead of a
-        dense G, float64 instead of float32, or a larger tol or eps;
+        dense G, float64 instead of float32, or a larger tol or eps.  lower > 0 proves separability all the same;
         "max_iter": none of these within max_iter iterations;
         "stopped": the callback returned True;
         "running": not yet over, in the partial results that a callback sees.
@@ -220,7 +232,9 @@ class Result(NamedTuple):
     Examples
     --------
     >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
-    Result('certified': 5 <= rho <= 5, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
+    Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
+    >>> fm.max_margin(fm.features([[1.0], [-1.0]], [1, 1]))
+    Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
     """
 
     alpha: Array
@@ -234,10 +248,25 @@ class Result(NamedTuple):
     state: tuple
 
     def __repr__(self) -> str:
-        gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
-        rows = len(self.trace)
-        return (f"Result({self.status!r}: {self.lower:.6g} <= rho <= {self.upper:.6g}, relative gap {gap}, "
-                f"{self.n_iter} iterations, n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
+        low, rows = _written(self.lower, 6, _DOWN), len(self.trace)
+        if self.status == "infeasible":
+            proved = f"no margin above {_written(self.upper, 2, _UP)}"
+        else:
+            gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
+            proved = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
+        if self.lower > 0.0 and self.status not in ("separated", "certified"):
+            proved += f", separable: rho >= {low}" if self.status == "infeasible" else ", separable"
+        return (f"Result({self.status!r}: {proved}, {self.n_iter} iteration{'s' * (self.n_iter != 1)}, "
+                f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
+
+
+_DOWN, _UP = decimal.ROUND_FLOOR, decimal.ROUND_CEILING
+
+
+def _written(number, digits, rounding):
+    """Write a number in so many digits, rounded down or up, so that a bound stays one."""
+    rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(float(number))
+    return f"{float(rounded):.{digits}g}"
 
 
 _TRACE = np.dtype([("iteration", "i8"), ("products", "f8"), ("seconds", "f8"), ("lower", "f8"), ("upper", "f8")])
@@ -1097,6 +1126,7 @@ def _problem(X, kernel, normalize, params):
     return kernel, points, diagonal, _normalizers(diagonal, normalize)
 
 
+@_with_underflow
 def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any) -> Array:
     """Cross matrix K(a_i, b_j), unsigned and not normalised.
 
@@ -1145,6 +1175,7 @@ def _class_weights(alpha, labels, n_classes):
     return T
 
 
+@_with_underflow
 def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayLike, *, kernel: str | Callable,
                       normalize: str | None = "unit", n_classes: int | None = None, **params: Any) -> Array:
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
@@ -1271,9 +1302,16 @@ class Representation:
     more help where a class has them: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working precision for
     ||v||_1 <= 1, and ``separator(v)``, Z'v likewise.
 
+    The G of which ``lower <= rho <= upper`` holds is that of exact arithmetic on what these methods hold: on the stored
+    entries, or stored rows.  How far products may be from it is what `rounding` says.  By default they are sums over
+    points and coordinates, in any order, of which every operation errs by ``unit`` at most, relative to its result.
+    **A class that computes in single precision must set unit = 2.0**-24**, or its intervals may be false.  Where G is
+    meant to be that of other rows than the stored ones, `rounding` must say so: see `Rounding.of_rows`.
+
     Attributes
     ----------
     access : {"products", "computed", "stored"}, what it takes to have some entries of G
+    unit : float, the largest relative error of one operation in `lift` and `margins`: 2^-53, that of double precision
     signs : None, or array, shape (n,), labels -1 and +1 of two classes in each of which p has half its weight, so that
         margins may be changed by any b y: those of planes that need not pass through the origin (see `FreeGram`)
 
@@ -1291,6 +1329,7 @@ class Representation:
 
     access, routines = "products", {}  # compiled operations by name, of the kinds that have them
     signs: Array | None = None
+    unit: float = 2.0**-53
 
     add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
 
@@ -1313,9 +1352,10 @@ class Representation:
         return self
 
     def rounding(self) -> Rounding:
-        """Return the `Rounding` of its operations; by default of sums over points and coordinates in any order."""
+        """Return the `Rounding` of its operations; by default of sums over points and coordinates in any order, of
+        operations that err by ``unit``."""
         n, dimension = self.shape()
-        margins = Rounding.of_rows(n, dimension).margins
+        margins = Rounding.of_rows(n, dimension, self.unit).margins
         return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
 
     def dense(self) -> Array:
@@ -1336,6 +1376,7 @@ class Representation:
         return None
 
 
+_SMALLEST, _LARGEST = 1e-285, 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
@@ -1383,9 +1424,14 @@ class Rounding(namedtuple("Rounding", "margins square length")):
         return cls(margins, 2.0 * margins, 0.0)
 
     @classmethod
-    def of_rows(cls, n: int, d: int) -> Rounding:
-        """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers."""
-        error = 1.01 * _gamma(n + d + 8)
+    def of_rows(cls, n: int, d: int, unit: float = _UNIT, rows: float = 0.0) -> Rounding:
+        """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers.
+
+        ``unit`` is the largest relative error of one operation, 2^-53 in double and 2^-24 in single precision.
+        ``rows`` is that of each row, ||stored z_i - z_i|| <= rows ||z_i||, where G is of other rows than the stored.
+        ``square`` is to be <w, w> of the w that `lift` gives, summed in double precision.
+        """
+        error = 1.01 * (_gamma(n + d + 8, unit) + 2.0 * rows)
         return cls(error, 0.0, error)
 
     def scaled(self, share: float) -> Rounding:
@@ -1583,8 +1629,8 @@ class RidgeGram(Representation):
 
     @functools.cached_property
     def _share(self):
-        """max_i G_ii without the ridge over that with it."""
-        return float(self.base.diagonal().max() / self.diagonal().max())
+        """max_i G_ii without the ridge over that with it; one so small that entries underflow counts as larger."""
+        return max(float(self.base.diagonal().max()), _SMALLEST) / float(self.diagonal().max())
 
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
@@ -1643,6 +1689,9 @@ def _with_ridge(G, ridge):
     return ridged if ridged.ridge.any() else G
 
 
+_TAKES_FREE = "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+
+
 class FreeGram(Representation):
     """G of planes that need not pass through the origin, what ``intercept="free"`` makes.
 
@@ -1660,8 +1709,9 @@ class FreeGram(Representation):
     Notes
     -----
     `softmax_pass` makes one softmax in each class, with weight 1/2 each: the gradient of ln sum_i exp(-m_i - b y_i),
-    minimised over b, which is as smooth as without b.  So `momentum`, `gradient_descent`, `normalized_gradient_descent`
-    and `max_margin` take it; other algorithms go by single points or by other mixtures, and raise ValueError.
+    minimised over b, which is as smooth as without b.  Those take it that work by such mixtures:
+    `max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default.  The logistic loss,
+    divide_by="norm" and all other algorithms go by single points or by other mixtures; `prepare` refuses it to them.
 
     Examples
     --------
@@ -1822,6 +1872,7 @@ def _check_callable(block, diagonal, start):
         raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
 
 
+@_with_underflow
 def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
          dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0, **params: Any) -> Array | FreeGram:
     """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
@@ -2023,8 +2074,8 @@ def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
     G = (G if isinstance(G, Representation) else DenseGram(G)).checked()
     scale = float(G.diagonal().max())
-    if not 1e-285 < scale < 1e285:
-        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0, from 1e-285 to 1e285: rescale G")
+    if not _SMALLEST < scale < _LARGEST:
+        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0, from {_SMALLEST:g} to {_LARGEST:g}: rescale G")
     return G, scale
 
 
@@ -2352,7 +2403,7 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
 def _sparse_points(X):
     """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
     X = X.tocsr(copy=True)
-    X.sum_duplicates()
+    X.sum_duplicates()  # which puts columns in ascending order, too
     X.eliminate_zeros()
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(f"X must have 2 dimensions and be not empty, got shape {X.shape}")
@@ -2461,6 +2512,7 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
         return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
+@_with_underflow
 def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "unit", intercept: float | str = 0.0,
              ridge: ArrayLike = 0.0) -> Representation:
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
@@ -2650,6 +2702,7 @@ def _column_product(A, b):
     return out
 
 
+@_with_underflow
 def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", normalize: str | None = "unit",
               dtype: DTypeLike = None, ridge: ArrayLike = 0.0, **params: Any) -> Representation:
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
@@ -3142,8 +3195,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         tilt = abs(math.fsum(G.signs * points[0]))  # the p of half its weight in each class is so far away, in ||.||_1
         if tilt > 1e-6:
             raise ValueError("p must have half its weight in each class, as that of momentum and max_margin has")
-        known = [(size, m + _offset(G.signs, m) * G.signs, rounding._replace(length=rounding.length + 4.0 * tilt))
-                 for size, m, rounding in known]
+        known = [_with_best_bias(G.signs, scale, tilt, *at) for at in known]
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
     of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
@@ -3151,6 +3203,17 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     return lower, upper, blur
+
+
+def _with_best_bias(signs, scale, tilt, size, m, rounding):
+    """Return (v'Gv, G v + b y, `Rounding`) for the best b, where v is ``tilt`` away from half its weight in each class.
+
+    Bounds of m are up to a few units in the last place of each m_i.  The sum with b y cancels what m_i have in common,
+    as for points far from the origin, so that these units must be counted here, and those of the sum.
+    """
+    lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
+    return size, m + _offset(signs, m) * signs, rounding._replace(margins=rounding.margins + lost,
+                                                                  length=rounding.length + 4.0 * tilt)
 
 
 _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
@@ -3181,6 +3244,7 @@ def _has_coordinates(G):
     return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
 
 
+@_with_underflow
 def certificate(G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False) -> tuple[float, float]:
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
@@ -3242,6 +3306,7 @@ def certificate(G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = 
     return _interval(G, scale, _vector(alpha, "alpha", n), _distribution(p, "p", n), precise)[:2]
 
 
+@_with_underflow
 def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
 
@@ -3251,12 +3316,14 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
         Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; without a ridge.  Rows are those of G:
         give ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
-        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b; a free one is chosen for the best margin.
+        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.  With a free intercept (d,) is a direction,
+        and the margin is that of its best bias; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
 
     Returns
     -------
     lower, upper : float
-        lower <= min_i <z_i, w> / ||w|| <= upper in exact arithmetic, for the rows and the w that are stored; and
+        lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper, b = 0 unless the intercept is free, for the rows and the w
+        that are stored: computed in floating point, rounded outward by a proven bound; and
         lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.  The
         interval is 2 (n + d) u sqrt(s) wide, u = 2^-53.
 
@@ -3282,14 +3349,64 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y) without a ridge")
     w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
+    has_bias = G.signs is not None and w.shape == (wanted[0] + 1,)
+    w, bias = (w[:-1], float(w[-1])) if has_bias else (w, 0.0)
     if w.shape != wanted or not w.any():
-        raise ValueError(f"w must have shape {wanted} and not be 0, got shape {w.shape}")
-    w, m = _unit_range(w.astype(np.float64).ravel()), np.empty(G.shape()[0])
+        or_with_bias = f", or {(wanted[0] + 1,)} with a bias," if G.signs is not None else ""
+        raise ValueError(f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}")
+    exponent = math.frexp(float(np.abs(w).max()))[1]
+    w, bias, m = np.ldexp(w.astype(np.float64).ravel(), -exponent), math.ldexp(bias, -exponent), np.empty(G.shape()[0])
     margins(G, w, m)
-    m += 0.0 if G.signs is None else _offset(G.signs, m) * G.signs
-    least = float(m.min()) / math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
-    blur = _LAST * abs(least) + G.rounding().margins * math.sqrt(scale)
+    if G.signs is not None:
+        bias = bias if has_bias else _offset(G.signs, m)
+        m += bias * G.signs
+    length = math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
+    least = float(m.min()) / length
+    blur = _LAST * (abs(least) + abs(bias) / length) + G.rounding().margins * math.sqrt(scale)
     return least - blur, least + blur
+
+
+def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
+    """Two equal points with different labels, which no kernel separates: rho <= 0, whatever rounding does.
+
+    It is the one proof that there is no margin at all.  "infeasible" says that there is none above some eps.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix or array, shape (n, d)
+    y : array, shape (n,)
+        Labels of any type.
+
+    Returns
+    -------
+    pair : (i, j), i < j, or None
+        The numbers of two such rows, the first that there are.
+
+    Raises
+    ------
+    ValueError, TypeError
+        X is not finite, or lengths differ.
+
+    Examples
+    --------
+    >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
+    (0, 2)
+    """
+    X, y, seen = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X), np.asarray(y), {}
+    if y.shape != (X.shape[0],):
+        raise ValueError(f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}")
+
+    def key(i):
+        if not _is_sparse(X):
+            return (X[i] + 0.0).tobytes()  # of the two zeros, one
+        part = slice(X.indptr[i], X.indptr[i + 1])
+        return X.indices[part].tobytes() + X.data[part].tobytes()
+
+    for i in range(len(y)):
+        j = seen.setdefault(hash(key(i)), i)
+        if y[i] != y[j] and key(i) == key(j):
+            return j, i
+    return None
 
 
 def _operator_norm(G):
@@ -3355,8 +3472,10 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     """
 
 
+@_with_underflow
 def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: ArrayLike | None = None,
-            keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Run:
+            keep_iterates: bool = False, callback: Callback = None, start: Result | None = None, *,
+            free_intercept: bool = False) -> Run:
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
     Parameters
@@ -3379,6 +3498,9 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
         Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
         and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
         margins of some separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
+    free_intercept : bool
+        Whether the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
+        class, as the q of `softmax_pass` has.
 
     Returns
     -------
@@ -3388,8 +3510,8 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero;
-        parameters out of range.
+        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero; a free
+        intercept that the algorithm does not take; parameters out of range.
     FloatingPointError
         The iterates overflowed, or G was written to during the run.
 
@@ -3415,9 +3537,14 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     checkpoints = np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
-    return Run(*_representation(G), tol, checkpoints, bool(keep_iterates), callback, start)
+    G, scale = _representation(G)
+    if G.signs is not None and not free_intercept:
+        raise ValueError(f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
+                         "for a penalised bias, or leave it out")
+    return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
 
 
+@_with_underflow
 def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = None, *, parameters: tuple = (),
           products: Callable[[int], float] = float, interval: Callable | None = None, report: Array | None = None,
           reported: Callable | None = None, by_square: bool = False, spent: float = 0.0, eps: float = 0.0) -> Result:
@@ -3466,7 +3593,8 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     Returns
     -------
     result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
+        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
+        upper exists, not that the points cannot be separated.
 
     Raises
     ------
@@ -3478,8 +3606,10 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     Notes
     -----
     The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
-    first argument of the KeyboardInterrupt is the Result, "stopped", of the weights held, certified by fresh products;
-    its trace ends at the last checkpoint.
+    first argument of the KeyboardInterrupt is the Result, "stopped", of iteration n_iter, certified by fresh products;
+    its trace ends at the last checkpoint.  It is a ``start`` where the loop is compiled.  One that runs as Python
+    source may have been interrupted between two changes of its state: then the Result is that of the last entry, and
+    is refused as a start.
 
     Examples
     --------
@@ -3510,21 +3640,24 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     if report is not None:
         report[_TARGET] = run.tol or 0.0
     loop = loop if run.G.routines else getattr(loop, "py_func", loop)
-    k, flag = _advance(loop, run.G, first, first, state + parameters)  # compiles, outside the clock
+    is_compiled, answers = is_jitted(loop), []
+    k, flag = _advance(loop, run.G, first, first, state + parameters, answers)  # compiles, outside the clock
     rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
     certified = functools.partial(_certified, run, interval or _interval, eps)
 
-    def result(trace, kept):
+    def result(trace, kept, is_whole=True):
         return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), trace, kept,
-                      (*origin, [a.copy() for a in arrays]))
+                      (*origin, [a.copy() for a in arrays] if is_whole else None))
 
     try:
         for checkpoint in run.checkpoints:
             status = "running"
             while status == "running":
                 while k < checkpoint and flag == RUNNING:
+                    if not is_compiled:
+                        entry = k, *map(np.copy, _primal_and_dual(solution, state, k, run.G.signs))
                     begin = time.perf_counter()
-                    k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters)
+                    k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters, answers)
                     elapsed = time.perf_counter() - begin
                     seconds += elapsed
                     steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
@@ -3554,9 +3687,14 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
             if status != "running":
                 return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
     except KeyboardInterrupt as interrupt:  # with what is certified by then
-        (alpha, p), status = _primal_and_dual(solution, state, k, run.G.signs), "stopped"
+        is_whole, status = is_compiled or bool(answers), "stopped"
+        if is_whole:
+            k = answers[0][0] if answers else k
+            alpha, p = _primal_and_dual(reported or solution, state, k, run.G.signs)
+        else:
+            k, alpha, p = entry
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
-        interrupt.args = (result(np.array(rows, dtype=_TRACE), None), *interrupt.args)
+        interrupt.args = (result(np.array(rows, dtype=_TRACE), None, is_whole), *interrupt.args)
         raise
 
 
@@ -3587,6 +3725,9 @@ def _arrays(state):
 def _resume(start, origin, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
     *before, scale, sample, held = start.state
+    if held is None:
+        raise ValueError("start was interrupted within an iteration, so that its state cannot go on; max_margin also "
+                         "takes weights, start=result.alpha")
     *now, wanted, seen = origin
     slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
@@ -3599,12 +3740,26 @@ def _resume(start, origin, arrays, rounding):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
         array[...] = source
-    return float(start.trace["seconds"][-1])
+    return float(start.trace["seconds"].max(initial=0.0))  # no row yet, if it was interrupted at its start
 
 
-def _advance(loop, G, k, until, arguments):
-    """Return (k, flag) after a call of the loop, if that is what it returned."""
-    answer = _enter(loop, G, k, until, *arguments) if is_jitted(loop) else loop(G, k, until, *arguments)
+def _take_down(answers, loop, *args):
+    """Append what the loop returns to a list.
+
+    Ctrl-C is raised between two instructions of Python: if it came while compiled code ran, when that has returned and
+    its answer has no name yet.  Here no instruction lies between the return and the list.
+    """
+    answers.extend(itertools.starmap(loop, [args]))
+
+
+def _advance(loop, G, k, until, arguments, answers):
+    """Return (k, flag) after a call of the loop, if that is what it returned; ``answers`` is empty during the call."""
+    answers.clear()
+    if is_jitted(loop):
+        _enter(_take_down, answers, loop, G, k, until, *arguments)
+    else:
+        _take_down(answers, loop, G, k, until, *arguments)
+    answer, = answers
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
             and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(CERTIFIED + 1)):
         raise TypeError(f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}")
@@ -3673,13 +3828,23 @@ def _certified(run, interval, eps, k, flag, alpha, p):
 
 ALGORITHMS = {}
 
+
+def _files_kept():
+    """Return how many files the folder of compiled code has: new code shows at once.  It may have been removed."""
+    try:
+        return len(os.listdir(_FOLDER))
+    except OSError:
+        return 0
+
+
 def _algorithm(function: _Decorated) -> _Decorated:
     """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
     compiles."""
     if function.__doc__ is not None:  # python -OO has none
         head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
         own, notes, rest = own.partition("    Notes\n")
-        of_G, options, _, raised = re.split("    (?=G :|max_iter :|Returns|Raises|Examples)", prepare.__doc__)[1:5]
+        parts = re.split("    (?=G :|max_iter :|free_intercept :|Returns|Raises|Examples)", prepare.__doc__)
+        of_G, options, _, _, raised = parts[1:6]
         returned = re.split("    (?=Returns|Raises)", drive.__doc__)[1]
         if not own.startswith(("    G :", "    Z :")):
             own = f"    {of_G}{own}"
@@ -3688,16 +3853,17 @@ def _algorithm(function: _Decorated) -> _Decorated:
 
     @functools.wraps(function)
     def algorithm(*args, **options):
-        if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
-            return function(*args, **options)
-        known = len(os.listdir(_FOLDER))  # where compiled code shows at once
-        note = threading.Timer(_PATIENCE, lambda: len(os.listdir(_FOLDER)) > known and print(
-            f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}", file=sys.stderr))
-        note.start()
-        try:
-            return function(*args, **options)
-        finally:
-            note.cancel()
+        with np.errstate(under="ignore"):  # as `_with_underflow`
+            if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
+                return function(*args, **options)
+            known = _files_kept()
+            note = threading.Timer(_PATIENCE, lambda: _files_kept() > known and print(
+                f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}", file=sys.stderr))
+            note.start()
+            try:
+                return function(*args, **options)
+            finally:
+                note.cancel()
 
     ALGORITHMS[function.__name__] = algorithm
     return algorithm
@@ -4355,7 +4521,7 @@ def gradient_descent(G: GramLike, *, step: float = 1.0, loss: str = "exp", max_i
     True
     """
     logistic, step = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(step, "step")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic)
     state = _at_rest(run, logistic)
     return drive(run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1])
 
@@ -4419,7 +4585,7 @@ def normalized_gradient_descent(G: GramLike, *, step: float = 1.0, schedule: str
     """
     schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
     by_norm, step = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm", _number(step, "step")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not by_norm)
     alpha, _, m, q, u, _, report = state = _at_rest(run, False)
     if by_norm:
         return drive(run, _unit_step_loop, (alpha, m, q, u, np.zeros_like(m), report), report=report,
@@ -4509,7 +4675,7 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, eps: float
     'certified'
     """
     logistic, eps = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(eps, "eps", closed=True)
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic)
     n, dimension = run.G.shape()
     step = (1.0 if not logistic else -math.expm1(-1.0) if shifted else 1.0 / n) / run.scale
     shift = math.log(n) if shifted else 0.0
@@ -5311,9 +5477,10 @@ class _Dual:
         """Return (v'Gv, G v), by columns of the support if G has an adder; keep those of the last v."""
         if self.last is None or not np.array_equal(v, self.last[0]):
             if self.adder:
-                m, support = np.zeros(self.n), np.flatnonzero(v)
+                m, support, w = np.zeros(self.n), np.flatnonzero(v), np.empty(self.G.shape()[1])
                 self.adder(support, v[support], m)
-                self.last = v, _nonnegative(_dot(v, m), self.G.rounding().square * self.scale), m
+                lift(self.G, v, w)  # a copy, beside the share of a ridge, which `square` takes in twice the precision
+                self.last = v, _nonnegative(square(self.G, v, w, m), self.G.rounding().square * self.scale), m
             else:
                 self.last = v, *_squares_and_margins(self.G, self.scale, v)[0]
         return self.last[1:]
@@ -5680,7 +5847,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
             stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS
         if stage[0] == _TO_BLOCKS != before and np.count_nonzero(c) > dual.largest:
             warnings.warn(f"max_margin may take long: {np.count_nonzero(c)} points are in the support, too many for "
-                          "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=6)
+                          "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
         if (ended and not halved and shortest > 0.95 * norm) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
         crawls = stage[0] == before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved
@@ -5710,9 +5877,9 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 
     Notes
     -----
-    Stops as "certified" at upper - lower <= tol * upper; as "infeasible" at upper <= 1e-9 sqrt(s) (a dense G: 3e-8
-    sqrt(s); one evaluated on demand: 1.5 times what rounding leaves of ||p||_G), with the witness p; as "rounding"
-    where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
+    Stops as "certified" at upper - lower <= tol * upper; as "infeasible", that is no margin above eps exists, of which
+    p is the proof, at upper <= eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other
+    libraries' products: at least 1.5 times what rounding leaves of ||p||_G); as "rounding" where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
     rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
     of G without the ridge, if it is a RidgeGram.
     With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there;
@@ -5743,7 +5910,8 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     'certified'
     """
     tol, weights = _number(tol, "tol"), None if isinstance(start, Result) or np.ndim(start) != 1 else start
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start if weights is None else None)
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start if weights is None else None,
+                  free_intercept=True)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
     blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
@@ -5754,6 +5922,8 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     begin = _TO_BLOCKS if dual.narrow else _TO_FIRST_FACES
     if weights is not None:
         c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
+        if dual.signs is None and not dual.diagonal.all():
+            c[:] = 0.0  # a row of zeros is a witness by itself: begin there
         begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS
     for side in dual.sides:
         if not c[side].any():
@@ -5785,15 +5955,10 @@ class _NotFittedError(ValueError, AttributeError):
     """Stand in for scikit-learn's NotFittedError where that is not loaded."""
 
 
-def _rounded_up(number):
-    """Write a number of one digit that is not less."""
-    return f"{decimal.Context(prec=1, rounding=decimal.ROUND_CEILING).create_decimal(number):e}"
-
-
 def _between(lower, upper):
-    """Put an interval in words, with its relative width where its ends print alike."""
-    low, high = f"{lower:.3g}", f"{upper:.3g}"
-    return f"between {low} and {high}{f', a relative gap of {1.0 - lower / upper:.2g},' if low == high else ''}"
+    """Put an interval in words, with its relative width where that is small."""
+    gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.99 * upper else ""
+    return f"between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}{gap}"
 
 
 def _column_names(X):
@@ -5811,7 +5976,7 @@ def _targets(y, n):
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected; give y.ravel()",
-                      _known_as("DataConversionWarning", UserWarning), stacklevel=3)
+                      _known_as("DataConversionWarning", UserWarning), stacklevel=4)
         y = y.ravel()
     if y.shape != (n,):
         raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
@@ -5855,17 +6020,6 @@ def _separators(G, alpha):
     for v, w in zip(parts[0], W, strict=True):
         lift(rows, v, w)
     return W
-
-
-def _contradiction(X, labels):
-    """Return (i, j) of two equal points of different classes, or None."""
-    seen = {}
-    for i in range(X.shape[0]):
-        row = (X[[i]].toarray() if _is_sparse(X) else X[i]) + 0.0  # of the two zeros, one
-        j = seen.setdefault(hash(row.tobytes()), i)
-        if labels[i] != labels[j] and not (X[[i]] != X[[j]]).sum():
-            return j, i
-    return None
 
 
 class MaxMarginClassifier:
@@ -6022,6 +6176,7 @@ class MaxMarginClassifier:
             return X if self._takes("linear") else X.toarray()
         return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
+    @_with_underflow
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> MaxMarginClassifier:
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
 
@@ -6110,8 +6265,8 @@ class MaxMarginClassifier:
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
         if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             witness = self._witness(X, labels, kept, result.p)
-            warnings.warn(f"no margin above {_rounded_up(result.upper)} exists; {witness}; try C={soft:g}, with which "
-                          "the predictor was fitted, or less", UserWarning, stacklevel=3)
+            warnings.warn(f"no margin above {_written(result.upper, 1, _UP)} exists; {witness}; try C={soft:g}, with "
+                          "which the predictor was fitted, or less", UserWarning, stacklevel=4)
             hard, G = G, _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
@@ -6120,7 +6275,7 @@ class MaxMarginClassifier:
             remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if result.status == "max_iter"
                       else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
             warnings.warn(f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol",
-                          _known_as("ConvergenceWarning", UserWarning), stacklevel=3)
+                          _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
         self.margin_ = self.interval_[0]
         alpha, length, offset = result.alpha, result.upper, 0.0
         if G.signs is not None or not np.array_equal(alpha, result.p):
@@ -6132,13 +6287,14 @@ class MaxMarginClassifier:
 
     def _witness(self, X, labels, kept, p):
         """Name the points that leave no margin, of those that were kept."""
-        pair = _contradiction(X, labels)
+        pair = contradiction(X, labels)
         if pair is not None:
             return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
         points = kept[np.unique(np.flatnonzero(p) // (self.classes_.size - 1))]  # those of the pairs
         those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
         return f"a mixture of {those} allows no larger one"
 
+    @_with_underflow
     def decision_function(self, X: Any) -> Array:
         """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
         name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
@@ -6147,7 +6303,7 @@ class MaxMarginClassifier:
         names, X = _column_names(X), self._table(X)
         if (names is None) != (known is None):
             have, was = ("does not have valid", "with") if names is None else ("has", "without")
-            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=2)
+            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3)
         elif names is not None and not np.array_equal(names, known):
             differ = {"unseen at fit time": set(names) - set(known),
                       "seen at fit time, yet now missing": set(known) - set(names)}

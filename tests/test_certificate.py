@@ -23,6 +23,7 @@ from instances import (
     algorithm_of,
     check_raises,
     dense,
+    every_call,
     every_representation,
     everywhere,
     feasible,
@@ -559,3 +560,177 @@ def test_asymmetry_of_rounding_is_accepted(name):
     mirrored[5, 3] = G[3, 5]
     assert not np.array_equal(G, G.T) and np.array_equal(mirrored, mirrored.T)
     same_result(run(name, G, max_iter=30), run(name, mirrored, max_iter=30))
+
+
+# ======================================================================================================
+# WHAT WAS FALSE ONCE
+# ======================================================================================================
+
+FAR = {  # rows of two classes whose distance is far smaller than the points: X, y, a call
+    "momentum, in a row": ([[1763204], [1763192], [1763173], [1763141]], [1, 1, -1, -1], "momentum",
+                           {"tol": 1e-9, "max_iter": 8}),
+    "momentum, three points": ([[2107712, 2095095], [2103124, 2087066], [2089360, 2103124]], [1, -1, 1], "momentum",
+                               {"tol": 1e-13, "max_iter": 300}),
+    "max_margin, three points": ([[2107712, 2095095], [2103124, 2087066], [2089360, 2103124]], [1, -1, 1], "max_margin",
+                                 {"tol": 1e-13}),
+    "max_margin, two points": ([[5.2], [5.3]], [1, -1], "max_margin", {"tol": 1e-9}),
+}
+
+
+@pytest.mark.parametrize("case", FAR)
+def test_a_free_bias_cancels_what_far_points_have_in_common(case):
+    """Margins were rounded to a few units in the last place before b y was added: lower came out above rho."""
+    X, y, name, options = FAR[case]
+    X, y = np.array(X, dtype=np.float64), np.array(y)
+    result = fm.ALGORITHMS[name](fm.features(X, y, normalize=None, intercept="free"), **options)
+    halves = [[Fraction(float(a)) - Fraction(float(b)) for a, b in zip(X[i], X[j], strict=True)]
+              for i in np.flatnonzero(y > 0) for j in np.flatnonzero(y < 0)]
+    square = exact.margin_squared(exact.gram_of([[exact.dot(a, b) / 4 for b in halves] for a in halves]))
+    assert exact.signed_square(Fraction(result.lower)) <= square <= Fraction(result.upper)**2
+    if result.status == "certified":
+        assert Fraction(result.upper) - Fraction(result.lower) <= Fraction(options["tol"]) * Fraction(result.upper)
+
+
+def test_a_ridge_far_above_a_kernel_on_demand():
+    """||p||^2 came from a plain sum of n terms, ridge and all, whose rounding nothing covered."""
+    n, ridge = 3000, 8.7e19
+    rng = np.random.default_rng(0)
+    G = fm.lazy_gram(rng.normal(size=(n, 1)), rng.choice([-1, 1], n), ridge=ridge)
+    result = fm.max_margin(G, tol=1e-9)
+    weights = exact.integers(result.p)[0]
+    norm = Fraction(exact.dot(weights, weights), sum(weights)**2)
+    assert result.status == "certified"
+    assert Fraction(result.lower)**2 <= (Fraction(ridge) + 1) / n  # rho^2, as no entry of K exceeds 1
+    assert Fraction(result.upper)**2 >= norm * Fraction(ridge)
+
+
+@pytest.mark.parametrize("ridge", [[0.0, 1e-200], [1e-270, 0.0], [0.0, 1e-30], [1e-300, 1e-280]])
+def test_a_ridge_over_rows_that_underflow(ridge):
+    """Bounds in proportion to ||x_i||^2 = 1e-300 do not cover what underflow takes."""
+    rng = np.random.default_rng(1)
+    for Z in (np.array([[1e-150, 0.0], [0.0, 2e-150]]), 1e-150 * rng.normal(size=(2, 2)),
+              1e-157 * rng.normal(size=(2, 2))):
+        result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(Z), ridge))
+        rows = [[Fraction(float(x)) for x in row] for row in Z]
+        G = [[exact.dot(a, b) + (i == j) * Fraction(ridge[i]) for j, b in enumerate(rows)] for i, a in enumerate(rows)]
+        assert exact.faults(exact.gram_of(G), result, tol=1e-9, eps=1e-9 * 1e-140) == []
+
+
+def test_weights_to_begin_with_on_a_row_of_zeros():
+    for G in (fm.FeatureGram(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]])), np.diag([1.0, 0.0, 2.0])):
+        for start in ([1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]):
+            result = fm.max_margin(G, start=start)
+            assert result.status == "infeasible" and result.p.tolist() == [0.0, 1.0, 0.0]
+
+
+class SinglePrecision(fm.Representation):
+    """Random Fourier features, products in single precision."""
+
+    def __init__(self, seed, unit):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(12, 2)).astype(np.float32), rng.choice([-1, 1], 12).astype(np.float32)
+        W, b = rng.normal(size=(2, 40)).astype(np.float32), rng.uniform(0.0, 2.0 * np.pi, 40).astype(np.float32)
+        self.Z, self.unit = y[:, None] * np.cos(X @ W + b), unit
+
+    def shape(self):
+        return self.Z.shape
+
+    def diagonal(self):
+        return (self.Z.astype(np.float64)**2).sum(axis=1)
+
+    def lift(self, v, w):
+        w[:] = v.astype(np.float32) @ self.Z
+
+    def margins(self, w, m):
+        m[:] = self.Z @ w.astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["max_margin", "momentum", "subspace_perceptron", "snkp, on"])
+def test_a_class_in_single_precision_says_so_by_its_unit(name):
+    """With 2^-24 every interval holds of the stored rows; with that of double precision most are false."""
+    wrong = {unit: [faults for seed in range(12) if (faults := exact.faults(
+        exact.of_rows(SinglePrecision(seed, unit).Z), run(name, SinglePrecision(seed, unit), tol=1e-6), tol=1e-6,
+        eps=1.0))] for unit in (2.0**-24, 2.0**-53)}
+    assert not wrong[2.0**-24] and len(wrong[2.0**-53]) > 3
+
+
+def test_rows_that_are_themselves_rounded():
+    """`Rounding.of_rows(rows=...)` covers a G of other rows than the stored ones."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        Z = np.round(rng.normal(size=(6, 3)) * 2.0**30)
+        stored = fm.FeatureGram(Z.astype(np.float32).astype(np.float64))
+        v = rng.normal(size=6)
+        v /= 1.01 * np.abs(v).sum()
+        w, m = np.empty(3), np.empty(6)
+        fm.lift(stored, v, w)
+        fm.margins(stored, w, m)
+        true = np.array([float(exact.dot([Fraction(x) for x in row], [exact.dot(
+            map(Fraction, v.tolist()), map(Fraction, column)) for column in Z.T.tolist()])) for row in Z.tolist()])
+        s = (Z**2).sum(axis=1).max()
+        assert np.abs(m - true).max() <= fm.Rounding.of_rows(6, 3, rows=2.0**-24).margins * s
+        assert np.abs(m - true).max() > fm.Rounding.of_rows(6, 3).margins * s
+
+
+@pytest.mark.parametrize("precise", [False, True])
+def test_weights_over_all_decades(precise):
+    """Small weights count for nothing beside large ones, but must not make a bound false, or raise."""
+    Z = np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0], [1.0, 4.0]])
+    G = exact.of_rows(Z)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        alpha = rng.choice([-1.0, 1.0], 4) * 10.0**rng.uniform(-300.0, 300.0, 4)
+        p = 10.0**rng.uniform(-310.0, 0.0, 4)
+        p /= p.sum()
+        lower, upper = fm.certificate(fm.FeatureGram(Z), alpha, p, precise=precise)
+        of_alpha, of_p = exact.exact_interval(G, alpha, p)
+        assert exact.signed_square(Fraction(lower)) <= of_alpha and of_p <= Fraction(upper)**2
+
+
+@pytest.fixture
+def trapped():
+    """All of NumPy's warnings are errors."""
+    with np.errstate(all="raise"):
+        yield
+
+
+@every_call
+def test_underflow_that_a_user_traps(name, trapped):
+    """A weight of 1e-400 is 0, whatever np.seterr says; in every algorithm, and where kernels and scores are made."""
+    X, y = two_classes(30, 3, 6.0)
+    X = X * np.array([1000.0, 1.0, 1.0])
+    for G in ([fm.gram(X, y, gamma=1.0), fm.features(X, y), fm.lazy_gram(X, y, gamma=1.0)] if "rows" not in forms(name)
+              else [y[:, None] * X]):
+        result = run(name, G, max_iter=100)
+        assert result.lower <= result.upper
+    fm.decision_function(1e-300 * rng_of(30), X, y, X, kernel="rbf", gamma=1.0)
+    fm.kernel_matrix(X, X, gamma=1.0)
+    fm.certificate(fm.features(X, y), 10.0 ** -np.arange(0.0, 300.0, 10.0), np.full(30, 1.0 / 30))
+    fm.MaxMarginClassifier("rbf", gamma=1.0, C=1.0).fit(X, y).predict(X)
+
+
+def rng_of(n):
+    return np.random.default_rng(0).random(n)
+
+
+def test_two_equal_points_of_different_classes():
+    X = np.array([[1.0, -0.0], [2.0, 3.0], [1.0, 0.0], [2.0, 3.0]])
+    assert fm.contradiction(X, [1, 1, -1, -1]) == (0, 2) and fm.contradiction(X, ["a", "b", "a", "c"]) == (1, 3)
+    assert fm.contradiction(X, [1, 2, 1, 2]) is None and fm.contradiction(X[:2].astype(np.float32), [1, 2]) is None
+    check_raises(lambda: fm.contradiction(X, [1, 2]), ValueError, ["label", "4 rows"])
+    check_raises(lambda: fm.contradiction([[np.nan]], [1]), ValueError, ["finite"])
+
+
+def test_the_margin_of_a_separator_with_its_own_bias():
+    """Of (d + 1,) the last is the bias; of (d,) the best is taken, which is at least as good."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        X, y = rng.integers(-9, 10, (7, 2)) + 1000 * rng.integers(0, 2, 2), np.append([1, -1], rng.choice([-1, 1], 5))
+        G = fm.features(X, y, normalize=None, intercept="free")
+        w, b = rng.integers(1, 9, 2), int(rng.integers(-5000, 5000))
+        least = min(int(sign) * (int(x @ w) + b) for x, sign in zip(X, y, strict=True))
+        square = Fraction(exact.signed_square(least), int(w @ w))
+        lower, upper = fm.separator_margin(G, [*w, b])
+        assert exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
+        assert upper - lower < 1e-9 and fm.separator_margin(G, w)[1] >= lower
+    check_raises(lambda: fm.separator_margin(G, [1.0, 2.0, 3.0, 4.0]), ValueError, ["(2,)", "(3,) with a bias"])

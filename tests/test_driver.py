@@ -4,7 +4,9 @@ import contextlib
 import itertools
 import math
 import pickle
+import re
 import tracemalloc
+from fractions import Fraction
 
 import naive
 import numba
@@ -385,6 +387,68 @@ def test_an_interrupt_brings_what_is_certified(name, kind):
         lower, upper = fm.certificate(G, result.alpha, result.p)
         slack = 1e-9 * max(abs(lower), upper)
         assert abs(result.lower - lower) <= slack and abs(result.upper - upper) <= slack
+
+
+@pytest.mark.parametrize("entry", [1, 4, 6])
+@pytest.mark.parametrize("name", ["momentum", "snkp, on", "nkp, on", "batch_perceptron", "inertial_diagonal_descent"])
+def test_an_interrupt_that_comes_while_compiled_code_runs(name, entry, monkeypatch):
+    """It is raised when that has returned, before its answer has a name: n_iter is that of the arrays all the same."""
+    G, entries, take_down = fm.FeatureGram(ENDURING), [], fm._take_down
+
+    def interrupted(*args):
+        take_down(*args)
+        entries.append(args)
+        if len(entries) == entry + 1:  # the first compiles
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fm, "_take_down", interrupted)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run(name, G, max_iter=200, trace_at=[])
+    monkeypatch.undo()
+    result, = interrupt.value.args
+    whole = run(name, G, max_iter=result.n_iter + 9, keep_iterates=True, trace_at=[result.n_iter])
+    assert result.n_iter >= entry and np.array_equal(result.alpha, whole.iterates[-2])
+    assert np.array_equal(run(name, G, max_iter=9, start=result).alpha, whole.alpha)
+
+
+class Interrupted(fm.Representation):
+    """Rows, of which one product is interrupted."""
+
+    def __init__(self, Z, at):
+        self.Z, self.at, self.count = Z, at, 0
+
+    def shape(self):
+        return self.Z.shape
+
+    def diagonal(self):
+        return (self.Z**2).sum(axis=1)
+
+    def lift(self, v, w):
+        w[:] = v @ self.Z
+
+    def margins(self, w, m):
+        self.count += 1
+        if self.count == self.at:
+            raise KeyboardInterrupt
+        m[:] = self.Z @ w
+
+
+@pytest.mark.parametrize("at", [9, 20])
+@pytest.mark.parametrize("name", ["momentum", "snkp, on", "nkp, on", "inertial_diagonal_descent",
+                                  "subspace_perceptron"])
+def test_an_interrupt_within_an_iteration(name, at):
+    """A loop of Python source has changed a part of its state: the Result is that of the last entry, and no start."""
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run(name, Interrupted(ENDURING, at), max_iter=200, trace_at=[])
+    result, = interrupt.value.args
+    G = Interrupted(ENDURING, 0)
+    assert np.array_equal(result.alpha, run(name, G, max_iter=result.n_iter).alpha)
+    if result.state[-1] is None:
+        check_raises(lambda: run(name, G, max_iter=9, start=result), ValueError, ["interrupted within an iteration"])
+    else:  # during a certificate
+        whole = run(name, G, max_iter=result.n_iter + 9)
+        assert np.array_equal(run(name, G, max_iter=9, start=result).alpha, whole.alpha)
+    assert result.state[-1] is None or name == "inertial_diagonal_descent"
 
 
 @driven_loops
@@ -787,7 +851,15 @@ def test_a_result_prints_on_one_line(name, kind):
     result = run(name, form(kind, EASY), max_iter=40)
     text = repr(result)
     assert text.startswith(f"Result({result.status!r}: ") and text.endswith(")") and "\n" not in text
-    assert f"{result.lower:.6g} <= rho <= {result.upper:.6g}" in text and f"{result.n_iter} iterations" in text
+    assert f"{result.n_iter} iteration" in text
+    if result.status != "infeasible":
+        below, above = map(Fraction, re.search(r"(\S+) <= rho <= ([^\s,]+)", text).groups())
+        assert below <= Fraction(result.lower) < Fraction(result.upper) <= above  # as printed it holds, too
+        assert above - Fraction(result.upper) <= abs(above) / 10**5 >= Fraction(result.lower) - below
+    else:
+        above = Fraction(re.search(r"no margin above (\S+)[,)]", text)[1])
+        assert Fraction(result.upper) <= above <= Fraction(result.upper) * Fraction(11, 10)
+    assert ("separable" in text) == (result.lower > 0.0 and result.status not in ("certified", "separated"))
     assert f"n = {len(EASY)}" in text and f"{len(result.trace)} checkpoint" in text
     assert text == str(result) and "array" not in text
 
@@ -795,6 +867,16 @@ def test_a_result_prints_on_one_line(name, kind):
 def test_what_a_result_prints():
     trace = np.zeros(3, dtype=fm._TRACE)
     result = fm.Result(np.zeros(4), np.zeros(4), 0.4, 0.5, "stopped", 17, trace, None, ())
-    assert repr(result) == "Result('stopped': 0.4 <= rho <= 0.5, relative gap 0.2, 17 iterations, n = 4, 3 checkpoints)"
+    assert repr(result) == ("Result('stopped': 0.4 <= rho <= 0.5, relative gap 0.2, separable, 17 iterations, n = 4, "
+                            "3 checkpoints)")
     one = result._replace(lower=-1.0, upper=0.0, trace=trace[:1])
     assert repr(one).endswith("-1 <= rho <= 0, relative gap undefined, 17 iterations, n = 4, 1 checkpoint)")
+
+
+def test_what_a_result_prints_where_there_is_no_margin():
+    trace = np.zeros(1, dtype=fm._TRACE)
+    result = fm.Result(np.zeros(4), np.zeros(4), -0.5, 0.123, "infeasible", 1, trace, None, ())
+    assert repr(result) == "Result('infeasible': no margin above 0.13, 1 iteration, n = 4, 1 checkpoint)"
+    assert "no margin above 0.13, separable: rho >= 0.01, 1 it" in repr(result._replace(lower=0.01000001))
+    assert "'rounding': 0.01 <= rho <= 0.123, relative gap 0.92, separable, " in repr(
+        result._replace(lower=0.01000001, status="rounding"))

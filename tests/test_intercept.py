@@ -88,8 +88,12 @@ def test_other_algorithms_refuse(name, ridge):
     for G in (fm.features(X, y, intercept="free", ridge=ridge), Own(X, np.array(y, dtype=float))):
         shown = []
         check_raises(lambda G=G, shown=shown: run(name, G, max_iter=3, callback=shown.append), ValueError,
-                     ["max_margin", "momentum"])
+                     ['intercept="free"', "max_margin", "momentum"])
         assert not shown
+
+
+def test_what_takes_a_free_intercept_is_said_once():
+    assert fm._TAKES_FREE in " ".join(fm.FreeGram.__doc__.split())
 
 
 @pytest.mark.parametrize("kind", ["features", "dense", "lazy"])
