@@ -205,6 +205,11 @@ def signed_square_of_margin(G):
 # WHETHER A RESULT KEEPS ITS WORD
 # ======================================================================================================
 
+def sides_of(G):
+    """Numbers of the points in each class, or of all."""
+    return [np.flatnonzero(np.array(G.signs) == side) for side in (1, -1)] if G.signs else [np.arange(len(G.entries))]
+
+
 def weigh(G, v):
     """(min_i (Gv)_i, v'Gv, sum v) for integers v, in units of G."""
     m = [dot(row, v) for row in G.entries]
@@ -298,8 +303,7 @@ def over_decades(rng, n):
 def certificate_faults(G, signed, given, result, seed=0):
     """What is wrong with `certificate` at the points of a result, at others, and at the best, which are nearly one."""
     n = len(G.entries)
-    rng, best = np.random.default_rng(seed), best_point(G)
-    sides = [np.flatnonzero(np.array(G.signs) == side) for side in (1, -1)] if G.signs else [np.arange(n)]
+    rng, best, sides = np.random.default_rng(seed), best_point(G), sides_of(G)
     with np.errstate(under="ignore"):
         smaller = over_decades(rng, n) * 1e-312  # many of them denormal
     for side in sides:
@@ -504,7 +508,7 @@ def promises(problem, G):
     """(tol, eps): what a call on G promises of "certified" and "infeasible"."""
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
-        G = fm.prepare(G, 0).G
+        G = fm.prepare(G, 0, free_intercept=True).G
         square, of_base = G.rounding().square, getattr(G, "base", G).diagonal().max()
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
         if square > 0.0 and not hasattr(G, "precise"):
@@ -829,8 +833,8 @@ def fits(problem):
         return abs(problem.power) < 300
     G, entries = exact_gram(problem), [abs(x) for row in base_gram(problem) for x in row]
     largest = G.unit * max(G.entries[i][i] for i in range(len(G.entries)))
-    smallest = Fraction(1, 2**1000) if "ridge" in problem.kind and problem.layers()[1] not in MATRICES else (
-        Fraction(1, 2**946))
+    small = "ridge" in problem.kind and "pairs" not in problem.kind and problem.layers()[1] not in MATRICES
+    smallest = Fraction(1, 2**1000 if small else 2**946)
     return Fraction(1, 2**946) < largest < 2**946 and smallest < max(entries) < 2**946
 
 
