@@ -3000,6 +3000,7 @@ def measure(row, context):
     del firsts
     ours, theirs = np.array([[*pair, math.nan][:2] for pair in in_turns(readings, *quiet, taken)]).T
     achieved = {FASTER: theirs / ours, COST: ours / theirs, "us": 1e6 * ours}.get(row.unit, ours)
+    achieved = np.full_like(achieved, math.nan) if stopped(block) else achieved
     if row.threads:
         with busy_cores():
             block["busy"] = np.median(in_turns(readings[:1], *busy)) / np.median(ours)
@@ -3010,6 +3011,14 @@ def measure(row, context):
 def score(row, name="achieved"):
     """Say how far above its bar a row of the table is: 1 is at it, nan is not measured."""
     return row[name] / row["required"] if row["unit"] == FASTER else row["required"] / row[name]
+
+
+AN_ANSWER = 1e-3  # the largest certified gap that the checks let pass of a solver that ran to its own end
+
+
+def stopped(row):
+    """Say whether the other side was stopped before it had an answer: its seconds then give no ratio."""
+    return row["their_gap"] > AN_ANSWER
 
 
 def worst(blocks):
@@ -3527,8 +3536,10 @@ def compute_speed_ratios(context):
     return measured_bars(context), (
         f"{of_speed(context)}. HTRU2 standardised. Both sides warm and checked to give the same answer, then in turns: "
         "how far above its bar a row is, median, line: least and largest of the turns; hatched: short of the bar. "
-        "Right: got and, in brackets, the bar. With the other side's solvers, the table that is printed and the CSV "
-        "file say which, seconds and certified gaps; LIBSVM has a free bias, as ours then has, LIBLINEAR and PIQP none")
+        "Right: got and, in brackets, the bar; stopped: the other side was, with a certified gap still above "
+        f"{AN_ANSWER:g}, so that there is no ratio. With the other side's solvers, the table that is printed and the "
+        "CSV file say which, seconds and certified gaps; LIBSVM has a free bias, as ours then has, LIBLINEAR and PIQP "
+        "none")
 
 
 def compute_speed_busy(context):
@@ -3586,7 +3597,7 @@ def speed_rows(table):
         unit, got, gaps = row["unit"], row["achieved"], (row["gap"], row["their_gap"])
         yield row, dict(zip(HEADER, (
             row["what"], f"{row['n']:,.0f}" if row["n"] else "", row["against"],
-            "" if math.isnan(got) else quantity(got, unit),
+            "stopped" if stopped(row) else "" if math.isnan(got) else quantity(got, unit),
             "" if math.isnan(got) else f"{quantity(row['least'])} .. {quantity(row['most'])}",
             f"{'>=' if unit == FASTER else '<='} {quantity(row['required'], unit)}",
             "" if unit == "GB" else duration(row["ours"]), "" if math.isnan(row["busy"]) else f"{row['busy']:.2f}",
@@ -3606,7 +3617,9 @@ def report_speed(table, caption):
 
     lines = [line(" ", HEADER)]
     lines += [line("!" if judged and value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
-    unknown = f"{int(np.isnan(scores).sum())} were not measured"
+    without = sum(map(stopped, rows))
+    unknown = f"{int(np.isnan(scores).sum()) - without} were not measured"
+    unknown += f", in {without} the other side was stopped" if without else ""
     if not judged:
         return "\n".join([*lines, f"quick: the work was reduced, so that no row is held against its bar; {unknown}"])
     short = [f"{row['what']} ({row['got']}, bar {row['bar']})"
@@ -4157,7 +4170,7 @@ def compute_race_goals(context):
                                                   for column in (products, seconds))))
     return table_of("problem method gap products seconds", rows), of_the_race(context) + (
         "To gaps of 0.1, 0.01, 0.001 and 1e-6, the larger the marker the smaller the gap, seen at 16 checkpoints a "
-        "decade; an empty line: not even 0.1")
+        "decade; an empty line: run, but not even to 0.1; not run: not given this problem")
 
 
 @figure("race:goals", "products and seconds to gaps of 0.1 to 1e-6", compute_race_goals, minutes=40,
@@ -4171,6 +4184,9 @@ def draw_race_goals(table, *axes):
             ax.semilogx(np.maximum(part["seconds"][at], 1e-4), heights[at], linestyle="none", marker=marker,
                         markersize=size, color=COLOURS[RACE_GOALS.index(goal)], markerfacecolor="none",
                         label=f"to {goal:g}")
+        for place, name in enumerate(names):
+            if name not in part["method"]:
+                ax.text(1e-4, len(names) - place, "not run", fontsize=SMALL_TEXT, color="0.4", va="center")
         ax.set_yticks(np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT)
         ax.set(title=problem, xlabel="seconds", ylim=(0.3, len(names) + 0.7),
                xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))))
@@ -4302,7 +4318,8 @@ LIMITS = {  # of the rows of `speed`, by what they begin with, where they fall s
 
 
 def speed_table(table):
-    rows = [[f"{cell['what']}{', n = ' * bool(cell['n'])}{cell['n']}", cell["against"], cell["got"],
+    rows = [[f"{cell['what']}{', n = ' * bool(cell['n'])}{cell['n']}", cell["against"],
+             cell["got"] + f" at a gap of {row['their_gap']:.2g}" * bool(stopped(row)),
              cell["bar"].replace(">=", "≥").replace("<=", "≤"),
              cell["ours"], cell["busy/quiet"],
              next((why for start, why in LIMITS.items() if row["what"].startswith(start)), "") * (score(row) < 1)]
@@ -4316,12 +4333,14 @@ def speed_lines(table):
 
     def span(start, word="", scale=1.0):
         values = [scale * row["achieved"] for row in rows if row["what"].startswith(start)
-                  and word in f"{row['what']}, {row['against']}" and "steps" not in row["note"]]
+                  and word in f"{row['what']}, {row['against']}" and not stopped(row)]
         return " to ".join(f"{value:.2g}" for value in sorted({min(values), max(values)}))
 
-    scores = np.array([score(row) for row in rows])
+    scores = np.array([score(row) for row in rows if not stopped(row)])
+    without = len(rows) - len(scores)
     return "\n".join(f"- {line}" for line in (
-        f"{np.sum(scores >= 1)} of {len(rows)} bars are reached; the report says what limits the others.",
+        f"{np.sum(scores >= 1)} of {len(scores)} bars are reached; the report says what limits the others."
+        + f" In {without} more LIBSVM was stopped before it had an answer." * bool(without),
         f"`max_margin` on a matrix is {span('max_margin', 'LIBSVM')} times as fast as LIBSVM at the same tolerance, "
         f"from features {span('from raw')} times.",
         f"`max_margin` on rows is {span('max_margin, features', 'LinearSVC')} times as fast as LinearSVC, with slacks "
@@ -4368,7 +4387,7 @@ def race_table(table):
         for part in problems.values():
             at = (part["method"] == method) & (part["gap"] == goal)
             products, seconds = (part[name][at][:1] for name in ("products", "seconds"))
-            row.append("–" if not np.isfinite(seconds).any() else "; ".join(
+            row.append("not run" if not at.any() else "–" if np.isnan(seconds).all() else "; ".join(
                 [quantity(value) for value in products if value > 0] + [duration(value) for value in seconds]))
         rows.append(row)
     pictures = "".join(f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals"))

@@ -1521,6 +1521,15 @@ def test_the_race(monkeypatch):
             for goal, products in zip(goals[name]["gap"], goals[name]["products"], strict=True):
                 met = methods[name]["gap"] <= goal
                 assert np.isnan(products) if not met.any() else products == methods[name]["products"][met][0]
+    names = list(rp.split(tables["goals"], "method"))
+    lines = [line.split(" | ")[1:] for line in rp.race_table(tables["goals"]).splitlines() if line.startswith("| 0.01")]
+    for k, (ax, part) in enumerate(zip(rp.FIGURES["race:goals"].draw(tables["goals"]).axes,
+                                       rp.split(tables["goals"], "problem").values(), strict=True)):
+        absent = [name for name in names if name not in part["method"]]
+        assert [text.get_text() for text in ax.texts] == ["not run"] * len(absent)
+        assert [names[len(names) - round(text.get_position()[1])] for text in ax.texts] == absent
+        cells = {line[0]: line[1 + k].removesuffix(" |") for line in lines}
+        assert [name for name in names if cells[name] == "not run"] == absent
     peers = [name for name in np.unique(tables["seconds"]["method"]) if name not in kept]
     assert peers == ["LinearSVC", "PIQP", "SVC, tol = 0.001", "SVC, tol = 1e-06"] or not rp.has_peers()
 
@@ -1580,6 +1589,21 @@ def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
     monkeypatch.setattr(rp, "PATIENCE", -1.0)  # their first run is taken for a long one
     assert rp.measure(row, QUICKLY)["note"] == "run once"
     assert calls == ["A", "B", ("a", "b"), "A", "A"]
+
+
+@pytest.mark.parametrize(("gap", "answers"), [(2e-3, False), (60.0, False), (9e-4, True), (math.nan, True)])
+def test_a_solver_that_was_stopped_gives_no_ratio(gap, answers):
+    block = rp.measure(a_row(their_seconds=900.0, check=lambda *_: (1e-7, gap)), QUICKLY)
+    assert all(np.isfinite(block[name]) == answers for name in ("achieved", "least", "most"))
+    assert block["theirs"] == 900.0 and block["ours"] > 0
+    table = rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)])
+    text, [ax] = rp.report_speed(table, FULL), rp.FIGURES["speed:ratios"].draw(table).axes
+    assert text.splitlines()[3] == (
+        "2 rows reach their bar, 0 do not, 0 were not measured" if answers else
+        "1 rows reach their bar, 0 do not, 0 were not measured, in 1 the other side was stopped")
+    assert ax.texts[0].get_text().startswith("stopped (") != answers
+    assert np.isfinite(ax.patches[0].get_width()) == answers
+    assert (f"| stopped at a gap of {gap:g} |" in rp.speed_table(table)) != answers
 
 
 def test_the_middle_and_the_ends_of_the_turns_are_reported():
@@ -1974,8 +1998,8 @@ def test_the_table_of_the_race():
     assert len(pictures) == 3 and all(re.fullmatch(r"!\[.*\]\(race-\w+\.png\)", line) for line in pictures)
     assert header == "| to | method | P | Q |"
     assert rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[6:] == [
-        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |", "| 0.01 | SVC | 2 s | – |",
-        "| 1e-06 | max_margin | 3; 250 ms | – |", "| 1e-06 | SVC | 2 s | – |"]
+        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |", "| 0.01 | SVC | 2 s | not run |",
+        "| 1e-06 | max_margin | 3; 250 ms | – |", "| 1e-06 | SVC | 2 s | not run |"]
 
 
 def test_the_tables_of_margins_count_what_is_certified():
@@ -1991,14 +2015,14 @@ def test_the_tables_of_margins_count_what_is_certified():
 
 
 def test_the_five_lines_about_speed_are_of_the_rows_they_name():
-    def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan):
+    def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan, their_gap=math.nan):
         return dict.fromkeys(("n", *rp.UNMEASURED), math.nan) | {
             "what": what, "against": against, "unit": unit, "note": note, "required": required, "achieved": achieved,
-            "busy": busy, "ours": 1.0}
+            "busy": busy, "ours": 1.0, "their_gap": their_gap}
 
     lines = rp.speed_lines(rp.stack([
         row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5), row("max_margin, b", "LIBSVM, precomputed", 0.5),
-        row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once"),
+        row("max_margin, f", "LIBSVM, precomputed", math.nan, note="at most 1e+06 steps; run once", their_gap=2e-3),
         row("from raw features", "LIBSVM, rbf", 7.0), row("max_margin, features", "LinearSVC, hinge", 3.0),
         row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0), row("MaxMarginClassifier, fit", "SVC", 8.0),
         row("max_margin, features, planted", "PIQP", 2.5), row("MaxMarginClassifier.fit, digits", "SVC, hinge", 0.25),
@@ -2008,7 +2032,7 @@ def test_the_five_lines_about_speed_are_of_the_rows_they_name():
         row("first call, cold", "", 6.0, unit="s"), row("first call, cold", "", 9.0, unit="s"),
         row("first call, warm", "", 0.5, unit="s", busy=2.25)])).split("\n")
     numbers = [re.findall(r"\d+(?:\.\d+)?", line) for line in lines]
-    assert numbers == [["9", "16"], ["0.5", "4", "7"], ["3", "5", "2.5"], ["8", "0.25", "1.5"],
+    assert numbers == [["8", "15", "1"], ["0.5", "4", "7"], ["3", "5", "2.5"], ["8", "0.25", "1.5"],
                        ["0.4", "0.25", "6", "9", "2.2"]]
 
 
