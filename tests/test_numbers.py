@@ -117,6 +117,15 @@ def ji21_sentences():
         "momentum": "momentum", "batch perceptron": "batch perceptron", "normalized GD": "normalised GD",
         "gradient descent": "GD"}
     best = np.max(runs["max_margin"]["lower"])
+
+    def proved(name, run):
+        """8 ln n/(t+1)^2, n from the caption."""
+        n = re.search(r"n = ([\d,]+)", rp.read_table(ROOT / "figures" / f"{name}.csv")[1])[1].replace(",", "")
+        return 8 * np.log(int(n)) / (run["iteration"] + 1) ** 2
+
+    run, bound = runs["momentum"], runs["Theorem 3.1"]["gap"]
+    yield (f"the gap is at most {np.max(run['gap'] / bound):.3f} of its bound; ‖μ_t‖² − ρ² is at most "
+           f"{np.max((run['upper']**2 - best**2) / proved('ji21-fig1', run)):.2f} of its own.")
     yield f"Fractions of ρ* = {best:.7f} at t = 100, 1000, 10000:"
     for name, said in names.items():
         share = [runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)]
@@ -125,6 +134,10 @@ def ji21_sentences():
                                      for i, value in enumerate(share))
     runs = rp.split(table("ji21-fig2"), "method")
     error, at = runs["momentum"]["test_error"], runs["momentum"]["iteration"]
+    run = runs["momentum"]
+    yield (f"The upper end is at most {np.max(run['upper'] / np.sqrt(proved('ji21-fig2', run))):.2f} of its bound, and "
+           f"falls as t^{number(rp.fitted_slope(run['iteration'], run['upper'], 1000), 2)} (fitted to t ≥ 1,000)")
+    yield f"The lower end is {number(run['lower'][-1], 4)} by then."
     first, later = error.argmin(), error.argmin() + error[error.argmin():].argmax()
     yield (f"The least test error is {100 * error[first]:.1f} %, at t = {at[first]:.0f}; it rises to "
            f"{100 * error[later]:.1f} % at {at[later]:,.0f} and ends at {100 * error[-1]:.1f} %.")
@@ -195,6 +208,10 @@ def noisy_sentences():
     assert error(d) == error(e)
     yield (f"Algorithm 2 ends at {error(a).replace(' [', ' % [')} with 8/log(1+t), {error(b, False)} with 8/√t, "
            f"{error(c, False)} with 8/t, {error(d)} with 8/t² and 8/2^t")
+    c, d, e = (number(runs[0.0, "Algorithm 2", f"lambda_t = 8/{decay}"]["margin"][-1], 3)
+               for decay in ("t", "t^2", "2^t"))
+    assert d == e
+    yield f"without flips 8/t ends at a margin of {c}, 8/t² and 8/2^t, one curve, at {d} (medians over the draws)."
 
 
 def toy_sentences():
