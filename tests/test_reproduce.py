@@ -739,8 +739,8 @@ def alone():
     return module
 
 
-DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "open1", "open2", "race:products",
-        "race:seconds", "speed:busy", "speed:ratios", "speed:scaling", "subspace:products",
+DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig3-all", "ji21:fig4", "open1", "open2",
+        "race:products", "race:seconds", "speed:busy", "speed:ratios", "speed:scaling", "subspace:products",
         "subspace:seconds"}  # the longest
 
 
@@ -1180,8 +1180,8 @@ def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product():
 
 
 @pytest.mark.dear
-def test_all_methods_of_fig3_are_on_one_problem():
-    """Their certified intervals meet, and each of them learns."""
+def test_all_methods_of_fig3_are_on_one_problem(monkeypatch):
+    """Their certified intervals meet, each of them learns, and fig3-all is their runs with K on demand."""
     table, caption = rp.FIGURES["ji21:fig3"].compute(rp.Context(quick=True, progress=False))
     assert "n = 1,000 images, 9,000 pairs" in caption
     for part in rp.split(table, "scaling").values():
@@ -1192,6 +1192,29 @@ def test_all_methods_of_fig3_are_on_one_problem():
         for name, run in runs.items():
             assert run["iteration"].tolist() == [64, 128, 256] and run["lower"].max() < 0 < best
             assert learnt < run["test_error"][-1] and ("Theorem" in name or run["test_error"][-1] < 0.6)
+
+    columns = []
+
+    @contextlib.contextmanager
+    def bar(total, *_, **options):
+        yield types.SimpleNamespace(update=lambda: columns.append(total))
+
+    monkeypatch.setattr(rp, "progress", bar)
+    whole, caption = rp.FIGURES["ji21:fig3-all"].compute(rp.Context(quick=True))
+    assert "n = 1,000 images, 9,000 pairs" in caption and len(columns) == set(columns).pop() == 3 * 256
+    dense = rp.split(rp.split(rp.split(table, "scaling")["max"], "seed")["0"], "method")
+    for name, run in rp.split(whole, "method").items():
+        assert run["iteration"].tolist() == dense[name]["iteration"].tolist()
+        assert run["test_error"].tolist() == dense[name]["test_error"].tolist()
+        for end in ("lower", "upper"):  # K in float32: two roundings of an entry, for which its certificate allows
+            assert (np.abs(run[end] - dense[name][end]) <= 4 * 2.0**-24 / run["upper"]).all()
+
+
+def test_fig3_is_figure_3_alone():
+    """What README's first command draws in some ten minutes."""
+    assert rp.select(["fig3"]) == ["ji21:fig3", "apidopoulos22:fig3"]
+    assert sum(rp.FIGURES[key].minutes for key in rp.select(["fig3"])) < 15
+    assert all("ji21:fig3-all" in rp.select([name]) for name in ("all", "ji21", "fig3-all"))
 
 
 def test_families_have_the_margins_that_they_claim():
@@ -1869,7 +1892,7 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
 
 def test_registry_is_sound():
     for key, entry in rp.FIGURES.items():
-        assert re.fullmatch(r"(\w+:)?\w+", key), key
+        assert re.fullmatch(r"(\w+:)?[\w-]+", key), key
         assert entry.summary.isascii() and "\n" not in entry.summary and entry.minutes > 0, key
         assert set(entry.data) <= set(rp.DATA), key
     stems = [key.replace(":", "-") for key in rp.FIGURES]
@@ -2022,7 +2045,7 @@ def test_the_five_lines_about_speed_are_of_the_rows_they_name():
 
     lines = rp.speed_lines(rp.stack([
         row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5), row("max_margin, b", "LIBSVM, precomputed", 0.5),
-        row("max_margin, f", "LIBSVM, precomputed", math.nan, note="at most 1e+06 steps; run once", their_gap=2e-3),
+        row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once", their_gap=2e-3),
         row("from raw features", "LIBSVM, rbf", 7.0), row("max_margin, features", "LinearSVC, hinge", 3.0),
         row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0), row("MaxMarginClassifier, fit", "SVC", 8.0),
         row("max_margin, features, planted", "PIQP", 2.5), row("MaxMarginClassifier.fit, digits", "SVC, hinge", 0.25),
