@@ -107,7 +107,8 @@ def test_the_exponents_of_ramdas14():
 
 
 def test_what_is_said_of_the_papers_figures():
-    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences()):
+    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences(),
+                     *width_sentences()):
         assert sentence in REPORT, sentence
 
 
@@ -223,6 +224,31 @@ def toy_sentences():
     bounds = [f"{run['bound'][-1]:.3f}" for run in runs.values()]
     yield f"(5.4) stays at {float(bounds[1]):.2f}, where the distance to w* comes down to {away[1]}."
     yield f"(5.7) ends at {', '.join(bounds[2:])}, more for a larger α, where the distances are {', '.join(away[2:])}."
+
+
+def width_sentences():
+    """What the report says of apidopoulos22:width at the printed numbers, and on who leads where."""
+    parts = {name: {panel: {curve: dict(zip(run["sigma2"].tolist(), run["value"].tolist(), strict=True))
+                            for curve, run in rp.split(rows, "curve").items()}
+                    for panel, rows in rp.split(part, "panel").items()}
+             for name, part in rp.split(table("apidopoulos22-width"), "data").items()}
+    mnist, htru2 = (parts[name] for name in ("MNIST 3 vs 5", "HTRU2"))
+    after = [f"relative margin gap, {t} products" for t in (100, 1000)]
+    few = {method: gaps[3.4] for method, gaps in mnist[after[0]].items()}
+    both = max(few[f"Algorithm {k}"] for k in (1, 2))
+    assert 5e-12 < both < 1e-11 and mnist[after[0]][rp.RESOLVED][3.4] < 2e-12
+    yield (f"are within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away, and the exact "
+           f"separator errs on {mnist['test error (%)']['maximum margin'][3.4]:.2f} %.")
+    caption = rp.read_table(ROOT / "figures" / "apidopoulos22-width.csv")[1]
+    nearness = re.search(r"G the identity to within (\S+)\. ", caption)[1].replace("e-0", "e-")
+    yield f"on standardised pixels σ² = 3.4 makes G the identity to within {nearness}"
+    gaps = {method: htru2[after[1]][method][4.0] for method in rp.REAL_METHODS}
+    assert min(gaps, key=gaps.get) == "momentum" and gaps["momentum"] > 1  # no margin above 0
+    ahead = [max(sigma2 for sigma2, gap in part[panel]["Algorithm 2"].items() if gap < part[panel]["momentum"][sigma2])
+             for part in (mnist, htru2) for panel in after]
+    yield f"Algorithm 2 has the smaller gap than momentum up to σ² = {ahead[0]:.0f}, after 100 products"
+    assert ahead[0] == ahead[1]
+    yield f"the turn is at σ² = {ahead[2]:.2f} after 100 and at {ahead[3]:.2f} after 1,000."
 
 
 def test_products_of_the_subspace_perceptron():
