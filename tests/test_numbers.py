@@ -237,8 +237,8 @@ def width_sentences():
     few = {method: gaps[3.4] for method, gaps in mnist[after[0]].items()}
     both = max(few[f"Algorithm {k}"] for k in (1, 2))
     assert 5e-12 < both < 1e-11 and mnist[after[0]][rp.RESOLVED][3.4] < 2e-12
-    yield (f"are within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away, and the exact "
-           f"separator errs on {mnist['test error (%)']['maximum margin'][3.4]:.2f} %.")
+    yield (f"are within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away, and the "
+           f"exact separator errs on {mnist['test error (%)']['maximum margin'][3.4]:.2f} %.")
     caption = rp.read_table(ROOT / "figures" / "apidopoulos22-width.csv")[1]
     nearness = re.search(r"G the identity to within (\S+)\. ", caption)[1].replace("e-0", "e-")
     yield f"on standardised pixels σ² = 3.4 makes G the identity to within {nearness}"
