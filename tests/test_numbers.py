@@ -57,7 +57,8 @@ def test_the_tables_are_those_of_the_files():
     assert tables.keys() == rp.TABLES.keys() and sum(text.count("<!-- table: ") for text in texts) == len(tables)
     rows = {name: len(lines) - 2 for name, lines in tables.items()}
     assert rows["ramdas14-mnist"] == rows["subspace"] == 6 and rows["apidopoulos22-fig6"] == 4
-    assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and len(tables["speed in short"]) == 5
+    assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and rows["ji21-fig3-all"] == 4
+    assert len(tables["speed in short"]) == 5
 
 
 def test_the_readme_is_a_page():
@@ -107,7 +108,8 @@ def test_the_exponents_of_ramdas14():
 
 
 def test_what_is_said_of_the_papers_figures():
-    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences()):
+    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences(),
+                     *width_sentences()):
         assert sentence in REPORT, sentence
 
 
@@ -117,6 +119,15 @@ def ji21_sentences():
         "momentum": "momentum", "batch perceptron": "batch perceptron", "normalized GD": "normalised GD",
         "gradient descent": "GD"}
     best = np.max(runs["max_margin"]["lower"])
+
+    def proved(name, run):
+        """8 ln n/(t+1)^2, n from the caption."""
+        n = re.search(r"n = ([\d,]+)", rp.read_table(ROOT / "figures" / f"{name}.csv")[1])[1].replace(",", "")
+        return 8 * np.log(int(n)) / (run["iteration"] + 1) ** 2
+
+    run, bound = runs["momentum"], runs["Theorem 3.1"]["gap"]
+    yield (f"the gap is at most {np.max(run['gap'] / bound):.3f} of its bound; ‖μ_t‖² − ρ² is at most "
+           f"{np.max((run['upper']**2 - best**2) / proved('ji21-fig1', run)):.2f} of its own.")
     yield f"Fractions of ρ* = {best:.7f} at t = 100, 1000, 10000:"
     for name, said in names.items():
         share = [runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)]
@@ -125,6 +136,10 @@ def ji21_sentences():
                                      for i, value in enumerate(share))
     runs = rp.split(table("ji21-fig2"), "method")
     error, at = runs["momentum"]["test_error"], runs["momentum"]["iteration"]
+    run = runs["momentum"]
+    yield (f"The upper end is at most {np.max(run['upper'] / np.sqrt(proved('ji21-fig2', run))):.2f} of its bound, and "
+           f"falls as t^{number(rp.fitted_slope(run['iteration'], run['upper'], 1000), 2)} (fitted to t ≥ 1,000)")
+    yield f"The lower end is {number(run['lower'][-1], 4)} by then."
     first, later = error.argmin(), error.argmin() + error[error.argmin():].argmax()
     yield (f"The least test error is {100 * error[first]:.1f} %, at t = {at[first]:.0f}; it rises to "
            f"{100 * error[later]:.1f} % at {at[later]:,.0f} and ends at {100 * error[-1]:.1f} %.")
@@ -229,6 +244,10 @@ def noisy_sentences():
     assert error(d) == error(e)
     yield (f"Algorithm 2 ends at {error(a).replace(' [', ' % [')} with 8/log(1+t), {error(b, False)} with 8/√t, "
            f"{error(c, False)} with 8/t, {error(d)} with 8/t² and 8/2^t")
+    c, d, e = (number(runs[0.0, "Algorithm 2", f"lambda_t = 8/{decay}"]["margin"][-1], 3)
+               for decay in ("t", "t^2", "2^t"))
+    assert d == e
+    yield f"without flips 8/t ends at a margin of {c}, 8/t² and 8/2^t, one curve, at {d} (medians over the draws)."
 
 
 def toy_sentences():
@@ -240,6 +259,31 @@ def toy_sentences():
     bounds = [f"{run['bound'][-1]:.3f}" for run in runs.values()]
     yield f"(5.4) stays at {float(bounds[1]):.2f}, where the distance to w* comes down to {away[1]}."
     yield f"(5.7) ends at {', '.join(bounds[2:])}, more for a larger α, where the distances are {', '.join(away[2:])}."
+
+
+def width_sentences():
+    """What the report says of apidopoulos22:width at the printed numbers, and on who leads where."""
+    parts = {name: {panel: {curve: dict(zip(run["sigma2"].tolist(), run["value"].tolist(), strict=True))
+                            for curve, run in rp.split(rows, "curve").items()}
+                    for panel, rows in rp.split(part, "panel").items()}
+             for name, part in rp.split(table("apidopoulos22-width"), "data").items()}
+    mnist, htru2 = (parts[name] for name in ("MNIST 3 vs 5", "HTRU2"))
+    after = [f"relative margin gap, {t} products" for t in (100, 1000)]
+    few = {method: gaps[3.4] for method, gaps in mnist[after[0]].items()}
+    both = max(few[f"Algorithm {k}"] for k in (1, 2))
+    assert 5e-12 < both < 1e-11 and mnist[after[0]][rp.RESOLVED][3.4] < 2e-12
+    yield (f"are within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away, and the "
+           f"exact separator errs on {mnist['test error (%)']['maximum margin'][3.4]:.2f} %.")
+    caption = rp.read_table(ROOT / "figures" / "apidopoulos22-width.csv")[1]
+    nearness = re.search(r"G the identity to within (\S+)\. ", caption)[1].replace("e-0", "e-")
+    yield f"on standardised pixels σ² = 3.4 makes G the identity to within {nearness}"
+    gaps = {method: htru2[after[1]][method][4.0] for method in rp.REAL_METHODS}
+    assert min(gaps, key=gaps.get) == "momentum" and gaps["momentum"] > 1  # no margin above 0
+    ahead = [max(sigma2 for sigma2, gap in part[panel]["Algorithm 2"].items() if gap < part[panel]["momentum"][sigma2])
+             for part in (mnist, htru2) for panel in after]
+    yield f"Algorithm 2 has the smaller gap than momentum up to σ² = {ahead[0]:.0f}, after 100 products"
+    assert ahead[0] == ahead[1]
+    yield f"the turn is at σ² = {ahead[2]:.2f} after 100 and at {ahead[3]:.2f} after 1,000."
 
 
 def test_products_of_the_subspace_perceptron():
