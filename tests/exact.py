@@ -388,7 +388,8 @@ class Problem(NamedTuple):
     trial: str = ""
 
     def Z(self):
-        return np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
+        Z = np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
+        return Z.astype(np.float32).astype(np.float64) if self.kind.endswith("single") else Z
 
     def layers(self):
         """What lies over the base, from the inside, and the base."""
@@ -452,6 +453,8 @@ def rounded(G, dtype=np.float64):
 MATRICES = {  # of G: the promise is about every matrix that rounds to the stored one, of an operator about that
     "dense": rounded, "float32": lambda G: rounded(G, np.float32), "symmetric": lambda G: fm.operator_gram(
         Symmetric(rounded(G)))}
+
+
 class Own(fm.Representation):
     """A user's own, of rows, by NumPy; with signs it has a free intercept by itself."""
 
@@ -471,8 +474,21 @@ class Own(fm.Representation):
         m[:] = self.Z @ w
 
 
+class Single(Own):
+    """The same in single precision."""
+
+    unit = 2.0**-24
+
+    def lift(self, v, w):
+        w[:] = self.Z.T.astype(np.float32) @ v.astype(np.float32)
+
+    def margins(self, w, m):
+        m[:] = self.Z.astype(np.float32) @ w.astype(np.float32)
+
+
 POINTS = {  # of points and signs
-    **{kind: lambda X, y, make=make: make(y[:, None] * X) for kind, make in {**BY_ROWS, "own": Own}.items()},
+    **{kind: lambda X, y, make=make: make(y[:, None] * X)
+       for kind, make in {**BY_ROWS, "own": Own, "single": Single}.items()},
     "linear": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None),
     **{kind: lambda X, y, options=options: fm.lazy_gram(X, y, kernel="poly", normalize=None, **options)
        for kind, options in POLYNOMIALS.items()},
@@ -498,7 +514,7 @@ def given(problem):
         elif layer == "free":
             G = G if isinstance(G, fm.Representation) else fm.DenseGram(G)
             signs = np.array(problem.classes(G.shape()[0]), dtype=float)
-            G = Own(G.Z, signs) if isinstance(G, Own) else fm.FreeGram(G, signs)
+            G = type(G)(G.Z, signs) if isinstance(G, Own) else fm.FreeGram(G, signs)
         else:
             G = fm.pair_gram(G, problem.labels or [0] * len(problem.rows), problem.n_classes)
     return G
@@ -517,13 +533,13 @@ def promises(problem, G):
 
 
 def judge(problem):
-    """(status, faults) of one problem.  To overflow is allowed, and said; every other exception is a fault, for the
+    """(status, faults) of one problem.  Long steps may overflow, and say so; every other exception is a fault, for the
     problems are good ones."""
     try:
         return _judged(problem)
-    except FloatingPointError:
-        return "overflowed", []
     except Exception as error:
+        if isinstance(error, FloatingPointError) and problem.options.get("step", 0.0) >= 1e6:
+            return "overflowed", []
         return "raised", [f"raised {type(error).__name__}: {error}"]
 
 
@@ -777,6 +793,8 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     power = 0 if rng.random() < 0.4 else int(rng.integers(-520, 460))
     if kind.endswith("float32"):
         power = min(max(power, -45), 45 - int(np.abs(rows).max()).bit_length())
+    if kind.endswith("single"):  # about 1, so that weights are in its range, too
+        power = -int(np.abs(rows).max()).bit_length()
     problem = Problem(family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes, sides=sides)
     if "ridge" in kind:
         problem = problem._replace(ridges=random_ridges(rng, problem))
@@ -822,7 +840,8 @@ def random_ridges(rng, problem):
     scale = max(diagonal[i][i] for i in range(len(diagonal)))
     count = 1 if rng.random() < 0.5 else 3
     power = scale.numerator.bit_length() - scale.denominator.bit_length()
-    powers = power + rng.integers(-50, 30, count) if rng.random() < 0.7 else rng.integers(-940, 940, count)
+    usual = problem.kind.endswith("single") or rng.random() < 0.7
+    powers = power + rng.integers(-50, 30, count) if usual else rng.integers(-940, 940, count)
     powers = np.clip(powers, -1000, 940)
     return [math.ldexp(float(rng.integers(0 < k, 4)), int(power)) for k, power in enumerate(powers)]
 

@@ -141,15 +141,16 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
                     for problem in random_problems((4, k), 7, {kind: calls})):
         Z = problem.Z()
         kinds.add(problem.kind)
-        assert [Fraction(x) for x in Z.ravel().tolist()] == [
-            x * Fraction(2) ** problem.power for row in problem.rows for x in row], problem
+        if not problem.kind.endswith("single"):
+            assert [Fraction(x) for x in Z.ravel().tolist()] == [
+                x * Fraction(2) ** problem.power for row in problem.rows for x in row], problem
         if problem.kind == "rows":
             assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
             continue
         G = exact.exact_gram(problem)
         held = fm.prepare(exact.given(problem), 0, free_intercept=True).G.dense()
         wanted = np.array([[float(x * G.unit) for x in row] for row in G.entries])
-        digits = 1e-6 if "float32" in problem.kind else 1e-14
+        digits = 1e-5 if problem.kind.endswith(("float32", "single")) else 1e-14
         np.testing.assert_allclose(held, wanted, rtol=0.0, atol=digits * wanted.max(), err_msg=repr(problem))
         if wanted.max() < 2**24 and np.array_equal(wanted, np.rint(wanted)):
             exactly += 1
