@@ -913,7 +913,7 @@ def _product(A, B):
     return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
 
 
-class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center W function")):
+class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")):
     """A kernel with its parameters, resolved against the training points.
 
     name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
@@ -921,6 +921,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
     dimension : int, of the points
     offset : float, added to every value: the square of the intercept
     center : array, shape (d,), or None, subtracted from the points: distances do not change, their rounding shrinks
+    is_far : bool, of "rbf": distances come from differences of coordinates, as inner products would cancel
     W : array, shape (width, d), of "ntk"; elsewhere without rows
     function : callable or None, of "callable"
     """
@@ -944,9 +945,10 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             values = A.rows[:, :len(B.rows)]
         elif self.name == "callable":
             values = self._called(A.rows, B.rows)
-        elif self.name == "laplacian":
+        elif self.name == "laplacian" or self.is_far:
             values = np.empty((len(A.rows), len(B.rows)))
-            _enter_by_size(values.size * self.dimension, _laplacian, self.gamma, A.rows, B.rows, values)
+            is_squared = self.name == "rbf"
+            _enter_by_size(values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values)
         else:
             values = product(A.rows, B.rows)
         if self.name == "poly":
@@ -955,7 +957,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             base = values.copy()
             for _ in range(self.degree - 1):
                 values *= base
-        elif self.name == "rbf":
+        elif self.name == "rbf" and not self.is_far:
             squared = self.gamma * (1.0 - (self.dimension + 8.0) * _EPS)  # rounded up, K is 1 for copies of a point
             values *= 2.0 * self.gamma
             values -= squared * A.squares[:, None]
@@ -1037,8 +1039,24 @@ def _kernel(kernel, X, params, weights=1.0):
     intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
     center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
-    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, W,
-                   kernel if callable(kernel) else None)
+    is_far = name == "rbf" and _distance_error(gamma, X.shape[1], _largest_square(X, center)) > _FAR
+    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, is_far,
+                   W, kernel if callable(kernel) else None)
+
+
+_FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
+
+
+def _distance_error(gamma, d, square):
+    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2 and ||x'||^2 of at most so much."""
+    return 8.0 * gamma * square * _gamma(d + 16)
+
+
+def _largest_square(X, center):
+    """Return max_i ||x_i - center||^2, center None for 0."""
+    moved = (block if center is None else block - center for _, block in _blocks(X))
+    with np.errstate(over="ignore"):
+        return max(float(np.einsum("ij,ij->i", block, block).max()) for block in moved)
 
 
 def _is_free(params):
@@ -1072,21 +1090,22 @@ def _gamma_of(params, X, weights):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _distance(a, b):
-    """Return ||a - b||_1; by itself, since how it is summed would depend on the code around it."""
+def _distance(a, b, is_squared):
+    """Return ||a - b||_1 or ||a - b||_2^2; by itself, since how it is summed would depend on the code around it."""
     total = 0.0
     for k in range(a.size):
-        total += abs(np.float64(a[k]) - b[k])
+        difference = np.float64(a[k]) - b[k]
+        total += difference * difference if is_squared else abs(difference)
     return total
 
 
 @_for_threads
-def _laplacian(gamma, A, B, out):
-    """out_ij <- exp(-gamma ||a_i - b_j||_1)."""
+def _decay(gamma, A, B, is_squared, out):
+    """out_ij <- exp(-gamma ||a_i - b_j||_1), or of ||a_i - b_j||_2^2."""
     for i in prange(len(A)):
         a = A[i]
         for j in range(len(B)):
-            out[i, j] = math.exp(-gamma * _distance(a, B[j]))
+            out[i, j] = math.exp(-gamma * _distance(a, B[j], is_squared))
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -2605,14 +2624,16 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def rounding(self) -> Rounding:
         """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
 
+        Where distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, of which exp makes less.
+
         The arc cosine makes at most pi sqrt(e / 2) of an error e, the limit kernel 0.75 ||x|| ||x'|| times that.
         """
         kernel = self.kernel
         error = _gamma(kernel.dimension + len(kernel.W) + 16)
         if kernel.name == "poly":
             error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
-        elif kernel.name == "rbf":
-            error = 8.0 * kernel.gamma * self.points.squares.max() * error + _gamma(16)
+        elif kernel.name == "rbf" and not kernel.is_far:
+            error = _distance_error(kernel.gamma, kernel.dimension, self.points.squares.max()) + _gamma(16)
         elif kernel.name == "ntk limit":
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)
