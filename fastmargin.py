@@ -1648,8 +1648,8 @@ class RidgeGram(Representation):
 
     @functools.cached_property
     def _share(self):
-        """max_i G_ii without the ridge over that with it; one so small that entries underflow counts as larger."""
-        return max(float(self.base.diagonal().max()), _SMALLEST) / float(self.diagonal().max())
+        """max_i G_ii without the ridge over that with it, larger where entries, or bounds in proportion, underflow."""
+        return max(max(float(self.base.diagonal().max()), _SMALLEST) / float(self.diagonal().max()), 1e-280)
 
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
@@ -5900,9 +5900,10 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     -----
     Stops as "certified" at upper - lower <= tol * upper; as "infeasible", that is no margin above eps exists, of which
     p is the proof, at upper <= eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other
-    libraries' products: at least 1.5 times what rounding leaves of ||p||_G); as "rounding" where neither can be proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s /
-    rho^2, and no data are infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that
-    of G without the ridge, if it is a RidgeGram.
+    libraries' products: at least 1.5 times what rounding leaves of ||p||_G); as "rounding" where neither can be
+    proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are
+    infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that of G without the ridge,
+    if it is a RidgeGram.
     With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there;
     once the support has settled, what is left of y'p falls by a factor of 21 a stage that is solved, or more.
     start may also be n weights of at least 0, as the alpha of a problem of as many points, at another ridge or epoch.

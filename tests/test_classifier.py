@@ -415,9 +415,9 @@ def test_a_few_pairs_of_classes_are_the_points_they_are_of():
 
 def test_equal_points_are_found_whatever_the_sign_of_their_zeros_and_their_hashes(monkeypatch):
     X, labels = np.array([[0.0, 1.0], [5.0, 5.0], [-0.0, 1.0]]), np.array([0, 1, 1])
-    assert fm._contradiction(X, labels) == (0, 2) and fm._contradiction(X[:2], labels[:2]) is None
+    assert fm.contradiction(X, labels) == (0, 2) and fm.contradiction(X[:2], labels[:2]) is None
     monkeypatch.setattr(fm, "hash", lambda row: 0, raising=False)
-    assert fm._contradiction(X, labels) == (0, 2) and fm._contradiction(X[:2], labels[:2]) is None
+    assert fm.contradiction(X, labels) == (0, 2) and fm.contradiction(X[:2], labels[:2]) is None
 
 
 def test_a_few_points_without_a_margin_are_named():
@@ -468,8 +468,8 @@ def test_many_points_are_counted():
 
 @pytest.mark.parametrize("number", [3e-9, np.nextafter(3e-9, 1.0), 9.99e-4, 0.1, 1.0])
 def test_a_bound_is_rounded_up(number):
-    above = fm._rounded_up(number)
-    assert number <= float(above) <= 2.0 * number and len(above) <= 6
+    above, below = (fm._written(number, 1, way) for way in (fm._UP, fm._DOWN))
+    assert 0.5 * number <= float(below) <= number <= float(above) <= 2.0 * number and len(above) <= 6
 
 
 @pytest.mark.parametrize("algorithm, max_iter, more", [("momentum", 5, 2000), ("momentum", 1200, 2400),
@@ -484,7 +484,7 @@ def test_too_few_iterations_are_a_warning(algorithm, max_iter, more):
 
 @pytest.mark.parametrize("C", [np.inf, 1.0])
 def test_what_rounding_hides_is_a_warning(C):
-    """An interval whose ends print alike is told by its relative width."""
+    """A short interval is told by its relative width, too."""
     model = fm.MaxMarginClassifier("precomputed", C=C, dtype=np.float32, tol=1e-12)
     with pytest.warns(UserWarning, match=r"is known to be between .*, a relative gap of .*, as far as rounding.*tol"):
         model.fit(fm.kernel_matrix(X2, X2), Y2)
@@ -492,8 +492,9 @@ def test_what_rounding_hides_is_a_warning(C):
 
 
 def test_an_interval_in_words():
-    assert fm._between(0.1, 0.2) == "between 0.1 and 0.2"
-    assert fm._between(1.0, 1.00001) == "between 1 and 1, a relative gap of 1e-05,"
+    """As printed it holds, too: 0.2 as it is stored is above 0.2."""
+    assert fm._between(0.1, 0.2) == "between 0.1 and 0.201"
+    assert fm._between(1.0, 1.00001) == "between 1 and 1.01, a relative gap of 1e-05,"
 
 
 # ======================================================================================================
