@@ -358,6 +358,31 @@ def _blocks(X):
         yield first, _points(block, first=first) if mapped else block
 
 
+def _ranges(X):
+    """Return the least and the largest entry of each column, (2, d), of checked points, mapped or sparse ones too."""
+    if not _is_sparse(X):
+        low = functools.reduce(np.minimum, (block.min(axis=0) for _, block in _blocks(X)))
+        high = functools.reduce(np.maximum, (block.max(axis=0) for _, block in _blocks(X)))
+        return low, high
+    n, d = X.shape
+    low, high = np.full(d, math.inf), np.full(d, -math.inf)
+    np.minimum.at(low, X.indices, X.data)
+    np.maximum.at(high, X.indices, X.data)
+    has_zeros = np.bincount(X.indices, minlength=d) < n
+    return np.where(has_zeros, np.minimum(low, 0.0), low), np.where(has_zeros, np.maximum(high, 0.0), high)
+
+
+def _origin(X):
+    """Return a point o, (d,), within the ranges of columns that are narrow beside their distance from 0; 0 elsewhere.
+
+    There x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz, Floating-Point
+    Computation, 1974), and no longer than the range of the column.  Sparse points have no zeros in such columns.
+    """
+    low, high = _ranges(X)
+    middle = 0.5 * low + 0.5 * high
+    return np.where(high - low <= np.abs(middle) / 3.0, middle, 0.0)
+
+
 def _labels(y, n, name="y", allowed=(-1, 1)):
     """Return labels of n points in float64; without any, +1 for all."""
     if y is None and name == "y":
@@ -920,7 +945,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
     gamma, coef0, degree : float, float, int
     dimension : int, of the points
     offset : float, added to every value: the square of the intercept
-    center : array, shape (d,), or None, subtracted from the points: distances do not change, their rounding shrinks
+    center : array, shape (d,), or None, subtracted from the points, see `_origin`: distances do not change
     is_far : bool, of "rbf": distances come from differences of coordinates, as inner products would cancel
     W : array, shape (width, d), of "ntk"; elsewhere without rows
     function : callable or None, of "callable"
@@ -1018,8 +1043,11 @@ def _slices(n, width):
         yield slice(start, min(start + step, n))
 
 
-def _kernel(kernel, X, params, weights=1.0):
-    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted."""
+def _kernel(kernel, X, params, weights=1.0, is_moved=False):
+    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted.
+
+    ``is_moved`` says that G does not change where "linear" is taken from another origin.
+    """
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = (*_KERNELS.get(name, ()), "intercept")
     unknown = sorted(set(params) - set(accepted))
@@ -1038,7 +1066,8 @@ def _kernel(kernel, X, params, weights=1.0):
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
+    is_moved = is_moved if name == "linear" else name in ("rbf", "laplacian")
+    center = _origin(X) if is_moved and not _is_mapped(X) else None
     is_far = name == "rbf" and _distance_error(gamma, X.shape[1], _largest_square(X, center)) > _FAR
     return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, is_far,
                    W, kernel if callable(kernel) else None)
@@ -1048,7 +1077,7 @@ _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come f
 
 
 def _distance_error(gamma, d, square):
-    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2 and ||x'||^2 of at most so much."""
+    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= square."""
     return 8.0 * gamma * square * _gamma(d + 16)
 
 
@@ -1139,7 +1168,7 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
 
 def _problem(X, kernel, normalize, params):
     """Prepare checked points; return the kernel, the points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij."""
-    kernel = _kernel(kernel, X, params)
+    kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
     return kernel, points, diagonal, _normalizers(diagonal, normalize)
@@ -1694,13 +1723,13 @@ class RidgeGram(Representation):
         return size + sum(_precise_dot(terms, v)), m + terms, rounding._replace(margins=rounding.margins + lost)
 
 
-def _with_offset(G, signs, params):
-    """Free the planes from the origin if the keywords ask for it."""
+def _with_offset(G, signs, params, origin=None):
+    """Free the planes from the origin if the keywords ask for it; that of G is a point of the user's coordinates."""
     if not _is_free(params):
         return G
     if np.ptp(signs) == 0.0:
         raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
-    return FreeGram(G, signs)
+    return FreeGram(G, signs, origin)
 
 
 def _with_ridge(G, ridge):
@@ -1724,6 +1753,8 @@ class FreeGram(Representation):
     ----------
     base : representation, G
     signs : array, shape (n,), y
+    origin : array, shape (d,), or None, from which the rows of G are taken: near points that are far from 0, so that
+        what they have in common is not rounded.  Inner products with it are exact differences; None for 0
 
     Notes
     -----
@@ -1739,8 +1770,9 @@ class FreeGram(Representation):
     1.118034
     """
 
-    def __init__(self, base: Representation, signs: ArrayLike) -> None:
+    def __init__(self, base: Representation, signs: ArrayLike, origin: Array | None = None) -> None:
         self.base = base = base.checked()
+        self.origin = origin
         self.signs, self.access = _labels(signs, base.shape()[0], "signs"), base.access
         for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
             setattr(self, name, getattr(base, name))
@@ -1748,7 +1780,7 @@ class FreeGram(Representation):
             setattr(self, operation.__name__, functools.partial(operation, base))
 
     def restrict(self, index: Array) -> Representation:
-        return FreeGram(self.base.restrict(index), self.signs[index])
+        return FreeGram(self.base.restrict(index), self.signs[index], self.origin)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -1964,7 +1996,7 @@ def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "
         points = _without_zeros(points)
     entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
     out = _signed_gram(kernel, points, diagonal, sign * normalizer, entries + ridge, dtype)
-    return _with_offset(DenseGram(out), sign, params) if _is_free(params) else out
+    return _with_offset(DenseGram(out), sign, params, kernel.center) if _is_free(params) else out
 
 
 def _signed_gram(kernel, points, diagonal, c, entries, dtype):
@@ -2477,14 +2509,15 @@ SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots"
 # 5.6 mapped
 # ------------------------------------------------------------------------------------------------------
 
-class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept")):
-    """G = Z Z' for rows z_i = c_i (x_i, b), c_i x_i if b = 0, of x_i that stay in a file, made by `features`.
+class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept origin")):
+    """G = Z Z' for rows z_i = c_i (x_i - o, b), c_i (x_i - o) if b = 0, of x_i that stay in a file, made by `features`.
 
     Attributes
     ----------
     rows : array, shape (n, d), the x_i
     c, entries : arrays, shape (n,), signs times normalisers and G_ii
     intercept : float, b
+    origin : array, shape (d,), o
 
     Examples
     --------
@@ -2508,14 +2541,26 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
     def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.shape())
 
+    def _parts(self):
+        """Yield (slice, rows x_i - o) of all points, at once where o = 0, else as many as are computed at a time."""
+        if self.origin.any():
+            for part in _slices(*self.rows.shape):
+                yield part, FeatureGram(self.rows[part] - self.origin)
+        else:
+            yield slice(None), FeatureGram(self.rows)
+
     def lift(self, v: Array, w: Array) -> None:
         d, weights = self.rows.shape[1], self.c * v
-        lift(FeatureGram(self.rows), weights, w[:d])
+        w[:], sums = 0.0, np.empty(d)
+        for part, rows in self._parts():
+            lift(rows, weights[part], sums)
+            w[:d] += sums
         w[d:] = self.intercept * weights.sum()
 
     def margins(self, w: Array, m: Array) -> None:
         d = self.rows.shape[1]
-        margins(FeatureGram(self.rows), w[:d], m)
+        for part, rows in self._parts():
+            margins(rows, w[:d], m[part])
         m += self.intercept * w[d:].sum()
         m *= self.c
 
@@ -2523,7 +2568,7 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
         return _dot(w, w)
 
     def restrict(self, index: Array) -> Representation:
-        rows = self.rows[index].astype(np.float64)
+        rows = self.rows[index] - self.origin
         rows = np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
         return FeatureGram(rows * self.c[index][:, None])
 
@@ -2545,6 +2590,7 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
         Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
+        With None and a free intercept rows are taken from a point near them, where they are far from 0, exactly.
     intercept : float or "free"
         Not 0: all points get it as one more feature, the last, before they are normalised.  "free": as in `gram`.
     ridge : float or array, shape (n,)
@@ -2570,7 +2616,9 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
     constant = 0.0 if _is_free(params) else _number(intercept, "intercept", closed=True)
     X = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X)
     y = _labels(y, X.shape[0])
+    origin = _origin(X) if _is_free(params) and normalize is None else np.zeros(X.shape[1])
     if _is_sparse(X):
+        X.data = X.data - origin[X.indices]
         G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
         if constant:
             ends = G.starts[1:]
@@ -2580,13 +2628,14 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
             scale = y * _normalizers(G.diagonal(), normalize)
         G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
     elif _is_mapped(X):
-        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + constant * constant
+        moved = (block - origin for _, block in _blocks(X))
+        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for block in moved]) + constant * constant
         normalizer = _normalizers(squares, normalize)
-        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant)
+        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant, origin)
     else:
-        X = np.column_stack((X, np.full(len(X), constant))) if constant else X
+        X = np.column_stack((X, np.full(len(X), constant))) if constant else X - origin
         G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
-    return _with_ridge(_with_offset(G, y, params), ridge)
+    return _with_ridge(_with_offset(G, y, params, origin), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2624,7 +2673,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def rounding(self) -> Rounding:
         """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
 
-        Where distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, of which exp makes less.
+        Where distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, of which exp makes
+        less.
 
         The arc cosine makes at most pi sqrt(e / 2) of an error e, the limit kernel 0.75 ||x|| ||x'|| times that.
         """
@@ -2774,7 +2824,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     X = X if mapped else _points(X)
     dtype = X.dtype if dtype is None else dtype
     sign = _labels(y, len(X))
-    kernel = _kernel(kernel, X, params)
+    kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
     parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
     points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
@@ -2785,7 +2835,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     diagonal = kernel.diagonal(points)
     normalizer = _normalizers(diagonal, normalize)
     G = LazyGram(kernel, points, sign * normalizer, diagonal * normalizer**2)
-    return _with_ridge(_with_offset(G, sign, params), ridge)
+    return _with_ridge(_with_offset(G, sign, params, kernel.center), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3378,12 +3428,15 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w, bias, m = np.ldexp(w.astype(np.float64).ravel(), -exponent), math.ldexp(bias, -exponent), np.empty(G.shape()[0])
     margins(G, w, m)
+    cancelled = abs(bias)
     if G.signs is not None:
-        bias = bias if has_bias else _offset(G.signs, m)
+        from_origin = 0.0 if G.origin is None else sum(_precise_dot(w, G.origin))  # rows are x_i - o
+        bias = bias + from_origin if has_bias else _offset(G.signs, m)
+        cancelled = max(abs(bias), abs(from_origin) * has_bias)
         m += bias * G.signs
     length = math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
     least = float(m.min()) / length
-    blur = _LAST * (abs(least) + abs(bias) / length) + G.rounding().margins * math.sqrt(scale)
+    blur = _LAST * (abs(least) + cancelled / length) + G.rounding().margins * math.sqrt(scale)
     return least - blur, least + blur
 
 
@@ -6261,11 +6314,13 @@ class MaxMarginClassifier:
         self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
-        self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1) + offset
+        self.intercept_ = self._bias = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha) / least * (1.0 if self.normalize == "unit" else normalizers[0])
             self.coef_ = W[:, :X.shape[1]].copy()
-            self.intercept_ = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
+            self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
+            self._origin = G.origin if free else np.zeros(X.shape[1])  # from which the points were taken
+            self.intercept_ = self._bias - self.coef_ @ self._origin
         return self
 
     def _solve(self, algorithm, G, ridge, X, labels, kept, start):
@@ -6336,9 +6391,11 @@ class MaxMarginClassifier:
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
                              "input")
-        kernel = self._kernel
+        kernel, bias = self._kernel, self._bias
         if self._takes("linear"):
-            scores = X @ self.coef_.T
+            is_far = self._origin.any() and not _is_sparse(X)
+            bias = self._bias if is_far else self.intercept_
+            scores = (X - self._origin if is_far else X) @ self.coef_.T
         elif self._takes("precomputed"):
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:
@@ -6348,7 +6405,7 @@ class MaxMarginClassifier:
                                      for _, block in _blocks(X)])
         factors = _normalizers(_self_products(kernel, X), "unit")[:, None] if self.normalize == "unit" else 1.0
         is_feature = kernel.offset > 0.0  # the bias, which is then normalised with the others
-        scores = (scores + self.intercept_) * factors if is_feature else scores * factors + self.intercept_
+        scores = (scores + bias) * factors if is_feature else scores * factors + bias
         return scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict(self, X: Any) -> Array:
