@@ -3270,7 +3270,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
     of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
-    lower, upper, blur = _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins)
+    lower, upper, blur = map(float, _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins))
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     return lower, upper, blur
@@ -5452,6 +5452,7 @@ class _Dual:
 
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
+        self.ridge = getattr(G, "ridge", 0.0)
         self.diagonal, self.narrow = G.diagonal(), G.access == "stored" and G.signs is None
         self.roots = np.sqrt(self.diagonal / scale)
         self.signs, self.sides = G.signs, [np.arange(self.n)]
@@ -5472,18 +5473,19 @@ class _Dual:
         its u, is as `finish` left it.
 
         The best plane is the best of those through a point o of it.  So o = Z'v is where the plane of c passes midway
-        between the classes, and k (y'p)^2, k = 20 max_i ||x_i - o||^2, is laid over ||p||_G^2.  That is a proximal step
+        between the classes, and k (y'p)^2, k = 20 (max_i ||x_i - o||^2 + min_i r_i), is laid over ||p||_G^2.  The least
+        ridge, not the largest: a point of weight 1e-10 must not take the digits of the others.  That is a proximal step
         on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F >= 21, by the Cauchy-Schwarz inequality.
         """
         self.adder, self.last, self.reads = self.G.adder(), None, reads
         if self.signs is not None:
-            y, ridge = self.signs, getattr(self.G, "ridge", 0.0)
+            y, ridge = self.signs, self.ridge
             m, b = u * self.scale - ridge * c, _offset(y, u) * self.scale
             size, middle = c @ m, (y * c) @ m
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
-            self.origin = v, 20.0 * (self.diagonal + 2.0 * y * self.shift).max()
+            self.origin = v, 20.0 * ((self.diagonal - ridge + 2.0 * y * self.shift).max() + np.min(ridge))
             self.shift += 0.5 * self.origin[1] * y
             self.roots = np.sqrt((self.diagonal + 2.0 * y * self.shift) / self.scale)
             u += b / self.scale * y
@@ -6018,6 +6020,7 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 
 _FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
 _FREE = "exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent"  # take a free intercept
+_LIGHT = 2.0**-44  # of the largest weight: lighter points are left out of a soft margin, which they cannot change
 _SOFT = 1e4  # C max_i K(x_i, x_i) of the margin that stands in where there is no hard one
 
 
@@ -6158,8 +6161,9 @@ class MaxMarginClassifier:
     `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii; its bias is
     that of the soft margin.  So too for a larger C, where rounding hides what it adds to G.
 
-    A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  The hard margin is that
-    of all points of positive weight, whatever their weights.  Attributes are those of scikit-learn's SVC and LinearSVC.
+    A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  Points of less than
+    2^-44 of the largest weight are left out of a soft margin; `interval_` allows for what they can change.  The hard
+    margin is that of all points of positive weight, whatever their weights.  Attributes are those of scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -6268,12 +6272,15 @@ class MaxMarginClassifier:
         if names is not None:
             self.feature_names_in_ = names
         linear, precomputed = self._takes("linear"), self._takes("precomputed")
+        _number(self.C, "C", infinite=True)
         shares = _amounts(1.0 if sample_weight is None else sample_weight, "sample_weight", X.shape[0])
-        kept = np.flatnonzero(shares)
+        kept = np.flatnonzero(shares >= max(_NORMAL, 0.0 if self.C == math.inf else _LIGHT * shares.max()))
+        light = math.fsum(np.delete(shares, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError("y must hold at least two classes, of points whose weight is not zero; got "
+            raise ValueError("y must hold at least two classes, of points whose weight is not zero, or negligible; got "
                              f"{self.classes_.size} class{'es' * (not kept.size)}")
+        every = X
         if kept.size < shares.size:
             X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
         costs = shares * _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
@@ -6281,7 +6288,6 @@ class MaxMarginClassifier:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
-        _number(self.C, "C", infinite=True)
         accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
         params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
         if "sigma2" in params and isinstance(self.gamma, str):
@@ -6308,6 +6314,10 @@ class MaxMarginClassifier:
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
+        if light > 0.0:
+            moved = every - G.origin if linear and free and not _is_sparse(every) else every
+            reach = 1.0 if self.normalize == "unit" else _self_products(kernel, moved).max() * normalizers[0]**2
+            self._allow_for(light * float((costs / shares).max()) * (self.classes_.size - 1), math.sqrt(reach))
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         support = np.flatnonzero(T.any(axis=0))
         self.support_, self.dual_coef_ = kept[support], T[:, support]
@@ -6361,6 +6371,18 @@ class MaxMarginClassifier:
             length, offset = math.sqrt(max(size, 0.0)), 0.0 if G.signs is None else _offset(G.signs, m)
         least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
         return alpha, least, offset / least
+
+    def _allow_for(self, weight, reach):
+        """Lower the interval by what points may change that were left out, of this total weight and K(x, x) <= reach^2.
+
+        1/rho^2 is the least ||f||^2 + 2 C sum_i w_i max(0, 1 - y_i f(x_i))^2.  At its minimum without these points
+        ||f|| <= 1/lower, and |b| <= 1 + reach ||f||, as each class has a point without more than the margin 1: so their
+        slacks are at most 2 (1 + reach / lower).
+        """
+        lower, upper = self.interval_
+        if lower > 0.0:
+            lower *= (1.0 - _LAST) / math.sqrt(1.0 + 8.0 * self.C * weight * (lower + reach)**2)
+        self.interval_, self.margin_ = (lower, upper), lower
 
     def _witness(self, X, labels, kept, p):
         """Name the points that leave no margin, of those that were kept."""
