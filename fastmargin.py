@@ -260,6 +260,11 @@ class Result(NamedTuple):
                 f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
 
 
+def _is_result(start):
+    """Return True for a Result, also one that the module made before it was loaded anew."""
+    return getattr(start, "_fields", None) == Result._fields
+
+
 _DOWN, _UP = decimal.ROUND_FLOOR, decimal.ROUND_CEILING
 
 
@@ -286,20 +291,36 @@ def _array(a, name):
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
-    if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
+    if plain.dtype.kind != "O" or not plain.size:
         return plain
-    dtypes, numbers = np.atleast_1d(a.dtypes), np.empty(plain.shape)  # of a data frame, or of one column
-    wrong, gaps = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"], ""
-    if not wrong:
-        for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
-            try:
-                out[:] = column
-            except (TypeError, ValueError):
-                wrong, gaps = [k], " and missing values"
-    if wrong:
-        column = f"column {a.columns[wrong[0]]!r}" if hasattr(a, "columns") else "it"
-        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
+    numbers = np.empty(plain.shape)  # of a data frame of several types, or of Python's objects
+    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
+        wrong = _first_that_is_no_number(column, out)
+        if wrong is not None:
+            row, value = wrong
+            where = f"row {row}" if plain.ndim == 1 else f"row {row}, column {getattr(a, 'columns', range(k + 1))[k]!r}"
+            dtype = f", of dtype {np.atleast_1d(a.dtypes)[k]}," if hasattr(a, "dtypes") else ""
+            raise TypeError(f"{name} must hold real numbers; {where}{dtype} has {value}")
     return numbers
+
+
+def _first_that_is_no_number(values, out):
+    """Set ``out`` to the values; return the place of the first that is no real number, and what it is, or None."""
+    for i, value in enumerate(values):
+        if isinstance(value, (str, bytes)):
+            return i, repr(value)
+        if _is_missing(value):
+            return i, "a missing value"
+        try:
+            out[i] = value
+        except (TypeError, ValueError) as error:
+            return i, f"{value!r}: {error}"
+    return None
+
+
+def _is_missing(value):
+    """Return True for None and what pandas has in its place."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _real_array(a, name, ndim, first=0):
@@ -3596,7 +3617,7 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
-    if not (start is None or isinstance(start, Result)):
+    if not (start is None or _is_result(start)):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     first = 0 if start is None else start.n_iter
     last = first + max_iter
@@ -5986,7 +6007,7 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
-    tol, weights = _number(tol, "tol"), None if isinstance(start, Result) or np.ndim(start) != 1 else start
+    tol, weights = _number(tol, "tol"), None if _is_result(start) or np.ndim(start) != 1 else start
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start if weights is None else None,
                   free_intercept=True)
     if trace_at is None:
@@ -6059,6 +6080,9 @@ def _targets(y, n):
     if y.shape != (n,):
         raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
     is_real = y.dtype.kind == "f"
+    missing = [i for i, label in enumerate(y) if _is_missing(label)] if y.dtype.kind == "O" else []
+    if missing:
+        raise ValueError(f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out")
     try:
         if (y != y).any() or (is_real and np.isinf(y).any()):
             raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
@@ -6138,7 +6162,8 @@ class MaxMarginClassifier:
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
+    classes_, class_weight_ : arrays, shape (n_classes,)
+        The classes, and by how much C was multiplied in each.
     interval_, margin_ : (float, float), float
         lower <= rho <= upper, certified as in `certificate`, with C finite for the margin of G + I / (2 C); and lower:
         with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
@@ -6152,6 +6177,8 @@ class MaxMarginClassifier:
         Of the linear kernel: f(x) = <coef_, x> + intercept_, over the same.
     n_features_in_, feature_names_in_ : int, array of str
         d; the names of the columns, where X was a data frame with names.
+    shape_fit_, fit_status_ : (n, d), int
+        As SVC has them: the shape of X, and 0 where the margin was found to tol, else 1.
 
     Notes
     -----
@@ -6163,7 +6190,9 @@ class MaxMarginClassifier:
 
     A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  Points of less than
     2^-44 of the largest weight are left out of a soft margin; `interval_` allows for what they can change.  The hard
-    margin is that of all points of positive weight, whatever their weights.  Attributes are those of scikit-learn's SVC and LinearSVC.
+    margin is that of all points of positive weight, whatever their weights.
+
+    Attributes are those of scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -6190,21 +6219,29 @@ class MaxMarginClassifier:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = (f"{name}={value!r}" for name, value in self.get_params().items()
+        changed = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items()
                    if repr(value) != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        """The parameters by name; ``deep``: those of a kernel that has its own, too, as kernel__name."""
+        params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        if deep and hasattr(self.kernel, "get_params") and not isinstance(self.kernel, type):
+            params.update({f"kernel__{name}": value for name, value in self.kernel.get_params(deep=True).items()})
+        return params
 
     def set_params(self, **params: Any) -> MaxMarginClassifier:
         """Change parameters by name; returns self."""
-        known = self.get_params()
+        known, of_kernel = self.get_params(), {}
         for name, value in params.items():
             if name not in known:
                 raise ValueError(f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}")
-            setattr(self, name, value)
+            if name.startswith("kernel__"):
+                of_kernel[name.removeprefix("kernel__")] = value
+            else:
+                setattr(self, name, value)
+        if of_kernel:
+            self.kernel.set_params(**of_kernel)
         return self
 
     def __sklearn_tags__(self):
@@ -6242,9 +6279,11 @@ class MaxMarginClassifier:
         if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
             X = np.asarray(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
-        X = X.astype(np.float64) if kind == "O" else X
         if kind == "c":
             raise ValueError("Complex data not supported")
+        if callable(self.kernel) and (kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))):
+            raise ValueError('a kernel function is given rows of numbers: for other objects compute its matrix, and '
+                             'give kernel="precomputed"')
         if len(X.shape) != 2:
             raise ValueError(f"Reshape your data: X must have a row for each point, got shape {X.shape}")
         if 0 in X.shape:
@@ -6268,7 +6307,7 @@ class MaxMarginClassifier:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
         classes, labels = _targets(y, X.shape[0])
-        self.n_features_in_ = X.shape[1]
+        self.n_features_in_, self.shape_fit_ = X.shape[1], X.shape
         if names is not None:
             self.feature_names_in_ = names
         linear, precomputed = self._takes("linear"), self._takes("precomputed")
@@ -6283,7 +6322,8 @@ class MaxMarginClassifier:
         every = X
         if kept.size < shares.size:
             X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
-        costs = shares * _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
+        self.class_weight_ = _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))
+        costs = shares * self.class_weight_[labels]
         if self.normalize == "unit" and precomputed:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
@@ -6348,7 +6388,10 @@ class MaxMarginClassifier:
         options = {key: value for key, value in given.items() if key in accepted and value is not None
                    and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
-        self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
+        is_hidden = result.status == "infeasible" and self.C < math.inf  # a soft margin is never 0
+        self.result_, self.n_iter_ = result, result.n_iter
+        self.status_ = "rounding" if is_hidden else result.status
+        self.fit_status_ = int(self.status_ != "certified")
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
         if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             witness = self._witness(X, labels, kept, result.p)
@@ -6357,7 +6400,7 @@ class MaxMarginClassifier:
             hard, G = G, _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
-        elif result.status in ("max_iter", "rounding"):
+        elif self.status_ in ("max_iter", "rounding"):
             more = 2 * max(result.n_iter, accepted["max_iter"].default)
             remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if result.status == "max_iter"
                       else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
@@ -6411,8 +6454,9 @@ class MaxMarginClassifier:
             raise ValueError("The feature names should match those that were passed during fit.\n" + "".join(
                 listed or ["Feature names must be in the same order as they were in fit.\n"]))
         if X.shape[1] != self.n_features_in_:
+            values = "; of a precomputed kernel K(x, x_i) for each training point" if self._takes("precomputed") else ""
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
-                             "input")
+                             f"input{values}")
         kernel, bias = self._kernel, self._bias
         if self._takes("linear"):
             is_far = self._origin.any() and not _is_sparse(X)
