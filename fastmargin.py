@@ -3062,6 +3062,8 @@ class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetri
            [2., 1.]])
     """
 
+    unit = property(operator.itemgetter(3))  # its own, not that of the base class
+
     def shape(self) -> tuple[int, int]:
         return tuple(int(size) for size in self.operator.shape)
 
@@ -3785,7 +3787,8 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
         is_whole, status = is_compiled or bool(answers), "stopped"
         if is_whole:
             k = answers[0][0] if answers else k
-            alpha, p = _primal_and_dual(reported or solution, state, k, run.G.signs)
+            points = reported or solution if k > 0 else solution
+            alpha, p = _primal_and_dual(points, state, k, run.G.signs)
         else:
             k, alpha, p = entry
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
