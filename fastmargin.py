@@ -6367,12 +6367,12 @@ class MaxMarginClassifier:
         self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
+        self._origin = G.origin if linear and free else np.zeros(X.shape[1])  # from which the points were taken
         self.intercept_ = self._bias = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha) / least * (1.0 if self.normalize == "unit" else normalizers[0])
             self.coef_ = W[:, :X.shape[1]].copy()
             self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
-            self._origin = G.origin if free else np.zeros(X.shape[1])  # from which the points were taken
             self.intercept_ = self._bias - self.coef_ @ self._origin
         return self
 
