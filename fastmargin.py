@@ -5486,11 +5486,12 @@ class _Dual:
             self.narrow) else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
         self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
-        smooth = isinstance(G, RidgeGram) and G.ridge.min() >= 1e-8 * G._share * scale
-        self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
-        base = G.base if smooth else None
+        base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
         self.base = base.base if isinstance(base, FreeGram) else base
         self.few = isinstance(self.base, FeatureGram) and self.base.shape()[1] < min(self.n, _LARGEST_FACE)
+        smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
+        self.base = self.base if smooth else None
+        self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
 
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
@@ -5905,7 +5906,10 @@ def _by_newton_steps(dual, c, u, gap):
             break
         if rows is not None:
             part = rows[active] / np.sqrt(ridge[active])[:, None]
-            rise = rows @ np.linalg.solve(np.eye(rows.shape[1]) + part.T @ part, downhill @ rows)
+            size = np.sqrt(1.0 + np.einsum("ij,ij->j", part, part))  # so that columns of any unit solve alike
+            part /= size
+            equations = np.diag(1.0 / size**2) + part.T @ part
+            rise = rows @ (np.linalg.solve(equations, downhill @ rows / size) / size)
             step = downhill - stiffness * rise
         else:  # as precisely as is of use before the active points change
             accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
@@ -6018,9 +6022,11 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
+    if isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+        eps = min(eps, 0.5 / math.sqrt(run.scale * (1.0 / run.G.ridge).sum()))
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u = np.zeros((2, dual.n))
-    begin = _TO_BLOCKS if dual.narrow else _TO_FIRST_FACES
+    begin = _TO_BLOCKS if dual.narrow else _TO_NEWTON if dual.few else _TO_FIRST_FACES
     if weights is not None:
         c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
         if dual.signs is None and not dual.diagonal.all():
