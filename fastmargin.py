@@ -5492,6 +5492,7 @@ class _Dual:
         smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
         self.base = self.base if smooth else None
         self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
+        self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1]) if self.few else _LARGEST_FACE
 
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
@@ -5948,7 +5949,9 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
             return k, INFEASIBLE
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
         if before == _TO_NEWTON:
-            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS
+            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= dual.largest_face else _TO_BLOCKS
+            if dual.few and not halved and stage[0] != _TO_FACES:
+                return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
         if stage[0] == _TO_BLOCKS != before and np.count_nonzero(c) > dual.largest:
             warnings.warn(f"max_margin may take long: {np.count_nonzero(c)} points are in the support, too many for "
                           "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
