@@ -7,6 +7,8 @@ which keep the order.
 
 import inspect
 import math
+import sys
+import zlib
 from fractions import Fraction
 from itertools import combinations, permutations, product
 from typing import NamedTuple
@@ -35,18 +37,20 @@ def dot(a, b):
 
 
 class Gram(NamedTuple):
-    """G = unit * entries, of integers without a common factor."""
+    """G = unit * entries, of integers without a common factor; with the signs of two classes that of a free intercept:
+    margins are those with the best b, and p has half its weight in each class."""
 
     entries: list
     unit: Fraction
+    signs: tuple = ()
 
 
-def gram_of(G):
+def gram_of(G, signs=()):
     """The `Gram` of a matrix of rationals."""
     common = math.lcm(*(x.denominator for row in G for x in row))
     whole = [[x.numerator * (common // x.denominator) for x in row] for row in G]
     factor = math.gcd(*(x for row in whole for x in row)) or 1
-    return Gram([[x // factor for x in row] for row in whole], Fraction(factor, common))
+    return Gram([[x // factor for x in row] for row in whole], Fraction(factor, common), tuple(signs))
 
 
 def integer_gram(Z):
@@ -57,10 +61,19 @@ def integer_gram(Z):
     return [[dot(a, b) for b in rows] for a in rows], unit
 
 
-def of_rows(Z):
+def of_rows(Z, signs=()):
     """The `Gram` Z Z'."""
     G, unit = integer_gram(Z)
-    return Gram(G, unit**2)
+    return Gram(G, unit**2, tuple(signs))
+
+
+def hull(G):
+    """Pairs (i, j), and the matrix of integers of the z_i + z_j, twice the points from whose hull the origin is rho
+    away: of i in one class and j in the other; without signs of i = j."""
+    n, E = range(len(G.entries)), G.entries
+    pairs = [(i, j) for i in n for j in n if (G.signs[i] > 0 > G.signs[j] if G.signs else i == j)]
+    sums = [[a + b for a, b in zip(E[i], E[j], strict=True)] for i, j in pairs]
+    return pairs, [[row[i] + row[j] for i, j in pairs] for row in sums]
 
 
 # ======================================================================================================
@@ -125,9 +138,23 @@ def least_norm(G):
 
 
 def best_point(G):
-    """A point of the simplex of least norm, to the last digits."""
-    _, weights = least_norm(G.entries)
-    return np.array([x / sum(weights) for x in weights])
+    """A p of least norm, to the last digits."""
+    pairs, points = hull(G)
+    weights = least_norm(points)[1]
+    p = [0] * len(G.entries)
+    for pair, weight in zip(pairs, weights, strict=True):
+        for i in pair:
+            p[i] += weight
+    return np.array([x / sum(p) for x in p])
+
+
+def basis_of(G):
+    """As many rows as are independent."""
+    basis = ()
+    for i in range(len(G)):
+        if solve([[G[s][t] for t in (*basis, i)] for s in (*basis, i)], [[]] * (len(basis) + 1)):
+            basis = *basis, i
+    return basis
 
 
 def depth_squared(G):
@@ -136,11 +163,7 @@ def depth_squared(G):
     A basis T of the rows fixes a hyperplane <z_t, w> = 1 through its points, and for each j in T one through the
     others and the origin.  Facets are those that leave all rows on one side.
     """
-    basis = ()
-    for i in range(len(G)):
-        if solve([[G[s][t] for t in (*basis, i)] for s in (*basis, i)], [[]] * (len(basis) + 1)):
-            basis = *basis, i
-    least = None
+    least, basis = None, basis_of(G)
     for T in combinations(range(len(G)), len(basis)):
         inverse = solve([[G[s][t] for t in T] for s in T], [[int(s == t) for t in T] for s in T])
         if inverse is None:
@@ -157,22 +180,50 @@ def depth_squared(G):
 
 def margin_squared(G):
     """rho^2 of a `Gram` of strictly separable points, else 0: the squared distance from the origin to their hull."""
-    return least_norm(G.entries)[0] * G.unit
+    return least_norm(hull(G)[1])[0] * G.unit / 4
+
+
+FACETS = 500  # candidates, beyond which no facet of a hull is looked for
 
 
 def signed_square_of_margin(G):
-    """rho |rho|, where rho < 0 is minus the distance from the origin to the boundary of the hull around it."""
-    return (least_norm(G.entries)[0] or -depth_squared(G.entries)) * G.unit
+    """rho |rho|, where rho < 0 is minus the distance from the origin to the boundary of the hull around it; 0 where
+    that would take long.
+
+    With a free intercept it is 0 if some w in the span of the rows is orthogonal to all that the classes differ by.
+    """
+    points = hull(G)[1]
+    square = least_norm(points)[0]
+    if not square:
+        rank = len(basis_of(points))
+        if math.comb(len(points), rank) <= FACETS and (not G.signs or rank == len(basis_of(G.entries))):
+            square = -depth_squared(points)
+    return square * G.unit / 4
 
 
 # ======================================================================================================
 # WHETHER A RESULT KEEPS ITS WORD
 # ======================================================================================================
 
+def sides_of(G):
+    """Numbers of the points in each class, or of all."""
+    return [np.flatnonzero(np.array(G.signs) == side) for side in (1, -1)] if G.signs else [np.arange(len(G.entries))]
+
+
 def weigh(G, v):
-    """(min_i (Gv)_i, v'Gv, sum v) for integers v."""
-    m = [dot(row, v) for row in G]
-    return min(m), dot(m, v), sum(v)
+    """(min_i (Gv)_i, v'Gv, sum v) for integers v, in units of G."""
+    m = [dot(row, v) for row in G.entries]
+    sides = [[x for x, sign in zip(m, G.signs, strict=True) if sign == side] for side in (1, -1)] if G.signs else [m]
+    return Fraction(sum(map(min, sides)), len(sides)), dot(m, v), sum(v)
+
+
+def mixture(G, p):
+    """Integer weights of p; with signs of the p that has half its weight in each class, as p has in each of them."""
+    weights = integers(p)[0]
+    if not G.signs:
+        return weights
+    totals = {side: sum(w for w, sign in zip(weights, G.signs, strict=True) if sign == side) for side in (1, -1)}
+    return [w * totals[-sign] for w, sign in zip(weights, G.signs, strict=True)]
 
 
 def floats_around(square):
@@ -190,8 +241,8 @@ def floats_around(square):
 
 def exact_interval(G, alpha, p):
     """Signed squares of min_i (G alpha)_i / ||alpha||_G, None where ||alpha||_G = 0, and of ||p||_G / sum p."""
-    least, size, _ = weigh(G.entries, integers(alpha)[0])
-    _, norm, total = weigh(G.entries, integers(p)[0])
+    least, size, _ = weigh(G, integers(alpha)[0])
+    _, norm, total = weigh(G, mixture(G, p))
     return Fraction(signed_square(least), size) * G.unit if size else None, Fraction(norm, total**2) * G.unit
 
 
@@ -202,12 +253,15 @@ def interval_faults(G, signed, lower, upper, alpha, p):
     """What is wrong with an interval of alpha and p, for rho |rho|."""
     if not all(np.isfinite(x).all() for x in (alpha, p, lower, upper)):
         return ["not finite"]
-    least, size, _ = weigh(G.entries, integers(alpha)[0])
+    least, size, _ = weigh(G, integers(alpha)[0])
     weights = integers(p)[0]
-    _, norm, total = weigh(G.entries, weights)
+    if min(weights) < 0 or not sum(weights):
+        return ["p outside the simplex"]
+    if G.signs and 2**40 * abs(dot(weights, G.signs)) > sum(weights):
+        return ["p has not half its weight in each class"]
+    _, norm, total = weigh(G, mixture(G, p))
     low, high = (signed_square(Fraction(float(x))) for x in (lower, upper))
     found = {
-        "p outside the simplex": min(weights) < 0 or total <= 0,
         "lower > rho": low > signed,
         "upper < rho": high < max(signed, 0),
         "lower > margin of alpha": low * size > signed_square(least) * G.unit,
@@ -225,22 +279,44 @@ def faults(G, result, *, tol=None, eps=0.0, signed=None):
     found = interval_faults(G, signed, result.lower, result.upper, result.alpha, result.p)
     if found == ["not finite"]:
         return found
-    lower, upper = (signed_square(Fraction(float(x)))
-                    for x in (result.trace["lower"].max(), result.trace["upper"].min()))
-    found += ["trace: lower > rho"] * (lower > signed) + ["trace: upper < rho"] * (upper < max(signed, 0))
-    least = weigh(G.entries, integers(result.alpha)[0])[0]
+    found += trace_faults(result.trace, signed, max(signed, 0), signed_square)
+    least = weigh(G, integers(result.alpha)[0])[0]
     return [*found, *status_faults(result, least, max(signed, 0), tol, eps)]
 
 
-def certificate_faults(G, signed, given, result):
+def trace_faults(trace, most, least, measure):
+    """What is wrong with a trace, which an interrupt may find empty, for measures of rho."""
+    if not len(trace):
+        return []
+    lower, upper = (measure(Fraction(float(x))) for x in (trace["lower"].max(), trace["upper"].min()))
+    return ["trace: lower > rho"] * (lower > most) + ["trace: upper < rho"] * (upper < least)
+
+
+DECADES = 300
+
+
+def over_decades(rng, n):
+    """Numbers from 1e-300 to 1e300."""
+    return 10.0 ** rng.uniform(-DECADES, DECADES, n)
+
+
+def certificate_faults(G, signed, given, result, seed=0):
     """What is wrong with `certificate` at the points of a result, at others, and at the best, which are nearly one."""
     n = len(G.entries)
-    rng, best = np.random.default_rng(n), best_point(G)
+    rng, best, sides = np.random.default_rng(seed), best_point(G), sides_of(G)
+    with np.errstate(under="ignore"):
+        smaller = over_decades(rng, n) * 1e-312  # many of them denormal
+    for side in sides:
+        smaller[rng.choice(side)] = 1.0
     points = {
         "its result": (result.alpha, result.p), "the best": (best, best),
         "random weights": (rng.normal(size=n), rng.dirichlet(np.ones(n))),
         "weights that cancel": ((-1.0)**np.arange(n), np.full(n, 1.0 / n)), "equal weights": np.full((2, n), 1.0 / n),
+        "weights over decades": (over_decades(rng, n) * rng.choice([-1.0, 1.0], n), smaller),
     }
+    for _, p in list(points.values())[2:] if G.signs else ():
+        for side in sides:
+            p[side] *= 0.5 / p[side].sum()
     found = []
     for (where, (alpha, p)), precise in product(points.items(), (False, True)):
         try:
@@ -282,10 +358,8 @@ def l1_faults(Z, result, *, tol=None, eps=0.0):
     found = {
         "lower > margin of w": Fraction(result.lower) > least,
         "upper < max_j (Z'p)_j": Fraction(result.upper) < most,
-        "trace: lower > rho": Fraction(float(result.trace["lower"].max())) > most,
-        "trace: upper < rho": Fraction(float(result.trace["upper"].min())) < least,
     }
-    return [*(what for what, is_so in found.items() if is_so),
+    return [*(what for what, is_so in found.items() if is_so), *trace_faults(result.trace, most, least, Fraction),
             *status_faults(result, least, signed_square(max(least, 0)), tol, eps)]
 
 
@@ -296,7 +370,9 @@ def l1_faults(Z, result, *, tol=None, eps=0.0):
 class Problem(NamedTuple):
     """Rows 2^power * rows in a representation, and a call: its repr can be pasted.
 
-    The representation is a base, and what lies over it: "ridge over pairs over sparse".
+    The representation is a base, and what lies over it: "ridge over pairs over sparse".  What is tried: "watched", that
+    all partial results are judged; "interrupted at n", at the n-th line of the module that is run, or "interrupted at
+    call n", by the callback: what the interrupt carries, and going on from there.
     """
 
     family: str
@@ -308,6 +384,8 @@ class Problem(NamedTuple):
     labels: list = ()  # of the points under "pairs"; (): all of them are of the first of two classes
     n_classes: int = 2
     ridges: list = ()  # of the points of the G below, in turn
+    sides: list = ()  # -1 or 1, of the points of the G below "free", in turn
+    trial: str = ""
 
     def Z(self):
         return np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
@@ -321,9 +399,15 @@ class Problem(NamedTuple):
         """r_i of so many points."""
         return [self.ridges[i % len(self.ridges)] for i in range(n)]
 
+    def classes(self, n):
+        """The signs of a free intercept, of so many points."""
+        return [self.sides[i % len(self.sides)] for i in range(n)]
+
     def signs(self):
         """Labels y_i of points x_i = y_i z_i, where two classes are not a matter of pairs."""
-        return (-1.0)**np.arange(len(self.rows)) if "pairs" not in self.kind else np.ones(len(self.rows))
+        n = len(self.rows)
+        return np.ones(n) if "pairs" in self.kind else np.array(self.classes(n), dtype=float) if self.sides else (
+            (-1.0)**np.arange(n))
 
     def pairs(self):
         """(point, its class, another class) of each pair, in the order of `pair_gram`."""
@@ -331,31 +415,34 @@ class Problem(NamedTuple):
         return [(i, y, j) for i, y in enumerate(labels) for j in range(self.n_classes) if j != y]
 
 
-POLY = {"gamma": 2.0, "coef0": 3.0, "degree": 3}
+POLYNOMIALS = {"poly": {"gamma": 2.0, "coef0": 3.0, "degree": 3}, "cubic": {"gamma": 0.25, "coef0": 0.0, "degree": 3}}
 
 
 def base_gram(problem):
     """G of the base, rationals."""
     G, unit = integer_gram(problem.Z())
     G = [[x * unit**2 for x in row] for row in G]
-    if problem.layers()[1] == "poly":
-        gamma, coef0, y = int(POLY["gamma"]), int(POLY["coef0"]), [int(sign) for sign in problem.signs()]
-        G = [[y[i] * y[j] * (gamma * y[i] * y[j] * x + coef0)**POLY["degree"] for j, x in enumerate(row)]
+    if problem.layers()[1] in POLYNOMIALS:
+        gamma, coef0, degree = map(Fraction, POLYNOMIALS[problem.layers()[1]].values())
+        y = [int(sign) for sign in problem.signs()]
+        G = [[y[i] * y[j] * (gamma * y[i] * y[j] * x + coef0)**degree for j, x in enumerate(row)]
              for i, row in enumerate(G)]
     return G
 
 
 def exact_gram(problem):
     """The `Gram` that a problem is about, by its definition."""
-    G = base_gram(problem)
+    G, signs = base_gram(problem), ()
     for layer in problem.layers()[0]:
         if layer == "ridge":
             ridge = problem.ridge(len(G))
             G = [[x + (i == j) * Fraction(ridge[i]) for j, x in enumerate(row)] for i, row in enumerate(G)]
+        elif layer == "free":
+            signs = problem.classes(len(G))
         else:
             G = [[G[i][k] * ((y == z) - (y == b) - (a == z) + (a == b)) / 2 for k, z, b in problem.pairs()]
                  for i, y, a in problem.pairs()]
-    return gram_of(G)
+    return gram_of(G, signs)
 
 
 def rounded(G, dtype=np.float64):
@@ -365,15 +452,36 @@ def rounded(G, dtype=np.float64):
 MATRICES = {  # of G: the promise is about every matrix that rounds to the stored one, of an operator about that
     "dense": rounded, "float32": lambda G: rounded(G, np.float32), "symmetric": lambda G: fm.operator_gram(
         Symmetric(rounded(G)))}
+class Own(fm.Representation):
+    """A user's own, of rows, by NumPy; with signs it has a free intercept by itself."""
+
+    def __init__(self, Z, signs=None):
+        self.Z, self.signs = Z, signs
+
+    def shape(self):
+        return self.Z.shape
+
+    def diagonal(self):
+        return (self.Z**2).sum(axis=1)
+
+    def lift(self, v, w):
+        w[:] = self.Z.T @ v
+
+    def margins(self, w, m):
+        m[:] = self.Z @ w
+
+
 POINTS = {  # of points and signs
-    **{kind: lambda X, y, make=make: make(y[:, None] * X) for kind, make in BY_ROWS.items()},
+    **{kind: lambda X, y, make=make: make(y[:, None] * X) for kind, make in {**BY_ROWS, "own": Own}.items()},
     "linear": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None),
-    "poly": lambda X, y: fm.lazy_gram(X, y, kernel="poly", normalize=None, **POLY),
+    **{kind: lambda X, y, options=options: fm.lazy_gram(X, y, kernel="poly", normalize=None, **options)
+       for kind, options in POLYNOMIALS.items()},
 }
 BASES = [*MATRICES, *POINTS]
 USUAL = ["dense", "features", "pairs over dense"]  # on which every algorithm is tried in an ordinary run
-KINDS = [over + base for over in ("", "ridge over ", "pairs over ", "ridge over pairs over ", "pairs over ridge over ")
-         for base in BASES]
+KINDS = [over + base for over in ("", "ridge over ", "pairs over ", "ridge over pairs over ", "pairs over ridge over ",
+                                  "free over ", "ridge over free over ", "free over ridge over ")
+         for base in BASES] + ["free over pairs over dense", "ridge over free over pairs over features"]
 
 
 def given(problem):
@@ -387,20 +495,20 @@ def given(problem):
         if layer == "ridge":
             G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
             G = fm.RidgeGram(G, problem.ridge(G.shape()[0]))
+        elif layer == "free":
+            G = G if isinstance(G, fm.Representation) else fm.DenseGram(G)
+            signs = np.array(problem.classes(G.shape()[0]), dtype=float)
+            G = Own(G.Z, signs) if isinstance(G, Own) else fm.FreeGram(G, signs)
         else:
             G = fm.pair_gram(G, problem.labels or [0] * len(problem.rows), problem.n_classes)
     return G
-
-
-def run_problem(problem):
-    return fm.ALGORITHMS[problem.algorithm](given(problem), **problem.options)
 
 
 def promises(problem, G):
     """(tol, eps): what a call on G promises of "certified" and "infeasible"."""
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
-        G = fm.prepare(G, 0).G
+        G = fm.prepare(G, 0, free_intercept=True).G
         square, of_base = G.rounding().square, getattr(G, "base", G).diagonal().max()
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
         if square > 0.0 and not hasattr(G, "precise"):
@@ -412,19 +520,91 @@ def judge(problem):
     """(status, faults) of one problem.  To overflow is allowed, and said; every other exception is a fault, for the
     problems are good ones."""
     try:
-        G = given(problem)
-        result = fm.ALGORITHMS[problem.algorithm](G, **problem.options)
+        return _judged(problem)
     except FloatingPointError:
         return "overflowed", []
     except Exception as error:
         return "raised", [f"raised {type(error).__name__}: {error}"]
-    tol, eps = promises(problem, G)
-    if problem.kind == "rows":
-        return result.status, l1_faults(G, result, tol=tol, eps=eps)
-    gram = exact_gram(problem)
-    signed = signed_square_of_margin(gram)
-    return result.status, [*faults(gram, result, tol=tol, eps=eps, signed=signed),
-                           *certificate_faults(gram, signed, G, result)]
+
+
+def _judged(problem):
+    G = given(problem)
+    (tol, eps), gram = promises(problem, G), None if problem.kind == "rows" else exact_gram(problem)
+    signed = None if gram is None else signed_square_of_margin(gram)
+    found, how = [], problem.trial.partition(" at ")
+
+    def judged(result):
+        if result.status in ("running", "stopped"):
+            result = result._replace(status="max_iter")
+        return l1_faults(G, result, tol=tol, eps=eps) if gram is None else faults(
+            gram, result, tol=tol, eps=eps, signed=signed)
+
+    def look(partial):
+        if (partial.lower, partial.upper) != tuple(partial.trace[["lower", "upper"]][-1]):
+            found.append("partial result: not the bounds of its trace")
+        if len(partial.trace) == looks:
+            raise KeyboardInterrupt
+        if len(found) < 4:
+            found.extend(f"partial result: {word}" for word in judged(partial))
+
+    def call(**options):
+        return fm.ALGORITHMS[problem.algorithm](G, **{**problem.options, **options})
+
+    lines, looks = (0, int(how[2][5:])) if how[2].startswith("call ") else (int(how[2] or 0), 0)
+    try:
+        with_callback = {"callback": look} if looks or how[0] == "watched" else {}
+        if lines:
+            call(max_iter=0)  # compiles
+        result = interrupted_at(lines, lambda: call(**with_callback))
+    except KeyboardInterrupt as interrupt:
+        if not interrupt.args:
+            return "interrupted outside", found
+        return "interrupted", [*found, *(f"interrupted: {word}" for word in judged(interrupt.args[0])),
+                               *continuation_faults(problem.algorithm, call, judged, interrupt.args[0])]
+    found += judged(result)
+    if gram is not None:
+        found += certificate_faults(gram, signed, G, result, zlib.crc32(repr(problem).encode()))
+    return result.status, list(dict.fromkeys(found))
+
+
+def interrupted_at(lines, call):
+    """Make a call that KeyboardInterrupt ends before the so many-th line of the module that it runs; 0: never."""
+    left = [lines]
+
+    def of_the_module(frame, event, _):
+        if frame.f_code.co_filename != fm.__file__:
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return of_the_module
+
+    before = sys.gettrace()
+    sys.settrace(of_the_module if lines else before)
+    try:
+        return call()
+    finally:
+        sys.settrace(before)
+
+
+def continuation_faults(algorithm, call, judged, carried):
+    """What is wrong with what an interrupt carries: it is that of a run of so many iterations, and to go on from there
+    is refused, or is to go on with that run."""
+    found, few = ["interrupted: not stopped"] * (carried.status != "stopped"), 7
+    plain = {"trace_at": []} | ({} if algorithm == "max_margin" else {"tol": None})  # tol decides where to look
+    whole = call(max_iter=carried.n_iter, **plain)
+    if whole.n_iter != carried.n_iter or not np.array_equal(whole.alpha, carried.alpha):
+        found.append("interrupted: alpha is not that of n_iter iterations")
+    try:
+        rest = call(max_iter=few, start=carried)
+    except ValueError:
+        return found
+    found += [f"going on: {word}" for word in judged(rest)]
+    rest, whole = call(max_iter=few, start=carried, **plain), call(max_iter=carried.n_iter + few, **plain)
+    if rest.n_iter == whole.n_iter and not np.array_equal(whole.alpha, rest.alpha):
+        found.append("going on: not as a whole run")
+    return found
 
 
 def _entries(rng, n, d):
@@ -560,45 +740,102 @@ OPTIONS = {  # what is tried for an option of this name, where the call leaves i
 }
 
 
-EVERYTHING = {kind: [name for name in CALLS if CALLS[name].rows == (kind == "rows")] for kind in (*KINDS, "rows")}
+FREE_CALLS = ["max_margin", "momentum", "gradient_descent", "gradient_descent, step 1e6", "normalized_gradient_descent",
+              "normalized_gradient_descent, sqrt"]  # of a free intercept
+EVERYTHING = {kind: FREE_CALLS if "free" in kind else [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
+              for kind in (*KINDS, "rows")}
 # Most of the time of an ordinary run goes into compiling, a second for a call on a kind: beside the usual kinds it has
 # a third of the others, of every base and layer some, with one call each, and float32 with a few.
 ORDINARY = {kind: calls if kind in (*USUAL, "rows") else SAMPLED if kind == "float32" else [calls[k % len(calls)]]
             for k, (kind, calls) in enumerate(EVERYTHING.items())
             if kind in (*USUAL, "rows", "float32") or (k + k // len(BASES)) % 3 == 0}
+TRIALS = ["", "watched", "interrupted"]
 
 
-def random_problem(rng, calls=ORDINARY):
+def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     """One of the ``calls`` on a kind."""
     family, usual = str(rng.choice(list(FAMILIES))), [kind for kind in (*USUAL, "rows") if kind in calls]
     kind = str(rng.choice(usual if usual and rng.random() < 0.4 else list(calls)))
     n_classes = int(rng.choice([2, 3, 3, 3, 4, 6])) if "pairs" in kind else 2
-    rows = np.zeros((1, 1), dtype=np.int64)
-    while not rows.any():
-        rows = FAMILIES[family](rng, int(rng.integers(2, 9)), int(rng.integers(1, 5)))[:12 // (n_classes - 1)]
+    rows, free = np.zeros((1, 1), dtype=np.int64), "free" in kind
+    while not rows.any() or free and len(rows) * (n_classes - 1) < 2:
+        many = free and not any(word in kind for word in ("pairs", "ridge", *POLYNOMIALS))  # of long integers take long
+        n = int(rng.integers(9, 30)) if many and rng.random() < 0.3 else int(rng.integers(2, 9))
+        rows = FAMILIES[family](rng, n, int(rng.integers(1, 5)))[:max(n, 12) // (n_classes - 1)]
+        family = "anything" if free and len(rows) == 1 else family
+    sides = random_sides(rng, len(rows) * (n_classes - 1)) if free else []
+    if free and "pairs" not in kind and rng.random() < 0.7:
+        family, rows = f"far {family}", far_off(rng, rows, np.array(sides))
     if kind == "rows":  # these are divided by their largest entry: a power of two, so that nothing is rounded
         rows = rows[rows.any(axis=1)]
         for row in rows:
             j = np.abs(row).argmax()
             row[j] = math.copysign(2 ** int(abs(row[j]) - 1).bit_length(), row[j])
-    power = 0 if rng.random() < 0.5 else int(rng.integers(-450, 201))
-    if kind.endswith("poly"):
-        power = min(max(power, -20), 20)
-    if kind.endswith("float32"):
-        power = min(max(power, -45), 55 - int(np.abs(rows).max()).bit_length())
     labels = []
     if "pairs" in kind and rng.random() < 0.85:
         labels = rng.integers(0, n_classes, len(rows)) if rng.random() < 0.3 else rows.argmax(axis=1) % n_classes
-    problem = Problem(family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes)
+    power = 0 if rng.random() < 0.4 else int(rng.integers(-520, 460))
+    if kind.endswith("float32"):
+        power = min(max(power, -45), 45 - int(np.abs(rows).max()).bit_length())
+    problem = Problem(family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes, sides=sides)
+    if "ridge" in kind:
+        problem = problem._replace(ridges=random_ridges(rng, problem))
+    while not fits(problem):
+        problem = problem._replace(power=int(0.9 * problem.power))
     if kind.endswith("symmetric") and any(float(x) != x for row in base_gram(problem) for x in row):
         problem = problem._replace(kind=kind.replace("symmetric", "operator"))  # the promise is about what is stored
-    if "ridge" in kind:
-        scale = max(x for row in base_gram(problem) for x in row)
-        powers = math.frexp(scale)[1] + rng.integers(-50, 30, 1 if rng.random() < 0.5 else 3)
-        problem = problem._replace(ridges=[math.ldexp(float(rng.integers(0 < k, 4)), int(power))
-                                           for k, power in enumerate(powers)])
     name = str(rng.choice(calls.get(problem.kind, calls[kind])))
-    return problem._replace(algorithm=algorithm_of(name), options=random_options(rng, name, problem))
+    trial = str(rng.choice(trials))
+    if trial == "interrupted":
+        trial += f" at {int(10.0 ** rng.uniform(2.0, 4.5))}" if rng.random() < 0.7 else f" at call {rng.integers(1, 9)}"
+    options = random_options(rng, name, problem)
+    if "start" in options and trial.startswith("interrupted"):
+        del options["start"]
+    return problem._replace(algorithm=algorithm_of(name), options=options, trial=trial)
+
+
+def random_sides(rng, n):
+    """Labels of two classes: as many in each, by chance, or one to three points in one of them."""
+    how, sides = rng.random(), np.full(n, rng.choice([-1, 1]))
+    if n < 12 and how < 0.3:
+        sides[::2] *= -1
+    elif n < 12 and how < 0.6:
+        sides = rng.choice([-1, 1], n)
+    else:
+        sides[rng.integers(0, n, rng.choice([1, 1, 3]))] *= -1
+    if abs(sides.sum()) == n:
+        sides[rng.integers(n)] *= -1
+    return sides.tolist()
+
+
+def far_off(rng, rows, sides):
+    """Rows of points y_i z_i whose origin is 1e3 to 1e12 times their spread away, as far as integers are exact."""
+    spread = int(np.abs(rows).max())
+    offset = min(spread * 10.0 ** rng.uniform(3.0, 12.0), 2.0**52 - spread)
+    return rows if offset < spread else rows + sides[:, None] * rng.integers(-int(offset), int(offset), rows.shape[1],
+                                                                             endpoint=True)
+
+
+def random_ridges(rng, problem):
+    """Around the size of G or, one time in three, anywhere in the range of numbers."""
+    diagonal = base_gram(problem)
+    scale = max(diagonal[i][i] for i in range(len(diagonal)))
+    count = 1 if rng.random() < 0.5 else 3
+    power = scale.numerator.bit_length() - scale.denominator.bit_length()
+    powers = power + rng.integers(-50, 30, count) if rng.random() < 0.7 else rng.integers(-940, 940, count)
+    powers = np.clip(powers, -1000, 940)
+    return [math.ldexp(float(rng.integers(0 < k, 4)), int(power)) for k, power in enumerate(powers)]
+
+
+def fits(problem):
+    """Tell whether the numbers are in the range that is promised."""
+    if problem.kind == "rows" or problem.kind.endswith("float32"):
+        return abs(problem.power) < 300
+    G, entries = exact_gram(problem), [abs(x) for row in base_gram(problem) for x in row]
+    largest = G.unit * max(G.entries[i][i] for i in range(len(G.entries)))
+    small = "ridge" in problem.kind and "pairs" not in problem.kind and problem.layers()[1] not in MATRICES
+    smallest = Fraction(1, 2**1000 if small else 2**946)
+    return Fraction(1, 2**946) < largest < 2**946 and smallest < max(entries) < 2**946
 
 
 def random_options(rng, name, problem):
@@ -611,14 +848,19 @@ def random_options(rng, name, problem):
     if call.witness and rng.random() < 0.5 and (square := margin_squared(G)):
         options[call.witness] = floats_around(square)[0] * (1.0 - 0.5 ** int(rng.integers(1, 40)))  # just below rho
     for option in inspect.signature(fm.ALGORITHMS[algorithm_of(name)]).parameters:
-        if option in OPTIONS and (option == "tol" or option not in call.own) and rng.random() < 0.6:
+        if option in OPTIONS and (option == "tol" or option not in call.own) and rng.random() < 0.6 and not (
+                G.signs and option == "loss"):
             choices = OPTIONS[option]
             options[option] = choices[rng.integers(len(choices))]
+        if option == "eps" and option not in options and rng.random() < 0.4:
+            options[option] = float(size * 10.0 ** rng.uniform(-12.0, 0.5))
     if rng.random() < 0.25:
         options["trace_at"] = []
+    if name == "max_margin" and rng.random() < 0.3:
+        options["start"] = (over_decades(rng, len(G.entries)) * rng.integers(0, 2, len(G.entries))).tolist()
     return options
 
 
-def random_problems(seed, count, calls=ORDINARY):
+def random_problems(seed, count, calls=ORDINARY, trials=TRIALS):
     rng = np.random.default_rng(seed)
-    return [random_problem(rng, calls) for _ in range(count)]
+    return [random_problem(rng, calls, trials) for _ in range(count)]

@@ -323,8 +323,8 @@ def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None, stop="separated"
         inner += 1
 
 
-def snkp(Z, stop="separated"):
-    return smoothed(Z, "entropy", stop=stop)
+def snkp(Z, eps=0.0, stop="separated"):
+    return smoothed(Z, "entropy", delta=eps, stop=stop)
 
 
 def snkpvn(Z, delta, q=None):
@@ -386,7 +386,8 @@ def normalized_gradient_descent(Z, step=1.0, schedule="constant", divide_by="ris
         t += 1
 
 
-def momentum(Z, loss="exp", shifted=True):
+def momentum(Z, loss="exp", shifted=True, eps=0.0):
+    """Its p is mu_t, but for the last, which is nu_{t-1} where ||nu_{t-1}||_G <= eps ends it."""
     G, n, t = gram(Z), len(Z), 0
     shift, step = (np.log(LONG(n)), 1 - np.exp(LONG(-1))) if shifted else (0, 1 / LONG(n))
     alpha, g = np.zeros((2, n), LONG)
@@ -396,6 +397,10 @@ def momentum(Z, loss="exp", shifted=True):
         g = LONG(t) / (t + 1) * (g + q)
         alpha = alpha + (1 if loss == "exp" else step) / G.diagonal().max() * (g + q)
         t += 1
+        nu = distribution(g + q)
+        if nu @ G @ nu <= LONG(eps)**2:
+            yield alpha, nu, "infeasible"
+            return
 
 
 def accelerated(Z, first, ahead):

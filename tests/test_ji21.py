@@ -41,6 +41,14 @@ STEPS = {"gradient_descent": 0.3, "gradient_descent, logistic": 5.0, "normalized
          "normalized_gradient_descent, sqrt": 2.0, "normalized_gradient_descent, norm": 3.0}
 
 
+def ends(G, T, **options):
+    """Results of momentum after t = 0, ..., T iterations, whose p are mu_t; a callback on its way has nu_{t-1}."""
+    found = [fm.momentum(G, max_iter=0, **options)]
+    for _ in range(T):
+        found.append(fm.momentum(G, max_iter=1, start=found[-1], trace_at=[], **options))
+    return found
+
+
 @in_turn([(name, kind) for name, kind in EVERYWHERE if name in OURS], ["separable", "not separable", "scale 50"])
 def test_iterates_are_those_of_the_naive_twin(name, kind, case):
     Z, T = UNTIED[case], 300
@@ -50,17 +58,19 @@ def test_iterates_are_those_of_the_naive_twin(name, kind, case):
         extra = {} if step is None else {"step": step}
         seen = []
         result = run(name, G, max_iter=T, trace_at=range(T), callback=seen.append, **extra)
-        assert len(result.trace) == T + 1
+        assert len(result.trace) == result.n_iter + 1 and (result.n_iter == T) == (result.status == "max_iter")
         twin = naive.TWINS[algorithm_of(name)](Z, **{**CALLS[name].own, **extra})
         before = np.zeros(len(Z))
-        for partial, (alpha, p, _) in zip(seen, twin, strict=False):
+        for partial, (alpha, p, flag) in zip(seen, twin, strict=False):
+            assert flag == ("infeasible" if partial.status == "infeasible" else "")
             # relative to the largest weight: rounding reaches all weights alike, through the margins
             size = float(np.abs(alpha).max())
             np.testing.assert_allclose(partial.alpha, alpha.astype(float), rtol=0, atol=1e-11 * size + 1e-300)
+            if size and CALLS[name].held == "move" and partial.n_iter < T:
+                p = (alpha - before) / (alpha - before).sum()
             np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
             if size:
-                moved = CALLS[name].held == "move" and partial.n_iter < T
-                lower, upper = naive.interval(Z, alpha, (alpha - before) / (alpha - before).sum() if moved else p)
+                lower, upper = naive.interval(Z, alpha, p)
                 # a negative margin is divided by the least that ||alpha||_G can be
                 blur = square * s * np.abs(partial.alpha).sum()**2 / np.sum((partial.alpha @ Z)**2)
                 spread = np.sqrt(s) * np.abs(partial.alpha).sum() / np.linalg.norm(partial.alpha @ Z)
@@ -82,10 +92,9 @@ def test_theorem_3_1(case, kind):
     Z, rho = PLANTED[case]
     G = form(kind, Z)
     s, n = scale_of(G), len(Z)
-    norms = []
-    trace = fm.momentum(G, max_iter=500, trace_at=range(501),
-                        callback=lambda partial: norms.append(np.linalg.norm(partial.p @ Z))).trace
+    trace = fm.momentum(G, max_iter=500, trace_at=range(501)).trace
     t = trace["iteration"]
+    norms = np.linalg.norm([result.p @ Z for result in ends(G, 500)], axis=1)
     positive = max(rho, 0.0)
     # a dense G cannot tell ||p||_G^2 from zero below the rounding of its entries
     slack = (40 + 8 * n) * EPS * s
@@ -95,6 +104,57 @@ def test_theorem_3_1(case, kind):
         r = rho / np.sqrt(s)
         bound = r - 4 * (1 + np.log(n)) * (1 + 2 * np.log(t + 1.0)) / (r * (t + 1.0) ** 2)
         assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
+
+
+@rotate("case, kind", [name for name, (_, rho) in PLANTED.items() if rho <= 0], REPRESENTATIONS, crossed=2)
+def test_the_moves_of_momentum_where_nothing_separates(case, kind):
+    """sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n, so that one of the moves nu_0, ..., nu_{T-1} has ||nu_t||_G^2 <= 8 s
+    ln(n) / (T (T+3)): at each of them the run looks.
+
+    Proof, s = 1: the inequality of the test below, in the sum over steps, gives psi_0 - psi_T >= f(mu_T) (T+1)^2/4 +
+    sum_t f(nu_t) (t+2)/2 + sum_t f(mu_t)/4, as 1/lambda_{t-1}^2 - (1 - lambda_t)/lambda_t^2 = 1/4; psi_0 = ln n, and
+    psi_T >= -min_i m_i >= 0.
+    """
+    Z, _ = PLANTED[case]
+    G = form(kind, Z)
+    s, ln, T = scale_of(G), math.log(len(Z)), 300
+    moves = np.diff(fm.momentum(G, max_iter=T, trace_at=range(T), keep_iterates=True).iterates, axis=0)
+    t, squares = np.arange(T), np.square(moves / moves.sum(axis=1, keepdims=True) @ Z).sum(axis=1)
+    slack = (40 + 8 * len(Z)) * EPS * s
+    assert (np.cumsum((t + 2) * squares) <= 4 * s * ln + slack * (t + 1) ** 2).all()
+    assert (np.minimum.accumulate(squares) <= 8 * s * ln / ((t + 1) * (t + 4)) + slack).all()
+
+
+@rotate("case, kind", [name for name, (_, rho) in PLANTED.items() if rho <= 0], REPRESENTATIONS, crossed=2)
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
+    Z = scale * PLANTED[case][0]
+    G = form(kind, Z)
+    for eps in (0.5, 0.1, 0.01, 1e-3, 1e-4):
+        eps *= np.sqrt(scale_of(G))
+        bound = max(1.0, math.sqrt(8 * scale_of(G) * math.log(len(Z))) / eps)
+        result = fm.momentum(G, eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
+        assert result.status == "infeasible" and result.n_iter <= bound
+        looked = fm.momentum(G, eps=eps, max_iter=20 * math.ceil(bound), trace_at=range(min(result.n_iter, 300)))
+        assert looked.n_iter == result.n_iter and np.array_equal(looked.p, result.p)
+        assert naive.norm(Z, result.p) <= result.upper <= eps
+
+
+@rotate("case, kind", [name for name, (Z, rho) in PLANTED.items() if rho > 0 and len(Z) < 100], REPRESENTATIONS,
+        crossed=2)
+def test_momentum_never_says_infeasible_below_the_margin(case, kind):
+    Z, rho = PLANTED[case]
+    for eps in (0.5 * rho, (1 - 1e-6) * rho):
+        result = fm.momentum(form(kind, Z), eps=eps, max_iter=2000, trace_at=[])
+        assert result.status == "max_iter" and result.upper > eps
+    result = fm.momentum(form(kind, Z), eps=1.1 * rho, max_iter=10_000, trace_at=[])
+    assert result.status == "infeasible" and rho * (1 - 1e-9) <= result.upper <= 1.1 * rho
+
+
+@pytest.mark.parametrize("eps", [-1.0, math.nan, math.inf])
+def test_a_bad_eps_of_momentum_is_named(eps):
+    with pytest.raises(ValueError, match="eps"):
+        fm.momentum(np.eye(3), eps=eps)
 
 
 def psi_of(xi):
@@ -170,9 +230,8 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     """
     Z, _ = PLANTED[case]
     Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
-    seen = []
-    fm.momentum(fm.FeatureGram(Z), loss="logistic", max_iter=400, trace_at=range(401), callback=seen.append)
-    t = np.array([partial.n_iter for partial in seen])
+    seen = ends(fm.FeatureGram(Z), 400, loss="logistic")
+    t = np.arange(401)
     xi = -np.array([partial.alpha for partial in seen]) @ Z @ Z.T - np.log(n)
     sums, psi = np.logaddexp(0, xi).sum(axis=1), psi_of(xi)
     assert sums[0] < 1 and (sums <= sums[0] * (1 + 1e-13)).all()
@@ -192,8 +251,10 @@ def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
     """One recursion with two lengths of steps: a = alpha/mu of SNKP at k, alpha of momentum at t = k+1."""
     Z, T = UNTIED[case], 300
     G, s, seen = form(kind, Z), scale_of(form(kind, Z)), []
-    options = {"stop": None} if name == "snkp" else {}
-    fm.ALGORITHMS[name](G, max_iter=T, trace_at=range(T), callback=seen.append, **options)
+    if name == "snkp":
+        fm.snkp(G, stop=None, max_iter=T, trace_at=range(T), callback=seen.append)
+    else:
+        seen = ends(G, T)
     for partial, (a, p) in zip(seen[name == "momentum":], naive.accelerated(Z, first, ahead), strict=False):
         k = partial.n_iter
         alpha = partial.alpha * ((k + 1) * (k + 2) / (4 * s) if name == "snkp" else 1.0)
@@ -219,13 +280,11 @@ def test_momentum_is_nesterov_on_the_dual(case, kind):
     """mu_t is p, and Z'mu_t = 2 g_t / t."""
     Z, T = UNTIED[case], 200
     size = np.sqrt(scale_of(form(kind, Z)))
-    seen = []
-    fm.momentum(form(kind, Z), max_iter=T, trace_at=range(T), callback=seen.append)
-    for t, (partial, point) in enumerate(zip(seen, naive.nesterov_on_the_dual(Z), strict=False)):
+    for t, (partial, point) in enumerate(zip(ends(form(kind, Z), T), naive.nesterov_on_the_dual(Z), strict=False)):
         w, g, mu = (a.astype(float) for a in point)
         np.testing.assert_allclose(partial.p, mu, rtol=0, atol=1e-10)  # the multiplicative form adds T logarithms up
         if t:
-            assert t < T or abs(partial.upper**2 - (2 * np.linalg.norm(g) / t) ** 2) <= 1e-10 * size**2
+            assert abs(partial.upper**2 - (2 * np.linalg.norm(g) / t) ** 2) <= 1e-10 * size**2
             np.testing.assert_allclose(Z.T @ partial.p, 2 * g / t, rtol=0, atol=1e-10 * size)
         np.testing.assert_allclose(Z.T @ partial.alpha, w, rtol=0, atol=1e-10 * (np.linalg.norm(w) + 1))
 
@@ -511,8 +570,11 @@ def test_the_mean_gap_of_sampling_with_momentum(case):
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 0.9])
-def test_no_method_that_reads_columns_is_faster_on_equicorrelated_rows(c):
-    """Of T < n columns the best is their mean, by symmetry and convexity; sampling comes within a third of its gap."""
+def test_no_weights_on_the_columns_read_do_better_on_equicorrelated_rows(c):
+    """On T < n rows the best weights are equal, by symmetry and convexity; sampling comes within a third of their gap.
+
+    The best weights on all rows read nothing here: this bounds weights on the rows read, not all that could be known.
+    """
     n = 200
     G = c + (1 - c) * np.eye(n)
     rho = np.sqrt(c + (1 - c) / n)

@@ -310,6 +310,42 @@ def test_lemmas_4_and_5_along_snkp(name):
     assert (smooth <= upper + slack).all() and (smooth >= L - mu * math.log(n) - slack).all()
 
 
+@rotate("name, kind", [*SMALL, "random, infeasible"], REPRESENTATIONS, crossed=2)
+def test_what_snkp_certifies_without_a_separator(name, kind):
+    """||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)), where rho <= 0 a certificate that no margin exists.
+
+    Proof, s = 1: ||p_k||_G^2 / 2 <= -L_mu(alpha_k) <= mu_k ln n - L(alpha_k) by Lemmas 5 and 4, mu_k = 4/((k+1)(k+2)),
+    and L >= -rho+^2 / 2: some margin is at most rho ||alpha||_G.  It is Lemma 9's argument, with the prox of SNKP.
+    """
+    Z, rho = INSTANCES[name]
+    path, s = record("snkp, on", form(kind, Z), 300), squared_length(Z)
+    k = np.arange(len(path.p))
+    bound = max(rho, 0.0)**2 + 8 * s * math.log(len(Z)) / ((k + 1) * (k + 2))
+    assert (np.square(path.p @ Z).sum(axis=1) <= bound + (8 + len(Z)) * EPS * s).all()
+
+
+@rotate("name, kind", [*INFEASIBLE, "random, infeasible"], REPRESENTATIONS, crossed=2)
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_snkp_is_done_within_the_root_of_8_ln_n_over_eps(name, kind, scale):
+    Z = scale * INSTANCES[name][0]
+    for eps in (0.5, 0.1, 0.01, 1e-3, 1e-4):
+        eps *= math.sqrt(squared_length(Z))
+        bound = math.sqrt(8 * squared_length(Z) * math.log(len(Z))) / eps
+        result = fm.snkp(form(kind, Z), eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
+        assert result.status == "infeasible" and result.n_iter <= bound
+        assert naive.norm(Z, result.p) <= result.upper <= eps
+
+
+@rotate("name, kind", FEASIBLE, REPRESENTATIONS, crossed=2)
+def test_snkp_never_says_infeasible_below_the_margin(name, kind):
+    Z, rho = INSTANCES[name]
+    for eps in (0.5 * rho, (1 - 1e-6) * rho):
+        result = fm.snkp(form(kind, Z), eps=eps, stop=None, max_iter=2000, trace_at=[])
+        assert result.status == "max_iter" and result.upper > eps
+    result = fm.snkp(form(kind, Z), eps=1.1 * rho, stop=None, max_iter=10_000, trace_at=[])
+    assert result.status == "infeasible" and rho * (1 - 1e-9) <= result.upper <= 1.1 * rho
+
+
 @rotate("name, center", SMALL, centers(3))
 def test_lemma_8_along_snkpvn(name, center):
     Z, _ = INSTANCES[name]
@@ -334,6 +370,24 @@ def test_lemma_9_with_the_root_of_two(name, center):
     if n <= 8:
         smooth, _, _, mu = excessive_gaps(Z, path, "l2", q)
         assert (smooth >= -mu / 2 * naive.witness_distance(Z, q[None])[0] ** 2 - 1e-13 * mu - 8 * EPS * s).all()
+
+
+@pytest.mark.parametrize("times", [1.01, 2.0, 20.0])
+@pytest.mark.parametrize("name", FEASIBLE)
+def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
+    """||p_k||_G^2 <= rho^2 + 2 mu_k, so that a separator, or a p shorter than delta, is there within 4 sqrt(n s)/delta.
+
+    Proof: L_mu(alpha) >= -<alpha, p*>_G - mu + ||alpha||_G^2/2 >= -rho^2/2 - mu at the shortest p*, in Lemma 8; and
+    separation takes sqrt(8 n s)/rho, p sqrt(8 n s/(delta^2 - rho^2)), of which the lesser is 4 sqrt(n s)/delta at most.
+    """
+    Z, rho = INSTANCES[name]
+    n, s, delta = len(Z), squared_length(Z), times * rho
+    for q in centers(n).values():
+        path = record("snkpvn", dense(Z), math.ceil(4 * math.sqrt(n * s) / delta) + 1, delta=delta, q=q)
+        k = np.arange(len(path.p))
+        assert (((path.p @ Z)**2).sum(axis=1) <= rho**2 + 8 * n * s / ((k + 1) * (k + 2)) + 8 * EPS * s).all()
+        assert path.result.status in ("separated", "infeasible")
+        assert path.result.n_iter <= 4 * math.sqrt(n * s) / delta
 
 
 @pytest.mark.parametrize("name", [name for name in INRADIUS if len(INSTANCES[name][0]) <= 8])
@@ -533,6 +587,7 @@ def test_theorem_4_infeasible(name, scale, gamma):
     inverse = np.minimum(1 / norms, 1 / abs(rho) if rho else math.inf)
     assert (np.array(calls) <= 2 * gamma * math.sqrt(2 * n * s) * inverse).all()
     assert len(calls) <= math.log(norms[0] / eps) / math.log(gamma) + 1
+    assert sum(calls) <= 2 * math.sqrt(2 * n * s) / eps * (gamma + gamma / (gamma - 1))  # 8 sqrt(2 n s)/eps for gamma 2
 
 
 # --- Gordan's alternative -------------------------------------------------------------------------------
@@ -560,7 +615,7 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
         assert result.status == ("separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter")
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
-        gives_witness = algorithm.startswith(("snkpvn", "isnkpvn", "von_neumann", "frank_wolfe"))
+        gives_witness = CALLS[algorithm if algorithm in CALLS else algorithm_of(algorithm)].witness
         assert result.status == "infeasible" if gives_witness else result.status in ("infeasible", "max_iter")
         if gives_witness:
             assert naive.norm(Z, result.p) <= eps
@@ -604,7 +659,7 @@ def test_opposite_labels_are_never_separated(seed, kind):
 @rotate("eps, kind", [1e-1, 1e-3, 1e-5], REPRESENTATIONS)
 def test_halting_norms_are_real(eps, kind):
     Z, _ = INSTANCES["random, infeasible"]
-    for algorithm in ("snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
+    for algorithm in ("snkp, eps", "snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
         result = halting(algorithm, form(kind, Z), eps, 20_000)
         assert result.status == "infeasible"
         assert naive.norm(Z, result.p) < eps and result.upper < eps
@@ -681,6 +736,7 @@ NAN = float("nan")
     (fm.frank_wolfe, {"variant": "lazy"}, "variant"), (fm.frank_wolfe, {"stop": "never"}, "stop"),
     *((fm.frank_wolfe, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
     *((fm.von_neumann, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
+    *((fm.snkp, {"eps": eps}, "eps") for eps in (-1.0, NAN, math.inf)),
     *((fm.snkpvn, {"delta": delta}, "delta") for delta in (0.0, -1.0, NAN)),
     *((fm.isnkpvn, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN)),
     *((fm.isnkpvn, {"eps": 0.1, "gamma": gamma}, "gamma") for gamma in (1.0, 0.5, -2.0, NAN, math.inf)),

@@ -44,6 +44,7 @@ import fastmargin as fm
 # OPERATIONS
 # ======================================================================================================
 
+BEFORE_TIES = 5  # iterations of calls in which rounding chooses between ties
 ODD_SIZES = [*range(1, 10), 31, 33, 64, 511, 512, 513, 514, 515, 600, 1501]
 
 
@@ -301,25 +302,27 @@ def test_dense_and_features_walk_together(name):
     Z = fm.features(X, y)
     a, b = (run(name, G, max_iter=300, trace_at=range(300), keep_iterates=True) for G in (Z, dense(Z.rows)))
     assert (a.status, a.n_iter) == (b.status, b.n_iter)
+    same, slack = slice(None), CALLS[name].noise
+    if slack == 1.0:  # until there are ties; and they arrive at one point
+        same, slack = [*range(BEFORE_TIES), -1], 1e-11
     scale = np.abs(b.iterates).max(axis=1, keepdims=True) + 1e-300
-    slack = CALLS[name].noise
-    assert (np.abs(a.iterates - b.iterates) <= slack * scale).all()
+    assert (np.abs(a.iterates - b.iterates) <= slack * scale)[same].all()
     for field in ("lower", "upper"):
-        np.testing.assert_allclose(a.trace[field], b.trace[field], rtol=0, atol=10 * slack)
+        np.testing.assert_allclose(a.trace[field][same], b.trace[field][same], rtol=0, atol=10 * slack)
 
 
-@rotate("name, normalize", CALLS, ["unit", "max", None])
-def test_gram_and_features_give_the_same_answer(name, normalize):
-    X, y = two_classes(40, 5, 1.0, 21)
+@rotate("name, gap, normalize", [name for name, call in CALLS.items() if not call.rows], [1.0, 6.0],
+        ["unit", "max", None], crossed=2)
+def test_gram_and_features_give_the_same_answer(name, gap, normalize):
+    X, y = two_classes(40, 5, gap, 21)
     X *= np.linspace(1.0, 4.0, 40)[:, None]
-    if CALLS[name].rows:
-        return
     one = run(name, fm.gram(X, y, kernel="linear", normalize=normalize), max_iter=200)
     two = run(name, fm.features(X, y, normalize=normalize), max_iter=200)
     s = scale_of(fm.features(X, y, normalize=normalize))
-    slack = max(1e-6, 10 * CALLS[name].noise) * math.sqrt(s)
-    assert one.lower == pytest.approx(two.lower, abs=slack) or one.status == two.status == "infeasible"
-    assert one.upper == pytest.approx(two.upper, abs=max(slack, 1e-7 * math.sqrt(s) * (one.status == "infeasible")))
+    slack = 1e-6 * math.sqrt(s)
+    assert one.upper == pytest.approx(two.upper, abs=slack)
+    if one.upper > slack:  # else both rest where there is no margin, and rounding chooses the direction
+        assert one.lower == pytest.approx(two.lower, abs=slack)
 
 
 @every_loop
@@ -399,9 +402,11 @@ def test_a_new_representation_needs_no_change(name, case):
     G, seen = CountingGram(matrix), []
     other = run(name, G, max_iter=25, trace_at=[], callback=seen.append)
     assert plain.status == other.status
+    most, rtol = (BEFORE_TIES, 1e-11) if call.noise == 1.0 else (25, max(1e-11, call.noise))
     for one, two in zip(*((result.lower, result.upper) if call.cost is None else result[:4]
-                          for result in (plain, other)), strict=True):
-        np.testing.assert_allclose(one, two, rtol=max(1e-11, call.noise), atol=1e-14)
+                          for result in (run(name, given, max_iter=most) for given in (matrix, CountingGram(matrix)))),
+                        strict=True):
+        np.testing.assert_allclose(one, two, rtol=rtol, atol=1e-14)
     assert plain.n_iter == other.n_iter or call.cost is None
     lifts, products, columns, passes = G.counts
     n, k, claimed = len(matrix), other.n_iter, other.trace["products"]
@@ -444,10 +449,10 @@ class FourMethods(fm.Representation):
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.rows])
 def test_four_methods_are_enough(name, case):
     Z = PLANTED["uneven"][0] if case == "uneven" else UNTIED[case]
-    one, two = (run(name, make(Z), max_iter=60, trace_at=[]) for make in (FourMethods, fm.FeatureGram))
+    most = BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60  # there they come to rest at 0
+    one, two = (run(name, make(Z), max_iter=most, trace_at=[]) for make in (FourMethods, fm.FeatureGram))
     slack = 1e-8 * math.sqrt(scale_of(fm.FeatureGram(Z))) if case != "overlapping" else 1e-6
-    settled = CALLS[name].noise == 1.0 and case == "overlapping"  # at 0, so that the direction of w is that of rounding
-    assert one.lower == pytest.approx(two.lower, abs=slack) or settled
+    assert one.lower == pytest.approx(two.lower, abs=slack)
     assert one.upper == pytest.approx(two.upper, abs=slack)
     assert one.status == two.status or (name, one.status) == ("max_margin", "rounding")  # it has no precise products
 

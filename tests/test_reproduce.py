@@ -739,8 +739,8 @@ def alone():
     return module
 
 
-DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig4", "open1", "open2", "race:products",
-        "race:seconds", "speed:busy", "speed:ratios", "speed:scaling", "subspace:products",
+DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig3-all", "ji21:fig4", "open1", "open2",
+        "race:products", "race:seconds", "speed:busy", "speed:ratios", "speed:scaling", "subspace:products",
         "subspace:seconds"}  # the longest
 
 
@@ -1160,7 +1160,10 @@ def test_widths_hold_both_readings_and_algorithm_1_falls_as_predicted():
             curves = rp.split(part, "curve")
             assert all(np.array_equal(curve["sigma2"], sigma2) for curve in curves.values()), panel
             if "gap" in panel:
+                resolved = curves.pop(rp.RESOLVED)["value"]
                 assert list(curves) == list(rp.REAL_METHODS) and part["value"].min() >= 0
+                if name.startswith("MNIST"):  # known as well as the maximum margin is
+                    assert curves["Algorithm 1"]["value"][0] <= 2 * resolved[0] < 1e-12
         rate = {curve: run["value"] for curve, run in rp.split(rp.split(rows, "panel")["1 - rate of Algorithm 1"],
                                                                "curve").items()}
         predicted, measured = rate["rate, predicted"], rate["rate, measured"]
@@ -1180,8 +1183,8 @@ def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product():
 
 
 @pytest.mark.dear
-def test_all_methods_of_fig3_are_on_one_problem():
-    """Their certified intervals meet, and each of them learns."""
+def test_all_methods_of_fig3_are_on_one_problem(monkeypatch):
+    """Their certified intervals meet, each of them learns, and fig3-all is their runs with K on demand."""
     table, caption = rp.FIGURES["ji21:fig3"].compute(rp.Context(quick=True, progress=False))
     assert "n = 1,000 images, 9,000 pairs" in caption
     for part in rp.split(table, "scaling").values():
@@ -1192,6 +1195,29 @@ def test_all_methods_of_fig3_are_on_one_problem():
         for name, run in runs.items():
             assert run["iteration"].tolist() == [64, 128, 256] and run["lower"].max() < 0 < best
             assert learnt < run["test_error"][-1] and ("Theorem" in name or run["test_error"][-1] < 0.6)
+
+    columns = []
+
+    @contextlib.contextmanager
+    def bar(total, *_, **options):
+        yield types.SimpleNamespace(update=lambda: columns.append(total))
+
+    monkeypatch.setattr(rp, "progress", bar)
+    whole, caption = rp.FIGURES["ji21:fig3-all"].compute(rp.Context(quick=True))
+    assert "n = 1,000 images, 9,000 pairs" in caption and len(columns) == set(columns).pop() == 3 * 256
+    dense = rp.split(rp.split(rp.split(table, "scaling")["max"], "seed")["0"], "method")
+    for name, run in rp.split(whole, "method").items():
+        assert run["iteration"].tolist() == dense[name]["iteration"].tolist()
+        assert run["test_error"].tolist() == dense[name]["test_error"].tolist()
+        for end in ("lower", "upper"):  # K in float32: two roundings of an entry, for which its certificate allows
+            assert (np.abs(run[end] - dense[name][end]) <= 4 * 2.0**-24 / run["upper"]).all()
+
+
+def test_fig3_is_figure_3_alone():
+    """What README's first command draws in some ten minutes."""
+    assert rp.select(["fig3"]) == ["ji21:fig3", "apidopoulos22:fig3"]
+    assert sum(rp.FIGURES[key].minutes for key in rp.select(["fig3"])) < 15
+    assert all("ji21:fig3-all" in rp.select([name]) for name in ("all", "ji21", "fig3-all"))
 
 
 def test_families_have_the_margins_that_they_claim():
@@ -1288,15 +1314,21 @@ def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_log
     median = {family: {name: np.median([run["iterations"] for run in rp.split(rows, "seed").values()], axis=0)
                        for name, rows in rp.split(part, "method").items()}
               for family, part in rp.split(table, "family").items()}
+    accuracies = {family: next(iter(rp.split(part, "seed").values()))["x"][:5]
+                  for family, part in rp.split(table, "family").items()}  # 1/eps, of hulls
     assert len(median) == 7 and np.isfinite(table["iterations"]).all()
     for family in ("fillers, margin 0.003", "fillers, no separator"):
-        l2, entropy = median[family]["l2 prox"], median[family]["entropy prox"]
+        l2, entropy, snkp = (median[family][name] for name in (rp.ISNKPVN_L2, rp.ISNKPVN_ENTROPY, "SNKP"))
         assert l2[-1] > 1.2 * l2[0] and entropy[-1] < 1.1 * entropy[0] and (l2 > entropy[: len(l2)]).all()
+        assert (snkp > 3 * entropy).all() if "margin" in family else (snkp < entropy).all()  # restarts pay, or cost
     for hull, methods in median.items():
         if hull.startswith("0 "):
-            factor = methods["entropy prox"][-1] / methods["entropy prox"][-3]  # of a decade of eps
-            assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2
-    assert re.search(r"copies of 60 hard rows, iterations: l2 \[\d+\], entropy \[\d+\]", caption)  # one count each
+            for name in (rp.ISNKPVN_ENTROPY, "SNKP", "momentum"):
+                factor = methods[name][-1] / methods[name][-3]  # of a decade of eps
+                assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2.2
+            for name in ("SNKP", "momentum"):
+                assert (methods[name] <= np.sqrt(8 * np.log(100)) * accuracies[hull]).all()
+    assert re.search(r"copies of 60 hard rows, iterations of ISNKPVN: l2 \[\d+\], entropy \[\d+\]", caption)  # one each
 
 
 def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
@@ -1521,8 +1553,21 @@ def test_the_race(monkeypatch):
             for goal, products in zip(goals[name]["gap"], goals[name]["products"], strict=True):
                 met = methods[name]["gap"] <= goal
                 assert np.isnan(products) if not met.any() else products == methods[name]["products"][met][0]
-    peers = [name for name in np.unique(tables["seconds"]["method"]) if name not in kept]
-    assert peers == ["LinearSVC", "PIQP", "SVC, tol = 0.001", "SVC, tol = 1e-06"] or not rp.has_peers()
+    names = list(rp.split(tables["goals"], "method"))
+    lines = [line.split(" | ")[1:] for line in rp.race_table(tables["goals"]).splitlines() if line.startswith("| 0.01")]
+    for k, (ax, part) in enumerate(zip(rp.FIGURES["race:goals"].draw(tables["goals"]).axes,
+                                       rp.split(tables["goals"], "problem").values(), strict=True)):
+        absent = [name for name in names if name not in part["method"]]
+        assert [text.get_text() for text in ax.texts] == ["not run"] * len(absent)
+        assert [names[len(names) - round(text.get_position()[1])] for text in ax.texts] == absent
+        cells = {line[0]: line[1 + k].removesuffix(" |") for line in lines}
+        assert [name for name in names if cells[name] == "not run"] == absent
+    peers = [[name for name in rp.split(part, "method") if name not in kept]
+             for part in rp.split(tables["seconds"], "problem").values()]
+    by_kernel, by_rows = (["SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC"][some] * rp.has_peers()
+                          for some in (slice(0, 2), slice(2, 3)))
+    by_points = ["PIQP"] * rp.has_peers(rp.PIQP)
+    assert peers == [by_kernel, by_kernel, by_rows + by_points, by_rows + by_points, by_points, []]
 
 
 QUICKLY = rp.Context(quick=True, progress=False)
@@ -1580,6 +1625,21 @@ def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
     monkeypatch.setattr(rp, "PATIENCE", -1.0)  # their first run is taken for a long one
     assert rp.measure(row, QUICKLY)["note"] == "run once"
     assert calls == ["A", "B", ("a", "b"), "A", "A"]
+
+
+@pytest.mark.parametrize(("gap", "answers"), [(2e-3, False), (60.0, False), (9e-4, True), (math.nan, True)])
+def test_a_solver_that_was_stopped_gives_no_ratio(gap, answers):
+    block = rp.measure(a_row(their_seconds=900.0, check=lambda *_: (1e-7, gap)), QUICKLY)
+    assert all(np.isfinite(block[name]) == answers for name in ("achieved", "least", "most"))
+    assert block["theirs"] == 900.0 and block["ours"] > 0
+    table = rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)])
+    text, [ax] = rp.report_speed(table, FULL), rp.FIGURES["speed:ratios"].draw(table).axes
+    assert text.splitlines()[3] == (
+        "2 rows reach their bar, 0 do not, 0 were not measured" if answers else
+        "1 rows reach their bar, 0 do not, 0 were not measured, in 1 the other side was stopped")
+    assert ax.texts[0].get_text().startswith("stopped (") != answers
+    assert np.isfinite(ax.patches[0].get_width()) == answers
+    assert (f"| stopped at a gap of {gap:g} |" in rp.speed_table(table)) != answers
 
 
 def test_the_middle_and_the_ends_of_the_turns_are_reported():
@@ -1845,7 +1905,7 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
 
 def test_registry_is_sound():
     for key, entry in rp.FIGURES.items():
-        assert re.fullmatch(r"(\w+:)?\w+", key), key
+        assert re.fullmatch(r"(\w+:)?[\w-]+", key), key
         assert entry.summary.isascii() and "\n" not in entry.summary and entry.minutes > 0, key
         assert set(entry.data) <= set(rp.DATA), key
     stems = [key.replace(":", "-") for key in rp.FIGURES]
@@ -1974,8 +2034,8 @@ def test_the_table_of_the_race():
     assert len(pictures) == 3 and all(re.fullmatch(r"!\[.*\]\(race-\w+\.png\)", line) for line in pictures)
     assert header == "| to | method | P | Q |"
     assert rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[6:] == [
-        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |", "| 0.01 | SVC | 2 s | – |",
-        "| 1e-06 | max_margin | 3; 250 ms | – |", "| 1e-06 | SVC | 2 s | – |"]
+        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |", "| 0.01 | SVC | 2 s | not run |",
+        "| 1e-06 | max_margin | 3; 250 ms | – |", "| 1e-06 | SVC | 2 s | not run |"]
 
 
 def test_the_tables_of_margins_count_what_is_certified():
@@ -1991,14 +2051,14 @@ def test_the_tables_of_margins_count_what_is_certified():
 
 
 def test_the_five_lines_about_speed_are_of_the_rows_they_name():
-    def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan):
+    def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan, their_gap=math.nan):
         return dict.fromkeys(("n", *rp.UNMEASURED), math.nan) | {
             "what": what, "against": against, "unit": unit, "note": note, "required": required, "achieved": achieved,
-            "busy": busy, "ours": 1.0}
+            "busy": busy, "ours": 1.0, "their_gap": their_gap}
 
     lines = rp.speed_lines(rp.stack([
         row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5), row("max_margin, b", "LIBSVM, precomputed", 0.5),
-        row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once"),
+        row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once", their_gap=2e-3),
         row("from raw features", "LIBSVM, rbf", 7.0), row("max_margin, features", "LinearSVC, hinge", 3.0),
         row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0), row("MaxMarginClassifier, fit", "SVC", 8.0),
         row("max_margin, features, planted", "PIQP", 2.5), row("MaxMarginClassifier.fit, digits", "SVC, hinge", 0.25),
@@ -2008,7 +2068,7 @@ def test_the_five_lines_about_speed_are_of_the_rows_they_name():
         row("first call, cold", "", 6.0, unit="s"), row("first call, cold", "", 9.0, unit="s"),
         row("first call, warm", "", 0.5, unit="s", busy=2.25)])).split("\n")
     numbers = [re.findall(r"\d+(?:\.\d+)?", line) for line in lines]
-    assert numbers == [["9", "16"], ["0.5", "4", "7"], ["3", "5", "2.5"], ["8", "0.25", "1.5"],
+    assert numbers == [["8", "15", "1"], ["0.5", "4", "7"], ["3", "5", "2.5"], ["8", "0.25", "1.5"],
                        ["0.4", "0.25", "6", "9", "2.2"]]
 
 
