@@ -5967,7 +5967,7 @@ def _by_newton_steps(dual, c, u, gap):
             part = rows[active] / np.sqrt(ridge[active])[:, None]
             size = np.sqrt(1.0 + np.einsum("ij,ij->j", part, part))  # so that columns of any unit solve alike
             part /= size
-            equations = np.diag(1.0 / size**2) + part.T @ part
+            equations = np.diag(1.0 / size**2 + 4.0 * _EPS * size.size) + part.T @ part  # definite by rounding, too
             rise = rows @ (np.linalg.solve(equations, downhill @ rows / size) / size)
             step = downhill - stiffness * rise
         else:  # as precisely as is of use before the active points change
