@@ -5556,9 +5556,9 @@ class _Dual:
         The best plane is the best of those through a point o of it.  So o = Z'v is where the plane of c passes midway
         between the classes, and k (y'p)^2, k = 20 (max_i ||x_i - o||^2 + min_i r_i), is laid over ||p||_G^2.  The least
         ridge, not the largest: points of little weight must not take the digits of the others.  That is a proximal step
-        on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F, which is 21 or more by the Cauchy-Schwarz inequality,
-        if G_FF is definite and F has a point of the least ridge.  Without a ridge G_FF may be singular: no factor is
-        proved, and in 18,087 stages none was below 64.
+        on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F, which is 21 or more by the Cauchy-Schwarz
+        inequality, if G_FF is definite and F has a point of the least ridge.  Without a ridge G_FF may be singular: no
+        factor is proved, and in 18,087 stages none was below 64.
         """
         self.adder, self.last, self.reads = self.G.adder(), None, reads
         if self.signs is not None:
