@@ -318,7 +318,8 @@ def test_gram_and_features_give_the_same_answer(name, normalize):
     two = run(name, fm.features(X, y, normalize=normalize), max_iter=200)
     s = scale_of(fm.features(X, y, normalize=normalize))
     slack = max(1e-6, 10 * CALLS[name].noise) * math.sqrt(s)
-    assert one.lower == pytest.approx(two.lower, abs=slack) or one.status == two.status == "infeasible"
+    if max(one.upper, two.upper) > 1e-6 * math.sqrt(s):  # where p is 0 up to rounding, this decides what alpha is
+        assert one.lower == pytest.approx(two.lower, abs=slack)
     assert one.upper == pytest.approx(two.upper, abs=max(slack, 1e-7 * math.sqrt(s) * (one.status == "infeasible")))
 
 
