@@ -401,7 +401,8 @@ def _origin(X):
     """
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
-    return np.where(high - low <= np.abs(middle) / 3.0, middle, 0.0)
+    is_far = high - low <= np.abs(middle) / 3.0
+    return np.where(is_far & (high > low).any(), middle, 0.0)  # of equal points nothing would be left
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
@@ -1087,8 +1088,10 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    is_moved = is_moved if name == "linear" else name in ("rbf", "laplacian")
-    center = _origin(X) if is_moved and not _is_mapped(X) else None
+    center = _origin(X) if name == "linear" and is_moved and not _is_mapped(X) else None
+    if name in ("rbf", "laplacian") and not _is_mapped(X):
+        center = _origin(X)
+        center = np.where(center == 0.0, X.mean(axis=0), center)
     is_far = name == "rbf" and _distance_error(gamma, X.shape[1], _largest_square(X, center)) > _FAR
     return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, is_far,
                    W, kernel if callable(kernel) else None)
@@ -6085,7 +6088,7 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     if isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-        eps = min(eps, 0.5 / math.sqrt(run.scale * (1.0 / run.G.ridge).sum()))
+        eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u = np.zeros((2, dual.n))
     begin = _TO_BLOCKS if dual.narrow else _TO_NEWTON if dual.few else _TO_FIRST_FACES
