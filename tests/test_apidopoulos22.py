@@ -61,7 +61,7 @@ def whole_run(algorithm, G, steps, **options):
     """All iterates 0..steps, and the result."""
     result = algorithm(G, max_iter=steps, trace_at=range(steps + 1), keep_iterates=True, **options)
     assert np.array_equal(result.trace["iteration"], np.arange(result.n_iter + 1))
-    assert result.n_iter == steps or result.status == "infeasible"  # where ||p||_G = 0, nothing is left to prove
+    assert result.n_iter == steps
     assert np.array_equal(result.alpha, result.iterates[-1])
     return result.iterates, result
 
@@ -269,7 +269,7 @@ def test_lemma_5_2_the_dual_gap_bounds_the_distance(name, algorithm):
         distance = ((alphas @ Z - w) ** 2).sum(axis=1)
         assert (0.5 * distance <= gap + slack + error).all(), source
     assert gap[0] == 0.5 / rho**2
-    assert (gap[1:] < gap[0]).all() or algorithm == "homotopic"
+    assert (gap[1:] < gap[0]).all()
 
 
 def check_directions(Z, w, alphas, distance, late):
@@ -804,7 +804,7 @@ def test_tol_stops_with_a_certified_interval(algorithm):
     Z, rho = PLANTED["feasible"]
     result = ALL[algorithm](dense(Z), tol=0.1, max_iter=50_000)
     assert result.status == "certified" and result.upper - result.lower <= 0.1 * result.upper
-    assert result.lower <= rho <= result.upper and result.n_iter < 50_000
+    assert result.lower <= rho <= result.upper
 
 
 @all_algorithms

@@ -172,7 +172,7 @@ def test_every_algorithm_by_its_name(name, C):
         warnings.simplefilter("ignore")  # where the iterations do not suffice
         chosen = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5, algorithm=name, tol=1e-2, max_iter=2000).fit(X3, Y3)
     assert chosen.interval_[0] <= exact.interval_[1] and exact.interval_[0] <= chosen.interval_[1]
-    assert chosen.score(X3, Y3) >= 0.98 and chosen.n_iter_ == chosen.result_.n_iter <= 2000
+    assert chosen.score(X3, Y3) >= 0.98 and chosen.n_iter_ == chosen.result_.n_iter
     assert isinstance(chosen.result_, fm.Result) and chosen.status_ == chosen.result_.status
     if C == np.inf and chosen.margin_ > 0.0:
         own, labels = chosen.decision_function(X3), np.unique(Y3, return_inverse=True)[1]
@@ -443,7 +443,7 @@ def test_only_equal_points_contradict_each_other(offset):
         chosen = fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1, 1])
     assert chosen.interval_[1] >= 0.5 / math.hypot(offset + 1.5, 1.0) * (1 - 1e-12)
     assert len(caught) <= 1 and not any("contradict" in str(warning.message) for warning in caught)
-    assert chosen.margin_ < 0.0 or chosen.score(X, [0, 0, 1, 1]) == 1.0
+    assert chosen.score(X, [0, 0, 1, 1]) == 1.0
 
 
 @pytest.mark.parametrize("C", [1e10, 1e15])

@@ -2,10 +2,12 @@
 
 import math
 import tracemalloc
+from fractions import Fraction
 
 import naive
 import numpy as np
 import pytest
+from exact import margin_squared, of_rows, signed_square
 from instances import (
     BY_ROWS,
     EPS,
@@ -168,14 +170,15 @@ def test_witnesses_of_infeasibility(case, kind):
 @every_representation
 @pytest.mark.parametrize("offset", [3000.0, 4000.0, 6000.0, 1e5])
 def test_points_too_much_alike_for_single_precision(kind, offset):
-    """Far from 0: intervals hold the margin, which is at least that of the first coordinate, and nothing overflows."""
+    """Far from 0: intervals hold the margin, and nothing overflows."""
     rng = np.random.default_rng(1)
     for _ in range(20):
         X = rng.normal(size=(60, 4))
         y = np.where(X[:, 0] > 0, 1.0, -1.0)
         X[:, 0] += 0.3 * y
-        result = fm.max_margin(form(kind, y[:, None] * np.column_stack((X + offset, np.ones(60)))), tol=1e-6)
-        assert result.lower <= result.upper and result.upper >= 0.299 / math.hypot(offset, 1.0)
+        Z = y[:, None] * np.column_stack((X + offset, np.ones(60)))
+        result = fm.max_margin(form(kind, Z), tol=1e-6)
+        assert signed_square(Fraction(result.lower)) <= margin_squared(of_rows(Z)) <= Fraction(result.upper)**2
 
 
 def test_weights_beyond_the_range_of_numbers():
@@ -269,8 +272,6 @@ def test_random_classes(n, d, gap, kind):
             assert np.linalg.norm(Z.T @ result.p) <= 1e-7
             p = fm.momentum(fm.FeatureGram(Z), max_iter=3000)
             assert p.lower <= 1e-7  # and no other method finds a separator
-        elif result.status == "rounding":
-            assert kind != "features" and tol * result.upper**2 <= 2e-15 and result.lower > 0.0
         else:
             check_answer(Z, result, tol, kind)
 
@@ -294,14 +295,9 @@ def test_mnist_sample(digits, kind):
     Z = fm.features(X, y, normalize="max").rows
     G = form(kind, Z)
     result = fm.max_margin(G, tol=1e-9)
-    if digits == (0, 1):
-        assert result.status == "certified"
-    if result.status == "certified":
-        check_answer(Z, result, 1e-9, kind)
-        rough = fm.momentum(G, max_iter=300)
-        assert rough.lower <= result.upper and result.lower <= rough.upper
-    else:
-        assert result.status == "infeasible" and np.linalg.norm(Z.T @ result.p) <= 1e-7
+    check_answer(Z, result, 1e-9, kind)
+    rough = fm.momentum(G, max_iter=300)
+    assert rough.lower <= result.upper and result.lower <= rough.upper
 
 
 def test_dense_and_features_agree():
@@ -324,9 +320,10 @@ def test_identity_rank_one_and_no_structure_at_any_size(n, kind):
     assert result.status == "certified" and abs(result.upper - 1.0) <= tol and abs(result.p[0] - 1.0) <= tol
     Z = rows_of(n, 3, seed=n) + [1.0, 2.0, 3.0]
     result = fm.max_margin(form(kind, Z), tol=1e-9)
-    assert result.status in ("certified", "infeasible")
-    if result.status == "certified":
+    if margin_squared(of_rows(Z)):
         check_answer(Z, result, 1e-9, kind)
+    else:
+        assert result.status == "infeasible"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -540,7 +537,7 @@ def unit_gram(m, rank, seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_pair_steps_go_down_and_stay_inside(seed):
     rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 200))
+    m = int(rng.integers(2, 200)) if seed else 1
     H, roots = unit_gram(m, 1 + m // 3, seed), rng.uniform(0.5, 1.0, m)
     x = np.where(rng.random(m) < 0.5, rng.random(m), 0.0)
     H32, x32 = H.astype(np.float32), x.astype(np.float32)
@@ -581,7 +578,7 @@ def face_of(roots, m):
 def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     """From a start with more points than are independent."""
     rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 60))
+    m = int(rng.integers(1, 60 if seed % 2 else 9))
     Z = rows_of(m, rank, seed) + 1.5
     roots = rng.uniform(0.5, 1.0, m)
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
@@ -600,8 +597,9 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     g = H @ x - 1 / roots
     assert 0.5 * x @ H @ x - (x / roots).sum() <= before + 1e-9
     assert np.abs(g[P]).max(initial=0.0) <= 1e-6 and g.min() >= -1e-6
-    wanted = naive.least_norm(Z * (roots / np.linalg.norm(Z, axis=1))[:, None]) if m < 9 else None
-    assert wanted is None or np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
+    if m < 9:
+        wanted = naive.least_norm(Z * (roots / np.linalg.norm(Z, axis=1))[:, None])
+        assert np.sqrt(x @ H @ x) / (x / roots).sum() == pytest.approx(wanted, rel=1e-8)
 
 
 @pytest.fixture(params=["features", "sparse", "sparse, conjugate gradients"])

@@ -119,7 +119,7 @@ def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
     alpha_error, p_error, flags = measure(path, twin_of(algorithm, Z, 300))
     k = np.arange(len(flags))
     assert (alpha_error <= EPS * (2 + k)).all() and (p_error <= EPS * (2 + k)).all()
-    assert flags[-1] == ("" if path.result.status == "max_iter" or path.upper[-1] == 0.0 else path.result.status)
+    assert flags[-1] == ("" if path.result.status == "max_iter" else path.result.status)
     if algorithm.startswith("isnkpvn"):  # for the others alpha = p is a coincidence
         restarts = [k for k in range(len(flags) - 1) if np.array_equal(path.alpha[k + 1], path.p[k])]
         assert restarts == [k for k in range(len(flags)) if flags[k] == "restart"]
@@ -390,7 +390,7 @@ def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
         assert path.result.n_iter <= 4 * math.sqrt(n * s) / delta
 
 
-@pytest.mark.parametrize("name", [name for name in INRADIUS if len(INSTANCES[name][0]) <= 8])
+@pytest.mark.parametrize("name", [name for name in SMALL if INSTANCES[name][1] < 0.0 and len(INSTANCES[name][0]) <= 8])
 def test_lemma_7(name):
     """dist(p, witnesses) <= min(sqrt 2, sqrt 2 ||p||_G/|rho|) for the iterates, the vertices and random points."""
     Z, rho = INSTANCES[name]
@@ -616,11 +616,9 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
         gives_witness = CALLS[algorithm if algorithm in CALLS else algorithm_of(algorithm)].witness
-        assert result.status == "infeasible" if gives_witness else result.status in ("infeasible", "max_iter")
+        assert result.status == ("infeasible" if gives_witness else "max_iter")
         if gives_witness:
             assert naive.norm(Z, result.p) <= eps
-        elif result.status == "infeasible":
-            assert result.upper == 0.0
 
 
 @pytest.mark.parametrize("algorithm", HALTING)

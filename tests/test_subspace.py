@@ -273,7 +273,19 @@ def test_newton_gets_there_from_where_the_hessian_is_0(case, size):
         y[0] += np.max((-3.0 - Z[:, :k] @ y) / Z[:, 0])  # so that the least margin is -3, and phi < 3 + ln n + lambda
         span = fm._new_span(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
         fm._minimize(span, np.empty(n), 0.0, 1e-3)
-        assert np.linalg.norm(span.margins @ span.q) <= 1e-3 or (y @ span.margins).min() > 0.0
+        assert (y @ span.margins).min() > 0.0  # phi has no minimum
+
+
+@pytest.mark.parametrize("case", ["no margin", "no margin, wide"])
+def test_newton_gets_to_the_minimum_where_there_is_one(case):
+    Z = CASES[case] / np.linalg.norm(CASES[case], axis=1).max()
+    n, k = len(Z), 8
+    for seed in range(20):
+        y = np.random.default_rng(seed).normal(size=k)
+        y *= 3.0 / -(Z[:, :k] @ y).min()  # the least margin is -3
+        span = fm._new_span(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
+        fm._minimize(span, np.empty(n), 0.0, 1e-3)
+        assert np.linalg.norm(span.margins @ span.q) <= 1e-3 and (y @ span.margins).min() < 0.0
 
 
 @pytest.mark.parametrize("seed", range(20))
