@@ -291,7 +291,8 @@ def _array(a, name):
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
-    if plain.dtype.kind != "O" or not plain.size:
+    is_table = plain.dtype.kind == "O" or (hasattr(a, "dtypes") and plain.dtype.kind not in "fiub")
+    if not (is_table and plain.size and plain.ndim):
         return plain
     numbers = np.empty(plain.shape)  # of a data frame of several types, or of Python's objects
     for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
@@ -307,7 +308,9 @@ def _array(a, name):
 def _first_that_is_no_number(values, out):
     """Set ``out`` to the values; return the place of the first that is no real number, and what it is, or None."""
     for i, value in enumerate(values):
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (complex, np.complexfloating)) and value.imag == 0.0:
+            value = value.real  # of a table with complex numbers in another column
+        if isinstance(value, (str, bytes, complex, np.complexfloating)):
             return i, repr(value)
         if _is_missing(value):
             return i, "a missing value"
@@ -1100,9 +1103,9 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
 _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
 
 
-def _distance_error(gamma, d, square):
-    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= square."""
-    return 8.0 * gamma * square * _gamma(d + 16)
+def _distance_error(gamma, d, largest):
+    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= largest."""
+    return 8.0 * gamma * largest * (d + 16.0) * _EPS
 
 
 def _largest_square(X, center):
@@ -3747,6 +3750,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     is_compiled, answers = is_jitted(loop), []
     k, flag = _advance(loop, run.G, first, first, state + parameters, answers)  # compiles, outside the clock
     rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
+    known = None  # the iteration that alpha and p are of
     certified = functools.partial(_certified, run, interval or _interval, eps)
 
     def result(trace, kept, is_whole=True):
@@ -3771,6 +3775,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
                 if bounds is None or run.keep_iterates or run.callback is not None:
                     points = reported or solution if bounds is not None or flag != RUNNING else solution
                     alpha, p = _primal_and_dual(points, state, k, run.G.signs)
+                    known = k
                 lower, upper, status = bounds or certified(k, flag, alpha, p)
                 if flag == CERTIFIED:  # believed, or not
                     flag, refuted = RUNNING, k
@@ -3794,8 +3799,8 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
         is_whole, status = is_compiled or bool(answers), "stopped"
         if is_whole:
             k = answers[0][0] if answers else k
-            points = reported or solution if k > 0 else solution
-            alpha, p = _primal_and_dual(points, state, k, run.G.signs)
+            if known != k:
+                alpha, p = _primal_and_dual(reported or solution if k > 0 else solution, state, k, run.G.signs)
         else:
             k, alpha, p = entry
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
@@ -5547,6 +5552,7 @@ class _Dual:
         base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
         self.base = base.base if isinstance(base, FreeGram) else base
         self.few = isinstance(self.base, FeatureGram) and self.base.shape()[1] < min(self.n, _LARGEST_FACE)
+        self.few &= base is not None and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)  # 1 / r_i s is a number
         smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
         self.base = self.base if smooth else None
         self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
@@ -6084,8 +6090,10 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
                   free_intercept=True)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
-    blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
-    eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
+    blur, of_base = math.sqrt(run.G.rounding().square), run.scale
+    if isinstance(run.G, RidgeGram):  # a ridge, however large, is not what is rounded
+        of_base = max(float(run.G.base.diagonal().max()), _SMALLEST)
+    eps = (1e-9 if blur == 0.0 else 3e-8) * (math.sqrt(of_base) / math.sqrt(run.scale))
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     if isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
