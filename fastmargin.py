@@ -260,6 +260,11 @@ class Result(NamedTuple):
                 f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
 
 
+def _is_result(start):
+    """Return True for a Result, also one that the module made before it was loaded anew."""
+    return getattr(start, "_fields", None) == Result._fields
+
+
 _DOWN, _UP = decimal.ROUND_FLOOR, decimal.ROUND_CEILING
 
 
@@ -286,20 +291,39 @@ def _array(a, name):
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
-    if plain.dtype.kind in "fiub" or not hasattr(a, "dtypes"):
+    is_table = plain.dtype.kind == "O" or (hasattr(a, "dtypes") and plain.dtype.kind not in "fiub")
+    if not (is_table and plain.size and plain.ndim):
         return plain
-    dtypes, numbers = np.atleast_1d(a.dtypes), np.empty(plain.shape)  # of a data frame, or of one column
-    wrong, gaps = [k for k, dtype in enumerate(dtypes) if getattr(dtype, "kind", "O") not in "fiub"], ""
-    if not wrong:
-        for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
-            try:
-                out[:] = column
-            except (TypeError, ValueError):
-                wrong, gaps = [k], " and missing values"
-    if wrong:
-        column = f"column {a.columns[wrong[0]]!r}" if hasattr(a, "columns") else "it"
-        raise TypeError(f"{name} must hold real numbers; {column} has dtype {dtypes[wrong[0]]}{gaps}")
+    numbers = np.empty(plain.shape)  # of a data frame of several types, or of Python's objects
+    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
+        wrong = _first_that_is_no_number(column, out)
+        if wrong is not None:
+            row, value = wrong
+            where = f"row {row}" if plain.ndim == 1 else f"row {row}, column {getattr(a, 'columns', range(k + 1))[k]!r}"
+            dtype = f", of dtype {np.atleast_1d(a.dtypes)[k]}," if hasattr(a, "dtypes") else ""
+            raise TypeError(f"{name} must hold real numbers; {where}{dtype} has {value}")
     return numbers
+
+
+def _first_that_is_no_number(values, out):
+    """Set ``out`` to the values; return the place of the first that is no real number, and what it is, or None."""
+    for i, value in enumerate(values):
+        if isinstance(value, (complex, np.complexfloating)) and value.imag == 0.0:
+            value = value.real  # of a table with complex numbers in another column
+        if isinstance(value, (str, bytes, complex, np.complexfloating)):
+            return i, repr(value)
+        if _is_missing(value):
+            return i, "a missing value"
+        try:
+            out[i] = value
+        except (TypeError, ValueError) as error:
+            return i, f"{value!r}: {error}"
+    return None
+
+
+def _is_missing(value):
+    """Return True for None and what pandas has in its place."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _real_array(a, name, ndim, first=0):
@@ -356,6 +380,32 @@ def _blocks(X):
     for first in range(0, len(X), few):
         block = X[first:first + few]
         yield first, _points(block, first=first) if mapped else block
+
+
+def _ranges(X):
+    """Return the least and the largest entry of each column, (2, d), of checked points, mapped or sparse ones too."""
+    if not _is_sparse(X):
+        low = functools.reduce(np.minimum, (block.min(axis=0) for _, block in _blocks(X)))
+        high = functools.reduce(np.maximum, (block.max(axis=0) for _, block in _blocks(X)))
+        return low, high
+    n, d = X.shape
+    low, high = np.full(d, math.inf), np.full(d, -math.inf)
+    np.minimum.at(low, X.indices, X.data)
+    np.maximum.at(high, X.indices, X.data)
+    has_zeros = np.bincount(X.indices, minlength=d) < n
+    return np.where(has_zeros, np.minimum(low, 0.0), low), np.where(has_zeros, np.maximum(high, 0.0), high)
+
+
+def _origin(X):
+    """Return a point o, (d,), within the ranges of columns that are narrow beside their distance from 0; 0 elsewhere.
+
+    There x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz, Floating-Point
+    Computation, 1974), and no longer than the range of the column.  Sparse points have no zeros in such columns.
+    """
+    low, high = _ranges(X)
+    middle = 0.5 * low + 0.5 * high
+    is_far = high - low <= np.abs(middle) / 3.0
+    return np.where(is_far & (high > low).any(), middle, 0.0)  # of equal points nothing would be left
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
@@ -913,14 +963,15 @@ def _product(A, B):
     return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
 
 
-class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center W function")):
+class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")):
     """A kernel with its parameters, resolved against the training points.
 
     name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
     gamma, coef0, degree : float, float, int
     dimension : int, of the points
     offset : float, added to every value: the square of the intercept
-    center : array, shape (d,), or None, subtracted from the points: distances do not change, their rounding shrinks
+    center : array, shape (d,), or None, subtracted from the points, see `_origin`: distances do not change
+    is_far : bool, of "rbf": distances come from differences of coordinates, as inner products would cancel
     W : array, shape (width, d), of "ntk"; elsewhere without rows
     function : callable or None, of "callable"
     """
@@ -944,9 +995,10 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             values = A.rows[:, :len(B.rows)]
         elif self.name == "callable":
             values = self._called(A.rows, B.rows)
-        elif self.name == "laplacian":
+        elif self.name == "laplacian" or self.is_far:
             values = np.empty((len(A.rows), len(B.rows)))
-            _enter_by_size(values.size * self.dimension, _laplacian, self.gamma, A.rows, B.rows, values)
+            is_squared = self.name == "rbf"
+            _enter_by_size(values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values)
         else:
             values = product(A.rows, B.rows)
         if self.name == "poly":
@@ -955,7 +1007,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             base = values.copy()
             for _ in range(self.degree - 1):
                 values *= base
-        elif self.name == "rbf":
+        elif self.name == "rbf" and not self.is_far:
             squared = self.gamma * (1.0 - (self.dimension + 8.0) * _EPS)  # rounded up, K is 1 for copies of a point
             values *= 2.0 * self.gamma
             values -= squared * A.squares[:, None]
@@ -1016,8 +1068,11 @@ def _slices(n, width):
         yield slice(start, min(start + step, n))
 
 
-def _kernel(kernel, X, params, weights=1.0):
-    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted."""
+def _kernel(kernel, X, params, weights=1.0, is_moved=False):
+    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted.
+
+    ``is_moved`` says that G does not change where "linear" is taken from another origin.
+    """
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = (*_KERNELS.get(name, ()), "intercept")
     unknown = sorted(set(params) - set(accepted))
@@ -1036,9 +1091,28 @@ def _kernel(kernel, X, params, weights=1.0):
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    center = X.mean(axis=0) if name in ("rbf", "laplacian") and not _is_mapped(X) else None
-    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, W,
-                   kernel if callable(kernel) else None)
+    center = _origin(X) if name == "linear" and is_moved and not _is_mapped(X) else None
+    if name in ("rbf", "laplacian") and not _is_mapped(X):
+        center = _origin(X)
+        center = np.where(center == 0.0, X.mean(axis=0), center)
+    is_far = name == "rbf" and _distance_error(gamma, X.shape[1], _largest_square(X, center)) > _FAR
+    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, is_far,
+                   W, kernel if callable(kernel) else None)
+
+
+_FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
+
+
+def _distance_error(gamma, d, largest):
+    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= largest."""
+    return 8.0 * gamma * largest * (d + 16.0) * _EPS
+
+
+def _largest_square(X, center):
+    """Return max_i ||x_i - center||^2, center None for 0."""
+    moved = (block if center is None else block - center for _, block in _blocks(X))
+    with np.errstate(over="ignore"):
+        return max(float(np.einsum("ij,ij->i", block, block).max()) for block in moved)
 
 
 def _is_free(params):
@@ -1072,21 +1146,22 @@ def _gamma_of(params, X, weights):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _distance(a, b):
-    """Return ||a - b||_1; by itself, since how it is summed would depend on the code around it."""
+def _distance(a, b, is_squared):
+    """Return ||a - b||_1 or ||a - b||_2^2; by itself, since how it is summed would depend on the code around it."""
     total = 0.0
     for k in range(a.size):
-        total += abs(np.float64(a[k]) - b[k])
+        difference = np.float64(a[k]) - b[k]
+        total += difference * difference if is_squared else abs(difference)
     return total
 
 
 @_for_threads
-def _laplacian(gamma, A, B, out):
-    """out_ij <- exp(-gamma ||a_i - b_j||_1)."""
+def _decay(gamma, A, B, is_squared, out):
+    """out_ij <- exp(-gamma ||a_i - b_j||_1), or of ||a_i - b_j||_2^2."""
     for i in prange(len(A)):
         a = A[i]
         for j in range(len(B)):
-            out[i, j] = math.exp(-gamma * _distance(a, B[j]))
+            out[i, j] = math.exp(-gamma * _distance(a, B[j], is_squared))
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -1120,7 +1195,7 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
 
 def _problem(X, kernel, normalize, params):
     """Prepare checked points; return the kernel, the points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij."""
-    kernel = _kernel(kernel, X, params)
+    kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
     return kernel, points, diagonal, _normalizers(diagonal, normalize)
@@ -1679,13 +1754,13 @@ class RidgeGram(Representation):
         return size + sum(_precise_dot(terms, v)), m + terms, rounding._replace(margins=rounding.margins + lost)
 
 
-def _with_offset(G, signs, params):
-    """Free the planes from the origin if the keywords ask for it."""
+def _with_offset(G, signs, params, origin=None):
+    """Free the planes from the origin if the keywords ask for it; that of G is a point of the user's coordinates."""
     if not _is_free(params):
         return G
     if np.ptp(signs) == 0.0:
         raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
-    return FreeGram(G, signs)
+    return FreeGram(G, signs, origin)
 
 
 def _with_ridge(G, ridge):
@@ -1709,6 +1784,8 @@ class FreeGram(Representation):
     ----------
     base : representation, G
     signs : array, shape (n,), y
+    origin : array, shape (d,), or None, from which the rows of G are taken: near points that are far from 0, so that
+        what they have in common is not rounded.  Inner products with it are exact differences; None for 0
 
     Notes
     -----
@@ -1724,8 +1801,9 @@ class FreeGram(Representation):
     1.118034
     """
 
-    def __init__(self, base: Representation, signs: ArrayLike) -> None:
+    def __init__(self, base: Representation, signs: ArrayLike, origin: Array | None = None) -> None:
         self.base = base = base.checked()
+        self.origin = origin
         self.signs, self.access = _labels(signs, base.shape()[0], "signs"), base.access
         for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
             setattr(self, name, getattr(base, name))
@@ -1733,7 +1811,7 @@ class FreeGram(Representation):
             setattr(self, operation.__name__, functools.partial(operation, base))
 
     def restrict(self, index: Array) -> Representation:
-        return FreeGram(self.base.restrict(index), self.signs[index])
+        return FreeGram(self.base.restrict(index), self.signs[index], self.origin)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -1949,7 +2027,7 @@ def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "
         points = _without_zeros(points)
     entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
     out = _signed_gram(kernel, points, diagonal, sign * normalizer, entries + ridge, dtype)
-    return _with_offset(DenseGram(out), sign, params) if _is_free(params) else out
+    return _with_offset(DenseGram(out), sign, params, kernel.center) if _is_free(params) else out
 
 
 def _signed_gram(kernel, points, diagonal, c, entries, dtype):
@@ -2462,14 +2540,15 @@ SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots"
 # 5.6 mapped
 # ------------------------------------------------------------------------------------------------------
 
-class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept")):
-    """G = Z Z' for rows z_i = c_i (x_i, b), c_i x_i if b = 0, of x_i that stay in a file, made by `features`.
+class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept origin")):
+    """G = Z Z' for rows z_i = c_i (x_i - o, b), c_i (x_i - o) if b = 0, of x_i that stay in a file, made by `features`.
 
     Attributes
     ----------
     rows : array, shape (n, d), the x_i
     c, entries : arrays, shape (n,), signs times normalisers and G_ii
     intercept : float, b
+    origin : array, shape (d,), o
 
     Examples
     --------
@@ -2493,14 +2572,26 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
     def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.shape())
 
+    def _parts(self):
+        """Yield (slice, rows x_i - o) of all points, at once where o = 0, else as many as are computed at a time."""
+        if self.origin.any():
+            for part in _slices(*self.rows.shape):
+                yield part, FeatureGram(self.rows[part] - self.origin)
+        else:
+            yield slice(None), FeatureGram(self.rows)
+
     def lift(self, v: Array, w: Array) -> None:
         d, weights = self.rows.shape[1], self.c * v
-        lift(FeatureGram(self.rows), weights, w[:d])
+        w[:], sums = 0.0, np.empty(d)
+        for part, rows in self._parts():
+            lift(rows, weights[part], sums)
+            w[:d] += sums
         w[d:] = self.intercept * weights.sum()
 
     def margins(self, w: Array, m: Array) -> None:
         d = self.rows.shape[1]
-        margins(FeatureGram(self.rows), w[:d], m)
+        for part, rows in self._parts():
+            margins(rows, w[:d], m[part])
         m += self.intercept * w[d:].sum()
         m *= self.c
 
@@ -2508,7 +2599,7 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
         return _dot(w, w)
 
     def restrict(self, index: Array) -> Representation:
-        rows = self.rows[index].astype(np.float64)
+        rows = self.rows[index] - self.origin
         rows = np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
         return FeatureGram(rows * self.c[index][:, None])
 
@@ -2530,6 +2621,7 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
         Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
     normalize : {"unit", "max", None}
         "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
+        With None and a free intercept rows are taken from a point near them, where they are far from 0, exactly.
     intercept : float or "free"
         Not 0: all points get it as one more feature, the last, before they are normalised.  "free": as in `gram`.
     ridge : float or array, shape (n,)
@@ -2555,7 +2647,9 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
     constant = 0.0 if _is_free(params) else _number(intercept, "intercept", closed=True)
     X = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X)
     y = _labels(y, X.shape[0])
+    origin = _origin(X) if _is_free(params) and normalize is None else np.zeros(X.shape[1])
     if _is_sparse(X):
+        X.data = X.data - origin[X.indices]
         G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
         if constant:
             ends = G.starts[1:]
@@ -2565,13 +2659,14 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
             scale = y * _normalizers(G.diagonal(), normalize)
         G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
     elif _is_mapped(X):
-        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in _blocks(X)]) + constant * constant
+        moved = (block - origin for _, block in _blocks(X))
+        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for block in moved]) + constant * constant
         normalizer = _normalizers(squares, normalize)
-        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant)
+        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant, origin)
     else:
-        X = np.column_stack((X, np.full(len(X), constant))) if constant else X
+        X = np.column_stack((X, np.full(len(X), constant))) if constant else X - origin
         G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
-    return _with_ridge(_with_offset(G, y, params), ridge)
+    return _with_ridge(_with_offset(G, y, params, origin), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2609,14 +2704,17 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def rounding(self) -> Rounding:
         """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
 
+        Where distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, of which exp makes
+        less.
+
         The arc cosine makes at most pi sqrt(e / 2) of an error e, the limit kernel 0.75 ||x|| ||x'|| times that.
         """
         kernel = self.kernel
         error = _gamma(kernel.dimension + len(kernel.W) + 16)
         if kernel.name == "poly":
             error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
-        elif kernel.name == "rbf":
-            error = 8.0 * kernel.gamma * self.points.squares.max() * error + _gamma(16)
+        elif kernel.name == "rbf" and not kernel.is_far:
+            error = _distance_error(kernel.gamma, kernel.dimension, self.points.squares.max()) + _gamma(16)
         elif kernel.name == "ntk limit":
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)
@@ -2757,7 +2855,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     X = X if mapped else _points(X)
     dtype = X.dtype if dtype is None else dtype
     sign = _labels(y, len(X))
-    kernel = _kernel(kernel, X, params)
+    kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
     parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
     points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
@@ -2768,7 +2866,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     diagonal = kernel.diagonal(points)
     normalizer = _normalizers(diagonal, normalize)
     G = LazyGram(kernel, points, sign * normalizer, diagonal * normalizer**2)
-    return _with_ridge(_with_offset(G, sign, params), ridge)
+    return _with_ridge(_with_offset(G, sign, params, kernel.center), ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3205,7 +3303,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
             for v, (size, m, rounding) in zip(points, known, strict=True)]
     of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
-    lower, upper, blur = _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins)
+    lower, upper, blur = map(float, _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins))
     if lower > upper:
         raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
     return lower, upper, blur
@@ -3363,12 +3461,15 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w, bias, m = np.ldexp(w.astype(np.float64).ravel(), -exponent), math.ldexp(bias, -exponent), np.empty(G.shape()[0])
     margins(G, w, m)
+    cancelled = abs(bias)
     if G.signs is not None:
-        bias = bias if has_bias else _offset(G.signs, m)
+        from_origin = 0.0 if G.origin is None else sum(_precise_dot(w, G.origin))  # rows are x_i - o
+        bias = bias + from_origin if has_bias else _offset(G.signs, m)
+        cancelled = max(abs(bias), abs(from_origin) * has_bias)
         m += bias * G.signs
     length = math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
     least = float(m.min()) / length
-    blur = _LAST * (abs(least) + abs(bias) / length) + G.rounding().margins * math.sqrt(scale)
+    blur = _LAST * (abs(least) + cancelled / length) + G.rounding().margins * math.sqrt(scale)
     return least - blur, least + blur
 
 
@@ -3528,7 +3629,7 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     """
     max_iter = _count(max_iter, "max_iter")
     tol = None if tol is None else _number(tol, "tol")
-    if not (start is None or isinstance(start, Result)):
+    if not (start is None or _is_result(start)):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     first = 0 if start is None else start.n_iter
     last = first + max_iter
@@ -3649,6 +3750,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     is_compiled, answers = is_jitted(loop), []
     k, flag = _advance(loop, run.G, first, first, state + parameters, answers)  # compiles, outside the clock
     rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
+    known = None  # the iteration that alpha and p are of
     certified = functools.partial(_certified, run, interval or _interval, eps)
 
     def result(trace, kept, is_whole=True):
@@ -3673,6 +3775,7 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
                 if bounds is None or run.keep_iterates or run.callback is not None:
                     points = reported or solution if bounds is not None or flag != RUNNING else solution
                     alpha, p = _primal_and_dual(points, state, k, run.G.signs)
+                    known = k
                 lower, upper, status = bounds or certified(k, flag, alpha, p)
                 if flag == CERTIFIED:  # believed, or not
                     flag, refuted = RUNNING, k
@@ -3696,8 +3799,8 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
         is_whole, status = is_compiled or bool(answers), "stopped"
         if is_whole:
             k = answers[0][0] if answers else k
-            points = reported or solution if k > 0 else solution
-            alpha, p = _primal_and_dual(points, state, k, run.G.signs)
+            if known != k:
+                alpha, p = _primal_and_dual(reported or solution if k > 0 else solution, state, k, run.G.signs)
         else:
             k, alpha, p = entry
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
@@ -5436,6 +5539,7 @@ class _Dual:
 
     def __init__(self, G, scale, tol, eps):
         self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
+        self.ridge = getattr(G, "ridge", 0.0)
         self.diagonal, self.narrow = G.diagonal(), G.access == "stored" and G.signs is None
         self.roots = np.sqrt(self.diagonal / scale)
         self.signs, self.sides = G.signs, [np.arange(self.n)]
@@ -5445,32 +5549,36 @@ class _Dual:
             self.narrow) else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
         self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
         self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
-        smooth = isinstance(G, RidgeGram) and G.ridge.min() >= 1e-8 * G._share * scale
-        self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
-        base = G.base if smooth else None
+        base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
         self.base = base.base if isinstance(base, FreeGram) else base
         self.few = isinstance(self.base, FeatureGram) and self.base.shape()[1] < min(self.n, _LARGEST_FACE)
+        self.few &= base is not None and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)  # 1 / r_i s is a number
+        smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
+        self.base = self.base if smooth else None
+        self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
+        self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1]) if self.few else _LARGEST_FACE
 
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
         its u, is as `finish` left it.
 
         The best plane is the best of those through a point o of it.  So o = Z'v is where the plane of c passes midway
-        between the classes, and k (y'p)^2, k = 20 max_i G_ii, G at that origin, is laid over ||p||_G^2.  That is a
-        proximal step on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F, which is 21 or more by the
-        Cauchy-Schwarz inequality, if G_FF is definite, as a ridge makes it.  Without one it may be singular: no factor
-        is proved, and in 18,087 stages none was below 64.
+        between the classes, and k (y'p)^2, k = 20 (max_i ||x_i - o||^2 + min_i r_i), is laid over ||p||_G^2.  The least
+        ridge, not the largest: points of little weight must not take the digits of the others.  That is a proximal step
+        on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F, which is 21 or more by the Cauchy-Schwarz
+        inequality, if G_FF is definite and F has a point of the least ridge.  Without a ridge G_FF may be singular: no
+        factor is proved, and in 18,087 stages none was below 64.
         """
         self.adder, self.last, self.reads = self.G.adder(), None, reads
         if self.signs is not None:
-            y, ridge = self.signs, getattr(self.G, "ridge", 0.0)
+            y, ridge = self.signs, self.ridge
             m, b = u * self.scale - ridge * c, _offset(y, u) * self.scale
             size, middle = c @ m, (y * c) @ m
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
             least = 8.0 * self.G.rounding().margins * self.scale  # what rounding may leave of ||x_i - o||^2
-            self.origin = v, 20.0 * max((self.diagonal + 2.0 * y * self.shift).max(), least)
+            self.origin = v, 20.0 * (max((self.diagonal - ridge + 2.0 * y * self.shift).max(), least) + np.min(ridge))
             self.shift += 0.5 * self.origin[1] * y
             self.roots = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale)
             u += b / self.scale * y
@@ -5866,7 +5974,10 @@ def _by_newton_steps(dual, c, u, gap):
             break
         if rows is not None:
             part = rows[active] / np.sqrt(ridge[active])[:, None]
-            rise = rows @ np.linalg.solve(np.eye(rows.shape[1]) + part.T @ part, downhill @ rows)
+            size = np.sqrt(1.0 + np.einsum("ij,ij->j", part, part))  # so that columns of any unit solve alike
+            part /= size
+            equations = np.diag(1.0 / size**2 + 4.0 * _EPS * size.size) + part.T @ part  # definite by rounding, too
+            rise = rows @ (np.linalg.solve(equations, downhill @ rows / size) / size)
             step = downhill - stiffness * rise
         else:  # as precisely as is of use before the active points change
             accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
@@ -5905,7 +6016,9 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
             return k, INFEASIBLE
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
         if before == _TO_NEWTON:
-            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS
+            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= dual.largest_face else _TO_BLOCKS
+            if dual.few and not halved and stage[0] != _TO_FACES:
+                return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
         if stage[0] == _TO_BLOCKS != before and np.count_nonzero(c) > dual.largest:
             warnings.warn(f"max_margin may take long: {np.count_nonzero(c)} points are in the support, too many for "
                           "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
@@ -5972,17 +6085,21 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
-    tol, weights = _number(tol, "tol"), None if isinstance(start, Result) or np.ndim(start) != 1 else start
+    tol, weights = _number(tol, "tol"), None if _is_result(start) or np.ndim(start) != 1 else start
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start if weights is None else None,
                   free_intercept=True)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
-    blur, share = math.sqrt(run.G.rounding().square), getattr(run.G, "_share", 1.0)
-    eps = (1e-9 if blur == 0.0 else 3e-8) * math.sqrt(share)  # a ridge, however large, is not what is rounded
+    blur, of_base = math.sqrt(run.G.rounding().square), run.scale
+    if isinstance(run.G, RidgeGram):  # a ridge, however large, is not what is rounded
+        of_base = max(float(run.G.base.diagonal().max()), _SMALLEST)
+    eps = (1e-9 if blur == 0.0 else 3e-8) * (math.sqrt(of_base) / math.sqrt(run.scale))
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
+    if isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+        eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u = np.zeros((2, dual.n))
-    begin = _TO_BLOCKS if dual.narrow else _TO_FIRST_FACES
+    begin = _TO_BLOCKS if dual.narrow else _TO_NEWTON if dual.few else _TO_FIRST_FACES
     if weights is not None:
         c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
         if dual.signs is None and not dual.diagonal.all():
@@ -6006,6 +6123,7 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 
 _FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
 _FREE = "exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent"  # take a free intercept
+_LIGHT = 2.0**-44  # of the largest weight: lighter points are left out of a soft margin, which they cannot change
 _SOFT = 1e4  # C max_i K(x_i, x_i) of the margin that stands in where there is no hard one
 
 
@@ -6044,6 +6162,9 @@ def _targets(y, n):
     if y.shape != (n,):
         raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
     is_real = y.dtype.kind == "f"
+    missing = [i for i, label in enumerate(y) if _is_missing(label)] if y.dtype.kind == "O" else []
+    if missing:
+        raise ValueError(f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out")
     try:
         if (y != y).any() or (is_real and np.isinf(y).any()):
             raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
@@ -6123,7 +6244,8 @@ class MaxMarginClassifier:
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
+    classes_, class_weight_ : arrays, shape (n_classes,)
+        The classes, and by how much C was multiplied in each.
     interval_, margin_ : (float, float), float
         lower <= rho <= upper, certified as in `certificate`, with C finite for the margin of G + I / (2 C); and lower:
         with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
@@ -6137,6 +6259,8 @@ class MaxMarginClassifier:
         Of the linear kernel: f(x) = <coef_, x> + intercept_, over the same.
     n_features_in_, feature_names_in_ : int, array of str
         d; the names of the columns, where X was a data frame with names.
+    shape_fit_, fit_status_ : (n, d), int
+        As SVC has them: the shape of X, and 0 where the margin was found to tol, else 1.
 
     Notes
     -----
@@ -6146,8 +6270,11 @@ class MaxMarginClassifier:
     `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii; its bias is
     that of the soft margin.  So too for a larger C, where rounding hides what it adds to G.
 
-    A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  The hard margin is that
-    of all points of positive weight, whatever their weights.  Attributes are those of scikit-learn's SVC and LinearSVC.
+    A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  Points of less than
+    2^-44 of the largest weight are left out of a soft margin; `interval_` allows for what they can change.  The hard
+    margin is that of all points of positive weight, whatever their weights.
+
+    Attributes are those of scikit-learn's SVC and LinearSVC.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -6174,21 +6301,29 @@ class MaxMarginClassifier:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = (f"{name}={value!r}" for name, value in self.get_params().items()
+        changed = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items()
                    if repr(value) != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        """The parameters by name; ``deep``: those of a kernel that has its own, too, as kernel__name."""
+        params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        if deep and hasattr(self.kernel, "get_params") and not isinstance(self.kernel, type):
+            params.update({f"kernel__{name}": value for name, value in self.kernel.get_params(deep=True).items()})
+        return params
 
     def set_params(self, **params: Any) -> MaxMarginClassifier:
         """Change parameters by name; returns self."""
-        known = self.get_params()
+        known, of_kernel = self.get_params(), {}
         for name, value in params.items():
             if name not in known:
                 raise ValueError(f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}")
-            setattr(self, name, value)
+            if name.startswith("kernel__"):
+                of_kernel[name.removeprefix("kernel__")] = value
+            else:
+                setattr(self, name, value)
+        if of_kernel:
+            self.kernel.set_params(**of_kernel)
         return self
 
     def __sklearn_tags__(self):
@@ -6226,9 +6361,11 @@ class MaxMarginClassifier:
         if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
             X = np.asarray(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
-        X = X.astype(np.float64) if kind == "O" else X
         if kind == "c":
             raise ValueError("Complex data not supported")
+        if callable(self.kernel) and (kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))):
+            raise ValueError('a kernel function is given rows of numbers: for other objects compute its matrix, and '
+                             'give kernel="precomputed"')
         if len(X.shape) != 2:
             raise ValueError(f"Reshape your data: X must have a row for each point, got shape {X.shape}")
         if 0 in X.shape:
@@ -6252,24 +6389,27 @@ class MaxMarginClassifier:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
         classes, labels = _targets(y, X.shape[0])
-        self.n_features_in_ = X.shape[1]
+        self.n_features_in_, self.shape_fit_ = X.shape[1], X.shape
         if names is not None:
             self.feature_names_in_ = names
         linear, precomputed = self._takes("linear"), self._takes("precomputed")
+        _number(self.C, "C", infinite=True)
         shares = _amounts(1.0 if sample_weight is None else sample_weight, "sample_weight", X.shape[0])
-        kept = np.flatnonzero(shares)
+        kept = np.flatnonzero(shares >= max(_NORMAL, 0.0 if self.C == math.inf else _LIGHT * shares.max()))
+        light = math.fsum(np.delete(shares, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError("y must hold at least two classes, of points whose weight is not zero; got "
+            raise ValueError("y must hold at least two classes, of points whose weight is not zero, or negligible; got "
                              f"{self.classes_.size} class{'es' * (not kept.size)}")
+        every = X
         if kept.size < shares.size:
             X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
-        costs = shares * _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))[labels]
+        self.class_weight_ = _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))
+        costs = shares * self.class_weight_[labels]
         if self.normalize == "unit" and precomputed:
             raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
         name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
-        _number(self.C, "C", infinite=True)
         accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
         params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
         if "sigma2" in params and isinstance(self.gamma, str):
@@ -6296,17 +6436,23 @@ class MaxMarginClassifier:
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
+        if light > 0.0:
+            moved = every - G.origin if linear and free and not _is_sparse(every) else every
+            reach = 1.0 if self.normalize == "unit" else _self_products(kernel, moved).max() * normalizers[0]**2
+            self._allow_for(light * float((costs / shares).max()) * (self.classes_.size - 1), math.sqrt(reach))
         T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
         support = np.flatnonzero(T.any(axis=0))
         self.support_, self.dual_coef_ = kept[support], T[:, support]
         self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
-        self.intercept_ = kernel.offset * self.dual_coef_.sum(axis=1) + offset
+        self._origin = G.origin if linear and free else np.zeros(X.shape[1])  # from which the points were taken
+        self.intercept_ = self._bias = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha) / least * (1.0 if self.normalize == "unit" else normalizers[0])
             self.coef_ = W[:, :X.shape[1]].copy()
-            self.intercept_ = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
+            self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
+            self.intercept_ = self._bias - self.coef_ @ self._origin
         return self
 
     def _solve(self, algorithm, G, ridge, X, labels, kept, start):
@@ -6324,7 +6470,10 @@ class MaxMarginClassifier:
         options = {key: value for key, value in given.items() if key in accepted and value is not None
                    and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
-        self.result_, self.status_, self.n_iter_ = result, result.status, result.n_iter
+        is_hidden = result.status == "infeasible" and self.C < math.inf  # a soft margin is never 0
+        self.result_, self.n_iter_ = result, result.n_iter
+        self.status_ = "rounding" if is_hidden else result.status
+        self.fit_status_ = int(self.status_ != "certified")
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
         if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             witness = self._witness(X, labels, kept, result.p)
@@ -6333,7 +6482,7 @@ class MaxMarginClassifier:
             hard, G = G, _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
-        elif result.status in ("max_iter", "rounding"):
+        elif self.status_ in ("max_iter", "rounding"):
             more = 2 * max(result.n_iter, accepted["max_iter"].default)
             remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if result.status == "max_iter"
                       else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
@@ -6347,6 +6496,18 @@ class MaxMarginClassifier:
             length, offset = math.sqrt(max(size, 0.0)), 0.0 if G.signs is None else _offset(G.signs, m)
         least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
         return alpha, least, offset / least
+
+    def _allow_for(self, weight, reach):
+        """Lower the interval by what points may change that were left out, of this total weight and K(x, x) <= reach^2.
+
+        1/rho^2 is the least ||f||^2 + 2 C sum_i w_i max(0, 1 - y_i f(x_i))^2.  At its minimum without these points
+        ||f|| <= 1/lower, and |b| <= 1 + reach ||f||, as each class has a point without more than the margin 1: so their
+        slacks are at most 2 (1 + reach / lower).
+        """
+        lower, upper = self.interval_
+        if lower > 0.0:
+            lower *= (1.0 - _LAST) / math.sqrt(1.0 + 8.0 * self.C * weight * (lower + reach)**2)
+        self.interval_, self.margin_ = (lower, upper), lower
 
     def _witness(self, X, labels, kept, p):
         """Name the points that leave no margin, of those that were kept."""
@@ -6375,11 +6536,14 @@ class MaxMarginClassifier:
             raise ValueError("The feature names should match those that were passed during fit.\n" + "".join(
                 listed or ["Feature names must be in the same order as they were in fit.\n"]))
         if X.shape[1] != self.n_features_in_:
+            values = "; of a precomputed kernel K(x, x_i) for each training point" if self._takes("precomputed") else ""
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
-                             "input")
-        kernel = self._kernel
+                             f"input{values}")
+        kernel, bias = self._kernel, self._bias
         if self._takes("linear"):
-            scores = X @ self.coef_.T
+            is_far = self._origin.any() and not _is_sparse(X)
+            bias = self._bias if is_far else self.intercept_
+            scores = (X - self._origin if is_far else X) @ self.coef_.T
         elif self._takes("precomputed"):
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:
@@ -6389,7 +6553,7 @@ class MaxMarginClassifier:
                                      for _, block in _blocks(X)])
         factors = _normalizers(_self_products(kernel, X), "unit")[:, None] if self.normalize == "unit" else 1.0
         is_feature = kernel.offset > 0.0  # the bias, which is then normalised with the others
-        scores = (scores + self.intercept_) * factors if is_feature else scores * factors + self.intercept_
+        scores = (scores + bias) * factors if is_feature else scores * factors + bias
         return scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict(self, X: Any) -> Array:

@@ -1181,8 +1181,10 @@ def draw_ji21_fig3(table, *axes):
         margins.axhline(0, color="0.5", linewidth=1)
         margins.set_yscale("symlog", linthresh=most)
         margins.set(ylim=(-0.3, 3 * most), ylabel="margin")
-        errors.set(yscale="log", ylim=(4, 100), ylabel="test error (%)")
-        for ax, ticks in ((margins, (-0.1, -0.01, 0, 0.01)), (errors, (5, 10, 20, 50, 100))):
+        least = 4 if part["test_error"].min() > 0.04 else 2
+        errors.set(yscale="log", ylim=(least, 100), ylabel="test error (%)")
+        percents = [tick for tick in (2, 5, 10, 20, 50, 100) if tick >= least]
+        for ax, ticks in ((margins, (-0.1, -0.01, 0, 0.01)), (errors, percents)):
             ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
             ax.set_yticks([], minor=True)
             ax.set(xscale="log", xlabel="iteration", title=f"features scaled by {scaling!r}")

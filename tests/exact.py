@@ -756,8 +756,8 @@ OPTIONS = {  # what is tried for an option of this name, where the call leaves i
 }
 
 
-FREE_CALLS = ["max_margin", "momentum", "gradient_descent", "gradient_descent, step 1e6", "normalized_gradient_descent",
-              "normalized_gradient_descent, sqrt"]  # of a free intercept
+FREE_CALLS = ["max_margin", "momentum", "momentum, eps", "gradient_descent", "gradient_descent, step 1e6",
+              "normalized_gradient_descent", "normalized_gradient_descent, sqrt"]  # of a free intercept
 EVERYTHING = {kind: FREE_CALLS if "free" in kind else [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
               for kind in (*KINDS, "rows")}
 # Most of the time of an ordinary run goes into compiling, a second for a call on a kind: beside the usual kinds it has

@@ -617,7 +617,7 @@ def test_bad_input_is_named():
             (lambda: fit(y=np.linspace(0, 1, 60)), ValueError, ["continuous"]),
             (lambda: fit(y=np.full(60, np.inf)), ValueError, ["infinity"]),
             (lambda: fit(y=np.ones((60, 2))), ValueError, ["1d array", "(60, 2)"]),
-            (lambda: fit(y=[None, 1] * 30), TypeError, ["y must", "sorted"]),
+            (lambda: fit(y=[None, 1] * 30), ValueError, ["label 0 is missing"]),
             (lambda: fit(y=np.array([np.nan, 1] * 30, dtype=object)), ValueError, ["NaN"]),
             (lambda: fit(y=np.array(["NaT", "2020-01-01"] * 30, dtype="M8[D]")), ValueError, ["NaN"]),
             (lambda: fit(y=np.ma.array(Y2, mask=Y2 > 0)), ValueError, ["masked"]),

@@ -559,7 +559,9 @@ class Frame:
         return out
 
 
-class Missing:
+class NAType:
+    """What pandas has for a missing value, by name."""
+
     def __float__(self):
         raise TypeError("missing")
 
@@ -574,8 +576,8 @@ def test_frames_of_numbers_of_several_types():
 @pytest.mark.parametrize("values, dtype, words", [
     (["a", "b"], Type("object", "O"), ["column 'name'", "dtype object"]),
     (["1", "2"], Type("string"), ["column 'name'", "dtype string"]),
-    ([1, Missing()], Type("Int64", "i"), ["column 'name'", "dtype Int64", "missing values"]),
-    ([1.0, Missing()], Type("Float64", "f"), ["column 'name'", "dtype Float64", "missing values"]),
+    ([1, NAType()], Type("Int64", "i"), ["column 'name'", "dtype Int64", "a missing value", "row 1"]),
+    ([1.0, NAType()], Type("Float64", "f"), ["column 'name'", "dtype Float64", "a missing value", "row 1"]),
 ])
 def test_frames_say_which_column(values, dtype, words):
     frame = Frame({"fine": [1.0, 2.0], "name": values}, [Type("float64", "f"), dtype])

@@ -340,7 +340,7 @@ POINTS = {  # how a set of points may be wrong, and what the message says
     "masked labels": (X3, np.ma.array(Y3), TypeError, ["y is a masked array", "fill or drop"]),
     "text": (np.array([["a", "b"]] * 3), Y3, TypeError, ["X", "real numbers"]),
     "complex": (X3 * 1j, Y3, TypeError, ["X", "real numbers", "complex"]),
-    "object": (np.array([[1, None]] * 3), Y3, TypeError, ["X", "real numbers", "object"]),
+    "object": (np.array([[1, None]] * 3), Y3, TypeError, ["X", "real numbers", "row 0", "missing value"]),
     "text labels": (X3, ["a", "b", "a"], TypeError, ["y", "real numbers"]),
     "overflow": (X3 * 1e200, Y3, ValueError, ["row 0", "overflow"]),
 }

@@ -108,8 +108,8 @@ def test_the_exponents_of_ramdas14():
 
 
 def test_what_is_said_of_the_papers_figures():
-    for sentence in (*ji21_sentences(), *theorem4_sentences(), *noisy_sentences(), *toy_sentences(),
-                     *width_sentences()):
+    for sentence in (*ji21_sentences(), *columns_sentences(), *theorem4_sentences(), *noisy_sentences(),
+                     *toy_sentences(), *width_sentences()):
         assert sentence in REPORT, sentence
 
 
@@ -148,6 +148,35 @@ def ji21_sentences():
     (a, when), (b, then), (c, _) = (least[name] for name in ("normalized GD", "gradient descent", "batch perceptron"))
     yield (f"Normalised GD reaches {100 * a:.1f} % and GD {100 * b:.1f} %, {when / at[first]:.0f} and "
            f"{then / at[first]:.0f} times later, the batch perceptron {100 * c:.1f} %.")
+
+
+def columns_sentences():
+    """What the report says of ji21:fig3-all, beside seed 0 of ji21:fig3."""
+    few = rp.split(rp.split(rp.split(table("ji21-fig3"), "scaling")["max"], "seed")["0"], "method")
+    whole = rp.split(table("ji21-fig3-all"), "method")
+    t, methods = whole["sampling, momentum"]["iteration"], ("sampling, momentum", "batch perceptron, average")
+    assert t.tolist() == few[methods[0]]["iteration"].tolist() == [2**k for k in range(6, 16)]
+    since, separated, shares, errors = [], [], [], []
+    for runs in (whole, few):
+        ours, theirs = (runs[name] for name in methods)
+        ahead = ours["lower"] > theirs["lower"]
+        since.append(t[np.flatnonzero(~ahead)[-1] + 1])
+        separated.append([t[np.flatnonzero(run["lower"] > 0)[0]] for run in (ours, theirs)])
+        most = min(run["upper"].min() for run in runs.values())
+        shares.append([f"{run['lower'][-1] / most:.2f}" for run in (ours, theirs)])
+        errors.append([f"{100 * run['test_error'][-1]:.2f}" for run in (ours, theirs)])
+    assert separated[0][0] == separated[0][1]
+    yield (f"margin than the average from {since[0]:,.0f} iterations on (10,000 images: {since[1]:,.0f}). Both "
+           f"separate at {separated[0][0]:,.0f} and not before (seed 0 on 10,000 images: sampling at "
+           f"{separated[1][0]:,.0f}, the average at {separated[1][1]:,.0f}), and end at {' and '.join(shares[0])} of "
+           f"what is possible at most, where they had {' and '.join(shares[1])}.")
+    yield (f"in the end it errs on {errors[0][0]} % and the average on {errors[0][1]} %, three images of 10,000 apart, "
+           f"where 10,000 images for training gave {' and '.join(errors[1])} %.")
+    leads = t[whole[methods[0]]["test_error"] < whole[methods[1]]["test_error"]]
+    assert leads.tolist() == [64, 128, 256, 32_768]
+    yield "In test error sampling leads up to 256 iterations and trails from 512 to 16,384;"
+    assert whole["sampling, step 1"]["lower"].max() < 0
+    yield "Without momentum nothing is separated."
 
 
 def theorem4_sentences():

