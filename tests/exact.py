@@ -5,9 +5,11 @@ in integers.  Margins and norms are square roots of rationals: they are compared
 which keep the order.
 """
 
+import decimal
 import inspect
 import math
 import sys
+import tempfile
 import zlib
 from fractions import Fraction
 from itertools import combinations, permutations, product
@@ -417,13 +419,41 @@ class Problem(NamedTuple):
 
 
 POLYNOMIALS = {"poly": {"gamma": 2.0, "coef0": 3.0, "degree": 3}, "cubic": {"gamma": 0.25, "coef0": 0.0, "degree": 3}}
+DIGITS = decimal.Context(prec=80)  # of kernels by distances: in place of all
 
 
-def base_gram(problem):
-    """G of the base, rationals."""
-    G, unit = integer_gram(problem.Z())
+def gamma_of(kernel, X):
+    """A power of two, by which the largest gamma ||x - x'|| is about 1."""
+    ranges = np.ptp(X, axis=0)
+    scale = math.frexp(float(ranges.max()) or float(np.abs(X).max()))[1]
+    return math.ldexp(1.0, -scale * (2 if kernel == "rbf" else 1))
+
+
+def by_distances(kernel, X):
+    """K, to many digits."""
+    gamma, rows = Fraction(gamma_of(kernel, X)), [[Fraction(x) for x in row] for row in X.tolist()]
+
+    def entry(a, b):
+        apart = [abs(x - z) for x, z in zip(a, b, strict=True)]
+        total = gamma * (dot(apart, apart) if kernel == "rbf" else sum(apart))
+        return Fraction(DIGITS.exp(DIGITS.divide(decimal.Decimal(-total.numerator), total.denominator)))
+
+    return [[entry(a, b) for b in rows] for a in rows]
+
+
+def base_gram(problem, origin=None):
+    """G of the base, rationals, of points from another origin where one is given."""
+    Z, y, base = problem.Z(), problem.signs(), problem.layers()[1]
+    if base in ("rbf", "laplacian"):
+        K = by_distances(base, y[:, None] * Z)
+        return [[int(y[i] * y[j]) * x for j, x in enumerate(row)] for i, row in enumerate(K)]
+    if origin is not None:
+        rows = [[Fraction(x) - int(sign) * Fraction(o) for x, o in zip(row, origin.tolist(), strict=True)]
+                for row, sign in zip(Z.tolist(), y.tolist(), strict=True)]
+        return [[dot(a, b) for b in rows] for a in rows]
+    G, unit = integer_gram(Z)
     G = [[x * unit**2 for x in row] for row in G]
-    if problem.layers()[1] in POLYNOMIALS:
+    if base in POLYNOMIALS:
         gamma, coef0, degree = map(Fraction, POLYNOMIALS[problem.layers()[1]].values())
         y = [int(sign) for sign in problem.signs()]
         G = [[y[i] * y[j] * (gamma * y[i] * y[j] * x + coef0)**degree for j, x in enumerate(row)]
@@ -431,9 +461,9 @@ def base_gram(problem):
     return G
 
 
-def exact_gram(problem):
+def exact_gram(problem, origin=None):
     """The `Gram` that a problem is about, by its definition."""
-    G, signs = base_gram(problem), ()
+    G, signs = base_gram(problem, origin), ()
     for layer in problem.layers()[0]:
         if layer == "ridge":
             ridge = problem.ridge(len(G))
@@ -492,12 +522,29 @@ POINTS = {  # of points and signs
     "linear": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None),
     **{kind: lambda X, y, options=options: fm.lazy_gram(X, y, kernel="poly", normalize=None, **options)
        for kind, options in POLYNOMIALS.items()},
+    **{kind: lambda X, y, kind=kind: fm.lazy_gram(X, y, kernel=kind, normalize=None, gamma=gamma_of(kind, X))
+       for kind in ("rbf", "laplacian")},
+}
+
+
+def on_disk(X):
+    with tempfile.TemporaryFile() as file:
+        points = np.memmap(file, np.float64, shape=X.shape)
+    points[:] = X
+    return points
+
+
+MADE = {  # with a free intercept, of points and labels: from an origin of their own
+    "rows made": lambda X, y: fm.features(X, y, normalize=None, intercept="free"),
+    "file made": lambda X, y: fm.features(on_disk(X), y, normalize=None, intercept="free"),
+    "lazy made": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None, intercept="free"),
 }
 BASES = [*MATRICES, *POINTS]
 USUAL = ["dense", "features", "pairs over dense"]  # on which every algorithm is tried in an ordinary run
 KINDS = [over + base for over in ("", "ridge over ", "pairs over ", "ridge over pairs over ", "pairs over ridge over ",
                                   "free over ", "ridge over free over ", "free over ridge over ")
-         for base in BASES] + ["free over pairs over dense", "ridge over free over pairs over features"]
+         for base in BASES] + ["free over pairs over dense", "ridge over free over pairs over features"] + [
+    over + base for over in ("free over ", "ridge over free over ") for base in MADE]
 
 
 def given(problem):
@@ -506,7 +553,10 @@ def given(problem):
     if base == "rows":
         return problem.Z()
     y = problem.signs()
-    G = MATRICES[base](base_gram(problem)) if base in MATRICES else POINTS[base](y[:, None] * problem.Z(), y)
+    if base in MADE:
+        G, (_, *layers) = MADE[base](y[:, None] * problem.Z(), y), layers
+    else:
+        G = MATRICES[base](base_gram(problem)) if base in MATRICES else POINTS[base](y[:, None] * problem.Z(), y)
     for layer in layers:
         if layer == "ridge":
             G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
@@ -545,7 +595,8 @@ def judge(problem):
 
 def _judged(problem):
     G = given(problem)
-    (tol, eps), gram = promises(problem, G), None if problem.kind == "rows" else exact_gram(problem)
+    (tol, eps), free = promises(problem, G), getattr(G, "base", G) if problem.kind.startswith("ridge") else G
+    gram = None if problem.kind == "rows" else exact_gram(problem, getattr(free, "origin", None))
     signed = None if gram is None else signed_square_of_margin(gram)
     found, how = [], problem.trial.partition(" at ")
 
@@ -576,7 +627,7 @@ def _judged(problem):
         if not interrupt.args:
             return "interrupted outside", found
         return "interrupted", [*found, *(f"interrupted: {word}" for word in judged(interrupt.args[0])),
-                               *continuation_faults(problem.algorithm, call, judged, interrupt.args[0])]
+                               *continuation_faults(call, judged, interrupt.args[0])]
     found += judged(result)
     if gram is not None:
         found += certificate_faults(gram, signed, G, result, zlib.crc32(repr(problem).encode()))
@@ -604,12 +655,11 @@ def interrupted_at(lines, call):
         sys.settrace(before)
 
 
-def continuation_faults(algorithm, call, judged, carried):
+def continuation_faults(call, judged, carried):
     """What is wrong with what an interrupt carries: it is that of a run of so many iterations, and to go on from there
     is refused, or is to go on with that run."""
     found, few = ["interrupted: not stopped"] * (carried.status != "stopped"), 7
-    plain = {"trace_at": []} | ({} if algorithm == "max_margin" else {"tol": None})  # tol decides where to look
-    whole = call(max_iter=carried.n_iter, **plain)
+    whole = call(max_iter=carried.n_iter, trace_at=[])
     if whole.n_iter != carried.n_iter or not np.array_equal(whole.alpha, carried.alpha):
         found.append("interrupted: alpha is not that of n_iter iterations")
     try:
@@ -617,7 +667,7 @@ def continuation_faults(algorithm, call, judged, carried):
     except ValueError:
         return found
     found += [f"going on: {word}" for word in judged(rest)]
-    rest, whole = call(max_iter=few, start=carried, **plain), call(max_iter=carried.n_iter + few, **plain)
+    rest, whole = (call(max_iter=few, start=carried, trace_at=[]), call(max_iter=carried.n_iter + few, trace_at=[]))
     if rest.n_iter == whole.n_iter and not np.array_equal(whole.alpha, rest.alpha):
         found.append("going on: not as a whole run")
     return found
@@ -775,7 +825,7 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     n_classes = int(rng.choice([2, 3, 3, 3, 4, 6])) if "pairs" in kind else 2
     rows, free = np.zeros((1, 1), dtype=np.int64), "free" in kind
     while not rows.any() or free and len(rows) * (n_classes - 1) < 2:
-        many = free and not any(word in kind for word in ("pairs", "ridge", *POLYNOMIALS))  # of long integers take long
+        many = free and not any(word in kind for word in ("pairs", "ridge", "rbf", "laplacian", *POLYNOMIALS))
         n = int(rng.integers(9, 30)) if many and rng.random() < 0.3 else int(rng.integers(2, 9))
         rows = FAMILIES[family](rng, n, int(rng.integers(1, 5)))[:max(n, 12) // (n_classes - 1)]
         family = "anything" if free and len(rows) == 1 else family
@@ -793,6 +843,8 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     power = 0 if rng.random() < 0.4 else int(rng.integers(-520, 460))
     if kind.endswith("float32"):
         power = min(max(power, -45), 45 - int(np.abs(rows).max()).bit_length())
+    if kind.endswith(("made", "rbf", "laplacian")):  # what is left of them may be far smaller than the points
+        power = max(power, -400)
     if kind.endswith("single"):  # about 1, so that weights are in its range, too
         power = -int(np.abs(rows).max()).bit_length()
     problem = Problem(family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes, sides=sides)

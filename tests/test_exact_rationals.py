@@ -147,8 +147,10 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
         if problem.kind == "rows":
             assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
             continue
-        G = exact.exact_gram(problem)
-        held = fm.prepare(exact.given(problem), 0, free_intercept=True).G.dense()
+        given = exact.given(problem)
+        free = given.base if problem.kind.startswith("ridge over free") else given
+        G = exact.exact_gram(problem, getattr(free, "origin", None))
+        held = fm.prepare(given, 0, free_intercept=True).G.dense()
         wanted = np.array([[float(x * G.unit) for x in row] for row in G.entries])
         digits = 1e-5 if problem.kind.endswith(("float32", "single")) else 1e-14
         np.testing.assert_allclose(held, wanted, rtol=0.0, atol=digits * wanted.max(), err_msg=repr(problem))
@@ -266,7 +268,7 @@ def test_the_judge_of_interrupts():
         return faults(G, result._replace(status="max_iter"))
 
     def found(carried):
-        return exact.continuation_faults("momentum", call, judged, carried)
+        return exact.continuation_faults(call, judged, carried)
 
     def call(**options):
         return fm.momentum(given, **{"max_iter": 50, **options})
@@ -343,6 +345,14 @@ WRONG_ONCE = [
             trial="interrupted at call 1"),
     Problem("interrupted", [[0], [-9], [0]], 0, "free over dense", "normalized_gradient_descent", {}, sides=[-1, -1, 1],
             trial="interrupted at 1535"),
+    # Far from the origin rounding left some point no length at the origin that a stage begins with.
+    Problem("far anything", [[-460743917], [460743914], [-460743917], [460743918], [-460743917], [460743917],
+                             [-460743915], [460743914]], -293, "free over sparse", "max_margin", {"tol": 1e-12},
+            sides=[-1, 1, -1, 1, -1, 1, -1, 1]),
+    # A product that confirms what the loop holds replaced it, but not the length that had been taken from it.
+    Problem("margin of zero", [[886235], [482372], [-312236], [580853], [-267286], [436632], [746474], [0]], -20,
+            "ridge over single", "frank_wolfe", {"eps": 3.946832187253389e-08, "stop": None, "tol": 0.5},
+            ridges=[1.4210854715202004e-14], trial="interrupted at call 4"),
     # Iterates overflow before the library that multiplies by them says so.
     Problem("overflow", [[-346220, 322930], [-593056, 161538]], -423, "pairs over symmetric", "gradient_descent",
             {"max_iter": 21, "step": 1e6, "tol": 0.5, "trace_at": []}, [2, 0], 6),
