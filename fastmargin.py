@@ -1105,7 +1105,7 @@ _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come f
 
 def _distance_error(gamma, d, largest):
     """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= largest."""
-    return 8.0 * gamma * largest * (d + 16.0) * _EPS
+    return 8.0 * gamma * largest * (d + 16.0) * 0.51 * _EPS
 
 
 def _largest_square(X, center):
