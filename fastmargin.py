@@ -1105,7 +1105,7 @@ _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come f
 
 def _distance_error(gamma, d, largest):
     """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= largest."""
-    return 8.0 * gamma * largest * (d + 16.0) * _EPS
+    return 8.0 * gamma * largest * (d + 16.0) * 0.51 * _EPS
 
 
 def _largest_square(X, center):
@@ -6096,7 +6096,8 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     eps = (1e-9 if blur == 0.0 else 3e-8) * (math.sqrt(of_base) / math.sqrt(run.scale))
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
     if isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-        eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
+        with np.errstate(over="ignore"):
+            eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u = np.zeros((2, dual.n))
     begin = _TO_BLOCKS if dual.narrow else _TO_NEWTON if dual.few else _TO_FIRST_FACES
