@@ -1146,12 +1146,21 @@ def _gamma_of(params, X, weights):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _distance(a, b, is_squared):
-    """Return ||a - b||_1 or ||a - b||_2^2; by itself, since how it is summed would depend on the code around it."""
+def _absolute_distance(a, b):
+    """Return ||a - b||_1; by itself, since how it is summed would depend on the code around it."""
+    total = 0.0
+    for k in range(a.size):
+        total += abs(np.float64(a[k]) - b[k])
+    return total
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _squared_distance(a, b):
+    """Return ||a - b||_2^2; by itself, as `_absolute_distance`."""
     total = 0.0
     for k in range(a.size):
         difference = np.float64(a[k]) - b[k]
-        total += difference * difference if is_squared else abs(difference)
+        total += difference * difference
     return total
 
 
@@ -1161,7 +1170,8 @@ def _decay(gamma, A, B, is_squared, out):
     for i in prange(len(A)):
         a = A[i]
         for j in range(len(B)):
-            out[i, j] = math.exp(-gamma * _distance(a, B[j], is_squared))
+            distance = _squared_distance(a, B[j]) if is_squared else _absolute_distance(a, B[j])
+            out[i, j] = math.exp(-gamma * distance)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
