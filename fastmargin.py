@@ -5538,6 +5538,7 @@ _AT_HAND = 20_000  # points of which Newton steps keep the kernel: 1.6 GB
 _FEW_SLACK = 1000  # support beyond which, if it is a sixteenth and most have slacks, Newton steps take over
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
+_ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps write down
 _LONGEST_STAGE = 10**10  # entries of factors that Newton steps may have read when a stage asks, between two walks
 _PROBES = 128  # points of a working set of which nothing is known yet
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
@@ -5561,8 +5562,7 @@ class _Dual:
         self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
         base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
         self.base = base.base if isinstance(base, FreeGram) else base
-        self.few = isinstance(self.base, FeatureGram) and self.base.shape()[1] < min(self.n, _LARGEST_FACE)
-        self.few &= base is not None and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)  # 1 / r_i s is a number
+        self.few = _has_few_coordinates(self.base) and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)  # 1 / r_i s
         smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
         self.base = self.base if smooth else None
         self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
@@ -5629,10 +5629,10 @@ class _Dual:
                 return points, None
             matrix = np.empty((n, n), np.float32)
             for rows in _slices(n, n):
-                columns = slice(max(0, rows.start - _STREAMS), n)
+                columns = slice(max(0, rows.start - _STREAMS) if G is K else 0, n)
                 matrix[rows, columns] = K.block(rows, columns)
             if G is not K:
-                G.K = DenseGram(matrix)
+                G.K = _SingleGram(matrix)
             self.kept = points, DenseGram(matrix) if G is K else G
         return self.kept
 
@@ -5682,6 +5682,24 @@ class _Dual:
         else:
             self.refresh(c, u)
         return _rescale(c, u)
+
+
+class _SingleGram(Representation):
+    """A kernel matrix whose products with the weights of all classes are one product of matrices, in its precision."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def shape(self):
+        return self.matrix.shape
+
+    def lift(self, v, w):
+        w[:] = v
+
+    def margins(self, w, m):
+        np.matmul(w.astype(self.matrix.dtype), self.matrix, out=m, casting="unsafe")
+
+    table_margins = margins
 
 
 def _rescale(c, u):
@@ -5936,6 +5954,24 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
+def _has_few_coordinates(G):
+    """Tell whether Newton steps go by coordinates: fewer than the points, and of pairs of classes in 0.5 GB."""
+    rows = getattr(G, "K", G)
+    n, d = (0, 0) if G is None else G.shape()
+    return isinstance(rows, FeatureGram) and d < min(n, _LARGEST_FACE) and (rows is G or n * d <= _ROOM_FOR_PAIRS)
+
+
+def _coordinates(G):
+    """Return the rows z of G, those of pairs written down: x_i (x) (e_{y_i} - e_j) / sqrt(2)."""
+    if not isinstance(G, PairGram):
+        return G.rows
+    rows = np.zeros((G.point.size, G.n_classes, G.K.shape()[1]))
+    pairs = np.arange(G.point.size)
+    rows[pairs, G.right] = math.sqrt(0.5) * G.K.rows[G.point]
+    rows[pairs, G.wrong] = -rows[pairs, G.right]
+    return rows.reshape(pairs.size, -1)
+
+
 def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     """Solve step + stiffness G step = downhill to a relative accuracy; given products with G, and G downhill, return
     (step, G step, k), k the products that it took."""
@@ -5965,7 +6001,7 @@ def _by_newton_steps(dual, c, u, gap):
         return _TO_BLOCKS, False
     n = points.size
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, goal, rows = u[points] - ridge * v, 0.3 * dual.tol, G.rows if dual.few else None
+    m, goal, rows = u[points] - ridge * v, 0.3 * dual.tol, _coordinates(G) if dual.few else None
     if dual.few and dual.signs is not None:  # those of the shifted G
         o, k = dual.origin
         rows = np.column_stack((rows - np.outer(dual.signs, o @ rows), math.sqrt(k) * dual.signs))
