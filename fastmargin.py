@@ -2184,6 +2184,12 @@ class _RowGram(Representation):
         m, error = np.empty(v.size), _gamma(2 * sum(self.shape()) + 16)**2
         return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 8.0 * error, 0.0)
 
+    def precise_dots(self, w: Array) -> Array:
+        """Return <z_i, w>, each sum rounded once."""
+        m = np.empty(self.shape()[0])
+        _precise_dots(self, w, np.zeros(w.size), m)
+        return m
+
     def separator(self, v: Array) -> Array:
         return _precise_lift(self, v, self.shape()[1]).sum(axis=0)
 
@@ -2402,9 +2408,8 @@ def _precise_lift(G, v, dimension):
 
 
 @njit(cache=_CACHE)
-def _precise_margins(G, v, m, dimension):
-    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
-    w, rest = _precise_lift(G, v, dimension)
+def _precise_dots(G, w, rest, m):
+    """m <- Z (w + rest), each sum rounded once; ``rest`` is what rounding left of w."""
     for i in range(m.size):
         values, columns = _row(G, i)
         high, low, small = 0.0, 0.0, 0.0
@@ -2412,6 +2417,13 @@ def _precise_margins(G, v, m, dimension):
             high, low = _add_exactly(high, low, values[k], w[columns[k]])
             small += values[k] * rest[columns[k]]
         m[i] = high + (low + small)
+
+
+@njit(cache=_CACHE)
+def _precise_margins(G, v, m, dimension):
+    """m <- Z Z' v, with Z' v kept in two parts and each sum rounded once; returns v' Z Z' v."""
+    w, rest = _precise_lift(G, v, dimension)
+    _precise_dots(G, w, rest, m)
     high, low = _precise_dot(w, w)
     return high + (low + 2.0 * _dot(w, rest))
 
@@ -3427,8 +3439,8 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     Parameters
     ----------
     G : FeatureGram, SparseGram, MappedGram or OperatorGram of rows z_i; PairGram over one of these
-        Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; without a ridge.  Rows are those of G:
-        give ``normalize=None`` for points as they are.
+        Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; with a ridge or without.  Rows are those
+        of G: give ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
         Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.  With a free intercept (d,) is a direction,
         and the margin is that of its best bias; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
@@ -3438,16 +3450,19 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     lower, upper : float
         lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper, b = 0 unless the intercept is free, for the rows and the w
         that are stored: computed in floating point, rounded outward by a proven bound; and
-        lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.  The
-        interval is 2 (n + d) u sqrt(s) wide, u = 2^-53.
+        lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.
+        With a ridge it is 1 / sqrt(||w||^2 + sum_i xi_i^2 / r_i), xi_i = max(0, 1 - <z_i, w> - y_i b): the scale of w,
+        for pairs of w / sqrt(2), matters, and 1 / margin^2 is twice the objective of a soft margin.
 
     Raises
     ------
     TypeError, ValueError
-        G has no coordinates, as a dense one and those with a ridge; w is of another shape, not finite, or 0.
+        G has no coordinates, as a dense one; w is of another shape, not finite, or 0.
 
     Notes
     -----
+    The interval is a few units in the last place of the largest <z_i, w> / ||w|| wide; of rows in a mapped file, and
+    those of other libraries, 2 (n + d) u sqrt(s), u = 2^-53.
     Over the upper end of `max_margin`, lower is a certified share of the maximum margin.  A representation of your own
     says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
 
@@ -3458,29 +3473,71 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     >>> lower <= 2.1213203435596427 <= upper, round(lower / fm.max_margin(G).upper, 6)  # of 12 / 5
     (True, 0.883883)
     """
-    G, scale = _representation(G)
+    G, _ = _representation(G)
+    G, ridge = (G.base, G.ridge) if isinstance(G, RidgeGram) else (G, None)
     rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
     if not _has_coordinates(rows):
-        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y) without a ridge")
+        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
     w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
     has_bias = G.signs is not None and w.shape == (wanted[0] + 1,)
     w, bias = (w[:-1], float(w[-1])) if has_bias else (w, 0.0)
     if w.shape != wanted or not w.any():
         or_with_bias = f", or {(wanted[0] + 1,)} with a bias," if G.signs is not None else ""
         raise ValueError(f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}")
+    if ridge is not None and G.signs is not None and not has_bias:
+        raise ValueError(f"with a ridge and a free intercept w must have shape {(wanted[0] + 1,)}: give the bias, too")
+    from_origin = 0.0
+    if has_bias and G.origin is not None:
+        from_origin = sum(_precise_dot(w.astype(np.float64), G.origin))  # rows are x_i - o
+    return _of_separator(G, ridge, w, bias + from_origin if has_bias else None, abs(from_origin))
+
+
+def _of_separator(G, ridge, w, bias, cancelled):
+    """Return `separator_margin`, with the bias from the origin of the rows, None for the best, in which so much was
+    cancelled; with a ridge that of w and slacks."""
     exponent = math.frexp(float(np.abs(w).max()))[1]
-    w, bias, m = np.ldexp(w.astype(np.float64).ravel(), -exponent), math.ldexp(bias, -exponent), np.empty(G.shape()[0])
-    margins(G, w, m)
-    cancelled = abs(bias)
+    w, goal = np.ldexp(w.astype(np.float64), -exponent), math.ldexp(1.0, -exponent)
+    length = math.sqrt(sum(_precise_dot(w.ravel(), w.ravel())) * (0.5 if isinstance(G, PairGram) else 1.0))
+    m, lost, error = _margins_of(G, w)
     if G.signs is not None:
-        from_origin = 0.0 if G.origin is None else sum(_precise_dot(w, G.origin))  # rows are x_i - o
-        bias = bias + from_origin if has_bias else _offset(G.signs, m)
-        cancelled = max(abs(bias), abs(from_origin) * has_bias)
+        bias = _offset(G.signs, m) if bias is None else math.ldexp(bias, -exponent)
+        lost = max(abs(bias), math.ldexp(cancelled, -exponent))
         m += bias * G.signs
-    length = math.sqrt(sum(_precise_dot(w, w)) * (0.5 if several else 1.0))
-    least = float(m.min()) / length
-    blur = _LAST * (abs(least) + cancelled / length) + G.rounding().margins * math.sqrt(scale)
-    return least - blur, least + blur
+    if ridge is None:
+        least = float(m.min()) / length
+        blur = _LAST * (abs(least) + lost / length) + error
+        return least - blur, least + blur
+    blur = _LAST * (np.abs(m) + lost) + error * length
+    lower, upper = (_with_slacks(length / goal, np.maximum(goal - m + sign * blur, 0.0) / goal, ridge)
+                    for sign in (1.0, -1.0))
+    return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
+
+
+def _margins_of(G, w):
+    """Return <z_i, w>, what was cancelled in them, and their error in units of ||w||: a few units in the last place of
+    either may be added."""
+    rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
+    rows = getattr(rows, "base", rows)
+    m, root = np.empty(G.shape()[0]), math.sqrt(float(G.diagonal().max()))
+    if not hasattr(rows, "precise_dots"):
+        margins(G, w.ravel(), m)
+        return m, 0.0, G.rounding().margins * root
+    error = 2.0 * _gamma(2 * rows.shape()[1] + 16)**2 * root
+    if not several:
+        return rows.precise_dots(w), 0.0, error
+    scores = np.array([rows.precise_dots(part) for part in w])
+    _score_differences(G.point, G.right, G.wrong, scores, m)
+    return m, float(np.abs(scores).max()), error
+
+
+def _with_slacks(length, slacks, ridge):
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), which may overflow; 0 with a slack where there is no ridge."""
+    with np.errstate(over="ignore", divide="ignore"):
+        terms = np.divide(slacks, np.sqrt(ridge), out=np.zeros_like(slacks), where=slacks > 0.0)
+    largest = max(float(terms.max()), length)
+    if largest == math.inf:
+        return 0.0
+    return 1.0 / (largest * math.sqrt((length / largest)**2 + math.fsum((terms / largest)**2)))
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
@@ -5542,7 +5599,7 @@ _ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps writ
 _LONGEST_STAGE = 10**10  # entries of factors that Newton steps may have read when a stage asks, between two walks
 _PROBES = 128  # points of a working set of which nothing is known yet
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
-_TO_BLOCKS, _TO_FIRST_FACES, _TO_NEWTON, _TO_WORKING_SET, _TO_FACES = range(5)
+_BLOCKS, _FIRST_FACES, _NEWTON, _WORKING_SET, _FACES = range(5)
 
 
 class _Dual:
@@ -5562,11 +5619,15 @@ class _Dual:
         self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
         base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
         self.base = base.base if isinstance(base, FreeGram) else base
-        self.few = _has_few_coordinates(self.base) and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)  # 1 / r_i s
+        self.few = _has_few_coordinates(self.base) and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)
         smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
-        self.base = self.base if smooth else None
-        self.beyond = _TO_NEWTON if smooth else _TO_BLOCKS  # the stage for a support too large for working sets
+        self.base, self.has_ridge = self.base if smooth else None, base is not None
+        self.beyond = _NEWTON if smooth else _BLOCKS  # the stage for a support too large for working sets
         self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1]) if self.few else _LARGEST_FACE
+
+    def has_slacks(self, u):
+        """Tell whether there is a ridge for Newton steps, and most points have slacks, so that these are best."""
+        return self.beyond == _NEWTON and 2 * np.count_nonzero(u < 1.0) > self.n
 
     def begin(self, c, u, reads):
         """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
@@ -5800,20 +5861,20 @@ def _violations(c, u, roots):
 
 
 def _over_blocks(dual, c, u, gap):
-    """Make pair steps on blocks for four products' worth of columns; return (next stage, whether c was near enough)."""
+    """Make pair steps on blocks for four products' worth of columns; return why they end."""
     n, size, seen, ended = dual.n, dual.block, np.zeros(dual.n, dtype=bool), gap <= dual.tol
     target, H = 0.1 * gap if ended else dual.tol, np.empty((size, size), np.float32)
     few = max(n // 2, 4 * _NARROW_BLOCK)  # a larger support is left to blocks
     for turn in range(4 * n // size + 1):
         block = np.sort(np.argpartition(_violations(c, u, dual.roots), -size)[-size:])
         if turn and 5 * np.count_nonzero(~seen[block]) < size and np.count_nonzero(c) <= min(few, dual.largest):
-            return _TO_WORKING_SET, ended
+            return "settled"
         seen[block] = True
         dual.place(block, 0, H)
         gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
         if gap <= target or norm <= dual.eps:
-            return _TO_FACES if np.count_nonzero(c) <= min(few, _LARGEST_FACE) else _TO_BLOCKS, ended
-    return dual.beyond if dual.narrow else _TO_BLOCKS, ended
+            return "near"
+    return "crawls"
 
 
 # Working sets
@@ -5840,24 +5901,23 @@ def _working_set(dual, dtype, c, u):
 
 
 def _on_working_set(dual, c, u, gap):
-    """Make steps on a working set that grows, until they crawl."""
+    """Make pair steps on a working set that grows; return why they end."""
     (points, H), closed = _working_set(dual, np.float32, c, u), False
     while np.count_nonzero(c) <= dual.largest:
-        many = np.count_nonzero(c) > max(_FEW_SLACK, dual.n // 16) and 2 * np.count_nonzero(u < 1.0) > dual.n
-        if many and dual.beyond == _TO_NEWTON:
-            break
+        if np.count_nonzero(c) > max(_FEW_SLACK, dual.n // 16) and dual.has_slacks(u):
+            return "large"
         m, before = points.size, gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
         gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
-        if gap <= dual.tol and dual.signs is not None:
-            return _TO_WORKING_SET, False  # from a better origin
-        if gap <= dual.tol or norm <= dual.eps or (gap > 0.3 * before and (closed or not enough)):
-            return _TO_FACES if np.count_nonzero(c) <= _LARGEST_FACE else _TO_BLOCKS, False
+        if gap <= dual.tol or norm <= dual.eps:
+            return "near"
+        if gap > 0.3 * before and (closed or not enough):
+            return "crawls"
         if m >= dual.room:
-            break
+            return "large"
         points, H = _grown(dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol)
         closed = points.size == m
-    return dual.beyond, False
+    return "large"
 
 
 # Faces
@@ -5895,7 +5955,7 @@ def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
 
 
 def _on_faces(dual, c, u, gap, most=np.inf):
-    """Make Newton steps while at most ``most`` points are in the face, until only rounding is left."""
+    """Make Newton steps while at most ``most`` points are in the face, until only rounding is left; return why."""
     points, H = _working_set(dual, np.float64, c, u)
     rough, L, P, norm, work = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), np.inf, 0
     while True:
@@ -5905,18 +5965,19 @@ def _on_faces(dual, c, u, gap, most=np.inf):
         k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
                                  0.5 * dual.tol, dual.eps)
         if not 0.0 < x.sum() < np.inf:  # by rounding
-            return _TO_FACES, True
+            return "ended"
         before, (gap, norm) = norm, dual.change(c, u, points, x / roots)
         crawls, work = steps >= 5 * m + 500 and norm > 0.9 * before, work + steps * k * k
         if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or crawls or work > _LONGEST_STAGE:
-            return _TO_FACES, crawls and norm * norm <= 64.0 * m * _EPS  # which the factor cannot tell from 0
+            is_lost = crawls and norm * norm <= 64.0 * m * _EPS  # which the factor cannot tell from 0
+            return "ended" if is_lost else "crawls"
         P = P[:k]
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
         if points.size == m:
             break
     if hasattr(dual.G, "precise"):
         dual.change(c, u, points[P], _refined(dual, c[points[P]], points[P], L))
-    return _TO_FACES, True
+    return "ended"
 
 
 def _refined(dual, weights, points, L):
@@ -5972,6 +6033,34 @@ def _coordinates(G):
     return rows.reshape(pairs.size, -1)
 
 
+def _newton_in_coordinates(rows, ridge, penalty, w):
+    """Minimize sum_j penalty_j w_j^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w, from this one on.
+
+    Return w, the weights max(0, 1 - <z_i, w>) / r_i and the number of steps.  Equations are solved for columns scaled
+    to unit length, so that those of any unit solve alike; they are definite by rounding, too.
+    """
+    m, value, steps = rows @ w, math.inf, 0
+    while steps < 200:
+        slacks = np.maximum(1.0 - m, 0.0)
+        before, value = value, (penalty * w) @ w + slacks @ (slacks / ridge)
+        if not value < before:
+            break
+        active = slacks > 0.0
+        part = rows[active] / np.sqrt(ridge[active])[:, None]
+        lengths = np.sqrt(penalty + np.einsum("ij,ij->j", part, part))
+        lengths[lengths == 0.0] = 1.0
+        part /= lengths
+        equations = np.diag(penalty / lengths**2 + 4.0 * _EPS * w.size) + part.T @ part
+        downhill = (slacks / ridge) @ rows - penalty * w
+        step = np.linalg.solve(equations, downhill / lengths) / lengths
+        t = _minimizing_step(m, rows @ step, ridge, (penalty * w) @ step, (penalty * step) @ step)
+        kept, w = w, w + t * step
+        m = rows @ w
+        steps += 1
+    w = w if value < before else kept
+    return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
+
+
 def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     """Solve step + stiffness G step = downhill to a relative accuracy; given products with G, and G downhill, return
     (step, G step, k), k the products that it took."""
@@ -5995,16 +6084,22 @@ def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
 
 
 def _by_newton_steps(dual, c, u, gap):
-    """Minimize by Newton steps, as far as what is at hand can tell; return the next stage."""
+    """Minimize by Newton steps, as far as what is at hand can tell; return why they end."""
     points, G = dual.at_hand(c, u)
     if G is None:
-        return _TO_BLOCKS, False
+        return "large"
+    if dual.few:
+        rows, v = _coordinates(G), c / dual.scale
+        if dual.signs is not None:  # those of the shifted G
+            o, k = dual.origin
+            rows = np.column_stack((rows - np.outer(dual.signs, o @ rows), math.sqrt(k) * dual.signs))
+        _, pull, steps = _newton_in_coordinates(rows, dual.G.ridge, np.ones(rows.shape[1]), v @ rows)
+        dual.reads[0] += (2 * steps + 1) * dual.n**2
+        c[:] = pull * dual.scale
+        return "near"
     n = points.size
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, goal, rows = u[points] - ridge * v, 0.3 * dual.tol, _coordinates(G) if dual.few else None
-    if dual.few and dual.signs is not None:  # those of the shifted G
-        o, k = dual.origin
-        rows = np.column_stack((rows - np.outer(dual.signs, o @ rows), math.sqrt(k) * dual.signs))
+    m, goal = u[points] - ridge * v, 0.3 * dual.tol
     if G is dual.kept[1]:
         goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
 
@@ -6018,33 +6113,102 @@ def _by_newton_steps(dual, c, u, gap):
         error, changed, k = np.abs(image).max(), np.count_nonzero(active != before), 1
         if error <= goal or (error > 0.5 * last and not changed):  # u = 1 + image where active, or no less
             break
-        if rows is not None:
-            part = rows[active] / np.sqrt(ridge[active])[:, None]
-            size = np.sqrt(1.0 + np.einsum("ij,ij->j", part, part))  # so that columns of any unit solve alike
-            part /= size
-            equations = np.diag(1.0 / size**2 + 4.0 * _EPS * size.size) + part.T @ part  # definite by rounding, too
-            rise = rows @ (np.linalg.solve(equations, downhill @ rows / size) / size)
-            step = downhill - stiffness * rise
-        else:  # as precisely as is of use before the active points change
-            accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
-            step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
+        accuracy = min(0.1, max(changed / n, 0.5 * goal / error))  # of use before the active points change
+        step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
         dual.reads[0] += (k + 1) * n * n
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
         v += t * step
         m += t * rise
     c[points] = pull * dual.scale
-    return _TO_WORKING_SET, False
+    return "near"
+
+
+def _by_coordinates(G, tol):
+    """Return (w, bias, p, lower, upper) of G with few coordinates by Newton steps on the separator itself, or None.
+
+    Where columns have different units no weights in double precision give the best separator, but its coordinates do.
+    A hard margin is the limit of soft ones with smaller and smaller ridges; from w, its least margin 1, the weights of
+    the points on the margin solve w = Z'c.
+    """
+    (G, ridge), scale = (G.base, G.ridge) if isinstance(G, RidgeGram) else (G, None), float(G.diagonal().max())
+    base = G.base if isinstance(G, FreeGram) else G
+    rows = _coordinates(base)
+    penalty, sides = np.ones(rows.shape[1]), [np.ones(len(rows), dtype=bool)]
+    if G.signs is not None:
+        rows, penalty = np.column_stack((rows, G.signs)), np.append(penalty, 0.0)
+        sides = [G.signs > 0.0, G.signs < 0.0]
+    w, best, least, mixture, most = np.zeros(penalty.size), None, -math.inf, None, math.inf
+    for power in range(2, 32, 2) if ridge is None else (0,):
+        given = np.full(len(rows), scale * 10.0**-power) if ridge is None else ridge
+        w, p, _ = _newton_in_coordinates(rows, given, penalty, w)
+        if ridge is None:
+            m = rows @ w
+            if not m.min() > 0.0:
+                continue
+            w, near = w / m.min(), np.flatnonzero(p)
+            if near.size <= w.size:
+                p[near] = np.maximum(_weights_of(rows[near], penalty * w), 0.0)
+        W = w[penalty > 0.0]
+        W = math.sqrt(2.0) * W.reshape(base.n_classes, -1) if isinstance(base, PairGram) else W
+        if not W.any() or not all(p[side].any() for side in sides):
+            continue
+        bias = float(w[-1]) if G.signs is not None else 0.0
+        lower = _of_separator(G, ridge, W, bias, 0.0)[0]
+        for side in sides:
+            p[side] /= len(sides) * p[side].sum()
+        upper = certificate(G if ridge is None else RidgeGram(G, ridge), p, p, precise=True)[1]
+        if lower > least:
+            best, least = (W, bias), lower
+        if upper < most:
+            mixture, most = p, upper
+        if most - least <= tol * most:
+            break
+    return None if best is None else (*best, mixture, least, most)
+
+
+def _weights_of(rows, w):
+    """Return the weights c of rows with w = rows' c, by least squares in columns of length 1."""
+    lengths = np.sqrt(np.einsum("ij,ij->j", rows, rows))
+    lengths[lengths == 0.0] = 1.0
+    return np.linalg.lstsq((rows / lengths).T, w / lengths, rcond=None)[0]
 
 
 # Rounds
 
 def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small, and then, if a ridge lies over rows of few entries, to Newton steps."""
-    ended = _on_faces(dual, c, u, gap, _FIRST_FACE)[1]
-    return _TO_NEWTON if dual.few or isinstance(dual.base, SparseGram) else _TO_WORKING_SET, ended
+    """Go on faces while they are small."""
+    return _on_faces(dual, c, u, gap, _FIRST_FACE)
 
 
-_STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered by _TO_...
+_STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered above
+
+
+def _first_stage(dual):
+    """Choose where to begin without weights: small faces pay for rows without a ridge, a few coordinates at once."""
+    if dual.few and dual.base.shape()[1] <= _FIRST_FACE:
+        return _NEWTON
+    return _WORKING_SET if dual.narrow or dual.has_ridge else _FIRST_FACES
+
+
+def _next_stage(dual, stage, reason, u, support, halved):
+    """Choose the stage after one that ended for a reason, and whether it halved the gap.
+
+    Pair steps go on a working set, then faces where these crawl.  Newton steps, or blocks, follow where the support is
+    too large.
+    """
+    small = support <= _LARGEST_FACE
+    if stage == _FIRST_FACES or reason == "settled":
+        return _WORKING_SET
+    if stage == _NEWTON:
+        after = _FACES if support <= dual.largest_face else _BLOCKS
+        return _NEWTON if halved and reason != "large" else after
+    if stage == _FACES:
+        return _FACES
+    if stage == _WORKING_SET and reason == "near" and dual.signs is not None and halved:
+        return _WORKING_SET  # from a better origin
+    if reason == "large" or not small or (reason == "crawls" and dual.has_slacks(u)):
+        return dual.beyond
+    return _FACES
 
 
 def _exact_rounds(G, k, until, c, u, stage, reads, dual):
@@ -6055,24 +6219,25 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
             return k, INFEASIBLE
         dual.begin(c, u, reads)
         start, before, (gap, norm) = c.copy(), stage[0], _rescale(c, u)
-        stage[0], ended = _STAGES[before](dual, c, u, gap)
+        reason = _STAGES[before](dual, c, u, gap)
         dual.finish(c, u)
         shortest = math.sqrt(dual.last[1] / dual.scale) / dual.last[0].sum()
         if shortest <= 0.63 * dual.eps:
             return k, INFEASIBLE
         halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
-        if before == _TO_NEWTON:
-            stage[0] = before if halved else _TO_FACES if np.count_nonzero(c) <= dual.largest_face else _TO_BLOCKS
-            if dual.few and not halved and stage[0] != _TO_FACES:
-                return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
-        if stage[0] == _TO_BLOCKS != before and np.count_nonzero(c) > dual.largest:
-            warnings.warn(f"max_margin may take long: {np.count_nonzero(c)} points are in the support, too many for "
-                          "working sets; a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
+        support = np.count_nonzero(c)
+        stage[0] = _next_stage(dual, before, reason, u, support, halved)
+        if before == _NEWTON and dual.few and stage[0] == _BLOCKS:
+            return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
+        if stage[0] == _BLOCKS != before and support > dual.largest:
+            warnings.warn(f"max_margin may take long: {support} points are in the support, too many for working sets; "
+                          "a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
+        ended = reason == "ended" or (before == _BLOCKS and gap <= dual.tol)
         if (ended and not halved and shortest > 0.95 * norm) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
-        crawls = stage[0] == before in (_TO_BLOCKS, _TO_WORKING_SET) and not halved
-        if crawls and np.count_nonzero(c) <= 2 * _LARGEST_FACE:
-            stage[0] = _TO_FACES
+        crawls = stage[0] == before in (_BLOCKS, _WORKING_SET) and not halved
+        if crawls and support <= 2 * _LARGEST_FACE:
+            stage[0] = _FACES
     return k, RUNNING
 
 
@@ -6146,12 +6311,12 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
             eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
     dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
     c, u = np.zeros((2, dual.n))
-    begin = _TO_BLOCKS if dual.narrow else _TO_NEWTON if dual.few else _TO_FIRST_FACES
+    begin = _first_stage(dual)
     if weights is not None:
         c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
         if dual.signs is None and not dual.diagonal.all():
             c[:] = 0.0  # a row of zeros is a witness by itself: begin there
-        begin = _TO_FACES if support <= 2 * _FIRST_FACE else _TO_WORKING_SET if support <= dual.largest else _TO_BLOCKS
+        begin = _FACES if support <= 2 * _FIRST_FACE else _WORKING_SET if support <= dual.largest else _BLOCKS
     for side in dual.sides:
         if not c[side].any():
             c[side[np.argmin(dual.diagonal[side])]] = 1.0
@@ -6239,6 +6404,19 @@ def _self_products(kernel, X):
         return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.offset
     kernel = kernel._replace(center=None)  # of no account here
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
+
+
+def _unequal_columns(X, names):
+    """Name a column of other units than another, as a remedy; nothing where there is none."""
+    if _is_sparse(X):
+        return ""
+    widths = np.ptp(X[:_FEW_POINTS], axis=0)
+    narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
+    wide = np.argmax(widths)
+    if not widths[wide] > 1e3 * widths[narrow]:
+        return ""
+    wide, narrow = (j if names is None else names[j] for j in (wide, narrow))
+    return f", or bring columns to one scale: column {wide} is far wider than {narrow}"
 
 
 def _separators(G, alpha):
@@ -6479,7 +6657,7 @@ class MaxMarginClassifier:
         ridge, start = np.repeat(0.5 / costs, self.classes_.size - 1), None
         if self.warm_start and algorithm is max_margin and np.array_equal(last.get("classes_"), self.classes_):
             start = last["result_"].p if "result_" in last and last["result_"].p.size == ridge.size else None
-        alpha, least, offset = self._solve(algorithm, G, ridge, X, labels, kept, start)
+        alpha, least, offset, W = self._solve(algorithm, G, ridge, X, labels, kept, start)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
@@ -6496,7 +6674,8 @@ class MaxMarginClassifier:
         self._origin = G.origin if linear and free else np.zeros(X.shape[1])  # from which the points were taken
         self.intercept_ = self._bias = kernel.offset * self.dual_coef_.sum(axis=1) + offset
         if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
-            W = _separators(G, alpha) / least * (1.0 if self.normalize == "unit" else normalizers[0])
+            W = _separators(G, alpha) / least if W is None else np.atleast_2d(W)
+            W = W * (1.0 if self.normalize == "unit" else normalizers[0])
             self.coef_ = W[:, :X.shape[1]].copy()
             self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
             self.intercept_ = self._bias - self.coef_ @ self._origin
@@ -6504,7 +6683,7 @@ class MaxMarginClassifier:
 
     def _solve(self, algorithm, G, ridge, X, labels, kept, start):
         """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights, the least
-        margin, to divide them by, and the bias."""
+        margin, to divide them by, the bias, and the separator, where it is not to be had from the weights."""
         base, scale = _representation(G)
         G = _with_ridge(base, ridge / self.C)
         state = 0 if self.random_state is None else self.random_state
@@ -6517,32 +6696,44 @@ class MaxMarginClassifier:
         options = {key: value for key, value in given.items() if key in accepted and value is not None
                    and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
-        is_hidden = result.status == "infeasible" and self.C < math.inf  # a soft margin is never 0
-        self.result_, self.n_iter_ = result, result.n_iter
-        self.status_ = "rounding" if is_hidden else result.status
-        self.fit_status_ = int(self.status_ != "certified")
+        self.result_, self.n_iter_, status = result, result.n_iter, result.status
         self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
-        if result.lower <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
+        if status == "infeasible" and self.C < math.inf:
+            status = "rounding"  # a soft margin is never 0
+        found = None
+        if self._takes("linear") and algorithm is max_margin and status != "certified":
+            found = _by_coordinates(G, self.tol) if _has_few_coordinates(getattr(base, "base", base)) else None
+        if found is not None and found[3] > max(result.lower, 0.0):
+            lower, upper = self.interval_ = found[3], min(found[4], result.upper)
+            status = "certified" if upper - lower <= self.tol * upper else "rounding"
+        else:
+            found = None
+        self.status_, self.fit_status_ = status, int(status != "certified")
+        if self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
             witness = self._witness(X, labels, kept, result.p)
             warnings.warn(f"no margin above {_written(result.upper, 1, _UP)} exists; {witness}; try C={soft:g}, with "
                           "which the predictor was fitted, or less", UserWarning, stacklevel=4)
             hard, G = G, _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
-        elif self.status_ in ("max_iter", "rounding"):
+        elif status in ("max_iter", "rounding"):
             more = 2 * max(result.n_iter, accepted["max_iter"].default)
-            remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if result.status == "max_iter"
+            remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if status == "max_iter"
                       else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
-            warnings.warn(f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol",
+            units = _unequal_columns(X, getattr(self, "feature_names_in_", None)) if self._takes("linear") else ""
+            warnings.warn(f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol{units}",
                           _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
         self.margin_ = self.interval_[0]
+        if found is not None:
+            W, offset, p, lower, upper = found
+            return p, lower * upper, offset, W
         alpha, length, offset = result.alpha, result.upper, 0.0
         if G.signs is not None or not np.array_equal(alpha, result.p):
             alpha = _unit_range(alpha)
             size, m = G.precise(alpha)[:2] if hasattr(G, "precise") else _squares_and_margins(G, scale, alpha)[0]
             length, offset = math.sqrt(max(size, 0.0)), 0.0 if G.signs is None else _offset(G.signs, m)
         least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
-        return alpha, least, offset / least
+        return alpha, least, offset / least, None
 
     def _allow_for(self, weight, reach):
         """Lower the interval by what points may change that were left out, of this total weight and K(x, x) <= reach^2.
