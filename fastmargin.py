@@ -2182,7 +2182,7 @@ class _RowGram(Representation):
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m, error = np.empty(v.size), _gamma(2 * sum(self.shape()) + 16)**2
-        return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 8.0 * error, 0.0)
+        return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 0.0, 2.0 * error)
 
     def precise_dots(self, w: Array) -> Array:
         """Return <z_i, w>, each sum rounded once."""
@@ -2425,7 +2425,7 @@ def _precise_margins(G, v, m, dimension):
     w, rest = _precise_lift(G, v, dimension)
     _precise_dots(G, w, rest, m)
     high, low = _precise_dot(w, w)
-    return high + (low + 2.0 * _dot(w, rest))
+    return high + (low + 2.0 * _dot(w, rest) + _dot(rest, rest))
 
 
 _BY_ROWS = {**_DEFAULTS, "lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass,
@@ -4178,9 +4178,9 @@ def _ends(G, k, first, until, p, w, m, report, eps, blurs, least):
     """Tell why a run with alpha = p is over, by m = G p, and ||p||_G^2; m may be made afresh."""
     if _is_separated(G, p, w, m, least):
         return SEPARATED, 0.0
-    size = _dot(p, m)
-    if size <= eps * eps and _is_small(G, p, w, m, eps, blurs):
-        return INFEASIBLE, size
+    if _dot(p, m) <= eps * eps and _is_small(G, p, w, m, eps, blurs):
+        return INFEASIBLE, 0.0
+    size = _dot(p, m)  # again, as m may be another
     return CERTIFIED if _meets(k, until, p, m, report) and k > first else RUNNING, size
 
 
@@ -6033,6 +6033,14 @@ def _coordinates(G):
     return rows.reshape(pairs.size, -1)
 
 
+def _with_bias(rows, signs):
+    """Return (rows, penalty): with a free intercept the bias is a coordinate more, without a part in ||w||^2."""
+    penalty = np.ones(rows.shape[1])
+    if signs is None:
+        return rows, penalty
+    return np.column_stack((rows, signs)), np.append(penalty, 0.0)
+
+
 def _newton_in_coordinates(rows, ridge, penalty, w):
     """Minimize sum_j penalty_j w_j^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w, from this one on.
 
@@ -6089,13 +6097,11 @@ def _by_newton_steps(dual, c, u, gap):
     if G is None:
         return "large"
     if dual.few:
-        rows, v = _coordinates(G), c / dual.scale
-        if dual.signs is not None:  # those of the shifted G
-            o, k = dual.origin
-            rows = np.column_stack((rows - np.outer(dual.signs, o @ rows), math.sqrt(k) * dual.signs))
-        _, pull, steps = _newton_in_coordinates(rows, dual.G.ridge, np.ones(rows.shape[1]), v @ rows)
+        rows, penalty = _with_bias(_coordinates(G), dual.signs)
+        _, pull, steps = _newton_in_coordinates(rows, dual.G.ridge, penalty, penalty * (c / dual.scale @ rows))
         dual.reads[0] += (2 * steps + 1) * dual.n**2
-        c[:] = pull * dual.scale
+        if all(pull[side].any() for side in dual.sides):  # not so where slacks are less than rounding
+            c[:] = pull * dual.scale
         return "near"
     n = points.size
     ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
@@ -6132,14 +6138,13 @@ def _by_coordinates(G, tol):
     """
     (G, ridge), scale = (G.base, G.ridge) if isinstance(G, RidgeGram) else (G, None), float(G.diagonal().max())
     base = G.base if isinstance(G, FreeGram) else G
-    rows = _coordinates(base)
-    penalty, sides = np.ones(rows.shape[1]), [np.ones(len(rows), dtype=bool)]
-    if G.signs is not None:
-        rows, penalty = np.column_stack((rows, G.signs)), np.append(penalty, 0.0)
-        sides = [G.signs > 0.0, G.signs < 0.0]
+    rows, penalty = _with_bias(_coordinates(base), G.signs)
+    sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w, best, least, mixture, most = np.zeros(penalty.size), None, -math.inf, None, math.inf
-    for power in range(2, 32, 2) if ridge is None else (0,):
-        given = np.full(len(rows), scale * 10.0**-power) if ridge is None else ridge
+    ridges = [ridge] if ridge is not None else [np.full(len(rows), scale * 10.0**-k) for k in range(2, 32, 2)]
+    if ridge is None and not (rows @ _newton_in_coordinates(rows, ridges[-1], penalty, w)[0]).min() > 0.0:
+        return None  # all but no weight on ||w||, and still some point is on the wrong side
+    for given in ridges:
         w, p, _ = _newton_in_coordinates(rows, given, penalty, w)
         if ridge is None:
             m = rows @ w
@@ -6155,7 +6160,7 @@ def _by_coordinates(G, tol):
         bias = float(w[-1]) if G.signs is not None else 0.0
         lower = _of_separator(G, ridge, W, bias, 0.0)[0]
         for side in sides:
-            p[side] /= len(sides) * p[side].sum()
+            p[side] = _mixture(p[side], 1.0 / len(sides))
         upper = certificate(G if ridge is None else RidgeGram(G, ridge), p, p, precise=True)[1]
         if lower > least:
             best, least = (W, bias), lower
@@ -6164,6 +6169,13 @@ def _by_coordinates(G, tol):
         if most - least <= tol * most:
             break
     return None if best is None else (*best, mixture, least, most)
+
+
+def _mixture(weights, total):
+    """Return the weights scaled to this sum, to the last bit: as multiples of 2^-54, which add up without rounding."""
+    p = np.round(weights * (2.0**54 * total / weights.sum())) / 2.0**54
+    p[np.argmax(p)] += total - math.fsum(p)
+    return p
 
 
 def _weights_of(rows, w):
@@ -6184,9 +6196,12 @@ _STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_
 
 
 def _first_stage(dual):
-    """Choose where to begin without weights: small faces pay for rows without a ridge, a few coordinates at once."""
+    """Choose where to begin without weights: with Newton steps where coordinates are few; on faces where points are
+    few, and over rows without a ridge, where small faces pay; else on a working set."""
     if dual.few and dual.base.shape()[1] <= _FIRST_FACE:
         return _NEWTON
+    if dual.n <= _FIRST_FACE:
+        return _FACES
     return _WORKING_SET if dual.narrow or dual.has_ridge else _FIRST_FACES
 
 
@@ -6224,7 +6239,8 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         shortest = math.sqrt(dual.last[1] / dual.scale) / dual.last[0].sum()
         if shortest <= 0.63 * dual.eps:
             return k, INFEASIBLE
-        halved = 1.0 - u.min() * c.sum() / _dot(c, u) < 0.5 * gap  # of c as it is returned
+        now = 1.0 - u.min() * c.sum() / _dot(c, u)  # of c as it is returned
+        halved = now < 0.5 * gap
         support = np.count_nonzero(c)
         stage[0] = _next_stage(dual, before, reason, u, support, halved)
         if before == _NEWTON and dual.few and stage[0] == _BLOCKS:
@@ -6233,6 +6249,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
             warnings.warn(f"max_margin may take long: {support} points are in the support, too many for working sets; "
                           "a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
         ended = reason == "ended" or (before == _BLOCKS and gap <= dual.tol)
+        ended |= before == _FACES and now > 0.9 * gap and shortest > (1.0 - dual.tol) * norm
         if (ended and not halved and shortest > 0.95 * norm) or (stage[0] == before and np.array_equal(c, start)):
             return k, EXHAUSTED  # the next round would do the same
         crawls = stage[0] == before in (_BLOCKS, _WORKING_SET) and not halved

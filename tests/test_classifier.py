@@ -95,7 +95,8 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
 def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, tmp_path):
     """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it.
 
-    It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status.
+    It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status;
+    but not where there are as few coordinates as here, and they are at hand.
     """
     X, sign = offset + np.array([[0.0], [1.0], [2.0], [3.0]]), (-1, -1, 1, 1)
     if form == "mapped":
@@ -108,7 +109,7 @@ def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, 
     reach = math.hypot(offset + 3, c or 0.0)
     scale = 1.0 if normalize is None else reach
     rho = 0.5 / math.hypot(offset + 1.5, 1.0) / scale if c else 0.5 / scale  # a free intercept has the half distance
-    lost = EPS * (reach / scale / rho) ** 2
+    lost = 0.0 if form == "dense" else EPS * (reach / scale / rho) ** 2
     assert chosen.status_ == ("certified" if lost < 1e-5 else "rounding")
     assert rho * (1 - 1e-12) <= chosen.interval_[1] <= rho * (1 + 1e-6)
     if lost < 1.0:  # else a soft margin stands in
@@ -436,12 +437,15 @@ def test_one_point_without_a_margin_is_named(kernel, count):
 
 @pytest.mark.parametrize("offset", [20_000, 10**6])
 def test_only_equal_points_contradict_each_other(offset):
-    """These are separated, by a margin of 0.5 / offset, which rounding hides."""
-    X = np.column_stack((offset + np.arange(4.0), np.ones(4)))
+    """These are separated, by a margin of 0.5 / offset, which rounding hides from a kernel, but not from coordinates."""
+    X, rho = np.column_stack((offset + np.arange(4.0), np.ones(4))), 0.5 / math.hypot(offset + 1.5, 1.0)
     with pytest.warns(UserWarning, match="a mixture of the points .* allows no larger one") as caught:
-        chosen = fm.MaxMarginClassifier("linear", fit_intercept=False).fit(X, [0, 0, 1, 1])
-    assert chosen.interval_[1] >= 0.5 / math.hypot(offset + 1.5, 1.0) * (1 - 1e-12)
+        hidden = fm.MaxMarginClassifier("precomputed", fit_intercept=False).fit(X @ X.T, [0, 0, 1, 1])
+    assert hidden.interval_[1] >= rho * (1 - 1e-12)
     assert len(caught) == 1 and "contradict" not in str(caught[0].message)
+    chosen = fm.MaxMarginClassifier("linear", fit_intercept=False).fit(X, [0, 0, 1, 1])
+    assert chosen.interval_[0] <= rho * (1 + 1e-12) and rho * (1 - 1e-12) <= chosen.interval_[1]
+    assert chosen.score(X, [0, 0, 1, 1]) == 1.0 and chosen.status_ == "certified"
     assert fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1, 1]).score(X, [0, 0, 1, 1]) == 1.0
 
 

@@ -222,12 +222,12 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     np.testing.assert_allclose(np.ptp((u - raw) * y), 0.0, atol=1e-13)
 
 
-@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram, fm.features])
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
 def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
     rng = np.random.default_rng(7)
     X, y = rng.normal(size=(200, 3)) + 2.0, both_classes(rng, 200)
     G = fm.RidgeGram(fm.FreeGram(fm.DenseGram(fm.gram(X, y, gamma=0.3)), y), 0.5) if make is fm.gram else (
-        make(X, y, **{"gamma": 0.3} if make is fm.lazy_gram else {}, intercept="free", ridge=0.5))
+        make(X, y, gamma=0.3, intercept="free", ridge=0.5))
     dual, c, u = fm._Dual(G, 1.5, 1e-9, 0.0), np.zeros(200), np.zeros(200)
     for side in dual.sides:
         c[side] = 0.5 / side.size

@@ -89,6 +89,110 @@ def test_a_bias_of_ones_own_far_from_the_origin():
 
 
 # ======================================================================================================
+# COLUMNS IN DIFFERENT UNITS
+# ======================================================================================================
+
+def exact_square(X, y, C, free):
+    """rho^2 of points of rationals, with slacks of weight C."""
+    rows = [[Fraction(x) for x in row] for row in X.tolist()]
+    G = [[Fraction(int(a) * int(b)) * sum(map(Fraction.__mul__, row, other)) for b, other in zip(y, rows, strict=True)]
+         for a, row in zip(y, rows, strict=True)]
+    if C < np.inf:
+        for i in range(len(G)):
+            G[i][i] += 1 / (2 * Fraction(C))
+    return exact.margin_squared(exact.gram_of(G, tuple(y.tolist()) if free else ()))
+
+
+def in_units(seed, decades, n=9):
+    """Small integers in columns whose units are far apart, two classes that a plane with a bias separates or not."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-9, 10, (n, 3)).astype(np.float64)
+    y = np.where(X @ rng.integers(1, 5, 3) + rng.integers(-3, 4, n) * (seed % 2) > 0, 1, -1)
+    y[:2] = 1, -1
+    return X * 10.0 ** rng.integers(-decades, decades + 1, 3), y
+
+
+@pytest.mark.parametrize("C", [1.0, 2.0**20, np.inf])
+@pytest.mark.parametrize("decades", [4, 9])
+@pytest.mark.parametrize("seed", range(16))
+def test_the_interval_of_columns_in_different_units_holds_in_exact_arithmetic(seed, decades, C):
+    """And it is narrow where units are up to eight decades apart."""
+    X, y = in_units(seed, decades)
+    square = exact_square(X, y, C, free=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
+    lower, upper = chosen.interval_
+    assert Fraction(lower) * abs(Fraction(lower)) <= square <= Fraction(upper)**2
+    if square > 0 and decades == 4:
+        assert chosen.status_ == "certified"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_margin_of_a_separator_and_its_slacks_holds_in_exact_arithmetic(seed):
+    """1 / sqrt(||w||^2 + sum_i xi_i^2 / r_i) for integers w and b, of either sign and any scale."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(-9, 10, (7, 2)), np.append([1, -1], rng.choice([-1, 1], 5))
+    ridge = 2.0 ** rng.integers(-30, 30, 7)
+    G = fm.features(X, y, normalize=None, intercept="free", ridge=ridge)
+    w, b, scale = rng.integers(1, 9, 2), int(rng.integers(-9, 10)), 2.0 ** rng.integers(-8, 4)
+    slacks = [max(0, 1 - Fraction(scale) * int(s) * (int(x @ w) + b)) for s, x in zip(y, X, strict=True)]
+    square = 1 / (Fraction(scale)**2 * int(w @ w) + sum(xi**2 / Fraction(r) for xi, r in zip(slacks, ridge, strict=True)))
+    lower, upper = fm.separator_margin(G, scale * np.append(w, b))
+    assert Fraction(lower)**2 <= square <= Fraction(upper)**2 and upper - lower <= 1e-14 * upper
+    assert lower <= fm.max_margin(G).upper
+
+
+def test_a_ridge_asks_for_the_bias_and_takes_no_slack_where_it_is_0():
+    X, y = [[1.0], [2.0], [4.0]], [-1, 1, 1]
+    G = fm.features(X, y, normalize=None, intercept="free", ridge=[1.0, 0.0, 1.0])
+    check_raises(lambda: fm.separator_margin(G, [1.0]), ValueError, ["(2,)", "give the bias"])
+    assert fm.separator_margin(G, [1.0, -1.5]) == (0.0, 0.0)
+    lower, upper = fm.separator_margin(G, [2.0, -3.0])  # margins 1, 1 and 5
+    assert lower <= 0.5 <= upper
+
+
+def test_pairs_of_classes_and_slacks():
+    """With the class weights of a soft margin the interval closes on it."""
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
+    G = fm.pair_gram(fm.features(X, normalize=None), labels, 3, ridge=0.5)
+    best = fm.max_margin(G, tol=1e-12)
+    W = fm._separators(G.base, best.alpha) / best.upper**2
+    lower, upper = fm.separator_margin(G, W)
+    assert lower <= best.upper and lower == pytest.approx(best.lower, rel=1e-9) and upper - lower <= 1e-13 * upper
+
+
+def test_raw_columns_of_any_unit_are_certified():
+    """Heavy tails, incomes beside ages and a column in millionths: soft and hard margins, to 1e-6, without a warning."""
+    rng = np.random.default_rng(0)
+    heavy = rng.lognormal(2.0, 2.5, (3000, 8)).round()
+    of_heavy = np.log1p(heavy[:, 0]) - np.log1p(heavy[:, 1]) + rng.normal(size=3000) > 0.0
+    wide = np.column_stack((1e6 * rng.normal(size=500), rng.random(500)))
+    units = rng.normal(size=(3000, 60)) * 10.0 ** rng.uniform(-3.0, 3.0, 60)
+    of_units = units @ (1.0 / units.std(axis=0)) + 3.0 * rng.normal(size=3000) > 0.0
+    noisy = wide[:, 1] + 0.3 * rng.normal(size=500) > 0.5
+    for X, y in ((heavy, of_heavy), (rng.standard_t(2, (3000, 8)), of_heavy), (wide, wide[:, 1] > 0.5), (wide, noisy),
+                 (units, of_units)):
+        chosen = fitted(X, y, kernel="linear", C=1.0)
+        assert chosen.interval_[0] >= chosen.interval_[1] * (1.0 - 1e-6) and chosen.status_ == "certified"
+        sign, f = np.where(y, 1.0, -1.0), chosen.decision_function(X)
+        objective = 0.5 * np.sum(chosen.coef_**2) + np.sum(np.maximum(0.0, 1.0 - sign * f)**2)
+        assert objective == pytest.approx(0.5 / chosen.margin_**2, rel=1e-5)
+    chosen = fitted(wide, wide[:, 1] > 0.5, kernel="linear", tol=1e-4)
+    assert chosen.score(wide, wide[:, 1] > 0.5) == 1.0
+    G = fm.features(wide, np.where(wide[:, 1] > 0.5, 1, -1), normalize=None, intercept="free")
+    assert fm.separator_margin(G, chosen.coef_[0])[0] >= chosen.margin_ * (1.0 - 1e-9)
+
+
+def test_a_warning_names_the_column_of_another_unit():
+    rng = np.random.default_rng(0)
+    X, words = np.column_stack((rng.random(50), 1e9 * rng.normal(size=50))), "column 1 is far wider than 0"
+    with pytest.warns(UserWarning, match=words):
+        fm.MaxMarginClassifier("linear", C=1.0, tol=1e-15).fit(X, X[:, 0] > 0.5)
+
+
+# ======================================================================================================
 # DISTANCES THAT CANCEL
 # ======================================================================================================
 
