@@ -284,7 +284,7 @@ def _is_sparse(a):
 def _array(a, name):
     """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
     if _is_sparse(a):
-        raise TypeError(f"{name} is sparse; only features(X, y) takes that: pass {name}.toarray() if memory allows")
+        raise TypeError(f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows")
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries and pass a plain one")
     if hasattr(a, "_fields"):
@@ -355,7 +355,17 @@ def _vector(v, name, n=None):
 
 
 def _points(X, name="X", kernel=None, first=0):
-    """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay."""
+    """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay.
+
+    Sparse points stay so for kernels that are functions of inner products, and become dense for others.
+    """
+    if _is_sparse(X) and kernel is not None:
+        X = _sparse_points(X, name).astype(np.float64)
+        if isinstance(kernel, str) and kernel in _OF_INNER_PRODUCTS:
+            if not np.isfinite(4.0 * _squares(X)).all():
+                raise ValueError(f"a row of {name} is too large: its square overflows")
+            return X
+        X = X.toarray()
     X = _real_array(X, name, 2, first)
     if isinstance(kernel, str) and kernel == "precomputed":
         return X
@@ -375,9 +385,9 @@ def _is_mapped(X, dtype=None):
 
 def _blocks(X):
     """Yield (first row, checked rows in float64): of mapped points a few at a time, of checked ones all."""
-    mapped = _is_mapped(X)
-    few = max(1, (1 << 20) // X.shape[1]) if mapped else len(X)
-    for first in range(0, len(X), few):
+    mapped, n = _is_mapped(X), X.shape[0]
+    few = max(1, (1 << 20) // X.shape[1]) if mapped else n
+    for first in range(0, n, few):
         block = X[first:first + few]
         yield first, _points(block, first=first) if mapped else block
 
@@ -936,6 +946,7 @@ def _descend(face, x, g, k):
 
 _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
             "ntk": ("W",), "precomputed": ()}
+_OF_INNER_PRODUCTS = "linear", "poly", "rbf"
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
@@ -943,7 +954,7 @@ _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
     """Points as kernels read them.
 
-    rows, squares : arrays, shapes (n, d), (n,), the points and ||x_i||^2
+    rows, squares : array or sparse, (n, d), and array, (n,), the points and ||x_i||^2
     hidden, gates : arrays, shape (n, width), relu(W x_i) / sqrt(width) and, in float32, 1 where W x_i > 0, else 0
     """
 
@@ -954,13 +965,37 @@ class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
 
 def _without_zeros(points):
     """Return points without the coordinates that are zero in all of them, of which no kernel's values take notice."""
-    used = points.rows.any(axis=0)
+    used = points.rows.any(axis=0) if not _is_sparse(points.rows) else np.True_
     return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
 
 
+def _squares(X):
+    """Return ||x_i||^2, summed in float64, of rows, dense or sparse."""
+    if _is_sparse(X):
+        X = X.astype(np.float64)
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+
 def _product(A, B):
-    """Return A B', summed in float64."""
-    return A.astype(np.float64, copy=False) @ B.astype(np.float64, copy=False).T
+    """Return A B', summed in float64, of rows, dense or sparse."""
+    A, B = A.astype(np.float64, copy=False), B.astype(np.float64, copy=False)
+    if _is_sparse(A) and _is_sparse(B):
+        return _sparse_product(A, B)
+    return np.asarray(A @ B.T)
+
+
+_SPARSE = 0.03  # share of entries that are not 0, below which products skip the others
+
+
+def _sparse_product(A, B):
+    """Return A B' of sparse rows; of A made dense, and some rows of B at a time, where these have few zeros."""
+    if B.nnz <= _SPARSE * B.shape[0] * B.shape[1]:
+        return np.ascontiguousarray((B @ A.T).toarray().T)
+    out, dense = np.empty((A.shape[0], B.shape[0])), A.toarray()
+    for rows in _slices(B.shape[0], B.shape[1]):
+        out[:, rows] = dense @ B[rows].toarray().T
+    return out
 
 
 class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")):
@@ -968,7 +1003,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
 
     name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
     gamma, coef0, degree : float, float, int
-    dimension : int, of the points
+    dimension : int, terms of an inner product: columns of the points, or the most entries of a sparse one
     offset : float, added to every value: the square of the intercept
     center : array, shape (d,), or None, subtracted from the points, see `_origin`: distances do not change
     is_far : bool, of "rbf": distances come from differences of coordinates, as inner products would cancel
@@ -980,6 +1015,8 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
         """Prepare checked rows X for `block`, stored in this dtype."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
+        if _is_sparse(X) and (self.is_far or self.center is not None):
+            X = X.toarray()
         X = X if self.center is None else X - self.center
         hidden = X @ self.W.T
         gates = (hidden > 0.0).astype(np.float32)
@@ -987,7 +1024,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
         hidden /= math.sqrt(max(1, len(self.W)))
         with np.errstate(over="ignore"):
             X, hidden = X.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
-        return _Prepared(X, np.einsum("ij,ij->i", X, X, dtype=np.float64), hidden, gates)
+        return _Prepared(X, _squares(X), hidden, gates)
 
     def block(self, A, B, product=_product):
         """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
@@ -996,7 +1033,7 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
         elif self.name == "callable":
             values = self._called(A.rows, B.rows)
         elif self.name == "laplacian" or self.is_far:
-            values = np.empty((len(A.rows), len(B.rows)))
+            values = np.empty((A.squares.size, B.squares.size))
             is_squared = self.name == "rbf"
             _enter_by_size(values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values)
         else:
@@ -1052,11 +1089,11 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
 
     def sums(self, weights, X, Xnew):
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and prepared points; not normalised."""
-        sums = np.zeros((len(weights), len(Xnew.rows)))
+        sums = np.zeros((len(weights), Xnew.squares.size))
         if weights.any():
             support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
             weights, X = weights[:, support], X.take(support)
-            for rows in _slices(len(Xnew.rows), weights.shape[1]):
+            for rows in _slices(Xnew.squares.size, weights.shape[1]):
                 sums[:, rows] = weights @ self.block(Xnew.take(rows), X).T
         return sums
 
@@ -1091,12 +1128,17 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    center = _origin(X) if name == "linear" and is_moved and not _is_mapped(X) else None
-    if name in ("rbf", "laplacian") and not _is_mapped(X):
+    center, dimension, is_sparse = None, X.shape[1], _is_sparse(X)
+    if is_sparse:
+        dimension = int(np.diff(X.indptr).max())
+    if name == "linear" and is_moved and not _is_mapped(X):
+        center = _origin(X)
+        center = None if is_sparse and not center.any() else center
+    if name in ("rbf", "laplacian") and not (_is_mapped(X) or is_sparse):
         center = _origin(X)
         center = np.where(center == 0.0, X.mean(axis=0), center)
-    is_far = name == "rbf" and _distance_error(gamma, X.shape[1], _largest_square(X, center)) > _FAR
-    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), X.shape[1], offset, center, is_far,
+    is_far = name == "rbf" and _distance_error(gamma, dimension, _largest_square(X, center)) > _FAR
+    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), dimension, offset, center, is_far,
                    W, kernel if callable(kernel) else None)
 
 
@@ -1112,7 +1154,7 @@ def _largest_square(X, center):
     """Return max_i ||x_i - center||^2, center None for 0."""
     moved = (block if center is None else block - center for _, block in _blocks(X))
     with np.errstate(over="ignore"):
-        return max(float(np.einsum("ij,ij->i", block, block).max()) for block in moved)
+        return max(float(_squares(block).max()) for block in moved)
 
 
 def _is_free(params):
@@ -1132,7 +1174,9 @@ def _gamma_of(params, X, weights):
         return _number(gamma, "gamma")
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / X.shape[1]
-    weights = np.broadcast_to(weights, len(X))
+    weights = np.broadcast_to(weights, X.shape[0])
+    if _is_sparse(X):
+        return _gamma_of_sparse(X, weights)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = sum(weights[k:k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X)) / weights.sum()
         total = sum(weights[k:k + len(block)] @ ((block - mean)**2).mean(axis=1) for k, block in _blocks(X))
@@ -1142,6 +1186,17 @@ def _gamma_of(params, X, weights):
     if not _NORMAL <= spread < math.inf:
         raise ValueError(f'gamma="scale" is 1 / (d Var X), and d Var X {"under" if spread < 1.0 else "over"}flows; '
                          "rescale the points, or give gamma")
+    return 1.0 / spread
+
+
+def _gamma_of_sparse(X, weights):
+    """Return the scale of sparse points, in whose variance the zeros count."""
+    of_rows = np.asarray(X.mean(axis=1)).ravel()
+    mean = weights @ of_rows / weights.sum()
+    squares = _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean  # the mean of (x_ij - mean)^2 in row i
+    spread = X.shape[1] * float(weights @ squares / weights.sum())
+    if not _NORMAL <= spread < math.inf:
+        raise ValueError('gamma="scale" is 1 / (d Var X), and X has no variance, or too much; give gamma')
     return 1.0 / spread
 
 
@@ -1306,12 +1361,13 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
     many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
     if n_classes is None:
-        y, pairs = _labels(y, len(X)), len(X)
+        y, pairs = _labels(y, X.shape[0]), X.shape[0]
     else:
         n_classes = _count(n_classes, "n_classes", 2)
-        y, pairs = _labels(y, len(X), "labels", range(n_classes)).astype(np.int64), len(X) * (n_classes - 1)
+        y = _labels(y, X.shape[0], "labels", range(n_classes)).astype(np.int64)
+        pairs = y.size * (n_classes - 1)
     if alpha.shape[1] != pairs:
-        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {len(X)} rows of X have {pairs}; they must agree")
+        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {X.shape[0]} rows of X have {pairs}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
     if kernel == "precomputed" and normalize == "unit":
@@ -1319,10 +1375,10 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
     new = kernel.prepare(Xnew)
-    of_new = np.ones(len(Xnew)) if kernel.name == "precomputed" else kernel.diagonal(new)
+    of_new = np.ones(Xnew.shape[0]) if kernel.name == "precomputed" else kernel.diagonal(new)
     scores = kernel.sums(weights * normalizer, points, new) * _normalizers(of_new, normalize, "Xnew", diagonal)
     if n_classes is not None:
-        scores = scores.reshape(len(alpha), n_classes, len(Xnew)).swapaxes(1, 2)
+        scores = scores.reshape(len(alpha), n_classes, Xnew.shape[0]).swapaxes(1, 2)
     elif _is_free(params):
         known = kernel.sums(weights * normalizer, points, points) * normalizer
         scores += np.array([[_offset(y, y * f)] for f in known])
@@ -2028,9 +2084,10 @@ def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "
            [3., 5.]])
     """
     X = _points(X, "X", kernel)
-    sign = _labels(y, len(X))
-    dtype, ridge = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32")), _amounts(ridge, "ridge", len(X))
-    if isinstance(kernel, str) and kernel == "precomputed" and len(X) == X.shape[1]:
+    n = X.shape[0]
+    sign = _labels(y, n)
+    dtype, ridge = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32")), _amounts(ridge, "ridge", n)
+    if isinstance(kernel, str) and kernel == "precomputed" and n == X.shape[1]:
         X = _symmetric(X, "X")
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
     if kernel.name not in ("precomputed", "callable"):
@@ -2504,19 +2561,20 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         return out
 
 
-def _sparse_points(X):
+def _sparse_points(X, name="X"):
     """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
     X = X.tocsr(copy=True)
     X.sum_duplicates()  # which puts columns in ascending order, too
     X.eliminate_zeros()
     if len(X.shape) != 2 or 0 in X.shape:
-        raise ValueError(f"X must have 2 dimensions and be not empty, got shape {X.shape}")
+        raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
     if X.data.dtype.kind not in "fiub":
-        raise TypeError(f"X must hold real numbers, got dtype {X.data.dtype}")
+        raise TypeError(f"{name} must hold real numbers, got dtype {X.data.dtype}")
     wrong = np.flatnonzero(~np.isfinite(X.data))
     if wrong.size:
         row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        raise ValueError(f"X must be finite; row {row} has {X.data[wrong[0]]} at X[{row}, {X.indices[wrong[0]]}]")
+        place = f"{name}[{row}, {X.indices[wrong[0]]}]"
+        raise ValueError(f"{name} must be finite; row {row} has {X.data[wrong[0]]} at {place}")
     return X
 
 
@@ -2820,7 +2878,9 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
 
 def _column_product(A, b):
-    """Return A b' for a single row b, in float64, without a copy of A."""
+    """Return A b' for a single row b, in float64, without a copy of a dense A."""
+    if _is_sparse(A):
+        return _product(A, b)
     out = np.empty((len(A), 1))
     margins(FeatureGram(A), b[0].astype(np.float64), out[:, 0])
     return out
@@ -2874,13 +2934,16 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
         raise ValueError(f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes")
     dtype = None if dtype is None else _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     mapped = _is_mapped(X, dtype)
-    X = X if mapped else _points(X)
+    X = X if mapped else _points(X, "X", kernel)
     dtype = X.dtype if dtype is None else dtype
-    sign = _labels(y, len(X))
+    sign = _labels(y, X.shape[0])
     kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
-    parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
-    points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    if mapped:
+        parts = [part._replace(rows=part.rows[:0]) for part in prepared]
+        points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    else:
+        points, = prepared
     large = np.flatnonzero(~np.isfinite(points.squares))
     if large.size:
         raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
@@ -6047,7 +6110,7 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
     Return w, the weights max(0, 1 - <z_i, w>) / r_i and the number of steps.  Equations are solved for columns scaled
     to unit length, so that those of any unit solve alike; they are definite by rounding, too.
     """
-    m, value, steps = rows @ w, math.inf, 0
+    m, kept, value, steps = rows @ w, w, math.inf, 0
     while steps < 200:
         slacks = np.maximum(1.0 - m, 0.0)
         before, value = value, (penalty * w) @ w + slacks @ (slacks / ridge)
@@ -6061,6 +6124,8 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
         equations = np.diag(penalty / lengths**2 + 4.0 * _EPS * w.size) + part.T @ part
         downhill = (slacks / ridge) @ rows - penalty * w
         step = np.linalg.solve(equations, downhill / lengths) / lengths
+        if not downhill @ step > 0.0:
+            break
         t = _minimizing_step(m, rows @ step, ridge, (penalty * w) @ step, (penalty * step) @ step)
         kept, w = w, w + t * step
         m = rows @ w
@@ -6415,10 +6480,7 @@ def _costs_of_classes(given, classes, counts):
 
 
 def _self_products(kernel, X):
-    """Return K(x, x) of points, sparse ones with the linear kernel."""
-    if _is_sparse(X):
-        X = X.astype(np.float64)
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel() + kernel.offset
+    """Return K(x, x) of points."""
     kernel = kernel._replace(center=None)  # of no account here
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
@@ -6460,7 +6522,7 @@ class MaxMarginClassifier:
     kernel, gamma, coef0, degree, sigma2, W, normalize
         As in `gram`, but that normalize=None, K as it is, is the default; parameters that the kernel does not have are
         not looked at.  For "precomputed", `fit` takes the kernel matrix of the training points and `predict` the values
-        K(x, x_i), (m, n).  Sparse X stay so with "linear"; other kernels take them as dense arrays.
+        K(x, x_i), (m, n).  Sparse X stay so with "linear", "poly" and "rbf"; other kernels make them dense.
     C : float
         Weight of the squared slacks in ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2; of several classes in
         sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: hard margin.
@@ -6614,8 +6676,7 @@ class MaxMarginClassifier:
             found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
             raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
         if _is_sparse(X):
-            X = _sparse_points(X)
-            return X if self._takes("linear") else X.toarray()
+            return _points(X, "X", self.kernel)
         return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
     @_with_underflow
@@ -6667,7 +6728,7 @@ class MaxMarginClassifier:
                         normalize=self.normalize, **params)
         if linear:
             G = problem.features()
-        elif callable(self.kernel) or precomputed or (algorithm is not max_margin and len(X) <= _FEW_POINTS):
+        elif callable(self.kernel) or precomputed or (algorithm is not max_margin and X.shape[0] <= _FEW_POINTS):
             G = problem.gram(dtype=self.dtype)
         else:
             G = problem.lazy_gram(dtype=self.dtype)

@@ -437,7 +437,7 @@ def test_one_point_without_a_margin_is_named(kernel, count):
 
 @pytest.mark.parametrize("offset", [20_000, 10**6])
 def test_only_equal_points_contradict_each_other(offset):
-    """These are separated, by a margin of 0.5 / offset, which rounding hides from a kernel, but not from coordinates."""
+    """These are separated, by a margin of 0.5 / offset: rounding hides it from a kernel, but not from coordinates."""
     X, rho = np.column_stack((offset + np.arange(4.0), np.ones(4))), 0.5 / math.hypot(offset + 1.5, 1.0)
     with pytest.warns(UserWarning, match="a mixture of the points .* allows no larger one") as caught:
         hidden = fm.MaxMarginClassifier("precomputed", fit_intercept=False).fit(X @ X.T, [0, 0, 1, 1])

@@ -137,7 +137,8 @@ def test_the_margin_of_a_separator_and_its_slacks_holds_in_exact_arithmetic(seed
     G = fm.features(X, y, normalize=None, intercept="free", ridge=ridge)
     w, b, scale = rng.integers(1, 9, 2), int(rng.integers(-9, 10)), 2.0 ** rng.integers(-8, 4)
     slacks = [max(0, 1 - Fraction(scale) * int(s) * (int(x @ w) + b)) for s, x in zip(y, X, strict=True)]
-    square = 1 / (Fraction(scale)**2 * int(w @ w) + sum(xi**2 / Fraction(r) for xi, r in zip(slacks, ridge, strict=True)))
+    terms = [xi**2 / Fraction(r) for xi, r in zip(slacks, ridge, strict=True)]
+    square = 1 / (Fraction(scale)**2 * int(w @ w) + sum(terms))
     lower, upper = fm.separator_margin(G, scale * np.append(w, b))
     assert Fraction(lower)**2 <= square <= Fraction(upper)**2 and upper - lower <= 1e-14 * upper
     assert lower <= fm.max_margin(G).upper
@@ -164,7 +165,7 @@ def test_pairs_of_classes_and_slacks():
 
 
 def test_raw_columns_of_any_unit_are_certified():
-    """Heavy tails, incomes beside ages and a column in millionths: soft and hard margins, to 1e-6, without a warning."""
+    """Heavy tails, 60 units, and a column in millionths: soft and hard margins, to 1e-6, without a warning."""
     rng = np.random.default_rng(0)
     heavy = rng.lognormal(2.0, 2.5, (3000, 8)).round()
     of_heavy = np.log1p(heavy[:, 0]) - np.log1p(heavy[:, 1]) + rng.normal(size=3000) > 0.0
