@@ -354,6 +354,34 @@ def _vector(v, name, n=None):
     return v
 
 
+_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels, for which sparse points stay so
+
+
+def _sparse_points(X, name="X"):
+    """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
+    X = X.tocsr(copy=True)
+    X.sum_duplicates()  # which puts columns in ascending order, too
+    X.eliminate_zeros()
+    if len(X.shape) != 2 or 0 in X.shape:
+        raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
+    if X.data.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {X.data.dtype}")
+    wrong = np.flatnonzero(~np.isfinite(X.data))
+    if wrong.size:
+        row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
+        place = f"{name}[{row}, {X.indices[wrong[0]]}]"
+        raise ValueError(f"{name} must be finite; row {row} has {X.data[wrong[0]]} at {place}")
+    return X
+
+
+def _squares(X):
+    """Return ||x_i||^2, summed in float64, of rows, dense or sparse."""
+    if _is_sparse(X):
+        X = X.astype(np.float64)
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+
 def _points(X, name="X", kernel=None, first=0):
     """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay.
 
@@ -946,7 +974,6 @@ def _descend(face, x, g, k):
 
 _KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
             "ntk": ("W",), "precomputed": ()}
-_OF_INNER_PRODUCTS = "linear", "poly", "rbf"
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
@@ -967,14 +994,6 @@ def _without_zeros(points):
     """Return points without the coordinates that are zero in all of them, of which no kernel's values take notice."""
     used = points.rows.any(axis=0) if not _is_sparse(points.rows) else np.True_
     return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
-
-
-def _squares(X):
-    """Return ||x_i||^2, summed in float64, of rows, dense or sparse."""
-    if _is_sparse(X):
-        X = X.astype(np.float64)
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
 def _product(A, B):
@@ -1367,7 +1386,7 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
         y = _labels(y, X.shape[0], "labels", range(n_classes)).astype(np.int64)
         pairs = y.size * (n_classes - 1)
     if alpha.shape[1] != pairs:
-        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {X.shape[0]} rows of X have {pairs}; they must agree")
+        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {y.size} rows of X have {pairs}; they must agree")
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
     if kernel == "precomputed" and normalize == "unit":
@@ -2561,23 +2580,6 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         return out
 
 
-def _sparse_points(X, name="X"):
-    """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
-    X = X.tocsr(copy=True)
-    X.sum_duplicates()  # which puts columns in ascending order, too
-    X.eliminate_zeros()
-    if len(X.shape) != 2 or 0 in X.shape:
-        raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
-    if X.data.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {X.data.dtype}")
-    wrong = np.flatnonzero(~np.isfinite(X.data))
-    if wrong.size:
-        row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        place = f"{name}[{row}, {X.indices[wrong[0]]}]"
-        raise ValueError(f"{name} must be finite; row {row} has {X.data[wrong[0]]} at {place}")
-    return X
-
-
 @njit(cache=_CACHE)
 def _sparse_row(G, i):
     start, stop = G.starts[i], G.starts[i + 1]
@@ -2939,11 +2941,8 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     sign = _labels(y, X.shape[0])
     kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
-    if mapped:
-        parts = [part._replace(rows=part.rows[:0]) for part in prepared]
-        points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
-    else:
-        points, = prepared
+    parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
+    points = parts[0] if len(parts) == 1 else _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
     large = np.flatnonzero(~np.isfinite(points.squares))
     if large.size:
         raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
@@ -5641,16 +5640,16 @@ def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, s
 #
 # Minimize x'Hx / 2 - b'x over x >= 0: then p = c / sum c has the least ||p||_G.  Here root_i^2 = G_ii / s,
 # x_i = c_i root_i, b_i = 1 / root_i and H_ij = G_ij / (s root_i root_j), so that H_ii = 1.  Keep c and u = G c / s in
-# double precision, which give the gradient g_i = (u_i - 1) / root_i and the interval.  A round is one of four stages:
+# double precision, which give the gradient g_i = (u_i - 1) / root_i and the interval.  A round is one of four stages,
+# each of which returns why it ends:
 #
-#     blocks       make pair steps on the points that violate optimality most, a block of them at a time;
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
 #     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products.
+#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products;
+#     blocks       make pair steps on the points that violate optimality most, a block of them at a time.
 #
-# Over a dense G blocks come first and faces last.  Elsewhere a column costs as much as a product: faces come first,
-# while the support is small, and blocks last, if it is too large for anything else.  So, too, with a free intercept, as
-# narrow blocks are slow to balance the classes.
+# `_first_stage` and `_next_stage` choose among them: pair steps on a working set; faces where these crawl, and first of
+# all for rows without a ridge; Newton steps, or else blocks, where the support is too large.
 
 _NARROW_BLOCK = 128  # points in a block where rows are at hand
 _WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
@@ -6312,7 +6311,8 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
             return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
         if stage[0] == _BLOCKS != before and support > dual.largest:
             warnings.warn(f"max_margin may take long: {support} points are in the support, too many for working sets; "
-                          "a larger tol or ridge helps, and a callback shows the interval", stacklevel=8)
+                          "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
+                          "callback shows the interval", stacklevel=8)
         ended = reason == "ended" or (before == _BLOCKS and gap <= dual.tol)
         ended |= before == _FACES and now > 0.9 * gap and shortest > (1.0 - dual.tol) * norm
         if (ended and not halved and shortest > 0.95 * norm) or (stage[0] == before and np.array_equal(c, start)):
@@ -6327,15 +6327,15 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
 def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at: ArrayLike | None = None,
                keep_iterates: bool = False, callback: Callback = None,
                start: Result | ArrayLike | None = None) -> Result:
-    """The maximum margin to any tolerance, by greedy blocks, working sets and Newton steps.
+    """The maximum margin to any tolerance, by working sets and Newton steps.
 
     Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
-    stages: (1) pair steps on blocks of the points that violate optimality most, until the support settles; (2) pair
-    steps on the support and the points of least margin, in single precision and refined in double; (3) where these
-    crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (4) where there is a ridge of at least
-    1e-8 s, a `RidgeGram`, Newton steps on the separator, in its coordinates where these are fewer than the points
-    and 3,000, else by conjugate gradients.  (4) replaces (2) over such rows and sparse ones; elsewhere as soon as over
-    1,000 points, and a sixteenth of all, are in the support and most have slacks, or it is too large for (2).
+    stages: (1) pair steps on the support and the points of least margin, in single precision and refined in double;
+    (2) where these crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (3) where there is a
+    ridge of at least 1e-8 s, a `RidgeGram`, and most points have slacks or the support is too large for (1), Newton
+    steps on the separator by conjugate gradients; in its coordinates where these are fewer than the points and 3,000,
+    with any ridge, and first of all where they are 256 or fewer; (4) without such a ridge, pair steps on blocks of the
+    points that violate optimality most.  Rows without a ridge, and up to 256 points, begin with (2).
 
     Parameters
     ----------
@@ -6361,16 +6361,16 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 
     Memory beside G: up to three squares of one and a half times the support, and of a G evaluated on demand 0.25 GB of
     its columns; without them, each stage takes a product for every working set.  A support of more than 3,000 points,
-    or 6,000 where G is not dense or the intercept is free, is left to (4), or without a ridge to (1), with blocks of
-    128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (4) keeps a
-    matrix in single precision, of the points that matter: 1.6 GB for 20,000 of them; more are left to (1).  Double
+    or 6,000 where G is not dense or the intercept is free, is left to (3), or without a ridge to (4), with blocks of
+    128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (3) keeps a
+    matrix in single precision, of the points that matter: 1.6 GB for 20,000 of them; more are left to (4).  Double
     precision corrects it, by one product for about three digits.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
-    Computation 28, 1974; (4): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
+    Computation 28, 1974; (3): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
     Computation 19, 2007.
 
     Examples
@@ -6418,7 +6418,7 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 _FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
 _FREE = "exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent"  # take a free intercept
 _LIGHT = 2.0**-44  # of the largest weight: lighter points are left out of a soft margin, which they cannot change
-_SOFT = 1e4  # C max_i K(x_i, x_i) of the margin that stands in where there is no hard one
+_SOFT = 1e4  # C max_i K(x_i, x_i) of the soft margin that stands in where rounding hides one of a larger C
 
 
 def _known_as(name, otherwise):
@@ -6542,9 +6542,6 @@ class MaxMarginClassifier:
     random_state, dtype, verbose
         Seed of `adaptive_sampling`, an integer, a Generator or a RandomState, None for 0; float64 or float32, in which
         a dense G, or the points of one evaluated on demand, are kept; whether the interval is printed on the way.
-    warm_start : bool
-        "exact" begins each fit with the weights that the last one ended with, where it had as many points and the same
-        classes: for a path over C or class_weight, from large C to small.
 
     Attributes
     ----------
@@ -6571,14 +6568,22 @@ class MaxMarginClassifier:
     f has the scale of a support vector machine: the least (G alpha)_i is 1, where a margin was found.
 
     Where points cannot be separated, and C = inf, no f is better than f = 0.  A warning then states what was proved,
-    `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1e4 / max_i G_ii; its bias is
-    that of the soft margin.  So too for a larger C, where rounding hides what it adds to G.
+    `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1 / max_i G_ii; its bias is
+    that of the soft margin.  So too for C above 1e4 / max_i G_ii, where rounding hides what it adds to G.
 
     A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  Points of less than
     2^-44 of the largest weight are left out of a soft margin; `interval_` allows for what they can change.  The hard
     margin is that of all points of positive weight, whatever their weights.
 
     Attributes are those of scikit-learn's SVC and LinearSVC.
+
+    The margin of k classes is that of n (k - 1) pairs of a point and a wrong class.  A product costs k with the kernel
+    matrix, and the support is larger than that of two classes, often several pairs of a point: with 100 classes
+    expect seconds for 2,000 points.
+
+    With "linear" and fewer coordinates than points and 3,000, columns may have any units: where weights in double
+    precision cannot give the separator, it is found and certified by its coordinates (see `separator_margin`), and
+    `result_` holds less than `interval_`.
 
     Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
     and so do other algorithms above 10,000 points.
@@ -6600,7 +6605,7 @@ class MaxMarginClassifier:
                  class_weight: dict | str | None = None, fit_intercept: bool = True,
                  intercept_scaling: float | None = None, normalize: str | None = None, algorithm: str = "exact",
                  tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None,
-                 dtype: DTypeLike = np.float64, verbose: bool = False, warm_start: bool = False) -> None:
+                 dtype: DTypeLike = np.float64, verbose: bool = False) -> None:
         vars(self).update({name: value for name, value in locals().items() if name != "self"})
 
     def __repr__(self) -> str:
@@ -6687,7 +6692,6 @@ class MaxMarginClassifier:
         Raises ValueError or TypeError as `gram`, where y holds fewer than two classes of positive weight, or numbers
         that are no classes, and where weights are bad.
         """
-        last = dict(vars(self))
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         names, X = _column_names(X), self._table(X)
@@ -6732,10 +6736,8 @@ class MaxMarginClassifier:
             G = problem.gram(dtype=self.dtype)
         else:
             G = problem.lazy_gram(dtype=self.dtype)
-        ridge, start = np.repeat(0.5 / costs, self.classes_.size - 1), None
-        if self.warm_start and algorithm is max_margin and np.array_equal(last.get("classes_"), self.classes_):
-            start = last["result_"].p if "result_" in last and last["result_"].p.size == ridge.size else None
-        alpha, least, offset, W = self._solve(algorithm, G, ridge, X, labels, kept, start)
+        ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
+        alpha, least, offset, W = self._solve(algorithm, G, ridge, X, labels, kept)
         weights = alpha / least
         T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
@@ -6759,7 +6761,7 @@ class MaxMarginClassifier:
             self.intercept_ = self._bias - self.coef_ @ self._origin
         return self
 
-    def _solve(self, algorithm, G, ridge, X, labels, kept, start):
+    def _solve(self, algorithm, G, ridge, X, labels, kept):
         """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights, the least
         margin, to divide them by, the bias, and the separator, where it is not to be had from the weights."""
         base, scale = _representation(G)
@@ -6769,13 +6771,14 @@ class MaxMarginClassifier:
         seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
         given = {"max_iter": self.max_iter, "seed": seed, "callback": print if self.verbose else None,
-                 "eps": smallest, "delta": smallest, "start": start}
+                 "eps": smallest, "delta": smallest}
         accepted = inspect.signature(algorithm).parameters
         options = {key: value for key, value in given.items() if key in accepted and value is not None
                    and (key not in ("eps", "delta") or accepted[key].default is None)}
         result = algorithm(G, tol=self.tol, **options)
         self.result_, self.n_iter_, status = result, result.n_iter, result.status
-        self.interval_, soft = (result.lower, result.upper), float(f"{_SOFT / scale:.0e}")
+        self.interval_ = result.lower, result.upper
+        soft = float(f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}")  # to be found fast: nobody asked for it
         if status == "infeasible" and self.C < math.inf:
             status = "rounding"  # a soft margin is never 0
         found = None

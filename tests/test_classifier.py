@@ -501,68 +501,6 @@ def test_an_interval_in_words():
 
 
 # ======================================================================================================
-# WARM STARTS
-# ======================================================================================================
-
-@rotate("kernel, count", ["linear", "rbf", "laplacian", "callable", "precomputed"], [2, 3], crossed=2)
-def test_a_path_of_C_begins_where_the_last_fit_ended(kernel, count):
-    """The same predictors as from scratch, by runs whose first interval is narrow."""
-    y, options = NOISY_CLASSES[count], {"kernel": kernel, "gamma": 0.7, "tol": 1e-8}
-    X = fm.kernel_matrix(NOISY, NOISY, gamma=0.7) if kernel == "precomputed" else NOISY
-    if kernel == "callable":
-        options["kernel"] = functools.partial(fm.kernel_matrix, gamma=0.7)
-    warm = fm.MaxMarginClassifier(warm_start=True, **options)
-    for k, C in enumerate([10.0, 8.0, 6.0]):
-        cold, again = fm.MaxMarginClassifier(C=C, **options).fit(X, y), warm.set_params(C=C).fit(X, y)
-        np.testing.assert_allclose(again.decision_function(X), cold.decision_function(X), rtol=0, atol=1e-5)
-        assert again.status_ == cold.status_ == "certified" and again.interval_[0] <= cold.interval_[1]
-        assert cold.interval_[0] <= again.interval_[1] and vars(cold).keys() <= vars(again).keys()
-        lower, upper = again.result_.trace[["lower", "upper"]][0]
-        assert (upper < 1.2 * again.margin_) == (k > 0) and lower <= upper
-    again = warm.fit(X, y)
-    assert again.result_.n_iter == 0 and again.status_ == "certified"  # it begins at the end
-
-
-def test_a_warm_start_takes_over_what_still_holds():
-    """Weights, of as many points of the same classes."""
-    X, y, weights = NOISY.copy(), NOISY_CLASSES[3], 1.0 + (np.arange(80) % 2)
-    chosen = fm.MaxMarginClassifier(warm_start=True, C=10.0)
-
-    def fit(new_run, y=y, sample_weight=None, **params):
-        before = getattr(chosen, "result_", None)
-        chosen.set_params(**params).fit(X, y, sample_weight)
-        cold = fm.MaxMarginClassifier(**{**chosen.get_params(), "warm_start": False}).fit(X, y, sample_weight)
-        np.testing.assert_allclose(chosen.decision_function(NOISY), cold.decision_function(NOISY), rtol=0, atol=1e-3)
-        begin = chosen.result_.trace["upper"][0]
-        assert math.isclose(begin, cold.result_.trace["upper"][0], rel_tol=1e-9) == new_run >= (before is None)
-
-    fit(True)
-    fit(False, C=9.0)
-    fit(False, class_weight={"a": 2.0})
-    fit(False, gamma=0.9, class_weight=None)
-    fit(False, sample_weight=weights)
-    X[3] += 0.5  # in place
-    fit(False)
-    fit(False, y=y[::-1])
-    fit(True, y=NOISY_CLASSES[2])
-    fit(True, sample_weight=(np.arange(80) > 5).astype(float), y=NOISY_CLASSES[2])
-    fit(True, warm_start=False)
-    chosen.set_params(warm_start=True).fit(X, y)
-    with pytest.raises(ValueError):
-        chosen.set_params(C=-1.0).fit(X, y)
-    fit(True, C=1.0)
-
-
-def test_other_algorithms_and_pickles_have_their_warm_start():
-    chosen = fm.MaxMarginClassifier(algorithm="momentum", warm_start=True, C=5.0, tol=1e-2).fit(X2, Y2)
-    again = chosen.fit(X2, Y2)
-    assert np.array_equal(again.result_.trace["upper"], fm.MaxMarginClassifier(
-        algorithm="momentum", C=5.0, tol=1e-2).fit(X2, Y2).result_.trace["upper"])
-    exact = pickle.loads(pickle.dumps(fm.MaxMarginClassifier(warm_start=True).fit(X2, Y2)))
-    assert exact.fit(X2, Y2).n_iter_ == 0 and chosen.set_params(algorithm="exact").fit(X2, Y2).status_ == "certified"
-
-
-# ======================================================================================================
 # INTERFACE
 # ======================================================================================================
 

