@@ -6299,7 +6299,12 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         dual.begin(c, u, reads)
         start, before, (gap, norm) = c.copy(), stage[0], _rescale(c, u)
         reason = _STAGES[before](dual, c, u, gap)
+        is_lost = not all(c[side].any() for side in dual.sides)  # by rounding
+        if is_lost:
+            c[:] = start
         dual.finish(c, u)
+        if is_lost:
+            return k, EXHAUSTED
         shortest = math.sqrt(dual.last[1] / dual.scale) / dual.last[0].sum()
         if shortest <= 0.63 * dual.eps:
             return k, INFEASIBLE

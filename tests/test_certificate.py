@@ -115,7 +115,9 @@ def test_the_margin_of_a_separator_of_classes_holds_in_exact_arithmetic(kind, cl
     labels, X = rng.integers(0, classes, 12), rng.normal(size=(12, 20))
     pairs = fm.pair_gram(BY_ROWS[kind](X), labels, classes)
     best = fm.max_margin(pairs, tol=1e-9)
-    for W in (rng.normal(size=(classes, 20)), fm._separators(pairs, best.alpha), 1e-200 * np.eye(classes, 20)):
+    common = rng.normal(size=20)  # of all scores, which cancels in their differences
+    for W in (rng.normal(size=(classes, 20)), fm._separators(pairs, best.alpha), 1e-200 * np.eye(classes, 20),
+              common + 2.0**-40 * rng.normal(size=(classes, 20))):
         rows = [np.kron(np.eye(classes)[c] - np.eye(classes)[j], x) for x, c in zip(X, labels, strict=True)
                 for j in range(classes) if j != c]
         lower, upper = fm.separator_margin(pairs, W)
