@@ -51,8 +51,6 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.6  mapped             MappedGram, features
     5.7  lazy               LazyGram, lazy_gram
     5.8  pairs              PairGram, pair_gram
-    5.9  operators          OperatorGram, operator_gram
-    5.10 models             Model, model
     6    certificate        certificate, separator_margin, contradiction
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
     8    algorithms
@@ -93,12 +91,12 @@ from numpy.typing import ArrayLike, DTypeLike
 
 __version__ = "1.0.0"
 __all__ = ["ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
-           "MappedGram", "MaxMarginClassifier", "Model", "OperatorGram", "PairGram", "RUNNING", "Representation",
+           "MappedGram", "MaxMarginClassifier", "PairGram", "RUNNING", "Representation",
            "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column",
            "batch_perceptron", "certificate", "contradiction", "decision_function", "diagonal_descent", "drive",
            "entropy_prox", "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient",
            "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins",
-           "max_margin", "model", "momentum", "nkp", "normalized_gradient_descent", "operator_gram", "pair_gram",
+           "max_margin", "momentum", "nkp", "normalized_gradient_descent", "pair_gram",
            "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square",
            "subspace_perceptron", "table_margins", "von_neumann", "winnow"]
 
@@ -3130,193 +3128,6 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
             out[i, k] += 0.5 * (same - crossed) * row[other[k]]  # <e_y - e_j, e_y' - e_j'> / 2 of the classes
 
 
-# ------------------------------------------------------------------------------------------------------
-# 5.9 operators
-# ------------------------------------------------------------------------------------------------------
-
-class OperatorGram(Representation, namedtuple("OperatorGram", "operator symmetric entries unit")):
-    """G by products that another library computes, made by `operator_gram`.
-
-    Attributes
-    ----------
-    operator : object with the methods of SciPy's LinearOperator
-    symmetric : bool, whether the operator is G itself, or Z
-    entries : array, shape (n,), G_ii
-    unit : float, the largest relative error of one operation
-
-    Examples
-    --------
-    >>> class Rows:
-    ...     shape = 2, 2
-    ...     Z = np.array([[1.0, 2.0], [0.0, 1.0]])
-    ...     def matvec(self, w): return self.Z @ w
-    ...     def rmatvec(self, v): return v @ self.Z
-    >>> fm.operator_gram(Rows()).dense()
-    array([[5., 2.],
-           [2., 1.]])
-    """
-
-    unit = property(operator.itemgetter(3))  # its own, not that of the base class
-
-    def shape(self) -> tuple[int, int]:
-        return tuple(int(size) for size in self.operator.shape)
-
-    def diagonal(self) -> Array:
-        return self.entries
-
-    def rounding(self) -> Rounding:
-        n, dimension = self.shape()
-        error = 1.01 * _gamma(n + (0 if self.symmetric else dimension) + 8, self.unit)
-        return Rounding(error, 2.0 * error, 0.0) if self.symmetric else Rounding(error, 0.0, error)
-
-    def lift(self, v: Array, w: Array) -> None:
-        w[:] = v if self.symmetric else self._apply("rmatvec", v)
-
-    def margins(self, w: Array, m: Array) -> None:
-        m[:] = self._apply("matvec", w)
-
-    def square(self, v: Array, w: Array, m: Array) -> float:
-        return _dot(v, m) if self.symmetric else _dot(w, w)
-
-    def _apply(self, name, x):
-        """Return A x or A'x, by the operator's own method, checked."""
-        _refuse_overflow(x)
-        size = self.shape()[0 if name == "matvec" else 1]
-        return _vector(getattr(self.operator, name)(x), f"what {name} returns", size)
-
-
-def operator_gram(A: Any, *, diagonal: ArrayLike | None = None, unit: float = _UNIT,
-                  ridge: ArrayLike = 0.0) -> Representation:
-    """G = Z Z' + diag(r) for an operator Z, or a symmetric operator G: products by another library, a cluster, a GPU.
-
-    Parameters
-    ----------
-    A : object
-        Follows the protocol of SciPy's LinearOperator: ``A.shape``, (n, d); ``A.matvec(w)``, Z w, (n,);
-        ``A.rmatvec(v)``, Z'v, (d,); z_i = y_i x_i.  Without ``rmatvec``, or if that raises NotImplementedError, A is G
-        itself, (n, n), symmetric and positive semi-definite.  It neither changes nor keeps what it is given.
-    diagonal : array, shape (n,), optional
-        G_ii = ||z_i||^2 without the ridge; by default from n products, one for each.
-    unit : float
-        Largest relative error of one operation in A's arithmetic: 2^-24 where A computes in single precision.
-    ridge : float or array, shape (n,)
-        As in `gram`.
-
-    Returns
-    -------
-    G : OperatorGram; RidgeGram over it unless r = 0
-        A product, or a column, calls ``rmatvec`` and ``matvec`` once each, or ``matvec`` once.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A has no such methods or a shape that does not fit; the diagonal is not finite and non-negative.
-
-    Notes
-    -----
-    Errors that A raises, and Ctrl-C, pass through the algorithms.  Certificates trust A to sum n and d terms, in
-    whatever order, with errors of at most ``unit`` each.  figures/README.md has a recipe for a cluster.
-
-    Examples
-    --------
-    >>> class Matrix:
-    ...     shape = 2, 2
-    ...     def matvec(self, v): return np.array([[2.0, 1.0], [1.0, 2.0]]) @ v
-    >>> fm.momentum(fm.operator_gram(Matrix()), tol=1e-6).status
-    'certified'
-    """
-    shape = getattr(A, "shape", ())
-    if len(shape) != 2 or not callable(getattr(A, "matvec", None)) or 0 in shape:
-        raise TypeError("A must have a shape (n, d), of at least 1, and a method matvec, like SciPy's LinearOperator")
-    n, dimension = (int(size) for size in shape)
-    unit, symmetric = _number(unit, "unit"), not callable(getattr(A, "rmatvec", None))
-    if not symmetric:
-        try:
-            A.rmatvec(np.zeros(n))
-        except NotImplementedError:
-            symmetric = True
-    if symmetric and n != dimension:
-        raise ValueError(f"A has no rmatvec, so it is G itself, which is square; its shape is {(n, dimension)}")
-    G = OperatorGram(A, symmetric, np.zeros(n), unit)
-    if diagonal is None:
-        rows = (G._apply("matvec" if symmetric else "rmatvec", np.eye(1, n, i)[0]) for i in range(n))
-        diagonal = np.array([row[i] if symmetric else row @ row for i, row in enumerate(rows)])
-    return _with_ridge(G._replace(entries=_amounts(diagonal, "diagonal", n)), ridge)
-
-
-# ------------------------------------------------------------------------------------------------------
-# 5.10 models
-# ------------------------------------------------------------------------------------------------------
-
-class Model(namedtuple("Model", "X y kernel normalize n_classes params")):
-    """Labelled points and the kernel that compares them, made by `model`: what G and the scores of new points share.
-
-    Attributes
-    ----------
-    X, y : arrays, shapes (n, d), (n,)
-    kernel : str or callable
-    normalize : {"unit", "max", None}
-    n_classes : int or None
-    params : dict
-        Of the kernel.
-
-    Examples
-    --------
-    >>> points = fm.model([[2.0, 0.0], [-1.0, 1.0]], [1, -1], kernel="linear")
-    >>> alpha = fm.max_margin(points.gram()).alpha
-    >>> points.decision_function(alpha, [[5.0, 0.0], [0.0, 3.0]]) > 0
-    array([ True, False])
-    """
-
-    def gram(self, *, dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0) -> Array | Representation:
-        """G, dense, by `gram`."""
-        return self._represented(functools.partial(gram, kernel=self.kernel, dtype=dtype), ridge)
-
-    def lazy_gram(self, *, dtype: DTypeLike = None, ridge: ArrayLike = 0.0) -> Representation:
-        """G, evaluated on demand, by `lazy_gram`."""
-        return self._represented(functools.partial(lazy_gram, kernel=self.kernel, dtype=dtype), ridge)
-
-    def features(self, *, ridge: ArrayLike = 0.0) -> Representation:
-        """G by its rows, by `features`, for the linear kernel."""
-        if self.kernel != "linear":
-            raise ValueError(f'features are those of the kernel "linear", got {self.kernel!r}')
-        return self._represented(features, ridge)
-
-    def decision_function(self, alpha: ArrayLike, Xnew: ArrayLike) -> Array:
-        """Scores of new points, by `decision_function`."""
-        return decision_function(alpha, self.X, self.y, Xnew, kernel=self.kernel, normalize=self.normalize,
-                                 n_classes=self.n_classes, **self.params)
-
-    def _represented(self, make, ridge):
-        """Make G, with ``n_classes`` that of the pairs."""
-        if self.n_classes is None:
-            return make(self.X, self.y, normalize=self.normalize, ridge=ridge, **self.params)
-        K = make(self.X, normalize=self.normalize, **self.params)
-        return pair_gram(K, self.y, self.n_classes, ridge=ridge)
-
-
-def model(X: ArrayLike, y: ArrayLike, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
-          n_classes: int | None = None, **params: Any) -> Model:
-    """Points, labels and kernel in one, so that G and the scores of new points cannot be of different ones.
-
-    Parameters
-    ----------
-    X, y, kernel, normalize, n_classes, **params
-        As in `gram` and `decision_function`; with ``n_classes`` G is that of `pair_gram`.
-
-    Returns
-    -------
-    model : Model
-        Nothing is checked or computed before its methods are called.
-
-    Examples
-    --------
-    >>> fm.model([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0, 1, 2], kernel="linear", n_classes=3).gram().shape()
-    (6, 9)
-    """
-    return Model(X, y, kernel, normalize, n_classes, params)
-
-
 # ======================================================================================================
 # 6 certificate
 # ======================================================================================================
@@ -3500,9 +3311,9 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     Parameters
     ----------
-    G : FeatureGram, SparseGram, MappedGram or OperatorGram of rows z_i; PairGram over one of these
-        Made by `features`, by `operator_gram` of Z, or by `pair_gram` of such; with a ridge or without.  Rows are those
-        of G: give ``normalize=None`` for points as they are.
+    G : FeatureGram, SparseGram or MappedGram of rows z_i; PairGram over one of these
+        Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
+        ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
         Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.  With a free intercept (d,) is a direction,
         and the margin is that of its best bias; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
@@ -6733,18 +6544,19 @@ class MaxMarginClassifier:
         if "gamma" in params:
             params["gamma"] = kernel.gamma  # "scale" is found once
         count = None if self.classes_.size == 2 else self.classes_.size
-        problem = model(X, 2.0 * labels - 1.0 if count is None else labels, kernel=self.kernel, n_classes=count,
-                        normalize=self.normalize, **params)
+        signs = 2.0 * labels - 1.0 if count is None else None
         if linear:
-            G = problem.features()
+            G = features(X, signs, normalize=self.normalize, **params)
         elif callable(self.kernel) or precomputed or (algorithm is not max_margin and X.shape[0] <= _FEW_POINTS):
-            G = problem.gram(dtype=self.dtype)
+            G = gram(X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params)
         else:
-            G = problem.lazy_gram(dtype=self.dtype)
+            G = lazy_gram(X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params)
+        if count is not None:
+            G = pair_gram(G, labels, count)
         ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
         alpha, least, offset, W = self._solve(algorithm, G, ridge, X, labels, kept)
         weights = alpha / least
-        T = (weights * problem.y)[None] if count is None else _class_weights(weights[None], labels, count)[0]
+        T = (weights * signs)[None] if count is None else _class_weights(weights[None], labels, count)[0]
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
         if light > 0.0:
             moved = every - G.origin if linear and free and not _is_sparse(every) else every

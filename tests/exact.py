@@ -16,7 +16,7 @@ from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 import numpy as np
-from instances import BY_ROWS, CALLS, SAMPLED, Symmetric, algorithm_of
+from instances import BY_ROWS, CALLS, SAMPLED, Products, Symmetric, algorithm_of
 
 import fastmargin as fm
 
@@ -478,7 +478,7 @@ def rounded(G, dtype=np.float64):
 
 
 MATRICES = {  # of G: the promise is about every matrix that rounds to the stored one, of an operator about that
-    "dense": rounded, "float32": lambda G: rounded(G, np.float32), "symmetric": lambda G: fm.operator_gram(
+    "dense": rounded, "float32": lambda G: rounded(G, np.float32), "symmetric": lambda G: Products(
         Symmetric(rounded(G)))}
 
 

@@ -248,8 +248,33 @@ class Symmetric:
         return self.G @ v
 
 
+class Products(fm.Representation):
+    """G = Z Z' by the products of an operator, or G itself by one that is symmetric: a user's own class."""
+
+    def __init__(self, operator, unit=2.0**-53):
+        self.operator, self.unit, self.symmetric = operator, unit, not hasattr(operator, "rmatvec")
+
+    def shape(self):
+        return self.operator.shape
+
+    def diagonal(self):
+        unit = np.eye(self.shape()[0])
+        if self.symmetric:
+            return np.array([self.operator.matvec(e) @ e for e in unit])
+        return np.array([np.sum(self.operator.rmatvec(e)**2) for e in unit])
+
+    def lift(self, v, w):
+        w[:] = v if self.symmetric else self.operator.rmatvec(v)
+
+    def margins(self, w, m):
+        m[:] = self.operator.matvec(w)
+
+    def square(self, v, w, m):
+        return v @ m if self.symmetric else w @ w
+
+
 def operator(Z):
-    return fm.operator_gram(Rows(Z), diagonal=(Z**2).sum(axis=1))
+    return Products(Rows(Z))
 
 
 REPRESENTATIONS = {"dense": dense, "features": fm.FeatureGram, "pairs": pairs}  # of the rows Z

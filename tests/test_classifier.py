@@ -52,15 +52,16 @@ def test_two_classes_are_those_of_max_margin_and_decision_function(kernel, norma
     direction on the training points and 1 at the least."""
     options = of_kernel(kernel)
     chosen = classifier(c, normalize=normalize, **options).fit(X2, Y2)
-    known = fm.model(X2, Y2, normalize=normalize, intercept=c, **options)
-    result = fm.max_margin(known.gram(), tol=1e-6)
+    options.update(normalize=normalize, intercept=c)
+    result = fm.max_margin(fm.gram(X2, Y2, **options), tol=1e-6)
     reached = ("certified", "rounding") if kernel == "ntk" else ("certified",)  # of which evaluations err by 1e-7
     assert chosen.status_ in reached and result.status == "certified" and chosen.margin_ == chosen.interval_[0]
     assert chosen.interval_[0] <= result.upper and result.lower <= chosen.interval_[1]
-    scores, theirs = chosen.decision_function(NEW[4]), known.decision_function(result.alpha, NEW[4])
+    scores, theirs = chosen.decision_function(NEW[4]), fm.decision_function(result.alpha, X2, Y2, NEW[4], **options)
     np.testing.assert_allclose(scores, theirs / (result.lower * result.upper), rtol=0, atol=1e-2 * np.abs(scores).max())
     exact = chosen.result_.alpha / (chosen.result_.lower * chosen.result_.upper)
-    np.testing.assert_allclose(scores, known.decision_function(exact, NEW[4]), rtol=0, atol=1e-9 * np.abs(scores).max())
+    theirs = fm.decision_function(exact, X2, Y2, NEW[4], **options)
+    np.testing.assert_allclose(scores, theirs, rtol=0, atol=1e-9 * np.abs(scores).max())
     assert (Y2 * chosen.decision_function(X2)).min() == pytest.approx(1.0, rel=1e-5)
     assert np.array_equal(chosen.predict(NEW[4]), np.where(scores > 0, 1, -1)) and chosen.score(X2, Y2) == 1.0
 
@@ -137,14 +138,15 @@ def test_small_margins_of_several_classes_are_those_of_the_coefficients(points, 
 def test_classes_all_at_once_are_those_of_pair_gram(kernel, normalize):
     options, labels = of_kernel(kernel), np.unique(Y3, return_inverse=True)[1]
     chosen = fm.MaxMarginClassifier(normalize=normalize, **options).fit(X3, Y3)
-    known = fm.model(X3, labels, n_classes=3, normalize=normalize, intercept=1.0, **options)
-    result = fm.max_margin(known.gram(), tol=1e-6)
+    options.update(normalize=normalize, intercept=1.0)
+    result = fm.max_margin(fm.pair_gram(fm.gram(X3, **options), labels, 3), tol=1e-6)
     assert chosen.status_ == "certified" or kernel == "ntk" and chosen.status_ == "rounding"
     assert chosen.score(X3, Y3) == 1.0
     assert chosen.interval_[0] <= result.upper and result.lower <= chosen.interval_[1]
     alpha = chosen.result_.alpha / (chosen.result_.lower * chosen.result_.upper)
     scores = chosen.decision_function(NEW[3])
-    np.testing.assert_allclose(scores, known.decision_function(alpha, NEW[3]), rtol=0, atol=1e-9 * np.abs(scores).max())
+    theirs = fm.decision_function(alpha, X3, labels, NEW[3], n_classes=3, **options)
+    np.testing.assert_allclose(scores, theirs, rtol=0, atol=1e-9 * np.abs(scores).max())
     assert np.array_equal(chosen.predict(NEW[3]), np.array(["a", "b", "c"])[scores.argmax(axis=1)])
     own = chosen.decision_function(X3)
     others = np.where(labels[:, None] == np.arange(3), -np.inf, own).max(axis=1)
@@ -605,25 +607,3 @@ def test_bad_input_is_named():
 def test_a_column_of_labels_is_taken_with_a_warning():
     with pytest.warns(UserWarning, match="column-vector"):
         assert fm.MaxMarginClassifier().fit(X2, Y2[:, None]).score(X2, Y2) == 1.0
-
-
-# ======================================================================================================
-# MODEL
-# ======================================================================================================
-
-def test_a_model_remembers_what_made_G():
-    """The same G by all three ways, and the scores of `decision_function`, two classes and more."""
-    for X, y, count in ((X2, Y2, None), (X3, np.unique(Y3, return_inverse=True)[1], 3)):
-        for kernel, params in (("linear", {}), ("poly", {"degree": 2, "intercept": 0.5})):
-            known = fm.model(X, y, kernel=kernel, normalize="max", n_classes=count, **params)
-            forms = [known.gram(ridge=0.25), known.lazy_gram(ridge=0.25)]
-            forms += [known.features(ridge=0.25)] if kernel == "linear" else []
-            G = [form if isinstance(form, np.ndarray) else form.dense() for form in forms]
-            for other in G[1:]:
-                np.testing.assert_allclose(other, G[0], rtol=0, atol=1e-14)
-            result = fm.max_margin(forms[0])
-            scores = fm.decision_function(result.alpha, X, y, NEW[X.shape[1]], kernel=kernel, normalize="max",
-                                          n_classes=count, **params)
-            assert np.array_equal(known.decision_function(result.alpha, NEW[X.shape[1]]), scores)
-    check_raises(lambda: fm.model(X2, Y2).features(), ValueError, ["linear", "'rbf'"])
-    assert fm.model(X2, Y2).gram(dtype=np.float32).dtype == np.float32

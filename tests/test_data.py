@@ -15,6 +15,7 @@ import pytest
 from instances import (
     BY_ROWS,
     PLANTED,
+    Products,
     Rows,
     Symmetric,
     check_raises,
@@ -265,25 +266,12 @@ def test_files_in_other_layouts_are_copied(tmp_path):
 
 def test_a_symmetric_operator():
     G = dense(PLANTED["unequal weights"][0])
-    for given in (fm.operator_gram(Symmetric(G)), fm.operator_gram(Symmetric(G), diagonal=G.diagonal())):
-        assert given.symmetric and np.array_equal(given.dense(), G) and np.array_equal(given.diagonal(), G.diagonal())
-        for algorithm in (fm.momentum, fm.batch_perceptron, fm.max_margin):
-            one, two = algorithm(given, max_iter=40), algorithm(G, max_iter=40)
-            assert one.status == two.status
-            np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
-
-    class Refusing(Symmetric):
-        def rmatvec(self, v):
-            raise NotImplementedError
-
-    assert fm.operator_gram(Refusing(G)).symmetric
-
-
-def test_the_diagonal_comes_from_the_products():
-    Z, _ = PLANTED["uneven"]
-    one, two = fm.operator_gram(Rows(Z)), fm.operator_gram(Rows(Z), diagonal=(Z**2).sum(axis=1))
-    np.testing.assert_allclose(one.diagonal(), two.diagonal(), rtol=1e-15)
-    same_result(fm.snkp(one), fm.snkp(two), rtol=1e-12)
+    given = Products(Symmetric(G))
+    assert np.array_equal(given.dense(), G) and np.array_equal(given.diagonal(), G.diagonal())
+    for algorithm in (fm.momentum, fm.batch_perceptron, fm.max_margin):
+        one, two = algorithm(given, max_iter=40), algorithm(G, max_iter=40)
+        assert one.status == two.status
+        np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
 
 
 def test_an_operator_in_single_precision_is_certified_as_such():
@@ -297,10 +285,10 @@ def test_an_operator_in_single_precision_is_certified_as_such():
         def rmatvec(self, v):
             return (v.astype(np.float32) @ self.Z.astype(np.float32)).astype(np.float64)
 
-    result = fm.momentum(fm.operator_gram(Single(Z), unit=2.0**-24), max_iter=2000)
+    result = fm.momentum(Products(Single(Z), unit=2.0**-24), max_iter=2000)
     assert result.lower <= rho <= result.upper and result.upper - result.lower < 0.01
-    trusted = fm.operator_gram(Single(Z))
-    assert trusted.rounding().margins < 1e-6 * fm.operator_gram(Single(Z), unit=2.0**-24).rounding().margins
+    trusted = Products(Single(Z))
+    assert trusted.rounding().margins < 1e-6 * Products(Single(Z), unit=2.0**-24).rounding().margins
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -317,7 +305,7 @@ def test_errors_of_an_operator_pass_through(error, name):
                 raise error("the engine went away")
             return super().matvec(w)
 
-    G = fm.operator_gram(Failing(Z), diagonal=(Z**2).sum(axis=1))
+    G = Products(Failing(Z))
     with pytest.raises(error, match="the engine went away"):
         fm.ALGORITHMS[name](G, max_iter=50)
     same_result(fm.ALGORITHMS[name](G, max_iter=5), fm.ALGORITHMS[name](operator(Z), max_iter=5))  # as good as any
@@ -325,33 +313,10 @@ def test_errors_of_an_operator_pass_through(error, name):
 
 def test_an_operator_can_be_copied_with_its_representation():
     Z, _ = PLANTED["feasible"]
-    G = fm.operator_gram(Rows(Z), ridge=0.1)
+    G = fm.RidgeGram(Products(Rows(Z)), 0.1)
     want = fm.momentum(G, max_iter=3)
     for again in (copy.deepcopy(G), pickle.loads(pickle.dumps(G)), fm.RidgeGram(copy.copy(G.base), 0.1)):
         same_result(fm.momentum(again, max_iter=3), want)
-
-
-@pytest.mark.parametrize("call, error, words", [
-    (lambda: fm.operator_gram(3.0), TypeError, ["shape (n, d)", "matvec"]),
-    (lambda: fm.operator_gram(np.eye(3)), TypeError, ["method matvec"]),
-    (lambda: fm.operator_gram(Symmetric(np.ones((2, 3)))), ValueError, ["no rmatvec", "(2, 3)"]),
-    (lambda: fm.operator_gram(Rows(np.eye(3)), diagonal=np.ones(2)), ValueError, ["diagonal", "3"]),
-    (lambda: fm.operator_gram(Rows(np.eye(3)), diagonal=-np.ones(3)), ValueError, ["diagonal", "at least 0"]),
-    (lambda: fm.operator_gram(Rows(np.eye(3)), unit=0.0), ValueError, ["unit"]),
-    (lambda: fm.operator_gram(Rows(np.full((3, 3), np.nan))), ValueError, ["rmatvec returns", "finite"]),
-    (lambda: fm.operator_gram(Rows(1j * np.eye(3))), TypeError, ["rmatvec returns", "real"]),
-])
-def test_what_operators_are_refused(call, error, words):
-    check_raises(call, error, words)
-
-
-def test_what_an_operator_returns_is_checked():
-    class Long(Rows):
-        def matvec(self, w):
-            return np.ones(4)
-
-    check_raises(lambda: fm.momentum(fm.operator_gram(Long(np.eye(3)))), ValueError,
-                 ["what matvec returns", "3 entries", "got 4"])
 
 
 # ======================================================================================================
@@ -367,8 +332,8 @@ RIDGED = {
     "mapped": lambda **options: fm.features(mapped(X).rows.view(np.memmap), Y, **options),
     "lazy": lambda **options: fm.lazy_gram(X, Y, **options),
     "pairs": lambda **options: fm.pair_gram(fm.gram(X), (Y + 1) // 2, 2, **options),
-    "operator": lambda **options: fm.operator_gram(Rows(Y[:, None] * X), **options),
-    "symmetric operator": lambda **options: fm.operator_gram(Symmetric(dense(X)), **options),
+    "operator": lambda ridge=0.0: fm.RidgeGram(Products(Rows(Y[:, None] * X)), ridge),
+    "symmetric operator": lambda ridge=0.0: fm.RidgeGram(Products(Symmetric(dense(X))), ridge),
 }
 
 

@@ -22,6 +22,7 @@ from instances import (
     LOOPS,
     PLANTED,
     REPRESENTATIONS,
+    Products,
     Rows,
     Symmetric,
     algorithm_of,
@@ -523,7 +524,7 @@ def turned(Z):
 
 
 @pytest.mark.parametrize("make", [dense, fm.FeatureGram, sparse, mapped, pairs, operator, fm.lazy_gram,
-                                  lambda Z: fm.operator_gram(Symmetric(dense(Z))),
+                                  lambda Z: Products(Symmetric(dense(Z))),
                                   lambda Z: fm.RidgeGram(operator(Z), 1),
                                   lambda Z: fm.pair_gram(operator(Z), np.zeros(len(Z)), 2)])
 def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
@@ -559,7 +560,7 @@ def test_a_run_tells_an_operator_from_another_by_one_call():
             return super().rmatvec(v)
 
     calls, Z = [], rows_of(60, 4)
-    G = fm.prepare(fm.operator_gram(Counting(Z), ridge=1.0), 1).G
+    G = fm.prepare(fm.RidgeGram(Products(Counting(Z)), 1.0), 1).G
     calls.clear()
     fm._sample(G)
     assert calls == ["matvec"]

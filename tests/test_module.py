@@ -223,8 +223,7 @@ def test_representations_have_the_methods_that_are_documented():
     operations = {"lift", "margins", "add_column", "softmax_pass", "square", "table_margins"}
     assert all(inspect.getdoc(getattr(fm.Representation, name)) for name in methods - operations)
     assert all(inspect.getdoc(getattr(fm, name)) for name in operations)
-    for cls in (fm.DenseGram, fm.FeatureGram, fm.SparseGram, fm.MappedGram, fm.LazyGram, fm.PairGram, fm.RidgeGram,
-                fm.OperatorGram):
+    for cls in (fm.DenseGram, fm.FeatureGram, fm.SparseGram, fm.MappedGram, fm.LazyGram, fm.PairGram, fm.RidgeGram):
         own = {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}
         assert own <= methods | operations | {"shape", "diagonal", "restrict", "precise", "separator"}
         assert {"shape", "diagonal", "rounding"} <= own
@@ -543,17 +542,18 @@ def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
         import threading, numba, numpy as np, fastmargin as fm
         Z = np.random.default_rng(0).normal(size=(600, 5)) + [3.0, 0.0, 0.0, 0.0, 0.0]
 
-        class Busy:
-            shape = Z.shape
-            def matvec(self, w):
+        class Busy(fm.Representation):
+            def shape(self): return Z.shape
+            def diagonal(self): return np.einsum("ij,ij->i", Z, Z)
+            def margins(self, w, m):
                 thread = threading.Thread(target=lambda: found.append(fm.momentum(Z @ Z.T, max_iter=2).lower))
                 thread.start()
                 thread.join()
-                return Z @ w
-            def rmatvec(self, v): return v @ Z
+                m[:] = Z @ w
+            def lift(self, v, w): w[:] = v @ Z
 
         found = []
-        G = fm.operator_gram(Busy(), diagonal=np.einsum("ij,ij->i", Z, Z))
+        G = Busy()
         threads = [threading.Thread(target=fm.momentum, args=(G,), kwargs={"max_iter": 5}) for _ in range(2)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()

@@ -36,7 +36,7 @@ lower: float = results[0].lower
 status: str = results[0].status
 interval: tuple[float, float] = fm.certificate(np.eye(3), results[0].alpha, results[0].p, precise=True)
 share: float = fm.separator_margin(fm.features(X, y), [1.0, 1.0, -1.0])[0]
-scores: np.ndarray = fm.model(X, y, kernel="rbf").decision_function(results[0].alpha, X)
+scores: np.ndarray = fm.decision_function(results[0].alpha, X, y, X, kernel="rbf")
 guesses: np.ndarray = fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
 error: float = fm.Rounding.of_rows(3, 3).margins
 
