@@ -90,15 +90,65 @@ from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike
 
 __version__ = "1.0.0"
-__all__ = ["ALGORITHMS", "CERTIFIED", "DenseGram", "EXHAUSTED", "FeatureGram", "FreeGram", "INFEASIBLE", "LazyGram",
-           "MappedGram", "MaxMarginClassifier", "PairGram", "RUNNING", "Representation",
-           "Result", "RidgeGram", "Rounding", "Run", "SEPARATED", "SparseGram", "adaptive_sampling", "add_column",
-           "batch_perceptron", "certificate", "contradiction", "decision_function", "diagonal_descent", "drive",
-           "entropy_prox", "features", "frank_wolfe", "gradient_descent", "gram", "homotopic_subgradient",
-           "inertial_diagonal_descent", "isnkpvn", "kernel_matrix", "l2_prox", "lazy_gram", "lift", "margins",
-           "max_margin", "momentum", "nkp", "normalized_gradient_descent", "pair_gram",
-           "perceptron", "prepare", "project_simplex", "separator_margin", "snkp", "snkpvn", "softmax_pass", "square",
-           "subspace_perceptron", "table_margins", "von_neumann", "winnow"]
+__all__ = [
+    "ALGORITHMS",
+    "CERTIFIED",
+    "DenseGram",
+    "EXHAUSTED",
+    "FeatureGram",
+    "FreeGram",
+    "INFEASIBLE",
+    "LazyGram",
+    "MappedGram",
+    "MaxMarginClassifier",
+    "PairGram",
+    "RUNNING",
+    "Representation",
+    "Result",
+    "RidgeGram",
+    "Rounding",
+    "Run",
+    "SEPARATED",
+    "SparseGram",
+    "adaptive_sampling",
+    "add_column",
+    "batch_perceptron",
+    "certificate",
+    "contradiction",
+    "decision_function",
+    "diagonal_descent",
+    "drive",
+    "entropy_prox",
+    "features",
+    "frank_wolfe",
+    "gradient_descent",
+    "gram",
+    "homotopic_subgradient",
+    "inertial_diagonal_descent",
+    "isnkpvn",
+    "kernel_matrix",
+    "l2_prox",
+    "lazy_gram",
+    "lift",
+    "margins",
+    "max_margin",
+    "momentum",
+    "nkp",
+    "normalized_gradient_descent",
+    "pair_gram",
+    "perceptron",
+    "prepare",
+    "project_simplex",
+    "separator_margin",
+    "snkp",
+    "snkpvn",
+    "softmax_pass",
+    "square",
+    "subspace_perceptron",
+    "table_margins",
+    "von_neumann",
+    "winnow",
+]
 
 
 def __dir__():
@@ -111,21 +161,32 @@ GramLike: TypeAlias = "ArrayLike | Representation"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
 _Decorated = TypeVar("_Decorated", bound=Callable)
 
-_FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered and fused; NaN and infinity keep their meaning
+_FAST = {
+    "reassoc",
+    "contract",
+    "nsz",
+}  # sums may be reordered and fused; NaN and infinity keep their meaning
 _EPS = float(np.finfo(np.float64).eps)
 _PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
 
 try:  # whether compiled code can be kept on disk: if not, Numba would refuse to go on
-    _CACHE, _probe = True, njit(__dir__, cache=True)
-    if is_jitted(_probe):  # a module in a zip file is given a folder that nobody has tried to write to
+    _CACHE = True
+    _probe = njit(__dir__, cache=True)
+    if is_jitted(
+        _probe
+    ):  # a module in a zip file is given a folder that nobody has tried to write to
         os.makedirs(_probe.stats.cache_path, exist_ok=True)
         tempfile.TemporaryFile(dir=_probe.stats.cache_path).close()
 except (OSError, RuntimeError):
     _CACHE = False
-    warnings.warn("fastmargin can write to no folder for compiled code and will compile anew in every process; set "
-                  "NUMBA_CACHE_DIR to a folder that it can write to", RuntimeWarning, stacklevel=2)
+    warnings.warn(
+        "fastmargin can write to no folder for compiled code and will compile anew in every process; set "
+        "NUMBA_CACHE_DIR to a folder that it can write to",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 _FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # of compiled code
 _PATIENCE = 2.0  # seconds after which a call that compiles says so
 
@@ -158,7 +219,9 @@ def _enter(code, *args):
     process that comes from two threads of Python at once, so there they take turns.
     """
     if os.getpid() != _PROCESS:
-        return code(*(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args))
+        return code(
+            *(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args)
+        )
     with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
         return code(*args)
 
@@ -170,7 +233,9 @@ def _for_threads(loop):
     """
     alone = type(loop)(loop.__code__, loop.__globals__)
     alone.__qualname__ = f"{loop.__name__}_alone"  # by which compiled code is kept on disk
-    return njit(loop, cache=_CACHE, fastmath=_FAST, parallel=True), njit(alone, cache=_CACHE, fastmath=_FAST)
+    return njit(loop, cache=_CACHE, fastmath=_FAST, parallel=True), njit(
+        alone, cache=_CACHE, fastmath=_FAST
+    )
 
 
 def _enter_by_size(work, code, *args):
@@ -180,6 +245,7 @@ def _enter_by_size(work, code, *args):
 
 def _with_underflow(function: _Decorated) -> _Decorated:
     """Let numbers underflow to 0 in a public function, whatever np.seterr says: a weight of 1e-400 is none."""
+
     @functools.wraps(function)
     def call(*args, **options):
         with np.errstate(under="ignore"):
@@ -191,6 +257,7 @@ def _with_underflow(function: _Decorated) -> _Decorated:
 # ======================================================================================================
 # 1 result and input
 # ======================================================================================================
+
 
 class Result(NamedTuple):
     """What every algorithm returns.
@@ -246,16 +313,21 @@ class Result(NamedTuple):
     state: tuple
 
     def __repr__(self) -> str:
-        low, rows = _written(self.lower, 6, _DOWN), len(self.trace)
+        low = _written(self.lower, 6, _DOWN)
+        rows = len(self.trace)
         if self.status == "infeasible":
             proved = f"no margin above {_written(self.upper, 2, _UP)}"
         else:
-            gap = f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
+            gap = (
+                f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
+            )
             proved = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
         if self.lower > 0.0 and self.status not in ("separated", "certified"):
             proved += f", separable: rho >= {low}" if self.status == "infeasible" else ", separable"
-        return (f"Result({self.status!r}: {proved}, {self.n_iter} iteration{'s' * (self.n_iter != 1)}, "
-                f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})")
+        return (
+            f"Result({self.status!r}: {proved}, {self.n_iter} iteration{'s' * (self.n_iter != 1)}, "
+            f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})"
+        )
 
 
 def _is_result(start):
@@ -263,16 +335,21 @@ def _is_result(start):
     return getattr(start, "_fields", None) == Result._fields
 
 
-_DOWN, _UP = decimal.ROUND_FLOOR, decimal.ROUND_CEILING
+_DOWN = decimal.ROUND_FLOOR
+_UP = decimal.ROUND_CEILING
 
 
 def _written(number, digits, rounding):
     """Write a number in so many digits, rounded down or up, so that a bound stays one."""
-    rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(float(number))
+    rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(
+        float(number)
+    )
     return f"{float(rounded):.{digits}g}"
 
 
-_TRACE = np.dtype([("iteration", "i8"), ("products", "f8"), ("seconds", "f8"), ("lower", "f8"), ("upper", "f8")])
+_TRACE = np.dtype(
+    [("iteration", "i8"), ("products", "f8"), ("seconds", "f8"), ("lower", "f8"), ("upper", "f8")]
+)
 
 
 def _is_sparse(a):
@@ -282,9 +359,13 @@ def _is_sparse(a):
 def _array(a, name):
     """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
     if _is_sparse(a):
-        raise TypeError(f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows")
+        raise TypeError(
+            f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
+        )
     if isinstance(a, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill or drop the masked entries and pass a plain one")
+        raise TypeError(
+            f"{name} is a masked array: fill or drop the masked entries and pass a plain one"
+        )
     if hasattr(a, "_fields"):
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
@@ -293,11 +374,17 @@ def _array(a, name):
     if not (is_table and plain.size and plain.ndim):
         return plain
     numbers = np.empty(plain.shape)  # of a data frame of several types, or of Python's objects
-    for k, (column, out) in enumerate(zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)):
+    for k, (column, out) in enumerate(
+        zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)
+    ):
         wrong = _first_that_is_no_number(column, out)
         if wrong is not None:
             row, value = wrong
-            where = f"row {row}" if plain.ndim == 1 else f"row {row}, column {getattr(a, 'columns', range(k + 1))[k]!r}"
+            where = (
+                f"row {row}"
+                if plain.ndim == 1
+                else f"row {row}, column {getattr(a, 'columns', range(k + 1))[k]!r}"
+            )
             dtype = f", of dtype {np.atleast_1d(a.dtypes)[k]}," if hasattr(a, "dtypes") else ""
             raise TypeError(f"{name} must hold real numbers; {where}{dtype} has {value}")
     return numbers
@@ -330,17 +417,22 @@ def _real_array(a, name, ndim, first=0):
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
-    a = a.astype(a.dtype if a.dtype in (np.float32, np.float64) else np.float64, copy=False)
+    if a.dtype not in (np.float32, np.float64):
+        a = a.astype(np.float64)
     if a.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}")
+        raise ValueError(
+            f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}"
+        )
     if a.size == 0:
         raise ValueError(f"{name} is empty, shape {a.shape}")
     is_finite = np.isfinite(a)
     if not is_finite.all():
         row, *rest = np.argwhere(~is_finite)[0].tolist()
         column = "" if labels is None else f", in column {labels[rest[0]]!r}"
-        raise ValueError(f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
-                         f"{name}{[first + row, *rest]}{column}")
+        raise ValueError(
+            f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
+            f"{name}{[first + row, *rest]}{column}"
+        )
     return a
 
 
@@ -399,22 +491,38 @@ def _points(X, name="X", kernel=None, first=0):
     with np.errstate(over="ignore"):
         reach = 4.0 * np.einsum("ij,ij->i", X, X)
     if not np.isfinite(reach).all():
-        raise ValueError(f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: its square overflows")
+        raise ValueError(
+            f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: its square overflows"
+        )
     return X
 
 
 def _is_mapped(X, dtype=None):
     """Tell whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
-    return (isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and (dtype is None or dtype == X.dtype)
-            and X.ndim == 2 and X.size > 0 and X.flags.c_contiguous)
+    return (
+        isinstance(X, np.memmap)
+        and X.dtype in (np.float32, np.float64)
+        and (dtype is None or dtype == X.dtype)
+        and X.ndim == 2
+        and X.size > 0
+        and X.flags.c_contiguous
+    )
+
+
+def _rows(X):
+    """Return checked points, sparse ones in compressed rows; mapped ones, which `_blocks` checks, as they are."""
+    if _is_sparse(X):
+        return _sparse_points(X)
+    return X if _is_mapped(X) else _points(X)
 
 
 def _blocks(X):
     """Yield (first row, checked rows in float64): of mapped points a few at a time, of checked ones all."""
-    mapped, n = _is_mapped(X), X.shape[0]
+    mapped = _is_mapped(X)
+    n = X.shape[0]
     few = max(1, (1 << 20) // X.shape[1]) if mapped else n
     for first in range(0, n, few):
-        block = X[first:first + few]
+        block = X[first : first + few]
         yield first, _points(block, first=first) if mapped else block
 
 
@@ -425,11 +533,14 @@ def _ranges(X):
         high = functools.reduce(np.maximum, (block.max(axis=0) for _, block in _blocks(X)))
         return low, high
     n, d = X.shape
-    low, high = np.full(d, math.inf), np.full(d, -math.inf)
+    low = np.full(d, math.inf)
+    high = np.full(d, -math.inf)
     np.minimum.at(low, X.indices, X.data)
     np.maximum.at(high, X.indices, X.data)
     has_zeros = np.bincount(X.indices, minlength=d) < n
-    return np.where(has_zeros, np.minimum(low, 0.0), low), np.where(has_zeros, np.maximum(high, 0.0), high)
+    return np.where(has_zeros, np.minimum(low, 0.0), low), np.where(
+        has_zeros, np.maximum(high, 0.0), high
+    )
 
 
 def _origin(X):
@@ -441,7 +552,9 @@ def _origin(X):
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
     is_far = high - low <= np.abs(middle) / 3.0
-    return np.where(is_far & (high > low).any(), middle, 0.0)  # of equal points nothing would be left
+    return np.where(
+        is_far & (high > low).any(), middle, 0.0
+    )  # of equal points nothing would be left
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
@@ -468,9 +581,13 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
         number = math.ldexp(value, 0)  # float(value) would read text
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
-    if not (low < number < math.inf or (closed and number == low) or (infinite and number == math.inf)):
-        raise ValueError(f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
-                         f"{', or inf' if infinite else ''}; got {value!r}")
+    if not (
+        low < number < math.inf or (closed and number == low) or (infinite and number == math.inf)
+    ):
+        raise ValueError(
+            f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
+            f"{', or inf' if infinite else ''}; got {value!r}"
+        )
     return number
 
 
@@ -486,8 +603,10 @@ def _amounts(values, name, n):
 
 def _refuse_overflow(*numbers, place=""):
     if not all(np.isfinite(part).all() for part in numbers):
-        raise FloatingPointError(f"the iterates or their margins are not finite{place}: they overflowed, or G was "
-                                 "written to during the run; rescale G, or give a smaller step")
+        raise FloatingPointError(
+            f"the iterates or their margins are not finite{place}: they overflowed, or G was "
+            "written to during the run; rescale G, or give a smaller step"
+        )
 
 
 def _count(value, name, low=0):
@@ -506,6 +625,7 @@ def _count(value, name, low=0):
 #
 # Steps that loops take are compiled by themselves, so that loops which run as Python source are as fast; what compiled
 # code alone calls is compiled into its callers.
+
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _dot(a, b):
@@ -539,7 +659,8 @@ def _scale(c, v):
 @njit(cache=_CACHE)
 def _least(v):
     """Return v.min(), NaN if there is one; Numba compiles that as a loop over arrays of any shape, for long."""
-    low, missing = math.inf, False
+    low = math.inf
+    missing = False
     for i in range(v.size):
         low = v[i] if v[i] < low else low
         missing |= v[i] != v[i]
@@ -570,7 +691,9 @@ def _softmax(m, q):
     low = _least(m)
     for i in range(m.size):
         q[i] = math.exp(low - m[i])
-    total = _total(q)  # by itself: beside a store, how it is summed would depend on where the arrays lie
+    total = _total(
+        q
+    )  # by itself: beside a store, how it is summed would depend on where the arrays lie
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
@@ -584,9 +707,12 @@ def _add_exactly(high, low, a, b):
     """
     product = a * b
     total = high + product
-    split_a, split_b = 134217729.0 * a, 134217729.0 * b  # 2^27 + 1: halves of 26 bits, whose products are exact
-    a_high, b_high = split_a - (split_a - a), split_b - (split_b - b)
-    a_low, b_low = a - a_high, b - b_high
+    split_a = 134217729.0 * a
+    split_b = 134217729.0 * b  # 2^27 + 1: halves of 26 bits, whose products are exact
+    a_high = split_a - (split_a - a)
+    b_high = split_b - (split_b - b)
+    a_low = a - a_high
+    b_low = b - b_high
     lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
     part = total - high
     return total, low + (lost + ((high - (total - part)) + (product - part)))
@@ -595,7 +721,8 @@ def _add_exactly(high, low, a, b):
 @njit(cache=_CACHE)
 def _precise_dot(a, b):
     """Return (high, low): <a, b> = high + low to twice the working precision."""
-    high, low = 0.0, 0.0
+    high = 0.0
+    low = 0.0
     for i in range(a.size):
         high, low = _add_exactly(high, low, a[i], b[i])
     return high, low
@@ -616,9 +743,14 @@ def _combine_rows(matrix, index, weights, out):
         stop = min(start + 512, out.size)
         total = out[start:stop]
         for k in range(0, n - 3, 4):
-            a, b = matrix[index[k], start:stop], matrix[index[k + 1], start:stop]
-            c, d = matrix[index[k + 2], start:stop], matrix[index[k + 3], start:stop]
-            va, vb, vc, vd = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+            a = matrix[index[k], start:stop]
+            b = matrix[index[k + 1], start:stop]
+            c = matrix[index[k + 2], start:stop]
+            d = matrix[index[k + 3], start:stop]
+            va = weights[k]
+            vb = weights[k + 1]
+            vc = weights[k + 2]
+            vd = weights[k + 3]
             for j in range(total.size):
                 total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
         for k in range(n - n % 4, n):
@@ -629,13 +761,16 @@ def _combine_rows(matrix, index, weights, out):
 # 3 simplex
 # ======================================================================================================
 
+
 def _distribution(q, name, n):
     """Check that q is a point of the simplex of R^n, up to rounding."""
     q = _real_array(q, name, 1)
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
     if q.size != n or q.min() < 0.0 or abs(q.sum() - 1.0) > slack:
-        raise ValueError(f"{name} must be {n} weights >= 0, sum 1; got {q.size}, least {q.min():g}, sum {q.sum():.9g}")
+        raise ValueError(
+            f"{name} must be {n} weights >= 0, sum 1; got {q.size}, least {q.min():g}, sum {q.sum():.9g}"
+        )
     return q
 
 
@@ -646,9 +781,13 @@ def _offset(signs, m):
 
 def _weights(alpha, signs=None):
     """Return p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0, within each class of these signs."""
-    alpha = np.ldexp(alpha, -math.frexp(float(alpha.max()))[1])  # exact but for underflow, and the sum cannot overflow
+    alpha = np.ldexp(
+        alpha, -math.frexp(float(alpha.max()))[1]
+    )  # exact but for underflow, and the sum cannot overflow
     if not alpha.any():
-        alpha = np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs  # as much in either class
+        alpha = (
+            np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs
+        )  # as much in either class
     return alpha / alpha.sum()
 
 
@@ -665,23 +804,32 @@ def _simplex_tau(v, top, tau):
     Newton's method, exact once the support stays, if the last step came from a sum near 1 and lost no digits.  Each
     round divides the product of the support and of what the sum has above 1 by at least four: O(log n) rounds.
     """
-    count, before = 0, tau
+    count = 0
+    before = tau
     for _ in range(100):
-        total, left = 0.0, 0
+        total = 0.0
+        left = 0
         for i in range(v.size):  # without a branch, which would be mispredicted
             x = _excess(v[i], top, tau)
             total += x
             left += x > 0.0
         if left == 0:  # as of NaN
             break
-        if total > 1.0 and left < v.size // 4:  # tau is not too large: what it excludes is out for good
-            kept, k = np.empty(left + 1, v.dtype), 0
+        if (
+            total > 1.0 and left < v.size // 4
+        ):  # tau is not too large: what it excludes is out for good
+            kept = np.empty(left + 1, v.dtype)
+            k = 0
             for i in range(v.size):
                 kept[k] = v[i]  # stays if k moves on
                 k += _excess(v[i], top, tau) > 0.0
             v = kept[:left]
-        last, before, tau = before, tau, tau + (total - 1.0) / left
-        if left == count and abs(total - 1.0) <= left * _EPS or tau == last:  # rounding may move it to and fro
+        last = before
+        before = tau
+        tau = tau + (total - 1.0) / left
+        if (
+            left == count and abs(total - 1.0) <= left * _EPS or tau == last
+        ):  # rounding may move it to and fro
             break
         count = left
     return tau
@@ -690,12 +838,18 @@ def _simplex_tau(v, top, tau):
 @njit(cache=_CACHE)
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite."""
-    n, quarter = v.size, (v.size + 3) // 4
-    a, b, c, d = v[:quarter], v[n // 4:], v[n // 2:], v[n - quarter:]
+    n = v.size
+    quarter = (v.size + 3) // 4
+    a = v[:quarter]
+    b = v[n // 4 :]
+    c = v[n // 2 :]
+    d = v[n - quarter :]
     top = v[0]
     for i in range(quarter):  # four at a time, since every maximum waits for the one before
         top = max(max(max(a[i], b[i]), max(c[i], d[i])), top)
-    tau = _simplex_tau(v, top, _simplex_tau(v[:n // 64], top, -1.0))  # that of a part is below, often by little
+    tau = _simplex_tau(
+        v, top, _simplex_tau(v[: n // 64], top, -1.0)
+    )  # that of a part is below, often by little
     for i in range(n):
         out[i] = _excess(v[i], top, tau)
     return out
@@ -730,7 +884,9 @@ def project_simplex(v: ArrayLike) -> Array:
     return _project_simplex(v, v)
 
 
-overload(project_simplex)(lambda v: lambda v: _project_simplex(v, np.empty(v.size)))  # for compiled callers
+overload(project_simplex)(
+    lambda v: lambda v: _project_simplex(v, np.empty(v.size))
+)  # for compiled callers
 
 
 @register_jitable
@@ -787,8 +943,13 @@ def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
     return _entropy_prox(g, mu, q, np.empty(g.size))
 
 
-overload(entropy_prox)(lambda g, mu, q=None: lambda g, mu, q=None: _entropy_prox(
-    g, mu, np.full(g.size, 1.0 / g.size) if q is None else q, np.empty(g.size)))
+@overload(entropy_prox)
+def _compiled_entropy_prox(g, mu, q=None):
+    def code(g, mu, q=None):
+        center = np.full(g.size, 1.0 / g.size) if q is None else q
+        return _entropy_prox(g, mu, center, np.empty(g.size))
+
+    return code
 
 
 @njit(cache=_CACHE)
@@ -861,7 +1022,7 @@ _PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
 def _widened(A, size):
     """Return a square array of that many rows that begins with A."""
     wider = np.empty((size, size), A.dtype)
-    wider[:len(A), :len(A)] = A
+    wider[: len(A), : len(A)] = A
     return wider
 
 
@@ -878,7 +1039,8 @@ def _solve(L, k, x):
     _forward(L, k, x)
     for a in range(k - 1, -1, -1):
         x[a] /= L[a, a]
-        row, last = L[a], x[a]
+        row = L[a]
+        last = x[a]
         for b in range(a):
             x[b] -= last * row[b]
 
@@ -889,7 +1051,8 @@ def _blocking(x, P, k, d, t):
     at = -1
     for a in range(k):
         if d[a] < 0.0 and x[P[a]] < -t * d[a]:
-            t, at = x[P[a]] / -d[a], a
+            t = x[P[a]] / -d[a]
+            at = a
     return t, at
 
 
@@ -901,24 +1064,29 @@ def _move(face, x, k, d, t, at):
         x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
     if at < 0:
         return k
-    x[P[at]], inside[P[at]] = 0.0, False
+    x[P[at]] = 0.0
+    inside[P[at]] = False
     for a in range(at, k - 1):
         P[a] = P[a + 1]
         for b in range(a + 2):
             L[a, b] = L[a + 1, b]
     for a in range(at, k - 1):  # rotations make L a triangle again
         size = math.hypot(L[a, a], L[a, a + 1])
-        cosine, sine = L[a, a] / size, L[a, a + 1] / size
+        cosine = L[a, a] / size
+        sine = L[a, a + 1] / size
         for b in range(a, k - 1):
-            left, right = L[b, a], L[b, a + 1]
-            L[b, a], L[b, a + 1] = cosine * left + sine * right, cosine * right - sine * left
+            left = L[b, a]
+            right = L[b, a + 1]
+            L[b, a] = cosine * left + sine * right
+            L[b, a + 1] = cosine * right - sine * left
     return k - 1
 
 
 @register_jitable
 def _append(face, row, x, g, k, i, eps):
     """Bring point i, with this row of H, into the face, given g there and at i; return its size, -1 for a witness."""
-    (roots, L, P, inside), d = face, np.empty(k)
+    (roots, L, P, inside) = face
+    d = np.empty(k)
     while True:
         z = L[k]
         for a in range(k):
@@ -929,14 +1097,16 @@ def _append(face, row, x, g, k, i, eps):
             for a in range(k):
                 d[a] = -row[P[a]]
             _solve(L, k, d)
-            slope, total = g[i], 1.0 / roots[i]
+            slope = g[i]
+            total = 1.0 / roots[i]
             for a in range(k):
                 slope += d[a] * g[P[a]]
                 total += d[a] / roots[P[a]]
             sign = -1.0 if slope > 0.0 else 1.0  # downhill
             for a in range(k):
                 d[a] *= sign
-            t, at = _blocking(x, P, k, d, np.inf if sign > 0.0 else x[i])
+            longest = np.inf if sign > 0.0 else x[i]
+            t, at = _blocking(x, P, k, d, longest)
             if t == np.inf:
                 if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
                     x[:] = 0.0
@@ -949,20 +1119,28 @@ def _append(face, row, x, g, k, i, eps):
                 if at < 0:
                     return k
                 continue
-        z[k], P[k], inside[i] = math.sqrt(max(pivot, 1e-16)), i, True
+        z[k] = math.sqrt(max(pivot, 1e-16))
+        P[k] = i
+        inside[i] = True
         return k + 1
 
 
 @register_jitable
 def _descend(face, x, g, k):
     """Make Newton steps to the minimum on the face, given g there; return its number of points and of steps."""
-    (_, L, P, _), d, at, left, steps = face, np.empty(k), 0, 1.0, 0
+    (_, L, P, _) = face
+    d = np.empty(k)
+    at = 0
+    left = 1.0
+    steps = 0
     while at >= 0:
         for a in range(k):
             d[a] = -left * g[P[a]]
         _solve(L, k, d)
         t, at = _blocking(x, P, k, d, 1.0)
-        k, left, steps = _move(face, x, k, d, t, at), left * (1.0 - t), steps + 1
+        k = _move(face, x, k, d, t, at)
+        left = left * (1.0 - t)
+        steps = steps + 1
     return k, steps
 
 
@@ -970,8 +1148,14 @@ def _descend(face, x, g, k):
 # 4 kernels
 # ======================================================================================================
 
-_KERNELS = {"linear": (), "poly": ("gamma", "coef0", "degree"), "rbf": ("gamma", "sigma2"), "laplacian": ("gamma",),
-            "ntk": ("W",), "precomputed": ()}
+_KERNELS = {
+    "linear": (),
+    "poly": ("gamma", "coef0", "degree"),
+    "rbf": ("gamma", "sigma2"),
+    "laplacian": ("gamma",),
+    "ntk": ("W",),
+    "precomputed": (),
+}
 _NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
@@ -996,7 +1180,8 @@ def _without_zeros(points):
 
 def _product(A, B):
     """Return A B', summed in float64, of rows, dense or sparse."""
-    A, B = A.astype(np.float64, copy=False), B.astype(np.float64, copy=False)
+    A = A.astype(np.float64, copy=False)
+    B = B.astype(np.float64, copy=False)
     if _is_sparse(A) and _is_sparse(B):
         return _sparse_product(A, B)
     return np.asarray(A @ B.T)
@@ -1009,13 +1194,16 @@ def _sparse_product(A, B):
     """Return A B' of sparse rows; of A made dense, and some rows of B at a time, where these have few zeros."""
     if B.nnz <= _SPARSE * B.shape[0] * B.shape[1]:
         return np.ascontiguousarray((B @ A.T).toarray().T)
-    out, dense = np.empty((A.shape[0], B.shape[0])), A.toarray()
+    out = np.empty((A.shape[0], B.shape[0]))
+    dense = A.toarray()
     for rows in _slices(B.shape[0], B.shape[1]):
         out[:, rows] = dense @ B[rows].toarray().T
     return out
 
 
-class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")):
+class _Kernel(
+    namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")
+):
     """A kernel with its parameters, resolved against the training points.
 
     name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
@@ -1040,19 +1228,22 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
         hidden *= gates
         hidden /= math.sqrt(max(1, len(self.W)))
         with np.errstate(over="ignore"):
-            X, hidden = X.astype(dtype, copy=False), hidden.astype(dtype, copy=False)
+            X = X.astype(dtype, copy=False)
+            hidden = hidden.astype(dtype, copy=False)
         return _Prepared(X, _squares(X), hidden, gates)
 
     def block(self, A, B, product=_product):
         """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
         if self.name == "precomputed":
-            values = A.rows[:, :len(B.rows)]
+            values = A.rows[:, : len(B.rows)]
         elif self.name == "callable":
             values = self._called(A.rows, B.rows)
         elif self.name == "laplacian" or self.is_far:
             values = np.empty((A.squares.size, B.squares.size))
             is_squared = self.name == "rbf"
-            _enter_by_size(values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values)
+            _enter_by_size(
+                values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values
+            )
         else:
             values = product(A.rows, B.rows)
         if self.name == "poly":
@@ -1062,7 +1253,9 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             for _ in range(self.degree - 1):
                 values *= base
         elif self.name == "rbf" and not self.is_far:
-            squared = self.gamma * (1.0 - (self.dimension + 8.0) * _EPS)  # rounded up, K is 1 for copies of a point
+            squared = self.gamma * (
+                1.0 - (self.dimension + 8.0) * _EPS
+            )  # rounded up, K is 1 for copies of a point
             values *= 2.0 * self.gamma
             values -= squared * A.squares[:, None]
             values -= squared * B.squares
@@ -1073,35 +1266,47 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
             values /= len(self.W)
             values += product(A.hidden, B.hidden)
         elif self.name == "ntk limit":
-            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)  # a product might leave the range of numbers
+            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(
+                B.squares
+            )  # a product might leave the range of numbers
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            cosines[cosines >= 1.0 - 2.0 * (self.dimension + 8.0) * _EPS] = 1.0  # it may be, as for copies of a point
+            cosines[cosines >= 1.0 - 2.0 * (self.dimension + 8.0) * _EPS] = (
+                1.0  # it may be, as for copies of a point
+            )
             angles = np.arccos(np.maximum(cosines, -1.0))
-            values = lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
+            values = (
+                lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
+            )
         return values + self.offset if self.offset else values
 
     def _called(self, A, B):
         """Return the checked values of a function that a user gave as the kernel; it may write to its copies."""
         values = _real_array(self.function(A.copy(), B.copy()), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
-            raise ValueError(f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}")
+            raise ValueError(
+                f"kernel(A, B) must have shape (len(A), len(B)) = {len(A), len(B)}, got {values.shape}"
+            )
         return values
 
     def diagonal(self, points):
         """Return K(x_i, x_i) for prepared points, training ones or new."""
-        values, hidden = points.squares, points.hidden
+        values = points.squares
+        hidden = points.hidden
         if self.name == "precomputed":
             values = points.rows.diagonal()
         elif self.name == "callable":
-            blocks = np.array_split(points.rows, len(values) // 32 + 1)  # of whose values only the diagonal is used
+            blocks = np.array_split(
+                points.rows, len(values) // 32 + 1
+            )  # of whose values only the diagonal is used
             values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
         elif self.name in ("rbf", "laplacian"):
             values = np.ones(len(values))
         elif self.name == "poly":
             values = (self.gamma * values + self.coef0) ** self.degree
         elif self.name == "ntk":
-            values = (np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64)
-                      + values * (points.gates.sum(axis=1, dtype=np.float64) / len(self.W)))
+            values = np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64) + values * (
+                points.gates.sum(axis=1, dtype=np.float64) / len(self.W)
+            )
         return values + self.offset
 
     def sums(self, weights, X, Xnew):
@@ -1109,7 +1314,8 @@ class _Kernel(namedtuple("_Kernel", "name gamma coef0 degree dimension offset ce
         sums = np.zeros((len(weights), Xnew.squares.size))
         if weights.any():
             support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
-            weights, X = weights[:, support], X.take(support)
+            weights = weights[:, support]
+            X = X.take(support)
             for rows in _slices(Xnew.squares.size, weights.shape[1]):
                 sums[:, rows] = weights @ self.block(Xnew.take(rows), X).T
         return sums
@@ -1133,19 +1339,27 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
     if unknown:
         raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted)}; got {', '.join(unknown)}")
     if name == "precomputed" and X.shape[0] != X.shape[1]:
-        raise ValueError(f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}')
+        raise ValueError(
+            f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
+        )
     W = np.empty((0, X.shape[1]))
     if params.get("W") is not None:
         W = _points(params["W"], "W")
         if W.shape[1] != X.shape[1]:
-            raise ValueError(f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}")
+            raise ValueError(
+                f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}"
+            )
     elif name == "ntk":
         name = "ntk limit"
     gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
-    intercept = 0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
+    intercept = (
+        0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
+    )
     offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    center, dimension, is_sparse = None, X.shape[1], _is_sparse(X)
+    center = None
+    dimension = X.shape[1]
+    is_sparse = _is_sparse(X)
     if is_sparse:
         dimension = int(np.diff(X.indptr).max())
     if name == "linear" and is_moved and not _is_mapped(X):
@@ -1155,8 +1369,9 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
         center = _origin(X)
         center = np.where(center == 0.0, X.mean(axis=0), center)
     is_far = name == "rbf" and _distance_error(gamma, dimension, _largest_square(X, center)) > _FAR
-    return _Kernel(name, gamma, coef0, _count(params.get("degree", 3), "degree", 1), dimension, offset, center, is_far,
-                   W, kernel if callable(kernel) else None)
+    degree = _count(params.get("degree", 3), "degree", 1)
+    function = kernel if callable(kernel) else None
+    return _Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
 
 
 _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
@@ -1195,14 +1410,22 @@ def _gamma_of(params, X, weights):
     if _is_sparse(X):
         return _gamma_of_sparse(X, weights)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = sum(weights[k:k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X)) / weights.sum()
-        total = sum(weights[k:k + len(block)] @ ((block - mean)**2).mean(axis=1) for k, block in _blocks(X))
+        mean = (
+            sum(weights[k : k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X))
+            / weights.sum()
+        )
+        total = sum(
+            weights[k : k + len(block)] @ ((block - mean) ** 2).mean(axis=1)
+            for k, block in _blocks(X)
+        )
         spread = X.shape[1] * float(total / weights.sum())
     if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
         spread = float(X.shape[1])
     if not _NORMAL <= spread < math.inf:
-        raise ValueError(f'gamma="scale" is 1 / (d Var X), and d Var X {"under" if spread < 1.0 else "over"}flows; '
-                         "rescale the points, or give gamma")
+        raise ValueError(
+            f'gamma="scale" is 1 / (d Var X), and d Var X {"under" if spread < 1.0 else "over"}flows; '
+            "rescale the points, or give gamma"
+        )
     return 1.0 / spread
 
 
@@ -1210,10 +1433,14 @@ def _gamma_of_sparse(X, weights):
     """Return the scale of sparse points, in whose variance the zeros count."""
     of_rows = np.asarray(X.mean(axis=1)).ravel()
     mean = weights @ of_rows / weights.sum()
-    squares = _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean  # the mean of (x_ij - mean)^2 in row i
+    squares = (
+        _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean
+    )  # the mean of (x_ij - mean)^2 in row i
     spread = X.shape[1] * float(weights @ squares / weights.sum())
     if not _NORMAL <= spread < math.inf:
-        raise ValueError('gamma="scale" is 1 / (d Var X), and X has no variance, or too much; give gamma')
+        raise ValueError(
+            'gamma="scale" is 1 / (d Var X), and X has no variance, or too much; give gamma'
+        )
     return 1.0 / spread
 
 
@@ -1256,7 +1483,7 @@ def _mirror(start, stop, out):
         last = min(first + _TILE, stop)
         out[:first, first:last] = out[first:last, :first].T
         tile = out[first:last, first:last]
-        np.copyto(tile, tile.T, where=_ABOVE_DIAGONAL[:last - first, :last - first])
+        np.copyto(tile, tile.T, where=_ABOVE_DIAGONAL[: last - first, : last - first])
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
@@ -1264,14 +1491,22 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     _choice(normalize, "normalize", ("unit", "max", None))
     top = (diagonal if reference is None else reference).max()
     if not np.isfinite(diagonal).all():
-        raise ValueError(f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points")
+        raise ValueError(
+            f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points"
+        )
     if top < _NORMAL and (top > 0.0 or normalize == "max"):
-        raise ValueError(f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points")
-    if normalize != "unit":
-        return np.full(diagonal.size, 1.0 if normalize is None else 1.0 / math.sqrt(top))
+        raise ValueError(
+            f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points"
+        )
+    if normalize is None:
+        return np.ones(diagonal.size)
+    if normalize == "max":
+        return np.full(diagonal.size, 1.0 / math.sqrt(top))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
-        raise ValueError(f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}')
+        raise ValueError(
+            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}'
+        )
     return 1.0 / np.sqrt(diagonal)
 
 
@@ -1284,7 +1519,9 @@ def _problem(X, kernel, normalize, params):
 
 
 @_with_underflow
-def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any) -> Array:
+def kernel_matrix(
+    A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any
+) -> Array:
     """Cross matrix K(a_i, b_j), unsigned and not normalised.
 
     Parameters
@@ -1311,7 +1548,8 @@ def kernel_matrix(A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf",
     array([[3.],
            [2.]])
     """
-    A, B = _points(A, "A", kernel), _points(B, "B", kernel)
+    A = _points(A, "A", kernel)
+    B = _points(B, "B", kernel)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
     kernel = _kernel(kernel, A, params)
@@ -1326,15 +1564,25 @@ def _pairs(labels, n_classes):
 
 def _class_weights(alpha, labels, n_classes):
     """Return T of `pair_gram`, (k, n_classes, n), for each of k weights of the pairs."""
-    T, (point, _, wrong) = np.zeros((len(alpha), n_classes, len(labels))), _pairs(labels, n_classes)
+    T = np.zeros((len(alpha), n_classes, len(labels)))
+    (point, _, wrong) = _pairs(labels, n_classes)
     T[:, wrong, point] = -alpha
     T[:, labels, np.arange(len(labels))] = alpha.reshape(len(alpha), len(labels), -1).sum(axis=2)
     return T
 
 
 @_with_underflow
-def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayLike, *, kernel: str | Callable,
-                      normalize: str | None = "unit", n_classes: int | None = None, **params: Any) -> Array:
+def decision_function(
+    alpha: ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
+    Xnew: ArrayLike,
+    *,
+    kernel: str | Callable,
+    normalize: str | None = "unit",
+    n_classes: int | None = None,
+    **params: Any,
+) -> Array:
     """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
     those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
 
@@ -1374,26 +1622,38 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
-    X, Xnew = _points(X, "X", kernel), _points(Xnew, "Xnew", kernel)
+    X = _points(X, "X", kernel)
+    Xnew = _points(Xnew, "Xnew", kernel)
     many = np.ndim(alpha) == 2
     alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
     if n_classes is None:
-        y, pairs = _labels(y, X.shape[0]), X.shape[0]
+        y = _labels(y, X.shape[0])
+        pairs = X.shape[0]
     else:
         n_classes = _count(n_classes, "n_classes", 2)
         y = _labels(y, X.shape[0], "labels", range(n_classes)).astype(np.int64)
         pairs = y.size * (n_classes - 1)
     if alpha.shape[1] != pairs:
-        raise ValueError(f"alpha has {alpha.shape[1]} weights, and {y.size} rows of X have {pairs}; they must agree")
+        raise ValueError(
+            f"alpha has {alpha.shape[1]} weights, and {y.size} rows of X have {pairs}; they must agree"
+        )
     if X.shape[1] != Xnew.shape[1]:
-        raise ValueError(f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree")
+        raise ValueError(
+            f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree"
+        )
     if kernel == "precomputed" and normalize == "unit":
-        raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
+        raise ValueError(
+            'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
+        )
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
-    weights = alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
+    weights = (
+        alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
+    )
     new = kernel.prepare(Xnew)
     of_new = np.ones(Xnew.shape[0]) if kernel.name == "precomputed" else kernel.diagonal(new)
-    scores = kernel.sums(weights * normalizer, points, new) * _normalizers(of_new, normalize, "Xnew", diagonal)
+    scores = kernel.sums(weights * normalizer, points, new) * _normalizers(
+        of_new, normalize, "Xnew", diagonal
+    )
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, Xnew.shape[0]).swapaxes(1, 2)
     elif _is_free(params):
@@ -1413,6 +1673,7 @@ def decision_function(alpha: ArrayLike, X: ArrayLike, y: ArrayLike, Xnew: ArrayL
 # Loops are written once, over anything that can do the operations below.  Over dense, feature and sparse G, which are
 # named tuples of arrays, operations are compiled functions, and loops run compiled from end to end.  Any other G is an
 # object with methods, over which the same loop runs as its own Python source: a product costs much more than that.
+
 
 @register_jitable
 def _three_step_pass(G, w, m, q, u):
@@ -1435,7 +1696,8 @@ def _one_by_one(G, W, M):
 
 def _image(G, v):
     """Return G v, of any representation."""
-    w, m = np.empty(G.shape()[1]), np.empty(v.size)
+    w = np.empty(G.shape()[1])
+    m = np.empty(v.size)
     lift(G, v, w)
     margins(G, w, m)
     return m
@@ -1485,11 +1747,14 @@ class Representation:
     'certified'
     """
 
-    access, routines = "products", {}  # compiled operations by name, of the kinds that have them
+    access = "products"
+    routines = {}  # compiled operations by name, of the kinds that have them
     signs: Array | None = None
     unit: float = 2.0**-53
 
-    add_column, square, table_margins = _add_by_product, _inner_product, _one_by_one
+    add_column = _add_by_product
+    square = _inner_product
+    table_margins = _one_by_one
 
     def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
         """Take a softmax in each class, of weight 1/2, if G has signs: b is at the least ln sum_i exp(-m_i - b y_i)."""
@@ -1534,7 +1799,8 @@ class Representation:
         return None
 
 
-_SMALLEST, _LARGEST = 1e-285, 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
+_SMALLEST = 1e-285
+_LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
@@ -1599,12 +1865,15 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
 def _operation(signature: _Decorated) -> _Decorated:
     """Make a function that runs the operation of this name of any representation, compiled or as a method."""
-    name, names = signature.__name__, list(inspect.signature(signature).parameters)[1:]
+    name = signature.__name__
+    names = list(inspect.signature(signature).parameters)[1:]
 
     @functools.wraps(signature)
     def call(G, *args):
         if not isinstance(G, Representation):
-            raise TypeError(f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)")
+            raise TypeError(
+                f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
+            )
         n, dimension = G.shape()
         for key, value in zip(names, args, strict=True):
             size = {"v": n, "m": n, "q": n, "w": dimension, "u": dimension}.get(key.lower())
@@ -1745,13 +2014,17 @@ def table_margins(G: Representation, W: Array, M: Array) -> None:
     """
 
 
-_DEFAULTS = {"softmax_pass": njit(_three_step_pass, cache=_CACHE), "square": njit(_inner_product, cache=_CACHE),
-             "table_margins": njit(_one_by_one, cache=_CACHE)}
+_DEFAULTS = {
+    "softmax_pass": njit(_three_step_pass, cache=_CACHE),
+    "square": njit(_inner_product, cache=_CACHE),
+    "table_margins": njit(_one_by_one, cache=_CACHE),
+}
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.2 ridge and offset
 # ------------------------------------------------------------------------------------------------------
+
 
 class RidgeGram(Representation):
     """G + diag(r) over another representation, what ``ridge=r`` makes of it; coordinates: those of G, sqrt(r_i) v_i.
@@ -1769,7 +2042,9 @@ class RidgeGram(Representation):
     """
 
     def __init__(self, base: Representation, ridge: ArrayLike) -> None:
-        self.base, self.ridge, self.access = base, _amounts(ridge, "ridge", base.shape()[0]), base.access
+        self.base = base
+        self.ridge = _amounts(ridge, "ridge", base.shape()[0])
+        self.access = base.access
         self.signs = base.signs
         self._roots = np.sqrt(self.ridge)
         if hasattr(base, "precise"):
@@ -1796,24 +2071,27 @@ class RidgeGram(Representation):
 
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
-        (unit, of_square, of_length), lost = self.base.rounding(), _gamma(16)
-        return self._of_base(Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length))
+        (unit, of_square, of_length) = self.base.rounding()
+        lost = _gamma(16)
+        return self._of_base(
+            Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length)
+        )
 
     def lift(self, v: Array, w: Array) -> None:
-        lift(self.base, v, w[:-v.size])
-        np.multiply(v, self._roots, out=w[-v.size:])
+        lift(self.base, v, w[: -v.size])
+        np.multiply(v, self._roots, out=w[-v.size :])
 
     def margins(self, w: Array, m: Array) -> None:
-        margins(self.base, w[:-m.size], m)
-        m += self._roots * w[-m.size:]
+        margins(self.base, w[: -m.size], m)
+        m += self._roots * w[-m.size :]
 
     def add_column(self, i: int, c: float, m: Array) -> None:
         add_column(self.base, i, c, m)
         m[i] += c * self.ridge[i]
 
     def square(self, v: Array, w: Array, m: Array) -> float:
-        terms = self._roots * w[-v.size:]
-        return square(self.base, v, w[:-v.size], m - terms) + sum(_precise_dot(terms, v))
+        terms = self._roots * w[-v.size :]
+        return square(self.base, v, w[: -v.size], m - terms) + sum(_precise_dot(terms, v))
 
     def restrict(self, index: Array) -> Representation:
         return RidgeGram(self.base.restrict(index), self.ridge[index])
@@ -1832,9 +2110,14 @@ class RidgeGram(Representation):
 
     def _precise(self, v):
         size, m, rounding = self.base.precise(v)
-        terms, rounding = self.ridge * v, self._of_base(rounding)
+        terms = self.ridge * v
+        rounding = self._of_base(rounding)
         lost = _LAST * float(np.abs(m).max() / self.diagonal().max())  # where the terms cancel
-        return size + sum(_precise_dot(terms, v)), m + terms, rounding._replace(margins=rounding.margins + lost)
+        return (
+            size + sum(_precise_dot(terms, v)),
+            m + terms,
+            rounding._replace(margins=rounding.margins + lost),
+        )
 
 
 def _with_offset(G, signs, params, origin=None):
@@ -1851,7 +2134,9 @@ def _with_ridge(G, ridge):
     return ridged if ridged.ridge.any() else G
 
 
-_TAKES_FREE = "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+_TAKES_FREE = (
+    "`max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default"
+)
 
 
 class FreeGram(Representation):
@@ -1887,8 +2172,11 @@ class FreeGram(Representation):
     def __init__(self, base: Representation, signs: ArrayLike, origin: Array | None = None) -> None:
         self.base = base = base.checked()
         self.origin = origin
-        self.signs, self.access = _labels(signs, base.shape()[0], "signs"), base.access
-        for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(dir(base)):
+        self.signs = _labels(signs, base.shape()[0], "signs")
+        self.access = base.access
+        for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(
+            dir(base)
+        ):
             setattr(self, name, getattr(base, name))
         for operation in (lift, margins, add_column, square, table_margins):
             setattr(self, operation.__name__, functools.partial(operation, base))
@@ -1900,6 +2188,7 @@ class FreeGram(Representation):
 # ------------------------------------------------------------------------------------------------------
 # 5.3 dense
 # ------------------------------------------------------------------------------------------------------
+
 
 class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
     """A symmetric (n, n) matrix, C-ordered, float64 or float32.
@@ -1922,7 +2211,9 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
     def checked(self) -> Representation:
         G = self._replace(matrix=_symmetric(self.matrix, "G"))
         if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
-            raise ValueError(f"max_i G_ii is {G.diagonal().max():g}, too small for {G.matrix.dtype}; rescale G")
+            raise ValueError(
+                f"max_i G_ii is {G.diagonal().max():g}, too small for {G.matrix.dtype}; rescale G"
+            )
         return G
 
     def shape(self) -> tuple[int, int]:
@@ -1950,17 +2241,27 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         return add
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
-        n, m = v.size, np.empty(v.size)
+        n = v.size
+        m = np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
-        margins = 1.01 * (0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8)**2)
+        margins = 1.01 * (
+            0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8) ** 2
+        )
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
 
 def _symmetric(given, name):
     """Return a C-ordered float matrix without visible flaw, symmetric to the last bit, or say where the flaw is."""
     matrix = _array(given, name)
-    if matrix.ndim != 2 or not matrix.size or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must be a square matrix of real numbers; got shape {matrix.shape} of {matrix.dtype}")
+    if (
+        matrix.ndim != 2
+        or not matrix.size
+        or matrix.shape[0] != matrix.shape[1]
+        or matrix.dtype.kind not in "fiub"
+    ):
+        raise ValueError(
+            f"{name} must be a square matrix of real numbers; got shape {matrix.shape} of {matrix.dtype}"
+        )
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     given = matrix
@@ -1970,9 +2271,15 @@ def _symmetric(given, name):
     flaw, is_symmetric = _first_flaw(matrix, slack)
     if flaw is not None:
         i, j, kind = flaw
-        demand = ("must be finite", f"must be symmetric (take ({name} + {name}.T) / 2)",
-                  "must be positive semi-definite")[kind]
-        entries = (f"{name}[{a}, {b}] = {given[a, b]}" for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j))))
+        demand = (
+            "must be finite",
+            f"must be symmetric (take ({name} + {name}.T) / 2)",
+            "must be positive semi-definite",
+        )[kind]
+        entries = (
+            f"{name}[{a}, {b}] = {given[a, b]}"
+            for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j)))
+        )
         raise ValueError(f"{name} {demand}; row {i} has {', '.join(entries)}")
     if not is_symmetric:
         matrix = matrix.copy()
@@ -1983,17 +2290,25 @@ def _symmetric(given, name):
 def _first_flaw(matrix, slack):
     """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
     and whether the matrix is symmetric to the last bit."""
-    n, diagonal = len(matrix), matrix.diagonal().astype(np.float64)
+    n = len(matrix)
+    diagonal = matrix.diagonal().astype(np.float64)
     with np.errstate(invalid="ignore"):
         roots = np.sqrt(diagonal)  # NaN, which no comparison passes, where it is below 0
     found = np.zeros((-(-n // _TILE), 2), np.int64)
     _enter_by_size(matrix.size, _survey, matrix, roots, slack, found)
     differ, wrong = found.sum(axis=0)
     for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
-        a, b = matrix[rows, :rows.stop], matrix[:rows.stop, rows].T
+        a = matrix[rows, : rows.stop]
+        b = matrix[: rows.stop, rows].T
         with np.errstate(invalid="ignore"):
-            flaws = np.array([~(np.isfinite(a) & np.isfinite(b)), np.abs(a - b) > slack, (diagonal[rows, None] < 0.0)
-                              | (np.abs(a) > 1.0000005 * roots[rows, None] * roots[:rows.stop] + slack)])
+            flaws = np.array(
+                [
+                    ~(np.isfinite(a) & np.isfinite(b)),
+                    np.abs(a - b) > slack,
+                    (diagonal[rows, None] < 0.0)
+                    | (np.abs(a) > 1.0000005 * roots[rows, None] * roots[: rows.stop] + slack),
+                ]
+            )
         places = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
         if places.size:
             i, j = places[0].tolist()
@@ -2007,21 +2322,28 @@ def _survey(matrix, roots, slack, found):
 
     Each row of tiles takes half of the others, in a circle, so that all have as much to do.
     """
-    n, count = roots.size, len(found)
+    n = roots.size
+    count = len(found)
     for tile in prange(count):
-        k, differ, wrong = np.int64(tile), 0, 0
+        k = np.int64(tile)
+        differ = 0
+        wrong = 0
         for turn in range(count // 2 + 1):
             first = _TILE * ((k + turn) % count)
             last = min(first + _TILE, n)
             for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
-                a, b, r, most = matrix[i, first:last], matrix[first:last, i], roots[first:last], 1.0000005 * roots[i]
+                a = matrix[i, first:last]
+                b = matrix[first:last, i]
+                r = roots[first:last]
+                most = 1.0000005 * roots[i]
                 for j in range(a.size):
                     differ += a[j] != b[j]
                 for j in range(a.size):  # each loop by itself becomes vector instructions
                     wrong += not abs(a[j]) <= most * r[j] + slack
                 for j in range(a.size if differ else 0):
                     wrong += not abs(a[j] - b[j]) <= slack
-        found[k, 0], found[k, 1] = differ, wrong
+        found[k, 0] = differ
+        found[k, 1] = wrong
 
 
 def _check_callable(block, diagonal, start):
@@ -2030,16 +2352,28 @@ def _check_callable(block, diagonal, start):
     flaw, _ = _first_flaw(block, slack)
     if flaw is not None:
         i, j, kind = flaw
-        raise ValueError(f"kernel(A, B) must be {('finite', 'symmetric', 'positive semi-definite')[kind]}; for rows "
-                         f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}")
+        raise ValueError(
+            f"kernel(A, B) must be {('finite', 'symmetric', 'positive semi-definite')[kind]}; for rows "
+            f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}"
+        )
     wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
     if wrong.size:
-        raise ValueError(f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does")
+        raise ValueError(
+            f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does"
+        )
 
 
 @_with_underflow
-def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "rbf", normalize: str | None = "unit",
-         dtype: DTypeLike = np.float64, ridge: ArrayLike = 0.0, **params: Any) -> Array | FreeGram:
+def gram(
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    kernel: str | Callable = "rbf",
+    normalize: str | None = "unit",
+    dtype: DTypeLike = np.float64,
+    ridge: ArrayLike = 0.0,
+    **params: Any,
+) -> Array | FreeGram:
     """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
 
     Parameters
@@ -2103,7 +2437,8 @@ def gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str | Callable = "
     X = _points(X, "X", kernel)
     n = X.shape[0]
     sign = _labels(y, n)
-    dtype, ridge = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32")), _amounts(ridge, "ridge", n)
+    dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
+    ridge = _amounts(ridge, "ridge", n)
     if isinstance(kernel, str) and kernel == "precomputed" and n == X.shape[1]:
         X = _symmetric(X, "X")
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
@@ -2120,8 +2455,12 @@ def _signed_gram(kernel, points, diagonal, c, entries, dtype):
     for rows in _slices(c.size, c.size):
         block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
         if kernel.name == "callable":
-            _check_callable(np.ascontiguousarray(block[:, rows.start:]), diagonal[rows], rows.start)
-        np.multiply(block * c[:rows.stop], c[rows, None], out=out[rows, :rows.stop], casting="same_kind")
+            _check_callable(
+                np.ascontiguousarray(block[:, rows.start :]), diagonal[rows], rows.start
+            )
+        np.multiply(
+            block * c[: rows.stop], c[rows, None], out=out[rows, : rows.stop], casting="same_kind"
+        )
     _mirror(0, c.size, out)
     np.fill_diagonal(out, entries)
     return out
@@ -2147,12 +2486,32 @@ def _symmetric_rows(matrix, v, start, stop, out):
                 total += matrix[r, k] * v[k]
             out[r] += total
         if j < n:
-            a, b, c, d = matrix[i, j:], matrix[i + 1, j:], matrix[i + 2, j:], matrix[i + 3, j:]
-            e, f, g, h = matrix[i + 4, j:], matrix[i + 5, j:], matrix[i + 6, j:], matrix[i + 7, j:]
-            va, vb, vc, vd = v[i], v[i + 1], v[i + 2], v[i + 3]
-            ve, vf, vg, vh = v[i + 4], v[i + 5], v[i + 6], v[i + 7]
-            right, tail = v[j:], out[j:]
-            sa, sb, sc, sd, se, sf, sg, sh = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            a = matrix[i, j:]
+            b = matrix[i + 1, j:]
+            c = matrix[i + 2, j:]
+            d = matrix[i + 3, j:]
+            e = matrix[i + 4, j:]
+            f = matrix[i + 5, j:]
+            g = matrix[i + 6, j:]
+            h = matrix[i + 7, j:]
+            va = v[i]
+            vb = v[i + 1]
+            vc = v[i + 2]
+            vd = v[i + 3]
+            ve = v[i + 4]
+            vf = v[i + 5]
+            vg = v[i + 6]
+            vh = v[i + 7]
+            right = v[j:]
+            tail = out[j:]
+            sa = 0.0
+            sb = 0.0
+            sc = 0.0
+            sd = 0.0
+            se = 0.0
+            sf = 0.0
+            sg = 0.0
+            sh = 0.0
             for k in range(right.size):
                 x = right[k]
                 sa += a[k] * x
@@ -2163,8 +2522,16 @@ def _symmetric_rows(matrix, v, start, stop, out):
                 sf += f[k] * x
                 sg += g[k] * x
                 sh += h[k] * x
-                tail[k] += (a[k] * va + b[k] * vb + c[k] * vc + d[k] * vd
-                            + e[k] * ve + f[k] * vf + g[k] * vg + h[k] * vh)
+                tail[k] += (
+                    a[k] * va
+                    + b[k] * vb
+                    + c[k] * vc
+                    + d[k] * vd
+                    + e[k] * ve
+                    + f[k] * vf
+                    + g[k] * vg
+                    + h[k] * vh
+                )
             for r, total in enumerate((sa, sb, sc, sd, se, sf, sg, sh)):
                 out[i + r] += total
         i = j
@@ -2175,12 +2542,18 @@ def _add_triangles(matrix, W, parts):
 
     Where W has several rows, a few rows of the matrix at a time serve them all, which the caches keep.
     """
-    n, count = W.shape[1], len(parts)
-    few, blocks = 2 * _STREAMS if W.shape[0] > 1 else n, n / _STREAMS  # whole ones, or rows would be read twice
+    n = W.shape[1]
+    count = len(parts)
+    few = 2 * _STREAMS if W.shape[0] > 1 else n
+    blocks = n / _STREAMS  # whole ones, or rows would be read twice
     for part in prange(count):
         k = np.int64(part)
         start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - k / count))))
-        stop = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (k + 1) / count)))) if k + 1 < count else n
+        stop = (
+            _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (k + 1) / count))))
+            if k + 1 < count
+            else n
+        )
         for i in range(start, stop, few):
             for c in range(W.shape[0]):
                 _symmetric_rows(matrix, W[c], i, min(i + few, stop), parts[k, c])
@@ -2232,8 +2605,13 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-DenseGram.routines = {**_DEFAULTS, "lift": _dense_lift, "margins": _dense_margins, "add_column": _dense_add_column,
-                      "table_margins": _dense_table_margins}
+DenseGram.routines = {
+    **_DEFAULTS,
+    "lift": _dense_lift,
+    "margins": _dense_margins,
+    "add_column": _dense_add_column,
+    "table_margins": _dense_table_margins,
+}
 
 
 def _representation(G):
@@ -2241,7 +2619,9 @@ def _representation(G):
     G = (G if isinstance(G, Representation) else DenseGram(G)).checked()
     scale = float(G.diagonal().max())
     if not _SMALLEST < scale < _LARGEST:
-        raise ValueError(f"max_i G_ii is {scale:g}; it must be above 0, from {_SMALLEST:g} to {_LARGEST:g}: rescale G")
+        raise ValueError(
+            f"max_i G_ii is {scale:g}; it must be above 0, from {_SMALLEST:g} to {_LARGEST:g}: rescale G"
+        )
     return G, scale
 
 
@@ -2249,14 +2629,20 @@ def _representation(G):
 # 5.4 rows
 # ------------------------------------------------------------------------------------------------------
 
+
 class _RowGram(Representation):
     """Hold what representations by rows have in common."""
 
     access = "computed"
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
-        m, error = np.empty(v.size), _gamma(2 * sum(self.shape()) + 16)**2
-        return _precise_margins(self, v, m, self.shape()[1]), m, Rounding(2.0 * error, 0.0, 2.0 * error)
+        m = np.empty(v.size)
+        error = _gamma(2 * sum(self.shape()) + 16) ** 2
+        return (
+            _precise_margins(self, v, m, self.shape()[1]),
+            m,
+            Rounding(2.0 * error, 0.0, 2.0 * error),
+        )
 
     def precise_dots(self, w: Array) -> Array:
         """Return <z_i, w>, each sum rounded once."""
@@ -2284,7 +2670,9 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
     """
 
     def checked(self) -> Representation:
-        return self._replace(rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64))
+        return self._replace(
+            rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64)
+        )
 
     def shape(self) -> tuple[int, int]:
         return self.rows.shape
@@ -2303,6 +2691,7 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
 
 
 # Kinds of rows bring three operations of their own; the rest is written once for all of them.
+
 
 @_operation
 def _row(G, i):
@@ -2326,7 +2715,10 @@ def _feature_row(G, i):
 
 @register_jitable(fastmath=_FAST)
 def _four_dots(a, b, c, d, w):
-    sa, sb, sc, sd = 0.0, 0.0, 0.0, 0.0
+    sa = 0.0
+    sb = 0.0
+    sc = 0.0
+    sd = 0.0
     for k in range(w.size):
         x = w[k]
         sa += a[k] * x
@@ -2338,7 +2730,8 @@ def _four_dots(a, b, c, d, w):
 
 @njit(cache=_CACHE)
 def _feature_set_dots(G, w, m, start):
-    Z, whole = G.rows, m.size - m.size % 4
+    Z = G.rows
+    whole = m.size - m.size % 4
     for k in range(0, whole, 4):
         i = start + k
         m[k], m[k + 1], m[k + 2], m[k + 3] = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
@@ -2349,9 +2742,14 @@ def _feature_set_dots(G, w, m, start):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _feature_add_rows(G, v, start, out):
-    Z, whole = G.rows, v.size - v.size % 4  # by entries: views of the rows would be counted as references
+    Z = G.rows
+    whole = v.size - v.size % 4  # by entries: views of the rows would be counted as references
     for k in range(0, whole, 4):
-        i, a, b, c, d = start + k, v[k], v[k + 1], v[k + 2], v[k + 3]
+        i = start + k
+        a = v[k]
+        b = v[k + 1]
+        c = v[k + 2]
+        d = v[k + 3]
         if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
             for j in range(out.size):
                 out[j] += Z[i, j] * a + Z[i + 1, j] * b + Z[i + 2, j] * c + Z[i + 3, j] * d
@@ -2406,9 +2804,12 @@ def _fused_part(G, w, m, q, few, part, parts, levels):
     least of these m_k: when they fall below that, what is summed is rescaled.
     """
     begin, end = _part(m.size, part, len(parts))
-    level, out, before = np.inf, parts[part], levels[part]
+    level = np.inf
+    out = parts[part]
+    before = levels[part]
     for start in range(begin, end, few):
-        some, weights = m[start:min(start + few, end)], q[start:min(start + few, end)]
+        some = m[start : min(start + few, end)]
+        weights = q[start : min(start + few, end)]
         _set_dots(G, w, some, start)
         low = _least(some)
         if low < level - 30.0:
@@ -2421,7 +2822,9 @@ def _fused_part(G, w, m, q, few, part, parts, levels):
         _add_rows(G, weights, start, out)
     for start in range(begin, end, few):
         if before[(start - begin) // few] != level:
-            _scale(math.exp(level - before[(start - begin) // few]), q[start:min(start + few, end)])
+            _scale(
+                math.exp(level - before[(start - begin) // few]), q[start : min(start + few, end)]
+            )
     before[-1] = level
 
 
@@ -2433,10 +2836,12 @@ def _fused_in_parts(G, w, m, q, few, parts, levels):
 
 @njit(cache=_CACHE)
 def _row_softmax_pass(G, w, m, q, u):
-    n, count = m.size, 1 if G[0].size < _SERIAL else _PARTS
+    n = m.size
+    count = 1 if G[0].size < _SERIAL else _PARTS
     few = max(4, _CACHED * n // max(G[0].size, 1) // 4 * 4)
     # Threads that allocate memory may wait for the interpreter, and it for them.
-    parts, levels = np.zeros((count, u.size)), np.empty((count, (n // count + 4) // few + 2))
+    parts = np.zeros((count, u.size))
+    levels = np.empty((count, (n // count + 4) // few + 2))
     if count > 1 and G.threads:
         _fused_in_parts(G, w, m, q, few, parts, levels)
     else:
@@ -2486,7 +2891,9 @@ def _precise_dots(G, w, rest, m):
     """m <- Z (w + rest), each sum rounded once; ``rest`` is what rounding left of w."""
     for i in range(m.size):
         values, columns = _row(G, i)
-        high, low, small = 0.0, 0.0, 0.0
+        high = 0.0
+        low = 0.0
+        small = 0.0
         for k in range(values.size):
             high, low = _add_exactly(high, low, values[k], w[columns[k]])
             small += values[k] * rest[columns[k]]
@@ -2502,17 +2909,30 @@ def _precise_margins(G, v, m, dimension):
     return high + (low + 2.0 * _dot(w, rest) + _dot(rest, rest))
 
 
-_BY_ROWS = {**_DEFAULTS, "lift": _row_lift, "margins": _row_margins, "softmax_pass": _row_softmax_pass,
-            "square": _row_square}
-FeatureGram.routines = {**_BY_ROWS, "add_column": _feature_add_column, "_set_dots": _feature_set_dots,
-                        "_add_rows": _feature_add_rows, "_row": _feature_row}
+_BY_ROWS = {
+    **_DEFAULTS,
+    "lift": _row_lift,
+    "margins": _row_margins,
+    "softmax_pass": _row_softmax_pass,
+    "square": _row_square,
+}
+FeatureGram.routines = {
+    **_BY_ROWS,
+    "add_column": _feature_add_column,
+    "_set_dots": _feature_set_dots,
+    "_add_rows": _feature_add_rows,
+    "_row": _feature_row,
+}
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.5 sparse
 # ------------------------------------------------------------------------------------------------------
 
-class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimension threads", defaults=(True,))):
+
+class SparseGram(
+    _RowGram, namedtuple("SparseGram", "values columns starts dimension threads", defaults=(True,))
+):
     """G = Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.
 
     Attributes
@@ -2531,11 +2951,17 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
 
     def checked(self) -> Representation:
         values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
-        columns, starts = np.asarray(self.columns), np.ascontiguousarray(self.starts, dtype=np.int64)
+        columns = np.asarray(self.columns)
+        starts = np.ascontiguousarray(self.starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
             raise ValueError("G.columns must be integers, one for each of G.values")
-        if starts.ndim != 1 or starts.size < 2 or starts[0] != 0 or starts[-1] != values.size or (
-                np.diff(starts) < 0).any():
+        if (
+            starts.ndim != 1
+            or starts.size < 2
+            or starts[0] != 0
+            or starts[-1] != values.size
+            or (np.diff(starts) < 0).any()
+        ):
             raise ValueError("G.starts must go up from 0 to the number of G.values")
         if columns.size and not 0 <= columns.min() <= columns.max() < self.dimension:
             raise ValueError(f"G.columns must be from 0 to {self.dimension - 1}")
@@ -2543,9 +2969,12 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         ascending[starts[(starts > 0) & (starts < columns.size)] - 1] = True
         if not ascending.all():
             raise ValueError("G.columns must ascend within every row")
-        columns = np.ascontiguousarray(columns, dtype=np.uint32 if self.dimension <= 2**32 else np.uint64)
+        index = np.uint32 if self.dimension <= 2**32 else np.uint64
+        columns = np.ascontiguousarray(columns, dtype=index)
         values = np.ascontiguousarray(values, dtype=np.float64)
-        return self._replace(values=values, columns=columns, starts=starts, dimension=int(self.dimension))
+        return self._replace(
+            values=values, columns=columns, starts=starts, dimension=int(self.dimension)
+        )
 
     def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
@@ -2558,7 +2987,9 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
     def rounding(self) -> Rounding:
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
         n = self.starts.size - 1
-        rows, columns = (Rounding.of_rows(n, size) for size in (int(np.diff(self.starts).max()), self.dimension))
+        rows, columns = (
+            Rounding.of_rows(n, size) for size in (int(np.diff(self.starts).max()), self.dimension)
+        )
         return rows._replace(length=columns.length)
 
     def restrict(self, index: Array) -> Representation:
@@ -2566,21 +2997,27 @@ class SparseGram(_RowGram, namedtuple("SparseGram", "values columns starts dimen
         lengths = np.diff(self.starts)[index]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
-        return self._replace(values=self.values[entries], columns=self.columns[entries], starts=starts)
+        return self._replace(
+            values=self.values[entries], columns=self.columns[entries], starts=starts
+        )
 
     def block(self, rows: Array, columns: Array) -> Array:
-        out, others = np.empty((len(rows), len(columns))), self.restrict(columns)
+        out = np.empty((len(rows), len(columns)))
+        others = self.restrict(columns)
         for some in _slices(len(rows), self.dimension):
             part = self.restrict(rows[some])
             with_zeros = np.zeros(part.shape())
-            with_zeros[np.repeat(np.arange(len(with_zeros)), np.diff(part.starts)), part.columns] = part.values
+            with_zeros[
+                np.repeat(np.arange(len(with_zeros)), np.diff(part.starts)), part.columns
+            ] = part.values
             table_margins(others, with_zeros, out[some])
         return out
 
 
 @njit(cache=_CACHE)
 def _sparse_row(G, i):
-    start, stop = G.starts[i], G.starts[i + 1]
+    start = G.starts[i]
+    stop = G.starts[i + 1]
     return G.values[start:stop], G.columns[start:stop]
 
 
@@ -2606,19 +3043,26 @@ def _sparse_add_rows(G, v, start, out):
 
 @njit(cache=_CACHE)
 def _sparse_add_column(G, i, c, m):
-    row, column = np.zeros(G.dimension), np.empty(m.size)
+    row = np.zeros(G.dimension)
+    column = np.empty(m.size)
     _sparse_add_rows(G, np.ones(1), i, row)
     _row_margins(G, row, column)
     _combine(1.0, m, c, column)
 
 
-SparseGram.routines = {**_BY_ROWS, "add_column": _sparse_add_column, "_set_dots": _sparse_set_dots,
-                       "_add_rows": _sparse_add_rows, "_row": _sparse_row}
+SparseGram.routines = {
+    **_BY_ROWS,
+    "add_column": _sparse_add_column,
+    "_set_dots": _sparse_set_dots,
+    "_add_rows": _sparse_add_rows,
+    "_row": _sparse_row,
+}
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.6 mapped
 # ------------------------------------------------------------------------------------------------------
+
 
 class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept origin")):
     """G = Z Z' for rows z_i = c_i (x_i - o, b), c_i (x_i - o) if b = 0, of x_i that stay in a file, made by `features`.
@@ -2661,8 +3105,10 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
             yield slice(None), FeatureGram(self.rows)
 
     def lift(self, v: Array, w: Array) -> None:
-        d, weights = self.rows.shape[1], self.c * v
-        w[:], sums = 0.0, np.empty(d)
+        d = self.rows.shape[1]
+        weights = self.c * v
+        w[:] = 0.0
+        sums = np.empty(d)
         for part, rows in self._parts():
             lift(rows, weights[part], sums)
             w[:d] += sums
@@ -2680,7 +3126,9 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
 
     def restrict(self, index: Array) -> Representation:
         rows = self.rows[index] - self.origin
-        rows = np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
+        rows = (
+            np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
+        )
         return FeatureGram(rows * self.c[index][:, None])
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -2688,8 +3136,14 @@ class MappedGram(Representation, namedtuple("MappedGram", "rows c entries interc
 
 
 @_with_underflow
-def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "unit", intercept: float | str = 0.0,
-             ridge: ArrayLike = 0.0) -> Representation:
+def features(
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    normalize: str | None = "unit",
+    intercept: float | str = 0.0,
+    ridge: ArrayLike = 0.0,
+) -> Representation:
     """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
 
     Parameters
@@ -2725,22 +3179,31 @@ def features(X: Any, y: ArrayLike | None = None, *, normalize: str | None = "uni
     """
     params = {"intercept": intercept}
     constant = 0.0 if _is_free(params) else _number(intercept, "intercept", closed=True)
-    X = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X)
+    X = _rows(X)
     y = _labels(y, X.shape[0])
     origin = _origin(X) if _is_free(params) and normalize is None else np.zeros(X.shape[1])
     if _is_sparse(X):
         X.data = X.data - origin[X.indices]
-        G = SparseGram(X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1]))
+        G = SparseGram(
+            X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1])
+        )
         if constant:
             ends = G.starts[1:]
-            G = SparseGram(np.insert(G.values, ends, constant), np.insert(G.columns, ends, G.dimension),
-                           G.starts + np.arange(G.starts.size), G.dimension + 1)
+            G = SparseGram(
+                np.insert(G.values, ends, constant),
+                np.insert(G.columns, ends, G.dimension),
+                G.starts + np.arange(G.starts.size),
+                G.dimension + 1,
+            )
         with np.errstate(over="ignore"):
             scale = y * _normalizers(G.diagonal(), normalize)
         G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
     elif _is_mapped(X):
         moved = (block - origin for _, block in _blocks(X))
-        squares = np.concatenate([np.einsum("ij,ij->i", block, block) for block in moved]) + constant * constant
+        squares = (
+            np.concatenate([np.einsum("ij,ij->i", block, block) for block in moved])
+            + constant * constant
+        )
         normalizer = _normalizers(squares, normalize)
         G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant, origin)
     else:
@@ -2794,7 +3257,9 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         if kernel.name == "poly":
             error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
         elif kernel.name == "rbf" and not kernel.is_far:
-            error = _distance_error(kernel.gamma, kernel.dimension, self.points.squares.max()) + _gamma(16)
+            error = _distance_error(
+                kernel.gamma, kernel.dimension, self.points.squares.max()
+            ) + _gamma(16)
         elif kernel.name == "ntk limit":
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)
@@ -2806,12 +3271,17 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         self.table_margins(w[None], m[None])
 
     def add_column(self, i: int, c: float, m: Array) -> None:
-        column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[:, 0]
+        column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[
+            :, 0
+        ]
         _combine(1.0, m, c * self.c[i], column * self.c)
 
     def table_margins(self, W: Array, M: Array) -> None:
         """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
-        n, d, width, scaled = self.c.size, self.kernel.dimension, len(self.kernel.W), W * self.c
+        n = self.c.size
+        d = self.kernel.dimension
+        width = len(self.kernel.W)
+        scaled = W * self.c
         support = np.count_nonzero(W.any(axis=0))
         entries = n * min(support, 0.5 * n)
         M[:] = 0.0
@@ -2822,7 +3292,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         else:
             tiles = [slice(start, start + _EVALUATED) for start in range(0, n, _EVALUATED)]
             for k, rows in enumerate(tiles):
-                for columns in tiles[:k + 1]:
+                for columns in tiles[: k + 1]:
                     block = self.kernel.block(self.points.take(rows), self.points.take(columns))
                     M[:, columns] += scaled[:, rows] @ block
                     if columns is not rows:
@@ -2832,22 +3302,29 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def _add_through_gates(self, W, M):
         """M <- M + W K: K is the inner product of the hidden layers and, for every gate, that of the points where it is
         open for both, over the width."""
-        points, width = self.points, len(self.kernel.W)
+        points = self.points
+        width = len(self.kernel.W)
         for w, m in zip(W, M, strict=True):
-            sums, of_hidden = np.zeros((width, points.rows.shape[1])), np.zeros(width)
+            sums = np.zeros((width, points.rows.shape[1]))
+            of_hidden = np.zeros(width)
             for rows in _slices(w.size, width):
                 sums += (points.gates[rows] * w[rows, None]).T @ points.rows[rows]
                 of_hidden += w[rows] @ points.hidden[rows]
             for rows in _slices(w.size, width):
                 through = points.gates[rows] @ sums
-                m[rows] += np.einsum("ij,ij->i", through, points.rows[rows]) / width + points.hidden[rows] @ of_hidden
+                m[rows] += (
+                    np.einsum("ij,ij->i", through, points.rows[rows]) / width
+                    + points.hidden[rows] @ of_hidden
+                )
             m += self.kernel.offset * w.sum()
 
     def restrict(self, index: Array) -> Representation:
         return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
 
     def dense(self) -> Array:
-        return _signed_gram(self.kernel, self.points, self.entries, self.c, self.entries, np.float64)
+        return _signed_gram(
+            self.kernel, self.points, self.entries, self.c, self.entries, np.float64
+        )
 
     def block(self, rows: Array, columns: Array) -> Array:
         block = self.kernel.block(self.points.take(rows), self.points.take(columns))
@@ -2856,20 +3333,31 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     def adder(self) -> Callable | None:
         """Keep columns of K while there is room for them."""
         n = self.c.size
-        kept, places, count = np.empty((min(n, _KEPT // n), n)), np.full(n, -1), 0
+        kept = np.empty((min(n, _KEPT // n), n))
+        places = np.full(n, -1)
+        count = 0
 
         def add(index, weights, m):
             nonlocal count
             if 2 * np.count_nonzero(places[index] < 0) > n:  # a product evaluates half of G
                 return _add_by_product(self, index, weights, m)
-            new = index[places[index] < 0][:len(kept) - count]
+            new = index[places[index] < 0][: len(kept) - count]
             for some in _slices(new.size, n):
-                kept[count + some.start:count + some.stop] = self.kernel.block(self.points.take(new[some]), self.points)
+                kept[count + some.start : count + some.stop] = self.kernel.block(
+                    self.points.take(new[some]), self.points
+                )
             places[new] = np.arange(count, count + new.size)
             count += new.size
-            known, total = places[index] >= 0, np.zeros(n)
-            _enter_by_size(index.size * n, _combine_rows, kept, places[index[known]],
-                           weights[known] * self.c[index[known]], total)
+            known = places[index] >= 0
+            total = np.zeros(n)
+            _enter_by_size(
+                index.size * n,
+                _combine_rows,
+                kept,
+                places[index[known]],
+                weights[known] * self.c[index[known]],
+                total,
+            )
             m += self.c * total
             if not known.all():
                 _add_by_product(self, index[~known], weights[~known], m)
@@ -2887,8 +3375,16 @@ def _column_product(A, b):
 
 
 @_with_underflow
-def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", normalize: str | None = "unit",
-              dtype: DTypeLike = None, ridge: ArrayLike = 0.0, **params: Any) -> Representation:
+def lazy_gram(
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    kernel: str = "rbf",
+    normalize: str | None = "unit",
+    dtype: DTypeLike = None,
+    ridge: ArrayLike = 0.0,
+    **params: Any,
+) -> Representation:
     """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
 
     Parameters
@@ -2931,8 +3427,12 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     'certified'
     """
     if callable(kernel) or kernel == "precomputed":
-        raise ValueError(f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes")
-    dtype = None if dtype is None else _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
+        raise ValueError(
+            f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
+        )
+    dtype = (
+        None if dtype is None else _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
+    )
     mapped = _is_mapped(X, dtype)
     X = X if mapped else _points(X, "X", kernel)
     dtype = X.dtype if dtype is None else dtype
@@ -2940,7 +3440,9 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
     kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
     parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
-    points = parts[0] if len(parts) == 1 else _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    points = (
+        parts[0] if len(parts) == 1 else _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    )
     large = np.flatnonzero(~np.isfinite(points.squares))
     if large.size:
         raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
@@ -2954,6 +3456,7 @@ def lazy_gram(X: ArrayLike, y: ArrayLike | None = None, *, kernel: str = "rbf", 
 # ------------------------------------------------------------------------------------------------------
 # 5.8 pairs
 # ------------------------------------------------------------------------------------------------------
+
 
 class PairGram(Representation):
     """The multiclass reduction, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
@@ -2973,9 +3476,15 @@ class PairGram(Representation):
     (4, 6)
     """
 
-    def __init__(self, K: Representation, point: Array, right: Array, wrong: Array, n_classes: int) -> None:
-        self.K, self.point, self.right, self.wrong = K, point, right, wrong
-        self.n_points, self.n_classes = K.shape()[0], n_classes
+    def __init__(
+        self, K: Representation, point: Array, right: Array, wrong: Array, n_classes: int
+    ) -> None:
+        self.K = K
+        self.point = point
+        self.right = right
+        self.wrong = wrong
+        self.n_points = K.shape()[0]
+        self.n_classes = n_classes
         self.access = "products" if K.access == "products" else "computed"
         if hasattr(K, "precise"):
             self.precise = self._precise
@@ -2992,7 +3501,9 @@ class PairGram(Representation):
         return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
 
     def lift(self, v: Array, w: Array) -> None:
-        for weights, part in zip(self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True):
+        for weights, part in zip(
+            self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True
+        ):
             lift(self.K, weights, part)
 
     def margins(self, w: Array, m: Array) -> None:
@@ -3001,22 +3512,41 @@ class PairGram(Representation):
         _score_differences(self.point, self.right, self.wrong, scores, m)
 
     def add_column(self, i: int, c: float, m: Array) -> None:
-        column, i = np.zeros((1, self.n_points)), slice(i, i + 1)
+        column = np.zeros((1, self.n_points))
+        i = slice(i, i + 1)
         add_column(self.K, self.point[i][0], c, column[0])
-        _add_pair_block(column, np.zeros(1, np.int32), self.right[i], self.wrong[i],
-                        self.point, self.right, self.wrong, m[None])
+        _add_pair_block(
+            column,
+            np.zeros(1, np.int32),
+            self.right[i],
+            self.wrong[i],
+            self.point,
+            self.right,
+            self.wrong,
+            m[None],
+        )
 
     def restrict(self, index: Array) -> Representation:
         points, place = np.unique(self.point[index], return_inverse=True)
-        K, place = self.K.restrict(points), place.astype(np.int32)
+        K = self.K.restrict(points)
+        place = place.astype(np.int32)
         return PairGram(K, place, self.right[index], self.wrong[index], self.n_classes)
 
     def block(self, rows: Array, columns: Array) -> Array:
         points, place = np.unique(self.point[rows], return_inverse=True)
         others, other = np.unique(self.point[columns], return_inverse=True)
-        K, out = np.ascontiguousarray(self.K.block(points, others), np.float64), np.zeros((rows.size, columns.size))
-        _add_pair_block(K, place.astype(np.int32), self.right[rows], self.wrong[rows], other.astype(np.int32),
-                        self.right[columns], self.wrong[columns], out)
+        K = np.ascontiguousarray(self.K.block(points, others), np.float64)
+        out = np.zeros((rows.size, columns.size))
+        _add_pair_block(
+            K,
+            place.astype(np.int32),
+            self.right[rows],
+            self.wrong[rows],
+            other.astype(np.int32),
+            self.right[columns],
+            self.wrong[columns],
+            out,
+        )
         return out
 
     def _class_weights(self, v):
@@ -3030,7 +3560,8 @@ class PairGram(Representation):
 
         A margin, half the difference of two rounded scores, errs by up to 2 u max_ci |f_c(x_i)| more.
         """
-        (T, rest), squares = self._class_weights(v), []
+        (T, rest) = self._class_weights(v)
+        squares = []
         scores = np.empty_like(T)
         for c in range(self.n_classes):
             size, scores[c], rounding = self.K.precise(T[c])
@@ -3041,12 +3572,22 @@ class PairGram(Representation):
                 scores[c] += m
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
-        blur, lost = _gamma(2 * v.size + 16)**2, float(_LAST * np.abs(scores).max() / self.diagonal().max())
-        return 0.5 * math.fsum(squares), m, Rounding(rounding.margins + blur + lost, rounding.square + 2.0 * blur,
-                                                     rounding.length * math.sqrt(2.0))
+        blur = _gamma(2 * v.size + 16) ** 2
+        lost = float(_LAST * np.abs(scores).max() / self.diagonal().max())
+        return (
+            0.5 * math.fsum(squares),
+            m,
+            Rounding(
+                rounding.margins + blur + lost,
+                rounding.square + 2.0 * blur,
+                rounding.length * math.sqrt(2.0),
+            ),
+        )
 
 
-def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0) -> Representation:
+def pair_gram(
+    K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0
+) -> Representation:
     """Multiclass problems as binary ones: G = Z Z' + diag(r) for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2),
     one for each point and each class j other than its own.
 
@@ -3105,7 +3646,9 @@ def pair_gram(K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLik
 def _add_pair_weights(point, right, wrong, v, T, rest):
     """T + rest <- T + rest + the class weights of pairs with weights v."""
     for k in range(v.size):
-        i, c, j = point[k], right[k], wrong[k]
+        i = point[k]
+        c = right[k]
+        j = wrong[k]
         T[c, i], rest[c, i] = _add_exactly(T[c, i], rest[c, i], 1.0, v[k])
         T[j, i], rest[j, i] = _add_exactly(T[j, i], rest[j, i], -1.0, v[k])
 
@@ -3125,34 +3668,44 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
         for k in range(other.size):
             same = int(right[i] == other_right[k]) + int(wrong[i] == other_wrong[k])
             crossed = int(right[i] == other_wrong[k]) + int(wrong[i] == other_right[k])
-            out[i, k] += 0.5 * (same - crossed) * row[other[k]]  # <e_y - e_j, e_y' - e_j'> / 2 of the classes
+            out[i, k] += (
+                0.5 * (same - crossed) * row[other[k]]
+            )  # <e_y - e_j, e_y' - e_j'> / 2 of the classes
 
 
 # ======================================================================================================
 # 6 certificate
 # ======================================================================================================
 
+
 def _squares_and_margins(G, scale, *points):
     """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1."""
     n, dimension = G.shape()
-    W, M = np.empty((len(points), dimension)), np.empty((len(points), n))
+    W = np.empty((len(points), dimension))
+    M = np.empty((len(points), n))
     for v, w in zip(points, W, strict=True):
         lift(G, v, w)
     table_margins(G, W, M)
     blur = G.rounding().square * scale
-    return [(_nonnegative(square(G, v, w, m), blur), m) for v, w, m in zip(points, W, M, strict=True)]
+    return [
+        (_nonnegative(square(G, v, w, m), blur), m) for v, w, m in zip(points, W, M, strict=True)
+    ]
 
 
 def _nonnegative(size, blur):
     """Return v'Gv, or 0 where it is negative by rounding; refuse a G for which it is by more."""
     if size < -blur:
-        raise ValueError(f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1")
+        raise ValueError(
+            f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1"
+        )
     return max(size, 0.0)
 
 
 def _unit_range(v):
     """Return v times the power of two, exact but for underflow, that brings ||v||_1 into [1/2, 1]."""
-    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])  # first the largest entry: the sum might overflow
+    v = np.ldexp(
+        v, -math.frexp(float(np.abs(v).max()))[1]
+    )  # first the largest entry: the sum might overflow
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
@@ -3162,15 +3715,20 @@ class _Seen(namedtuple("_Seen", "least size total rounding")):
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
         blur = self.rounding.square * scale * self.total * self.total
-        root, size = self.rounding.length * math.sqrt(scale) * self.total, max(self.size, 0.0)
-        return (math.sqrt(size), (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
-                (1.0 + _LAST) * math.sqrt(size + blur) + root)
+        root = self.rounding.length * math.sqrt(scale) * self.total
+        size = max(self.size, 0.0)
+        return (
+            math.sqrt(size),
+            (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
+            (1.0 + _LAST) * math.sqrt(size + blur) + root,
+        )
 
 
 def _bracket(scale, alpha, p, total, terms, unit):
     """Return lower, upper, and what rounding adds to upper - lower, by alpha and p / total, a sum of so many terms."""
     length, _, longest = p.lengths(scale)
-    gap, upper = length / total, longest / total * (1.0 + _LAST + _gamma(terms))
+    gap = length / total
+    upper = longest / total * (1.0 + _LAST + _gamma(terms))
     length, shortest, longest = alpha.lengths(scale)
     least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
     extreme = longest if least > 0.0 else shortest
@@ -3186,21 +3744,39 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
     if precise and hasattr(G, "precise"):
-        known, total, terms = [G.precise(v) for v in points], math.fsum(points[0]), 0
+        known = [G.precise(v) for v in points]
+        total = math.fsum(points[0])
+        terms = 0
     else:
         known = [(*at, G.rounding()) for at in products(G, scale, *points)]
-        total, terms = float(points[0].sum()), p.size
+        total = float(points[0].sum())
+        terms = p.size
     if G.signs is not None:
-        tilt = abs(math.fsum(G.signs * points[0]))  # the p of half its weight in each class is so far away, in ||.||_1
+        tilt = abs(
+            math.fsum(G.signs * points[0])
+        )  # the p of half its weight in each class is so far away, in ||.||_1
         if tilt > 1e-6:
-            raise ValueError("p must have half its weight in each class, as that of momentum and max_margin has")
+            raise ValueError(
+                "p must have half its weight in each class, as that of momentum and max_margin has"
+            )
         known = [_with_best_bias(G.signs, scale, tilt, *at) for at in known]
-    seen = [_Seen(float(m.min()), _nonnegative(size, rounding.square * scale), float(np.abs(v).sum()), rounding)
-            for v, (size, m, rounding) in zip(points, known, strict=True)]
+    seen = [
+        _Seen(
+            float(m.min()),
+            _nonnegative(size, rounding.square * scale),
+            float(np.abs(v).sum()),
+            rounding,
+        )
+        for v, (size, m, rounding) in zip(points, known, strict=True)
+    ]
     of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
-    lower, upper, blur = map(float, _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins))
+    lower, upper, blur = map(
+        float, _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins)
+    )
     if lower > upper:
-        raise ValueError(f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}")
+        raise ValueError(
+            f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
+        )
     return lower, upper, blur
 
 
@@ -3211,8 +3787,11 @@ def _with_best_bias(signs, scale, tilt, size, m, rounding):
     as for points far from the origin, so that these units must be counted here, and those of the sum.
     """
     lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
-    return size, m + _offset(signs, m) * signs, rounding._replace(margins=rounding.margins + lost,
-                                                                  length=rounding.length + 4.0 * tilt)
+    return (
+        size,
+        m + _offset(signs, m) * signs,
+        rounding._replace(margins=rounding.margins + lost, length=rounding.length + 4.0 * tilt),
+    )
 
 
 _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
@@ -3221,10 +3800,17 @@ _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
 @njit(cache=_CACHE)
 def _closes(report, least, size, total, dual_size, dual_total, reach):
     """Fill a loop's report (see `drive`), without room for rounding; return whether the gap is down to its target."""
-    report[0], report[1], report[2], report[3], report[4], report[5] = least, size, total, dual_size, dual_total, reach
+    report[0] = least
+    report[1] = size
+    report[2] = total
+    report[3] = dual_size
+    report[4] = dual_total
+    report[5] = reach
     if not (size > 0.0 and dual_total > 0.0):
         return False
-    return math.sqrt(max(dual_size, 0.0)) / dual_total * (1.0 - report[_TARGET]) <= least / math.sqrt(size)
+    return math.sqrt(max(dual_size, 0.0)) / dual_total * (
+        1.0 - report[_TARGET]
+    ) <= least / math.sqrt(size)
 
 
 @njit(cache=_CACHE)
@@ -3232,7 +3818,8 @@ def _meets(k, until, alpha, m, report):
     """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return whether the gap is down to the target."""
     if k < until and report[_TARGET] == 0.0:  # nobody looks
         return False
-    size, total = _dot(alpha, m), _total(alpha)
+    size = _dot(alpha, m)
+    total = _total(alpha)
     return _closes(report, _least(m), size, total, size, total, total)
 
 
@@ -3244,7 +3831,9 @@ def _has_coordinates(G):
 
 
 @_with_underflow
-def certificate(G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False) -> tuple[float, float]:
+def certificate(
+    G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False
+) -> tuple[float, float]:
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
     Parameters
@@ -3347,30 +3936,46 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     (True, 0.883883)
     """
     G, _ = _representation(G)
-    G, ridge = (G.base, G.ridge) if isinstance(G, RidgeGram) else (G, None)
-    rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
+    ridge = None
+    if isinstance(G, RidgeGram):
+        ridge = G.ridge
+        G = G.base
+    several = isinstance(G, PairGram)
+    rows = G.K if several else G
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
-    w, wanted = _real_array(w, "w", 1 + several), (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
+    w = _real_array(w, "w", 1 + several)
+    wanted = (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
     has_bias = G.signs is not None and w.shape == (wanted[0] + 1,)
-    w, bias = (w[:-1], float(w[-1])) if has_bias else (w, 0.0)
+    bias = 0.0
+    if has_bias:
+        bias = float(w[-1])
+        w = w[:-1]
     if w.shape != wanted or not w.any():
         or_with_bias = f", or {(wanted[0] + 1,)} with a bias," if G.signs is not None else ""
-        raise ValueError(f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}")
+        raise ValueError(
+            f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}"
+        )
     if ridge is not None and G.signs is not None and not has_bias:
-        raise ValueError(f"with a ridge and a free intercept w must have shape {(wanted[0] + 1,)}: give the bias, too")
+        raise ValueError(
+            f"with a ridge and a free intercept w must have shape {(wanted[0] + 1,)}: give the bias, too"
+        )
     from_origin = 0.0
     if has_bias and G.origin is not None:
         from_origin = sum(_precise_dot(w.astype(np.float64), G.origin))  # rows are x_i - o
-    return _of_separator(G, ridge, w, bias + from_origin if has_bias else None, abs(from_origin))
+    of_rows = bias + from_origin if has_bias else None
+    return _of_separator(G, ridge, w, of_rows, abs(from_origin))
 
 
 def _of_separator(G, ridge, w, bias, cancelled):
     """Return `separator_margin`, with the bias from the origin of the rows, None for the best, in which so much was
     cancelled; with a ridge that of w and slacks."""
     exponent = math.frexp(float(np.abs(w).max()))[1]
-    w, goal = np.ldexp(w.astype(np.float64), -exponent), math.ldexp(1.0, -exponent)
-    length = math.sqrt(sum(_precise_dot(w.ravel(), w.ravel())) * (0.5 if isinstance(G, PairGram) else 1.0))
+    w = np.ldexp(w.astype(np.float64), -exponent)
+    goal = math.ldexp(1.0, -exponent)
+    length = math.sqrt(
+        sum(_precise_dot(w.ravel(), w.ravel())) * (0.5 if isinstance(G, PairGram) else 1.0)
+    )
     m, lost, error = _margins_of(G, w)
     if G.signs is not None:
         bias = _offset(G.signs, m) if bias is None else math.ldexp(bias, -exponent)
@@ -3381,21 +3986,24 @@ def _of_separator(G, ridge, w, bias, cancelled):
         blur = _LAST * (abs(least) + lost / length) + error
         return least - blur, least + blur
     blur = _LAST * (np.abs(m) + lost) + error * length
-    lower, upper = (_with_slacks(length / goal, np.maximum(goal - m + sign * blur, 0.0) / goal, ridge)
-                    for sign in (1.0, -1.0))
+    lower, upper = (
+        _with_slacks(length / goal, np.maximum(goal - m + sign * blur, 0.0) / goal, ridge)
+        for sign in (1.0, -1.0)
+    )
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 def _margins_of(G, w):
     """Return <z_i, w>, what was cancelled in them, and their error in units of ||w||: a few units in the last place of
     either may be added."""
-    rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
-    rows = getattr(rows, "base", rows)
-    m, root = np.empty(G.shape()[0]), math.sqrt(float(G.diagonal().max()))
+    several = isinstance(G, PairGram)
+    rows = G.K if several else getattr(G, "base", G)
+    m = np.empty(G.shape()[0])
+    root = math.sqrt(float(G.diagonal().max()))
     if not hasattr(rows, "precise_dots"):
         margins(G, w.ravel(), m)
         return m, 0.0, G.rounding().margins * root
-    error = 2.0 * _gamma(2 * rows.shape()[1] + 16)**2 * root
+    error = 2.0 * _gamma(2 * rows.shape()[1] + 16) ** 2 * root
     if not several:
         return rows.precise_dots(w), 0.0, error
     scores = np.array([rows.precise_dots(part) for part in w])
@@ -3410,7 +4018,7 @@ def _with_slacks(length, slacks, ridge):
     largest = max(float(terms.max()), length)
     if largest == math.inf:
         return 0.0
-    return 1.0 / (largest * math.sqrt((length / largest)**2 + math.fsum((terms / largest)**2)))
+    return 1.0 / (largest * math.sqrt((length / largest) ** 2 + math.fsum((terms / largest) ** 2)))
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
@@ -3439,9 +4047,13 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
     (0, 2)
     """
-    X, y, seen = _sparse_points(X) if _is_sparse(X) else X if _is_mapped(X) else _points(X), np.asarray(y), {}
+    X = _rows(X)
+    y = np.asarray(y)
+    seen = {}
     if y.shape != (X.shape[0],):
-        raise ValueError(f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}")
+        raise ValueError(
+            f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
+        )
 
     def key(i):
         if not _is_sparse(X):
@@ -3466,7 +4078,8 @@ def _operator_norm(G):
     n = G.shape()[0]
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
     T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
-    v, before = np.random.default_rng(0).standard_normal(n), np.zeros(n)
+    v = np.random.default_rng(0).standard_normal(n)
+    before = np.zeros(n)
     for k in range(len(T)):
         size = float(np.linalg.norm(v))
         if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
@@ -3479,7 +4092,8 @@ def _operator_norm(G):
         if k:
             T[k, k - 1] = size
             m -= size * before
-        before, v = v, m
+        before = v
+        v = m
     return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
 
@@ -3496,7 +4110,9 @@ def _operator_norm(G):
 # Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.  Its body consists of
 # scalar logic, operations and compiled steps, never of a loop over elements, so that it is fast as Python source, too.
 
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)  # a loop's answer: go on, or halt for this reason
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(
+    5
+)  # a loop's answer: go on, or halt for this reason
 
 
 class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start")):
@@ -3520,9 +4136,17 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
 
 
 @_with_underflow
-def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: ArrayLike | None = None,
-            keep_iterates: bool = False, callback: Callback = None, start: Result | None = None, *,
-            free_intercept: bool = False) -> Run:
+def prepare(
+    G: GramLike,
+    max_iter: int,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+    *,
+    free_intercept: bool = False,
+) -> Run:
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
     Parameters
@@ -3575,26 +4199,48 @@ def prepare(G: GramLike, max_iter: int, tol: float | None = None, trace_at: Arra
     last = first + max_iter
     if trace_at is None:
         decades = math.log10(max(last, 1))
-        points = np.unique(np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64))
+        points = np.unique(
+            np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
+        )
     else:
         points = _array(trace_at, "trace_at").ravel()
-        if points.dtype.kind not in "iu" or points.min(initial=0) < 0:  # find the one to name; an empty list is fine
-            points = np.array([_count(int(k) if isinstance(k, float) and k.is_integer() else k, "each of trace_at")
-                               for k in points.tolist()], dtype=np.int64)
-    checkpoints = np.unique(np.concatenate(([first], points[(points > first) & (points < last)], [last])))
+        if (
+            points.dtype.kind not in "iu" or points.min(initial=0) < 0
+        ):  # find the one to name; an empty list is fine
+            whole = (
+                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
+            )
+            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
+    checkpoints = np.unique(
+        np.concatenate(([first], points[(points > first) & (points < last)], [last]))
+    )
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     G, scale = _representation(G)
     if G.signs is not None and not free_intercept:
-        raise ValueError(f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
-                         "for a penalised bias, or leave it out")
+        raise ValueError(
+            f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
+            "for a penalised bias, or leave it out"
+        )
     return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
 
 
 @_with_underflow
-def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = None, *, parameters: tuple = (),
-          products: Callable[[int], float] = float, interval: Callable | None = None, report: Array | None = None,
-          reported: Callable | None = None, by_square: bool = False, spent: float = 0.0, eps: float = 0.0) -> Result:
+def drive(
+    run: Run,
+    loop: Callable,
+    state: tuple,
+    solution: Callable | None = None,
+    *,
+    parameters: tuple = (),
+    products: Callable[[int], float] = float,
+    interval: Callable | None = None,
+    report: Array | None = None,
+    reported: Callable | None = None,
+    by_square: bool = False,
+    spent: float = 0.0,
+    eps: float = 0.0,
+) -> Result:
     """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
 
     Parameters
@@ -3678,24 +4324,51 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
     'separated'
     """
     if not (isinstance(run, Run) and callable(loop) and isinstance(state, tuple)):
-        raise TypeError("drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
-                        f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}")
+        raise TypeError(
+            "drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
+            f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}"
+        )
     arrays = _arrays(state)
     first, last = run.checkpoints[[0, -1]].tolist()
-    origin = getattr(loop, "__qualname__", type(loop).__name__), run.G.shape(), run.scale, _sample(run.G)
-    seconds = spent if run.start is None else spent + _resume(run.start, origin, arrays, run.G.rounding().margins)
+    origin = (
+        getattr(loop, "__qualname__", type(loop).__name__),
+        run.G.shape(),
+        run.scale,
+        _sample(run.G),
+    )
+    seconds = (
+        spent
+        if run.start is None
+        else spent + _resume(run.start, origin, arrays, run.G.rounding().margins)
+    )
     if report is not None:
         report[_TARGET] = run.tol or 0.0
     loop = loop if run.G.routines else getattr(loop, "py_func", loop)
-    is_compiled, answers = is_jitted(loop), []
-    k, flag = _advance(loop, run.G, first, first, state + parameters, answers)  # compiles, outside the clock
-    rows, iterates, shown, steps, refuted = [], [], np.empty(run.checkpoints.size, dtype=_TRACE), 1, None
+    is_compiled = is_jitted(loop)
+    answers = []
+    k, flag = _advance(
+        loop, run.G, first, first, state + parameters, answers
+    )  # compiles, outside the clock
+    rows = []
+    iterates = []
+    shown = np.empty(run.checkpoints.size, dtype=_TRACE)
+    steps = 1
+    refuted = None
     known = None  # the iteration that alpha and p are of
     certified = functools.partial(_certified, run, interval or _interval, eps)
 
     def result(trace, kept, is_whole=True):
-        return Result(alpha.copy(), p.copy(), lower, upper, status, int(k), trace, kept,
-                      (*origin, [a.copy() for a in arrays] if is_whole else None))
+        return Result(
+            alpha.copy(),
+            p.copy(),
+            lower,
+            upper,
+            status,
+            int(k),
+            trace,
+            kept,
+            (*origin, [a.copy() for a in arrays] if is_whole else None),
+        )
 
     try:
         for checkpoint in run.checkpoints:
@@ -3705,20 +4378,30 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
                     if not is_compiled:
                         entry = k, *map(np.copy, _primal_and_dual(solution, state, k, run.G.signs))
                     begin = time.perf_counter()
-                    k, flag = _advance(loop, run.G, k, min(checkpoint, k + steps), state + parameters, answers)
+                    k, flag = _advance(
+                        loop, run.G, k, min(checkpoint, k + steps), state + parameters, answers
+                    )
                     elapsed = time.perf_counter() - begin
                     seconds += elapsed
-                    steps = max(1, 2 * steps if elapsed < 0.1 else steps // 2 if elapsed > 0.4 else steps)
+                    if elapsed < 0.1:
+                        steps *= 2
+                    elif elapsed > 0.4:
+                        steps = max(1, steps // 2)
                     if flag == CERTIFIED and k == refuted:
-                        raise ValueError(f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance")
+                        raise ValueError(
+                            f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance"
+                        )
                 bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
                 if bounds is None or run.keep_iterates or run.callback is not None:
-                    points = reported or solution if bounds is not None or flag != RUNNING else solution
+                    points = (
+                        reported or solution if bounds is not None or flag != RUNNING else solution
+                    )
                     alpha, p = _primal_and_dual(points, state, k, run.G.signs)
                     known = k
                 lower, upper, status = bounds or certified(k, flag, alpha, p)
                 if flag == CERTIFIED:  # believed, or not
-                    flag, refuted = RUNNING, k
+                    flag = RUNNING
+                    refuted = k
                     if report is not None:
                         report[_TARGET] *= 0.5
                 if k == checkpoint:
@@ -3727,20 +4410,27 @@ def drive(run: Run, loop: Callable, state: tuple, solution: Callable | None = No
             if run.keep_iterates:
                 iterates.append(alpha.copy())
             if run.callback is not None:
-                shown[len(rows) - 1] = rows[-1]  # in a table of its own: a callback may do what it likes with it
-                answer = run.callback(result(shown[:len(rows)], None))
+                shown[len(rows) - 1] = rows[
+                    -1
+                ]  # in a table of its own: a callback may do what it likes with it
+                answer = run.callback(result(shown[: len(rows)], None))
                 if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
-                    lower, upper, status = certified(k, flag, alpha, p)  # what is returned comes from fresh products
+                    lower, upper, status = certified(
+                        k, flag, alpha, p
+                    )  # what is returned comes from fresh products
                     rows[-1] = (*rows[-1][:3], lower, upper)
                     status = "stopped" if status == "running" else status
             if status != "running":
-                return result(np.array(rows, dtype=_TRACE), np.array(iterates) if run.keep_iterates else None)
+                kept = np.array(iterates) if run.keep_iterates else None
+                return result(np.array(rows, dtype=_TRACE), kept)
     except KeyboardInterrupt as interrupt:  # with what is certified by then
-        is_whole, status = is_compiled or bool(answers), "stopped"
+        is_whole = is_compiled or bool(answers)
+        status = "stopped"
         if is_whole:
             k = answers[0][0] if answers else k
             if known != k:
-                alpha, p = _primal_and_dual(reported or solution if k > 0 else solution, state, k, run.G.signs)
+                points = reported if reported and k > 0 else solution
+                alpha, p = _primal_and_dual(points, state, k, run.G.signs)
         else:
             k, alpha, p = entry
         lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
@@ -3755,9 +4445,12 @@ def _sample(G):
     """Return margins of some separator at some points: of G among these alone, unless that costs products."""
     n = G.shape()[0]
     index = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
-    G, index = (G, index) if G.access == "products" else (G.restrict(index), slice(None))
+    if G.access != "products":
+        G = G.restrict(index)
+        index = slice(None)
     n, dimension = G.shape()
-    w, m = np.cos(np.arange(dimension)) / dimension, np.empty(n)
+    w = np.cos(np.arange(dimension)) / dimension
+    m = np.empty(n)
     margins(G, w, m)
     return m[index]
 
@@ -3767,7 +4460,9 @@ def _arrays(state):
     found = []
     for part in state:
         if not isinstance(part, (np.ndarray, tuple)):
-            raise TypeError(f"the state of a loop consists of arrays; {part!r} belongs to its parameters")
+            raise TypeError(
+                f"the state of a loop consists of arrays; {part!r} belongs to its parameters"
+            )
         found += _arrays(part) if isinstance(part, tuple) else [part]
     return found
 
@@ -3776,21 +4471,31 @@ def _resume(start, origin, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
     *before, scale, sample, held = start.state
     if held is None:
-        raise ValueError("start was interrupted within an iteration, so that its state cannot go on; max_margin also "
-                         "takes weights, start=result.alpha")
+        raise ValueError(
+            "start was interrupted within an iteration, so that its state cannot go on; max_margin also "
+            "takes weights, start=result.alpha"
+        )
     *now, wanted, seen = origin
     slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
     differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
-    if (before != now or abs(scale - wanted) > 1e-12 * wanted or differs
-            or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]):
-        raise ValueError("start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
-                         f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * differs}; "
-                         "max_margin also takes weights, start=result.alpha")
+    if (
+        before != now
+        or abs(scale - wanted) > 1e-12 * wanted
+        or differs
+        or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]
+    ):
+        raise ValueError(
+            "start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
+            f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * differs}; "
+            "max_margin also takes weights, start=result.alpha"
+        )
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
         array[...] = source
-    return float(start.trace["seconds"].max(initial=0.0))  # no row yet, if it was interrupted at its start
+    return float(
+        start.trace["seconds"].max(initial=0.0)
+    )  # no row yet, if it was interrupted at its start
 
 
 def _take_down(answers, loop, *args):
@@ -3809,21 +4514,36 @@ def _advance(loop, G, k, until, arguments, answers):
         _enter(_take_down, answers, loop, G, k, until, *arguments)
     else:
         _take_down(answers, loop, G, k, until, *arguments)
-    answer, = answers
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], (int, np.integer))
-            and not isinstance(answer[1], (bool, np.bool_)) and answer[1] in range(CERTIFIED + 1)):
-        raise TypeError(f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}")
+    (answer,) = answers
+    if not (
+        isinstance(answer, tuple)
+        and len(answer) == 2
+        and isinstance(answer[0], (int, np.integer))
+        and not isinstance(answer[1], (bool, np.bool_))
+        and answer[1] in range(CERTIFIED + 1)
+    ):
+        raise TypeError(
+            f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}"
+        )
     if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
-        raise ValueError(f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}")
+        raise ValueError(
+            f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}"
+        )
     return answer
 
 
 def _primal_and_dual(solution, state, k, signs):
     """Return (alpha, p) of a state, if they can be certified."""
-    alpha, p = (state[0], _weights(state[0], signs)) if solution is None else solution(*state)
+    if solution is None:
+        alpha = state[0]
+        p = _weights(alpha, signs)
+    else:
+        alpha, p = solution(*state)
     _refuse_overflow(alpha, p, place=f" at iteration {k}")
     if not (p.min() >= 0.0 and p.sum() > 0.0):
-        raise ValueError("p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)")
+        raise ValueError(
+            "p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)"
+        )
     return alpha, p
 
 
@@ -3837,18 +4557,30 @@ def _on_the_way(run, k, report, by_square, flag, eps):
     if report is None or flag != RUNNING:
         return None
     least, size, total, dual_size, dual_total, reach, _ = report.tolist()
-    (unit, of_square, of_length), n, scale = run.G.rounding(), run.G.shape()[0], run.scale
+    (unit, of_square, of_length) = run.G.rounding()
+    n = run.G.shape()[0]
+    scale = run.scale
     if not by_square:
         of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
-    drift, few = _gamma(16.0 * k), _gamma(16.0)
-    squares = scale * total * total, scale * dual_total * dual_total  # "**" would raise where these overflow
+    drift = _gamma(16.0 * k)
+    few = _gamma(16.0)
+    squares = (
+        scale * total * total,
+        scale * dual_total * dual_total,
+    )  # "**" would raise where these overflow
     if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
         return None  # squares might over- or underflow; alpha = 0 says nothing
-    alpha = _Seen(least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift))
+    alpha = _Seen(
+        least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
+    )
     of_square = reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift
     p = _Seen(0.0, dual_size, dual_total, Rounding(0.0, of_square, of_length + drift))
     lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, unit + drift)
-    if upper > eps and min(upper, upper - lower) > 100.0 * blur and not upper - lower <= (run.tol or 0.0) * upper:
+    if (
+        upper > eps
+        and min(upper, upper - lower) > 100.0 * blur
+        and not upper - lower <= (run.tol or 0.0) * upper
+    ):
         return lower, upper, "running"
     return None
 
@@ -3864,11 +4596,15 @@ def _certified(run, interval, eps, k, flag, alpha, p):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
         _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
         gap = 0.0 if run.tol is None else run.tol * upper
-        if upper <= 0.0 or (upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))):
+        if upper <= 0.0 or (
+            upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))
+        ):
             return lower, upper, "infeasible"
         if flag == SEPARATED and lower > 0.0:
             return lower, upper, "separated"
-        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(run.tol) * Fraction(upper):
+        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(
+            run.tol
+        ) * Fraction(upper):
             return lower, upper, "certified"
         on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
         if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
@@ -3893,13 +4629,17 @@ def _algorithm(function: _Decorated) -> _Decorated:
     if function.__doc__ is not None:  # python -OO has none
         head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
         own, notes, rest = own.partition("    Notes\n")
-        parts = re.split("    (?=G :|max_iter :|free_intercept :|Returns|Raises|Examples)", prepare.__doc__)
+        parts = re.split(
+            "    (?=G :|max_iter :|free_intercept :|Returns|Raises|Examples)", prepare.__doc__
+        )
         of_G, options, _, _, raised = parts[1:6]
         returned = re.split("    (?=Returns|Raises)", drive.__doc__)[1]
         if not own.startswith(("    G :", "    Z :")):
             own = f"    {of_G}{own}"
-        function.__doc__ = (f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
-                            f"    {raised}{notes}{rest}")
+        function.__doc__ = (
+            f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
+            f"    {raised}{notes}{rest}"
+        )
 
     @functools.wraps(function)
     def algorithm(*args, **options):
@@ -3907,8 +4647,16 @@ def _algorithm(function: _Decorated) -> _Decorated:
             if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
                 return function(*args, **options)
             known = _files_kept()
-            note = threading.Timer(_PATIENCE, lambda: _files_kept() > known and print(
-                f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}", file=sys.stderr))
+            note = threading.Timer(
+                _PATIENCE,
+                lambda: (
+                    _files_kept() > known
+                    and print(
+                        f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}",
+                        file=sys.stderr,
+                    )
+                ),
+            )
             note.start()
             try:
                 return function(*args, **options)
@@ -3926,6 +4674,7 @@ def _algorithm(function: _Decorated) -> _Decorated:
 # ------------------------------------------------------------------------------------------------------
 # 8.1 ramdas14
 # ------------------------------------------------------------------------------------------------------
+
 
 def _separating_margin(run, stop="separated"):
     """Return the margin, at ||alpha||_1 = 1, of "separated", which rounding cannot make of 0; infinite to go on."""
@@ -3954,7 +4703,8 @@ def _is_small(G, p, w, m, eps, blurs):
     """Tell whether ||p||_G <= eps, with room for rounding if there is any, by a product (not counted) in w and m."""
     lift(G, p, w)
     margins(G, w, m)
-    size, (blur, root) = max(square(G, p, w, m), 0.0), blurs
+    size = max(square(G, p, w, m), 0.0)
+    (blur, root) = blurs
     hopeless = math.sqrt(blur) + root > 0.5 * eps
     return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
 
@@ -3989,14 +4739,29 @@ def _take_rows(run, cyclic, least, solution=None):
     """Run perceptron or nkp."""
     n, dimension = run.G.shape()
     alpha, w, m, report = map(np.zeros, (n, dimension, n, 7))
-    return drive(run, _perceptron_loop, (alpha, w, m, np.zeros(1, np.int64), report), solution,
-                 parameters=(cyclic, least), products=lambda k: k / n, report=report)
+    return drive(
+        run,
+        _perceptron_loop,
+        (alpha, w, m, np.zeros(1, np.int64), report),
+        solution,
+        parameters=(cyclic, least),
+        products=lambda k: k / n,
+        report=report,
+    )
 
 
 @_algorithm
-def perceptron(G: GramLike, *, rule: str = "cyclic", max_iter: int = 100_000, tol: float | None = None,
-               trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-               start: Result | None = None) -> Result:
+def perceptron(
+    G: GramLike,
+    *,
+    rule: str = "cyclic",
+    max_iter: int = 100_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
 
     Parameters
@@ -4015,13 +4780,23 @@ def perceptron(G: GramLike, *, rule: str = "cyclic", max_iter: int = 100_000, to
     'separated'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _take_rows(run, _choice(rule, "rule", ("cyclic", "worst")) == "cyclic", _separating_margin(run))
+    return _take_rows(
+        run, _choice(rule, "rule", ("cyclic", "worst")) == "cyclic", _separating_margin(run)
+    )
 
 
 @_algorithm
-def nkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 100_000, tol: float | None = None,
-        trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-        start: Result | None = None) -> Result:
+def nkp(
+    G: GramLike,
+    *,
+    stop: str | None = "separated",
+    max_iter: int = 100_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): alpha_0 = 0,
     alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
 
@@ -4042,8 +4817,12 @@ def nkp(G: GramLike, *, stop: str | None = "separated", max_iter: int = 100_000,
     'certified'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _take_rows(run, False, _separating_margin(run, stop),
-                      lambda alpha, *_: (alpha / max(alpha.sum(), 1.0), _weights(alpha)))
+    return _take_rows(
+        run,
+        False,
+        _separating_margin(run, stop),
+        lambda alpha, *_: (alpha / max(alpha.sum(), 1.0), _weights(alpha)),
+    )
 
 
 @register_jitable
@@ -4065,8 +4844,11 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
         if flag != RUNNING or k >= until:
             return k, flag
         j = np.argmin(m)
-        gain, rest = size - m[j], diagonal[j] - m[j]  # <p - z_j, p> and <z_j - p, z_j>: their sum is ||p - z_j||^2
-        move = 0.0 if gain <= 0.0 else 1.0 if rest <= 0.0 else gain / (gain + rest)
+        gain = size - m[j]
+        rest = diagonal[j] - m[j]  # <p - z_j, p> and <z_j - p, z_j>: their sum is ||p - z_j||^2
+        move = 0.0
+        if gain > 0.0:
+            move = gain / (gain + max(rest, 0.0))
         _scale(1.0 - move, p)
         _scale(1.0 - move, m)
         p[j] += move
@@ -4075,9 +4857,18 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
 
 
 @_algorithm
-def von_neumann(G: GramLike, *, eps: float | None = None, stop: str | None = None, max_iter: int = 100_000,
-                tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-                callback: Callback = None, start: Result | None = None) -> Result:
+def von_neumann(
+    G: GramLike,
+    *,
+    eps: float | None = None,
+    stop: str | None = None,
+    max_iter: int = 100_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
     p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
 
@@ -4099,13 +4890,24 @@ def von_neumann(G: GramLike, *, eps: float | None = None, stop: str | None = Non
     'infeasible'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    eps = _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps")
+    if eps is None:
+        eps = 1e-6 * math.sqrt(run.scale)
+    eps = _number(eps, "eps")
     n, dimension = run.G.shape()
-    p, w, report = np.full(n, 1.0 / n), np.zeros(dimension), np.zeros(7)
-    (_, m), = _squares_and_margins(run.G, run.scale, p)
-    return drive(run, _von_neumann_loop, (p, w, m, report), lambda p, *_: (p, p), report=report, eps=eps,
-                 parameters=(run.G.diagonal(), eps, _blurs(run), _separating_margin(run, stop)),
-                 products=lambda k: 1.0 + k / n)
+    p = np.full(n, 1.0 / n)
+    w = np.zeros(dimension)
+    report = np.zeros(7)
+    ((_, m),) = _squares_and_margins(run.G, run.scale, p)
+    return drive(
+        run,
+        _von_neumann_loop,
+        (p, w, m, report),
+        lambda p, *_: (p, p),
+        report=report,
+        eps=eps,
+        parameters=(run.G.diagonal(), eps, _blurs(run), _separating_margin(run, stop)),
+        products=lambda k: 1.0 + k / n,
+    )
 
 
 class _Active(NamedTuple):
@@ -4122,10 +4924,22 @@ def _exchange(p, m, entering, leaving, j, a, size, toward, away):
     """Move p towards e_j, away from e_a, or both, as far as ||p||_G falls and p >= 0 holds; m = G p follows."""
     rest = int(away) - int(toward)  # the direction is toward e_j - away e_a + rest p
     slope = toward * m[j] - away * m[a] + rest * size
-    bend = (toward * (entering[j] + 2.0 * rest * m[j]) + away * (leaving[a] - 2.0 * rest * m[a])
-            - 2.0 * toward * away * entering[a] + rest * rest * size)
-    most = 1.0 if not away else p[a] if toward else p[a] / max(1.0 - p[a], _UNIT)
-    t = 0.0 if not slope < 0.0 else most if -slope >= most * bend else -slope / bend
+    bend = (
+        toward * (entering[j] + 2.0 * rest * m[j])
+        + away * (leaving[a] - 2.0 * rest * m[a])
+        - 2.0 * toward * away * entering[a]
+        + rest * rest * size
+    )
+    most = 1.0
+    if away:
+        most = p[a]
+        if not toward:
+            most /= max(1.0 - p[a], _UNIT)
+    t = 0.0
+    if slope < 0.0:
+        t = most
+        if -slope < most * bend:
+            t = -slope / bend
     for i in range(p.size):
         p[i] += t * rest * p[i]
         m[i] += t * (rest * m[i] + toward * entering[i] - away * leaving[i])
@@ -4136,7 +4950,9 @@ def _exchange(p, m, entering, leaving, j, a, size, toward, away):
 @njit(cache=_CACHE, fastmath=_FAST)
 def _correct(face, row, x, g, k, i):
     """Bring point i into the face, unless it is there, and x to the minimum; return how many points the face has."""
-    return _descend(face, x, g, k if face[3][i] else _append(face, row, x, g, k, i, -1.0))[0]
+    if not face[3][i]:
+        k = _append(face, row, x, g, k, i, -1.0)
+    return _descend(face, x, g, k)[0]
 
 
 def _to_affine_minimizer(p, m, active, i, size, scale):
@@ -4145,21 +4961,31 @@ def _to_affine_minimizer(p, m, active, i, size, scale):
     H = G / s + 1 is definite on affinely independent points; x = p / (1 + ||p||_G^2 / s) is optimal where p is.
     """
     points, columns, order, factor = active
-    n, k, unit = points.size, order.size, 1.0 / (1.0 + size / scale)
-    P, inside, L = np.zeros(n, np.int64), np.zeros(n, np.bool_), _widened(factor.reshape(k, k), n)
-    P[:k], inside[order] = order, True
-    x, g = unit * p[points], unit * (m[points] / scale + 1.0) - 1.0
+    n = points.size
+    k = order.size
+    unit = 1.0 / (1.0 + size / scale)
+    P = np.zeros(n, np.int64)
+    inside = np.zeros(n, np.bool_)
+    L = _widened(factor.reshape(k, k), n)
+    P[:k] = order
+    inside[order] = True
+    x = unit * p[points]
+    g = unit * (m[points] / scale + 1.0) - 1.0
     k = _correct((np.ones(n), L, P, inside), columns[i, points] / scale + 1.0, x, g, k, i)
     order.resize(k, refcheck=False)
     factor.resize(k * k, refcheck=False)
-    order[:], factor[:] = P[:k], np.tril(L[:k, :k]).ravel()
+    order[:] = P[:k]
+    factor[:] = np.tril(L[:k, :k]).ravel()
     p[:] = m[:] = 0.0
     p[points] = x / x.sum()
     _enter_by_size(k * m.size, _combine_rows, columns, order, p[points[order]], m)
 
 
 def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, blurs, least):
-    points, columns, first, w = *active[:2], k, np.empty(G.shape()[1])
+    points = active.points
+    columns = active.columns
+    first = k
+    w = np.empty(G.shape()[1])
     while True:
         flag, size = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
         if flag != RUNNING or k >= until:
@@ -4177,14 +5003,34 @@ def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, bl
             worst = int(np.where(p[points] > 0.0, m[points], -math.inf).argmax())
             a = int(points[worst])
             toward = variant == "pairwise" or size - m[j] >= m[a] - size
-            _exchange(p, m, columns[i], columns[worst], j, a, size, toward, variant == "pairwise" or not toward)
+            _exchange(
+                p,
+                m,
+                columns[i],
+                columns[worst],
+                j,
+                a,
+                size,
+                toward,
+                variant == "pairwise" or not toward,
+            )
         k += 1
 
 
 @_algorithm
-def frank_wolfe(G: GramLike, *, variant: str = "corrected", eps: float | None = None, stop: str | None = None,
-                max_iter: int = 100_000, tol: float | None = None, trace_at: ArrayLike | None = None,
-                keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
+def frank_wolfe(
+    G: GramLike,
+    *,
+    variant: str = "corrected",
+    eps: float | None = None,
+    stop: str | None = None,
+    max_iter: int = 100_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Frank-Wolfe for min_p ||p||_G with an active set, the points of weight p_i > 0: p_0 = e_i of least G_ii, then
     j = argmin_i (Gp)_i, a = argmax of (Gp)_i over the active set, and a move that can also take weights back.
 
@@ -4222,16 +5068,30 @@ def frank_wolfe(G: GramLike, *, variant: str = "corrected", eps: float | None = 
     """
     variant = _choice(variant, "variant", ("corrected", "pairwise", "away"))
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    eps, diagonal = _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps"), run.G.diagonal()
-    p, columns = np.zeros(diagonal.size), np.zeros((1, diagonal.size))
-    first = int((diagonal <= (1.0 + 1e-9) * diagonal.min()).argmax())  # of points of one length, but for rounding
+    if eps is None:
+        eps = 1e-6 * math.sqrt(run.scale)
+    eps = _number(eps, "eps")
+    diagonal = run.G.diagonal()
+    p = np.zeros(diagonal.size)
+    columns = np.zeros((1, diagonal.size))
+    first = int(
+        (diagonal <= (1.0 + 1e-9) * diagonal.min()).argmax()
+    )  # of points of one length, but for rounding
     p[first] = 1.0
     add_column(run.G, first, 1.0, columns[0])
     root = math.sqrt(columns[0, first] / run.scale + 1.0)
     active = _Active(np.array([first]), columns, np.zeros(1, np.int64), np.array([root]))
-    return drive(run, _frank_wolfe_loop, (p, columns[0].copy(), active, report := np.zeros(7)), lambda p, *_: (p, p),
-                 parameters=(variant, run.scale, eps, _blurs(run), _separating_margin(run, stop)), report=report,
-                 products=lambda k: active.points.size / p.size, eps=eps)
+    report = np.zeros(7)
+    return drive(
+        run,
+        _frank_wolfe_loop,
+        (p, columns[0].copy(), active, report),
+        lambda p, *_: (p, p),
+        parameters=(variant, run.scale, eps, _blurs(run), _separating_margin(run, stop)),
+        report=report,
+        products=lambda k: active.points.size / p.size,
+        eps=eps,
+    )
 
 
 class _Point(NamedTuple):
@@ -4250,7 +5110,9 @@ def _smoothed_step(theta, v, p, q):
 
 
 @njit(cache=_CACHE)
-def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, eps, blurs, least):
+def _smoothed_loop(
+    G, k, until, alpha, p, q, center, length, age, report, prox, mu0, gamma, eps, blurs, least
+):
     """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
     alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  The current call of SNKPVN has its prox centred at
@@ -4270,13 +5132,20 @@ def _smoothed_loop(G, k, until, alpha, p, q, center, length, age, report, prox, 
             ends = False
         if k >= until or report[_TARGET] > 0.0:
             size = _dot(alpha.v, alpha.m)
-            if _closes(report, _least(alpha.m), size, _total(alpha.v), norm * norm, _total(p.v), 1.0) and k > first:
+            if (
+                _closes(
+                    report, _least(alpha.m), size, _total(alpha.v), norm * norm, _total(p.v), 1.0
+                )
+                and k > first
+            ):
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
         theta = 2.0 / (age[0] + 3.0)
         if ends:
-            theta, age[0], length[0] = 1.0, -1, norm
+            theta = 1.0
+            age[0] = -1
+            length[0] = norm
             _copy(p.v, center)
             _copy(p.v, alpha.v)
             _copy(p.m, alpha.m)
@@ -4300,21 +5169,47 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     center = np.full(n, 1.0 / n) if center is None else center
     mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
     parameters = prox, mu0, gamma, eps, _blurs(run), _separating_margin(run, stop)
-    (size, m), = _squares_and_margins(run.G, run.scale, center)
-    alpha, p = _Point(center.copy(), np.zeros(dimension), m), _Point(*map(np.empty, (n, dimension, n)))
+    ((size, m),) = _squares_and_margins(run.G, run.scale, center)
+    alpha = _Point(center.copy(), np.zeros(dimension), m)
+    p = _Point(*map(np.empty, (n, dimension, n)))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
     report = np.zeros(7)
-    state = alpha, p, _Point(*map(np.copy, p)), center, np.array([math.sqrt(size)]), np.zeros(1, np.int64), report
-    return drive(run, _smoothed_loop, state, lambda alpha, p, *_: (alpha.v, p.v), parameters=parameters,
-                 products=lambda k: k + 2.0, report=report, eps=eps)
+    state = (
+        alpha,
+        p,
+        _Point(*map(np.copy, p)),
+        center,
+        np.array([math.sqrt(size)]),
+        np.zeros(1, np.int64),
+        report,
+    )
+    return drive(
+        run,
+        _smoothed_loop,
+        state,
+        lambda alpha, p, *_: (alpha.v, p.v),
+        parameters=parameters,
+        products=lambda k: k + 2.0,
+        report=report,
+        eps=eps,
+    )
 
 
 @_algorithm
-def snkp(G: GramLike, *, eps: float = 0.0, stop: str | None = "separated", max_iter: int = 10_000,
-         tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-         callback: Callback = None, start: Result | None = None) -> Result:
+def snkp(
+    G: GramLike,
+    *,
+    eps: float = 0.0,
+    stop: str | None = "separated",
+    max_iter: int = 10_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
     alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
@@ -4353,9 +5248,18 @@ def snkp(G: GramLike, *, eps: float = 0.0, stop: str | None = "separated", max_i
 
 
 @_algorithm
-def snkpvn(G: GramLike, *, delta: float | None = None, q: ArrayLike | None = None, max_iter: int = 10_000,
-           tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-           callback: Callback = None, start: Result | None = None) -> Result:
+def snkpvn(
+    G: GramLike,
+    *,
+    delta: float | None = None,
+    q: ArrayLike | None = None,
+    max_iter: int = 10_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
     mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
 
@@ -4382,14 +5286,28 @@ def snkpvn(G: GramLike, *, delta: float | None = None, q: ArrayLike | None = Non
     'infeasible'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    delta = _number(1e-6 * math.sqrt(run.scale) if delta is None else delta, "delta")
-    return _smoothed(run, None if q is None else _distribution(q, "q", run.G.shape()[0]), _L2, eps=delta)
+    if delta is None:
+        delta = 1e-6 * math.sqrt(run.scale)
+    delta = _number(delta, "delta")
+    if q is not None:
+        q = _distribution(q, "q", run.G.shape()[0])
+    return _smoothed(run, q, _L2, eps=delta)
 
 
 @_algorithm
-def isnkpvn(G: GramLike, *, eps: float | None = None, gamma: float = 2.0, prox: str = "l2", max_iter: int = 100_000,
-            tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-            callback: Callback = None, start: Result | None = None) -> Result:
+def isnkpvn(
+    G: GramLike,
+    *,
+    eps: float | None = None,
+    gamma: float = 2.0,
+    prox: str = "l2",
+    max_iter: int = 100_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
     q_{t+1} = SNKPVN(q_t, delta_t).
 
@@ -4422,7 +5340,10 @@ def isnkpvn(G: GramLike, *, eps: float | None = None, gamma: float = 2.0, prox: 
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    gamma, eps = _number(gamma, "gamma", 1.0), _number(1e-6 * math.sqrt(run.scale) if eps is None else eps, "eps")
+    gamma = _number(gamma, "gamma", 1.0)
+    if eps is None:
+        eps = 1e-6 * math.sqrt(run.scale)
+    eps = _number(eps, "eps")
     return _smoothed(run, None, prox, gamma=gamma, eps=eps)
 
 
@@ -4443,9 +5364,17 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
 
 
 @_algorithm
-def winnow(Z: ArrayLike, *, eta: float = 0.1, max_iter: int = 100_000, tol: float | None = None,
-           trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-           start: Result | None = None) -> Result:
+def winnow(
+    Z: ArrayLike,
+    *,
+    eta: float = 0.1,
+    max_iter: int = 100_000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
@@ -4475,17 +5404,29 @@ def winnow(Z: ArrayLike, *, eta: float = 0.1, max_iter: int = 100_000, tol: floa
     eta = _number(eta, "eta")
     size = np.abs(Z).max(axis=1)
     if size.min() == 0.0:
-        raise ValueError(f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry")
-    run = prepare(FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start)
+        raise ValueError(
+            f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry"
+        )
+    run = prepare(
+        FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start
+    )
     n, d = run.G.shape()
-    w, blur = np.full(d, 1.0 / d), _gamma(n + 2 * d + 8)  # of z_i / ||x_i||_inf and w / sum, sums in any order
+    w = np.full(d, 1.0 / d)
+    blur = _gamma(n + 2 * d + 8)  # of z_i / ||x_i||_inf and w / sum, sums in any order
 
     def interval(G, scale, w, p, precise):
-        lower, upper = float((G.rows @ w).min()), float((p @ G.rows).max())
+        lower = float((G.rows @ w).min())
+        upper = float((p @ G.rows).max())
         return lower - blur, upper + blur, 2.0 * blur
 
-    return drive(run, _winnow_loop, (w, run.G.rows @ w, np.zeros(n), np.zeros(d)), interval=interval,
-                 solution=lambda w, m, hits, _: (w, _weights(hits)), parameters=(run.G.rows, eta, 2.0 * blur))
+    return drive(
+        run,
+        _winnow_loop,
+        (w, run.G.rows @ w, np.zeros(n), np.zeros(d)),
+        interval=interval,
+        solution=lambda w, m, hits, _: (w, _weights(hits)),
+        parameters=(run.G.rows, eta, 2.0 * blur),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -4497,8 +5438,7 @@ _RISK, _CONSTANT, _SQRT = range(3)
 
 @njit(cache=_CACHE)
 def _logistic_weights(m, shift, q):
-    """q <- grad psi(xi) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z), xi = -m - shift; returns ln l'(psi).
-    """
+    """q <- grad psi(xi) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z), xi = -m - shift; returns ln l'(psi)."""
     if _least(m) + shift > 37.0:  # l(z) = e^z to rounding
         return _softmax(m, q) - shift
     total = 0.0
@@ -4513,8 +5453,7 @@ def _logistic_weights(m, shift, q):
 
 @register_jitable
 def _dual_pass(G, w, logistic, shift, m, q, u):
-    """m <- Z w, q <- grad psi(xi), xi = -m - shift, u <- Z' q, one product; returns ln l'(psi): l'(xi_i) = q_i l'(psi).
-    """
+    """m <- Z w, q <- grad psi(xi), xi = -m - shift, u <- Z' q, one product; returns ln l'(psi): l'(xi_i) = q_i l'(psi)."""
     if not logistic:
         return softmax_pass(G, w, m, q, u)
     margins(G, w, m)
@@ -4553,9 +5492,18 @@ def _at_rest(run, logistic, shift=0.0):
 
 
 @_algorithm
-def gradient_descent(G: GramLike, *, step: float = 1.0, loss: str = "exp", max_iter: int = 1000,
-                     tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-                     callback: Callback = None, start: Result | None = None) -> Result:
+def gradient_descent(
+    G: GramLike,
+    *,
+    step: float = 1.0,
+    loss: str = "exp",
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Gradient descent (ji21, section 3.1) on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
     alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
 
@@ -4576,10 +5524,15 @@ def gradient_descent(G: GramLike, *, step: float = 1.0, loss: str = "exp", max_i
     >>> fm.gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
     True
     """
-    logistic, step = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(step, "step")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic)
+    logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
+    step = _number(step, "step")
+    run = prepare(
+        G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic
+    )
     state = _at_rest(run, logistic)
-    return drive(run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1])
+    return drive(
+        run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1]
+    )
 
 
 @njit(cache=_CACHE)
@@ -4600,10 +5553,19 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
 
 
 @_algorithm
-def normalized_gradient_descent(G: GramLike, *, step: float = 1.0, schedule: str = "constant", divide_by: str = "risk",
-                                max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
-                                keep_iterates: bool = False, callback: Callback = None,
-                                start: Result | None = None) -> Result:
+def normalized_gradient_descent(
+    G: GramLike,
+    *,
+    step: float = 1.0,
+    schedule: str = "constant",
+    divide_by: str = "risk",
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Gradient descent on the exponential risk R(f) = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by
     the risk (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
 
@@ -4640,14 +5602,26 @@ def normalized_gradient_descent(G: GramLike, *, step: float = 1.0, schedule: str
     >>> fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
-    schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[_choice(schedule, "schedule", ("constant", "sqrt"))]
-    by_norm, step = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm", _number(step, "step")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not by_norm)
+    schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[
+        _choice(schedule, "schedule", ("constant", "sqrt"))
+    ]
+    by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
+    step = _number(step, "step")
+    run = prepare(
+        G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not by_norm
+    )
     alpha, _, m, q, u, _, report = state = _at_rest(run, False)
     if by_norm:
-        return drive(run, _unit_step_loop, (alpha, m, q, u, np.zeros_like(m), report), report=report,
-                     parameters=(schedule, step / math.sqrt(run.scale)))
-    return drive(run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=report)
+        return drive(
+            run,
+            _unit_step_loop,
+            (alpha, m, q, u, np.zeros_like(m), report),
+            report=report,
+            parameters=(schedule, step / math.sqrt(run.scale)),
+        )
+    return drive(
+        run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=report
+    )
 
 
 @njit(cache=_CACHE)
@@ -4659,20 +5633,32 @@ def _momentum_step(x, g, q, beta, step):
 
 
 @njit(cache=_CACHE)
-def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs):
+def _momentum_loop(
+    G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs
+):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
     The interval reported is that of alpha and of the last move g + q, p = nu_{k-1}: the image of the next one is not at
     hand.  At ||p||_G <= eps the run halts.
     """
     while True:
-        if eps > 0.0 and report[4] > 0.0 and report[3] <= (eps * report[4])**2:  # (||p||_1, ||p||_G^2) of the last move
+        if (
+            eps > 0.0 and report[4] > 0.0 and report[3] <= (eps * report[4]) ** 2
+        ):  # (||p||_1, ||p||_G^2) of the last move
             blur, root = blurs
-            if _is_small(G, move.v, move.w, move.m, eps * report[4], (blur * report[4]**2, root * report[4])):
+            if _is_small(
+                G,
+                move.v,
+                move.w,
+                move.m,
+                eps * report[4],
+                (blur * report[4] ** 2, root * report[4]),
+            ):
                 return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
-        beta, looks = k / (k + 1.0), k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
+        beta = k / (k + 1.0)
+        looks = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
         if looks:
@@ -4684,16 +5670,32 @@ def _momentum_loop(G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
         if looks:
-            _combine(-1.0 / step, move.m, 1.0 / step, m)  # errs by what both margins err, for the many moves up to now
-            size, total, dual_size = square(G, alpha, w, m), _total(alpha), square(G, move.v, move.w, move.m)
-            if _closes(report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step):
+            _combine(
+                -1.0 / step, move.m, 1.0 / step, m
+            )  # errs by what both margins err, for the many moves up to now
+            size = square(G, alpha, w, m)
+            total = _total(alpha)
+            dual_size = square(G, move.v, move.w, move.m)
+            if _closes(
+                report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step
+            ):
                 return k, CERTIFIED
 
 
 @_algorithm
-def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, eps: float = 0.0, max_iter: int = 1000,
-             tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-             callback: Callback = None, start: Result | None = None) -> Result:
+def momentum(
+    G: GramLike,
+    *,
+    loss: str = "exp",
+    shifted: bool = True,
+    eps: float = 0.0,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
@@ -4740,17 +5742,31 @@ def momentum(G: GramLike, *, loss: str = "exp", shifted: bool = True, eps: float
     >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
     'certified'
     """
-    logistic, eps = _choice(loss, "loss", ("exp", "logistic")) == "logistic", _number(eps, "eps", closed=True)
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic)
+    logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
+    eps = _number(eps, "eps", closed=True)
+    run = prepare(
+        G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic
+    )
     n, dimension = run.G.shape()
-    step = (1.0 if not logistic else -math.expm1(-1.0) if shifted else 1.0 / n) / run.scale
+    step = 1.0 / run.scale
+    if logistic:
+        step *= -math.expm1(-1.0) if shifted else 1.0 / n
     shift = math.log(n) if shifted else 0.0
     alpha, w, m, q, u, _, report = _at_rest(run, logistic, shift)
-    g, gw, move = np.zeros(n), np.zeros(dimension), _Point(*map(np.zeros, (n, dimension, n)))
-    return drive(run, _momentum_loop, (alpha, g, q, w, gw, u, m, move, report), report=report, by_square=True, eps=eps,
-                 solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)),
-                 reported=lambda alpha, *rest: (alpha, _weights(rest[-2].v)),
-                 parameters=(logistic, shift, step, eps, _blurs(run)))
+    g = np.zeros(n)
+    gw = np.zeros(dimension)
+    move = _Point(*map(np.zeros, (n, dimension, n)))
+    return drive(
+        run,
+        _momentum_loop,
+        (alpha, g, q, w, gw, u, m, move, report),
+        report=report,
+        by_square=True,
+        eps=eps,
+        solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)),
+        reported=lambda alpha, *rest: (alpha, _weights(rest[-2].v)),
+        parameters=(logistic, shift, step, eps, _blurs(run)),
+    )
 
 
 @njit(cache=_CACHE)
@@ -4773,9 +5789,17 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
 
 
 @_algorithm
-def batch_perceptron(G: GramLike, *, averaged: bool = True, max_iter: int = 1000, tol: float | None = None,
-                     trace_at: ArrayLike | None = None, keep_iterates: bool = False, callback: Callback = None,
-                     start: Result | None = None) -> Result:
+def batch_perceptron(
+    G: GramLike,
+    *,
+    averaged: bool = True,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
 
         w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
@@ -4797,15 +5821,22 @@ def batch_perceptron(G: GramLike, *, averaged: bool = True, max_iter: int = 1000
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
     alpha, total, hits, m = np.zeros((4, n))
-    return drive(run, _batch_perceptron_loop, (alpha, total, hits, m, np.zeros(1)),
-                 lambda alpha, total, hits, *_: (total if averaged else alpha, _weights(hits)),
-                 parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)), products=lambda k: k / n)
+    return drive(
+        run,
+        _batch_perceptron_loop,
+        (alpha, total, hits, m, np.zeros(1)),
+        lambda alpha, total, hits, *_: (total if averaged else alpha, _weights(hits)),
+        parameters=(run.G.diagonal(), 1.0 / math.sqrt(run.scale)),
+        products=lambda k: k / n,
+    )
 
 
 @njit(cache=_CACHE)
 def _draw(m, uniform, weights):
     """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
-    low, total, last = _least(m), 0.0, 0
+    low = _least(m)
+    total = 0.0
+    last = 0
     for i in range(m.size):
         weights[i] = math.exp(low - m[i])
         total += weights[i]
@@ -4816,7 +5847,9 @@ def _draw(m, uniform, weights):
             if level < weights[i]:
                 break
             level -= weights[i]
-    return last  # by rounding the sum may fall short of the level: then it is the last of any weight
+    return (
+        last  # by rounding the sum may fall short of the level: then it is the last of any weight
+    )
 
 
 @njit(cache=_CACHE)
@@ -4838,9 +5871,19 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms
 
 
 @_algorithm
-def adaptive_sampling(G: GramLike, *, momentum: bool = True, step: float = 1.0, seed: int = 0, max_iter: int = 1000,
-                      tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-                      callback: Callback = None, start: Result | None = None) -> Result:
+def adaptive_sampling(
+    G: GramLike,
+    *,
+    momentum: bool = True,
+    step: float = 1.0,
+    seed: int = 0,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Adaptive sampling (ji21, section 4): `momentum` with Z'q_t replaced by one row z_i, drawn with probability q_t,
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
@@ -4879,21 +5922,35 @@ def adaptive_sampling(G: GramLike, *, momentum: bool = True, step: float = 1.0, 
     >>> fm.adaptive_sampling(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=0.02).status
     'certified'
     """
-    step, seed = _number(step, "step"), _count(seed, "seed")
+    step = _number(step, "step")
+    seed = _count(seed, "seed")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
-    uniforms = (np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)) * 2.0**-53
+    uniforms = (
+        np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)
+    ) * 2.0**-53
     *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
-    return drive(run, _sampling_loop, (*state, report), products=lambda k: k / n, report=report,
-                 parameters=(uniforms, bool(momentum), step / run.scale))
+    return drive(
+        run,
+        _sampling_loop,
+        (*state, report),
+        products=lambda k: k / n,
+        report=report,
+        parameters=(uniforms, bool(momentum), step / run.scale),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------
 # 8.3 apidopoulos22
 # ------------------------------------------------------------------------------------------------------
 
-_SCHEDULES = {"1/log(1+t)": lambda t: 1.0 / np.log1p(t), "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
-              "1/t": lambda t: 1.0 / t, "1/t^2": lambda t: 1.0 / t**2, "2^-t": lambda t: np.exp2(-t)}
+_SCHEDULES = {
+    "1/log(1+t)": lambda t: 1.0 / np.log1p(t),
+    "1/sqrt(t)": lambda t: 1.0 / np.sqrt(t),
+    "1/t": lambda t: 1.0 / t,
+    "1/t^2": lambda t: 1.0 / t**2,
+    "2^-t": lambda t: np.exp2(-t),
+}
 
 
 def _penalties(lam, lam0, steps):
@@ -4904,10 +5961,14 @@ def _penalties(lam, lam0, steps):
         lam = [float(lam(t)) for t in range(1, steps + 1)]
     values = _array(lam, "lam").astype(np.float64)
     if values.ndim != 1 or values.size < steps:
-        raise ValueError(f"lam must hold a value for each of {steps} iterations; got shape {values.shape}")
+        raise ValueError(
+            f"lam must hold a value for each of {steps} iterations; got shape {values.shape}"
+        )
     wrong = np.flatnonzero(~(values[:steps] >= 0.0))
     if wrong.size:
-        raise ValueError(f"lam must be at least 0; at t = {wrong[0] + 1} it is {values[wrong[0]]:g}")
+        raise ValueError(
+            f"lam must be at least 0; at t = {wrong[0] + 1} it is {values[wrong[0]]:g}"
+        )
     return lam0 * values[:steps]
 
 
@@ -4930,8 +5991,25 @@ def _extrapolate(alpha, previous, inertia, z):
 
 
 @njit(cache=_CACHE)
-def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest, age, report, found, bounds, step,
-                        accel, restart):
+def _hinge_descent_loop(
+    G,
+    k,
+    until,
+    alpha,
+    previous,
+    z,
+    w,
+    m,
+    of_alpha,
+    largest,
+    age,
+    report,
+    found,
+    bounds,
+    step,
+    accel,
+    restart,
+):
     """Step in alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
 
     m = G z at the point z of the next step, and of_alpha = G alpha follows from it; largest[0] is the largest
@@ -4951,7 +6029,8 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
         total = _total(alpha)
         largest[0] = max(largest[0], total)
         if k >= until or report[_TARGET] > 0.0:
-            size, reach = _dot(alpha, of_alpha), 3.0 * largest[0]  # ||z||_1 <= reach
+            size = _dot(alpha, of_alpha)
+            reach = 3.0 * largest[0]  # ||z||_1 <= reach
             if _closes(report, _least(of_alpha), size, reach, size, total, reach):
                 return k, CERTIFIED
     return k, RUNNING
@@ -4959,26 +6038,46 @@ def _hinge_descent_loop(G, k, until, alpha, previous, z, w, m, of_alpha, largest
 
 def _hinge_descent(G, lam, lam0, accel, restart, step, *run_options):
     """Run diagonal_descent or inertial_diagonal_descent."""
-    step, lam0 = 0.0 if step is None else _number(step, "step"), _number(lam0, "lam0")
+    step = 0.0 if step is None else _number(step, "step")
+    lam0 = _number(lam0, "lam0")
     run = prepare(G, *run_options)
     with np.errstate(divide="ignore", over="ignore"):
         bounds = 1.0 / _penalties(lam, lam0, run.checkpoints[-1])
     n, dimension = run.G.shape()
-    found, spent = np.array([step, 0.0]), 0.0  # the step, and the products that it took to find it
+    found = np.array([step, 0.0])
+    spent = 0.0  # the step, and the products that it took to find it
     if step == 0.0 and run.start is None:
         _squares_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
         begin = time.perf_counter()
         norm, products = _operator_norm(run.G)
-        found[:], spent = (1.0 / norm, products), time.perf_counter() - begin
+        found[:] = (1.0 / norm, products)
+        spent = time.perf_counter() - begin
     *state, report = map(np.zeros, (n, n, n, dimension, n, n, 1, 1, 7))
-    return drive(run, _hinge_descent_loop, (*state, report, found), parameters=(bounds, step, accel, restart),
-                 report=report, products=lambda k: found[1] + k, spent=spent)
+    return drive(
+        run,
+        _hinge_descent_loop,
+        (*state, report, found),
+        parameters=(bounds, step, accel, restart),
+        report=report,
+        products=lambda k: found[1] + k,
+        spent=spent,
+    )
 
 
 @_algorithm
-def diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: float = 1.0, step: float | None = None,
-                     max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
-                     keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
+def diagonal_descent(
+    G: GramLike,
+    *,
+    lam: Callable | ArrayLike = "1/t",
+    lam0: float = 1.0,
+    step: float | None = None,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1): projected gradient on the dual of
     min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
 
@@ -5010,14 +6109,27 @@ def diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: fl
     >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
     'certified'
     """
-    return _hinge_descent(G, lam, lam0, math.inf, False, step, max_iter, tol, trace_at, keep_iterates, callback, start)
+    return _hinge_descent(
+        G, lam, lam0, math.inf, False, step, max_iter, tol, trace_at, keep_iterates, callback, start
+    )
 
 
 @_algorithm
-def inertial_diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t", lam0: float = 1.0, accel: float = 10.0,
-                              step: float | None = None, restart: bool = False, max_iter: int = 1000,
-                              tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-                              callback: Callback = None, start: Result | None = None) -> Result:
+def inertial_diagonal_descent(
+    G: GramLike,
+    *,
+    lam: Callable | ArrayLike = "1/t",
+    lam0: float = 1.0,
+    accel: float = 10.0,
+    step: float | None = None,
+    restart: bool = False,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2): the step of `diagonal_descent` taken from
     z_t = u + (t/(t + accel)) (u - u_previous).
 
@@ -5065,8 +6177,11 @@ def inertial_diagonal_descent(G: GramLike, *, lam: Callable | ArrayLike = "1/t",
     >>> fm.inertial_diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-4).status
     'certified'
     """
-    accel, restart = _number(accel, "accel"), bool(restart)
-    return _hinge_descent(G, lam, lam0, accel, restart, step, max_iter, tol, trace_at, keep_iterates, callback, start)
+    accel = _number(accel, "accel")
+    restart = bool(restart)
+    return _hinge_descent(
+        G, lam, lam0, accel, restart, step, max_iter, tol, trace_at, keep_iterates, callback, start
+    )
 
 
 @njit(cache=_CACHE)
@@ -5080,7 +6195,8 @@ def _penalised_step(alpha, m, shrink, gain):
 def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
     while k < until:
         t = k + 1.0
-        step, penalty = t ** -b, t ** -a
+        step = t**-b
+        penalty = t**-a
         lift(G, alpha, w)
         margins(G, w, m)
         _penalised_step(alpha, m, 1.0 - step * penalty, step / (m.size * scale))
@@ -5089,9 +6205,18 @@ def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
 
 
 @_algorithm
-def homotopic_subgradient(G: GramLike, *, a: float = 0.25, b: float = 0.5, max_iter: int = 1000,
-                          tol: float | None = None, trace_at: ArrayLike | None = None, keep_iterates: bool = False,
-                          callback: Callback = None, start: Result | None = None) -> Result:
+def homotopic_subgradient(
+    G: GramLike,
+    *,
+    a: float = 0.25,
+    b: float = 0.5,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
     steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
 
@@ -5115,12 +6240,15 @@ def homotopic_subgradient(G: GramLike, *, a: float = 0.25, b: float = 0.5, max_i
     >>> fm.homotopic_subgradient(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
     True
     """
-    a, b = _number(a, "a"), _number(b, "b")
+    a = _number(a, "a")
+    b = _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    return drive(run, _homotopic_loop, tuple(map(np.zeros, (n, dimension, n))), parameters=(a, b, run.scale))
+    return drive(
+        run, _homotopic_loop, tuple(map(np.zeros, (n, dimension, n))), parameters=(a, b, run.scale)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -5143,11 +6271,15 @@ class _Span(NamedTuple):
     What has an entry for every v_j grows with the basis.
     """
 
-    coordinates: np.ndarray  # (k, dimension) of v_j where inner products are taken by them, else (k, 0)
+    coordinates: (
+        np.ndarray
+    )  # (k, dimension) of v_j where inner products are taken by them, else (k, 0)
     margins: np.ndarray  # (k, n) Z v_j
     weights: np.ndarray  # (k, n), of which Z' makes v_j
     y: np.ndarray  # (k,) the minimiser
-    points: np.ndarray  # (1 + k, 16) the shortest mixture, that of a phase, recent Z'q; first, what v_j leave out
+    points: (
+        np.ndarray
+    )  # (1 + k, 16) the shortest mixture, that of a phase, recent Z'q; first, what v_j leave out
     shares: np.ndarray  # (16, n) their weights
     q: np.ndarray  # (n,) of the next product
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
@@ -5160,14 +6292,22 @@ class _Span(NamedTuple):
 def _new_span(n, dimension):
     """Make the span of nothing."""
     grows = map(np.zeros, ((0, dimension), (0, n), (0, n), 0, (1, 2 + _RECENT)))
-    return _Span(*grows, np.full((2 + _RECENT, n), 1.0 / n), np.full(n, 1.0 / n), np.ones(n), np.full(1, -np.inf),
-                 np.zeros(1), np.full(1, np.inf), np.zeros(1))
+    return _Span(
+        *grows,
+        np.full((2 + _RECENT, n), 1.0 / n),
+        np.full(n, 1.0 / n),
+        np.ones(n),
+        np.full(1, -np.inf),
+        np.zeros(1),
+        np.full(1, np.inf),
+        np.zeros(1),
+    )
 
 
 def _negligible(G):
     """Bound the square of a length, in units of sqrt(s), that may be all rounding, also of what is taken from it."""
     rounding = G.rounding()
-    return 16.0 * rounding.square + (100.0 * max(rounding.length, _gamma(G.shape()[0])))**2
+    return 16.0 * rounding.square + (100.0 * max(rounding.length, _gamma(G.shape()[0]))) ** 2
 
 
 def _extend(G, span, unit, negligible):
@@ -5175,7 +6315,10 @@ def _extend(G, span, unit, negligible):
 
     Gram-Schmidt twice: by coordinates, or by weights and margins with the product between the two.
     """
-    q, w, m, d = span.q, np.empty(G.shape()[1]), np.empty(span.q.size), span.coordinates.shape[1]
+    q = span.q
+    w = np.empty(G.shape()[1])
+    m = np.empty(span.q.size)
+    d = span.coordinates.shape[1]
     if d:
         lift(G, q, w)
         w /= unit
@@ -5185,7 +6328,8 @@ def _extend(G, span, unit, negligible):
         w -= again @ span.coordinates
         margins(G, w, m)
         m /= unit
-        size, rest = w @ w, q - (t + again) @ span.weights
+        size = w @ w
+        rest = q - (t + again) @ span.weights
     else:
         t = span.margins @ q
         rest = q - t @ span.weights
@@ -5201,7 +6345,7 @@ def _extend(G, span, unit, negligible):
     for array, row in zip(span[:5], (w[:d] / r, m / r, rest / r, _TAU, 0.0), strict=True):
         array.resize((len(array) + 1, *array.shape[1:]), refcheck=False)
         array[-1] = row
-    np.maximum(span.tilt - span.margins[-1]**2, 0.0, out=span.tilt)
+    np.maximum(span.tilt - span.margins[-1] ** 2, 0.0, out=span.tilt)
     return np.concatenate(([0.0], t, [r])), r
 
 
@@ -5212,16 +6356,25 @@ def _minimize(span, alpha, mu, accuracy):
     rounding lets the gradient get no shorter.  After another mu they begin at the better of y and what stands for the
     same mu y.  Sets q = softmax(lambda tilt - M'y), keeps the best alpha, and returns phi(y).
     """
-    y, M, q, trial = span.y, span.margins, span.q, np.empty(span.q.size)
-    m, shift, scale = y @ M, _LAMBDA * span.tilt, span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
+    y = span.y
+    M = span.margins
+    q = span.q
+    trial = np.empty(span.q.size)
+    m = y @ M
+    shift = _LAMBDA * span.tilt
+    scale = span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
     value = 0.5 * mu * (y @ y) + _softmax(m - shift, q)
     new = 0.5 * mu * scale**2 * (y @ y) + _softmax(scale * m - shift, trial)
     if new < value:
         y *= scale
         m *= scale
-        q[:], value = trial, new
+        q[:] = trial
+        value = new
     span.mu[0] = mu
-    ridge, length, shortest, idle = 1e-9, 1.0, math.inf, 0
+    ridge = 1e-9
+    length = 1.0
+    shortest = math.inf
+    idle = 0
     while idle < _NEWTON_STEPS:
         mean = M @ q
         downhill = mean - mu * y
@@ -5234,16 +6387,23 @@ def _minimize(span, alpha, mu, accuracy):
             ridge = min(1e-9, 10.0 * ridge)
         elif idle > 0:  # or far below its trace along the gradient, where phi has no minimum
             ridge *= 0.1
-        active = np.flatnonzero(q > min(1e-9, 0.1 * accuracy) / q.size)  # the columns that matter to the Hessian
+        active = np.flatnonzero(
+            q > min(1e-9, 0.1 * accuracy) / q.size
+        )  # the columns that matter to the Hessian
         columns = M.take(active, axis=1)
         columns -= mean[:, None]
         columns *= np.sqrt(q[active])
         H = columns @ columns.T
-        H.flat[::len(H) + 1] += max(mu if mu > 0.0 else ridge * (H.trace() + slope), 4.0 * _EPS * H.trace())
+        raised = mu if mu > 0.0 else ridge * (H.trace() + slope)
+        H.flat[:: len(H) + 1] += max(raised, 4.0 * _EPS * H.trace())
         step = np.linalg.solve(H, downhill)
-        move, decrease, length = step @ M, step @ downhill, 1.0
+        move = step @ M
+        decrease = step @ downhill
+        length = 1.0
         while length > 1e-18:
-            new = 0.5 * mu * np.sum((y + length * step)**2) + _softmax(m + length * move - shift, trial)
+            new = 0.5 * mu * np.sum((y + length * step) ** 2) + _softmax(
+                m + length * move - shift, trial
+            )
             if new <= value - 0.25 * length * decrease + 4.0 * _EPS * abs(value):
                 break
             length *= 0.5
@@ -5251,7 +6411,8 @@ def _minimize(span, alpha, mu, accuracy):
             break
         y += length * step
         m += length * move
-        q[:], value = trial, new
+        q[:] = trial
+        value = new
     size = math.sqrt(y @ y)
     if size > 0.0 and m.min() > span.best[0] * size:
         span.best[0] = m.min() / size
@@ -5266,15 +6427,19 @@ def _shortest(K):
     They begin at the shorter of the first two, and first go towards the last, as the theorems ask.
     """
     away = 0 if K[0, 0] <= K[1, 1] else 1
-    c, g, to = np.zeros(len(K)), K[away].copy(), len(K) - 1
+    c = np.zeros(len(K))
+    g = K[away].copy()
+    to = len(K) - 1
     c[away] = 1.0
     for _ in range(1000):
-        rise, bend = g[away] - g[to], K[to, to] - 2.0 * K[to, away] + K[away, away]
+        rise = g[away] - g[to]
+        bend = K[to, to] - 2.0 * K[to, away] + K[away, away]
         share = min(c[away], max(rise, 0.0) / max(bend, 1e-300))
         c[to] += share
         c[away] -= share
         g += share * (K[to] - K[away])
-        to, away = g.argmin(), np.where(c > 0.0, g, -np.inf).argmax()
+        to = g.argmin()
+        away = np.where(c > 0.0, g, -np.inf).argmax()
         if g[away] - g[to] <= 1e-9 * g[away]:
             break
     return c
@@ -5282,12 +6447,15 @@ def _shortest(K):
 
 def _mix(span, q, u, r):
     """Take u = Z'q into the mean of a phase, with weight 1 / r^2, and among the points of which p is the shortest."""
-    points, shares = span.points, span.shares
+    points = span.points
+    shares = span.shares
     if u.size <= 1 + (r > 0.0):
         points[:] = u[:, None]  # the first is all there is
         shares[:] = q
-    points[:, 2:-1], shares[2:-1] = points[:, 3:], shares[3:]
-    points[:, -1], shares[-1] = u, q
+    points[:, 2:-1] = points[:, 3:]
+    shares[2:-1] = shares[3:]
+    points[:, -1] = u
+    shares[-1] = q
     if span.mu[0] > 0.0:
         weight = 1.0 / max(r * r, 1e-300)
         span.total[0] += weight
@@ -5296,13 +6464,15 @@ def _mix(span, q, u, r):
     c = _shortest(points.T @ points)
     x = points @ c
     if x @ x < points[:, 0] @ points[:, 0]:
-        points[:, 0], shares[0] = x, c @ shares
+        points[:, 0] = x
+        shares[0] = c @ shares
         shares[0] /= shares[0].sum()
 
 
 def _settle(span, alpha, u, r):
     """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow."""
-    bound, mu = math.log(span.q.size) + _LAMBDA, span.mu[0]
+    bound = math.log(span.q.size) + _LAMBDA
+    mu = span.mu[0]
     _mix(span, span.q, u, r)
     size = span.points[:, 0] @ span.points[:, 0]
     floor = 1e-12 * math.sqrt(size)  # of mu, below which margins have no digits
@@ -5312,16 +6482,22 @@ def _settle(span, alpha, u, r):
         _minimize(span, alpha, 0.0, _THETA * math.sqrt(size))
         if not span.best[0] > 0.0:
             return
-        span.mu[0] = math.sqrt(size / (span.y @ span.y))  # with which y stands for a separator of this length
+        span.mu[0] = math.sqrt(
+            size / (span.y @ span.y)
+        )  # with which y stands for a separator of this length
     if mu <= floor:
         span.first[0] = mu = math.inf
-    gap, ends = size - span.best[0]**2, span.total[0] > 9.0 / (bound * span.first[0])
-    mu = max(min(mu, gap / bound, 0.5 * span.first[0] if ends else mu), floor)
+    gap = size - span.best[0] ** 2
+    ends = span.total[0] > 9.0 / (bound * span.first[0])
+    if ends:
+        mu = min(mu, 0.5 * span.first[0])
+    mu = max(min(mu, gap / bound), floor)
     if gap <= 0.02 * size:
         span.tilt[:] = 0.0  # below 1 % what it promises is less than what it costs
     while True:
         if mu <= 0.5 * span.first[0]:
-            span.first[0], span.total[0] = mu, 0.0
+            span.first[0] = mu
+            span.total[0] = 0.0
         value = _minimize(span, alpha, mu, math.sqrt(bound * mu / 32.0))
         if mu <= floor or (r > 0.0 and (4.0 * r * r > gap or mu * value + 0.5 * size > bound * mu)):
             break
@@ -5330,7 +6506,8 @@ def _settle(span, alpha, u, r):
 
 def _cut(span):
     """Cut the span down to that of the mixtures and the minimiser."""
-    span.points[:, 2:], span.shares[2:] = span.points[:, :1], span.shares[0]
+    span.points[:, 2:] = span.points[:, :1]
+    span.shares[2:] = span.shares[0]
     basis = np.linalg.qr(np.column_stack((span.points[1:, :2], span.y)))[0].T
     rows = [basis @ array for array in span[:4]]
     rows.append(np.vstack((span.points[:1], basis @ span.points[1:])))
@@ -5343,10 +6520,15 @@ def _cut(span):
 def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, eps, blurs):
     """Bring Z'q into the span by a product; p, mu, y and the next q follow at no product."""
     n, dimension = G.shape()
-    w, m = np.empty(dimension), np.empty(n)
+    w = np.empty(dimension)
+    m = np.empty(n)
     while True:
         m[:] = math.inf  # so that a product decides
-        if span.best[0] > 0.0 and least < math.inf and _is_separated(G, alpha, w, m, least * np.abs(alpha).sum()):
+        if (
+            span.best[0] > 0.0
+            and least < math.inf
+            and _is_separated(G, alpha, w, m, least * np.abs(alpha).sum())
+        ):
             return k, SEPARATED
         length = unit * math.sqrt(span.points[:, 0] @ span.points[:, 0])
         if 0.0 < eps >= length and k > 0 and _is_small(G, span.shares[0], w, m, eps, blurs):
@@ -5360,9 +6542,19 @@ def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, ep
 
 
 @_algorithm
-def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, stop: str | None = None,
-                        max_iter: int = 1000, tol: float | None = None, trace_at: ArrayLike | None = None,
-                        keep_iterates: bool = False, callback: Callback = None, start: Result | None = None) -> Result:
+def subspace_perceptron(
+    G: GramLike,
+    *,
+    eps: float = 0.0,
+    memory: float = 1e9,
+    stop: str | None = None,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
     Keeps the span V_k of all past Z'p_j and solves the problem in it afresh at no product, with weights tilted by what
@@ -5435,14 +6627,28 @@ def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, s
     >>> fm.subspace_perceptron(G, tol=1e-6).status, fm.subspace_perceptron(G, stop="separated").n_iter
     ('certified', 1)
     """
-    eps, memory = _number(eps, "eps", closed=True), _number(memory, "memory")
+    eps = _number(eps, "eps", closed=True)
+    memory = _number(memory, "memory")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    span = _new_span(n, dimension if _has_coordinates(run.G) else 0)
+    span = _new_span(n, dimension * _has_coordinates(run.G))
     most = max(5, int(memory / (8.0 * (2 * n + span.coordinates.shape[1]))))
-    parameters = math.sqrt(run.scale), most, _negligible(run.G), _separating_margin(run, stop), eps, _blurs(run)
-    return drive(run, _subspace_loop, (np.zeros(n), span), lambda alpha, span: (alpha, span.shares[0]),
-                 parameters=parameters, eps=eps)
+    parameters = (
+        math.sqrt(run.scale),
+        most,
+        _negligible(run.G),
+        _separating_margin(run, stop),
+        eps,
+        _blurs(run),
+    )
+    return drive(
+        run,
+        _subspace_loop,
+        (np.zeros(n), span),
+        lambda alpha, span: (alpha, span.shares[0]),
+        parameters=parameters,
+        eps=eps,
+    )
 
 
 # ======================================================================================================
@@ -5465,11 +6671,15 @@ def subspace_perceptron(G: GramLike, *, eps: float = 0.0, memory: float = 1e9, s
 _NARROW_BLOCK = 128  # points in a block where rows are at hand
 _WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
 _AT_HAND = 20_000  # points of which Newton steps keep the kernel: 1.6 GB
-_FEW_SLACK = 1000  # support beyond which, if it is a sixteenth and most have slacks, Newton steps take over
+_FEW_SLACK = (
+    1000  # support beyond which, if it is a sixteenth and most have slacks, Newton steps take over
+)
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
 _ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps write down
-_LONGEST_STAGE = 10**10  # entries of factors that Newton steps may have read when a stage asks, between two walks
+_LONGEST_STAGE = (
+    10**10
+)  # entries of factors that Newton steps may have read when a stage asks, between two walks
 _PROBES = 128  # points of a working set of which nothing is known yet
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
 _BLOCKS, _FIRST_FACES, _NEWTON, _WORKING_SET, _FACES = range(5)
@@ -5479,24 +6689,44 @@ class _Dual:
     """Hold the problem in these units, read G for the stages, and count the entries read."""
 
     def __init__(self, G, scale, tol, eps):
-        self.G, self.scale, self.tol, self.eps, self.n = G, scale, 0.8 * tol, eps, G.shape()[0]
+        self.G = G
+        self.scale = scale
+        self.tol = 0.8 * tol
+        self.eps = eps
+        self.n = G.shape()[0]
         self.ridge = getattr(G, "ridge", 0.0)
-        self.diagonal, self.narrow = G.diagonal(), G.access == "stored" and G.signs is None
+        self.diagonal = G.diagonal()
+        self.narrow = G.access == "stored" and G.signs is None
         self.roots = np.sqrt(self.diagonal / scale)
-        self.signs, self.sides = G.signs, [np.arange(self.n)]
+        self.signs = G.signs
+        self.sides = [np.arange(self.n)]
         if self.signs is not None:
-            self.shift, self.sides = np.zeros(self.n), [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
-        block, self.largest, self.room, self.patience = (_NARROW_BLOCK, _LARGEST_FACE, math.inf, 4) if (
-            self.narrow) else (_WIDE_BLOCK, 2 * _LARGEST_FACE, _WIDE_BLOCK, 32)
-        self.block = min(block, self.n)  # and of working sets the largest support, most points, and steps for a point
-        self.adder, self.last, self.reads, self.kept = G.adder(), None, np.zeros(1), (None, None)
+            self.shift = np.zeros(self.n)
+            self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
+        self.block = min(self.n, (_WIDE_BLOCK, _NARROW_BLOCK)[self.narrow])
+        self.largest = (
+            _LARGEST_FACE if self.narrow else 2 * _LARGEST_FACE
+        )  # support of a working set
+        self.room = math.inf if self.narrow else _WIDE_BLOCK  # points in a working set
+        self.patience = 4 if self.narrow else 32  # pair steps for each of them
+        self.adder = G.adder()
+        self.last = None
+        self.reads = np.zeros(1)
+        self.kept = (None, None)
         base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
         self.base = base.base if isinstance(base, FreeGram) else base
-        self.few = _has_few_coordinates(self.base) and G.ridge.min() > max(1e-20 * G._share * scale, 1e-200)
+        self.few = _has_few_coordinates(self.base) and G.ridge.min() > max(
+            1e-20 * G._share * scale, 1e-200
+        )
         smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
-        self.base, self.has_ridge = self.base if smooth else None, base is not None
-        self.beyond = _NEWTON if smooth else _BLOCKS  # the stage for a support too large for working sets
-        self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1]) if self.few else _LARGEST_FACE
+        self.base = self.base if smooth else None
+        self.has_ridge = base is not None
+        self.beyond = (
+            _NEWTON if smooth else _BLOCKS
+        )  # the stage for a support too large for working sets
+        self.largest_face = (
+            max(_FIRST_FACE, 2 * self.base.shape()[1]) if self.few else _LARGEST_FACE
+        )
 
     def has_slacks(self, u):
         """Tell whether there is a ridge for Newton steps, and most points have slacks, so that these are best."""
@@ -5513,18 +6743,33 @@ class _Dual:
         inequality, if G_FF is definite and F has a point of the least ridge.  Without a ridge G_FF may be singular: no
         factor is proved, and in 18,087 stages none was below 64.
         """
-        self.adder, self.last, self.reads = self.G.adder(), None, reads
+        self.adder = self.G.adder()
+        self.last = None
+        self.reads = reads
         if self.signs is not None:
-            y, ridge = self.signs, self.ridge
-            m, b = u * self.scale - ridge * c, _offset(y, u) * self.scale
-            size, middle = c @ m, (y * c) @ m
+            y = self.signs
+            ridge = self.ridge
+            m = u * self.scale - ridge * c
+            b = _offset(y, u) * self.scale
+            size = c @ m
+            middle = (y * c) @ m
             v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
             m = self.product(v)[1] - ridge * v
             self.shift = 0.5 * (v @ m) * y - m
-            least = 8.0 * self.G.rounding().margins * self.scale  # what rounding may leave of ||x_i - o||^2
-            self.origin = v, 20.0 * (max((self.diagonal - ridge + 2.0 * y * self.shift).max(), least) + np.min(ridge))
+            least = (
+                8.0 * self.G.rounding().margins * self.scale
+            )  # what rounding may leave of ||x_i - o||^2
+            self.origin = (
+                v,
+                20.0
+                * (
+                    max((self.diagonal - ridge + 2.0 * y * self.shift).max(), least) + np.min(ridge)
+                ),
+            )
             self.shift += 0.5 * self.origin[1] * y
-            self.roots = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale)
+            self.roots = np.sqrt(
+                np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale
+            )
             u += b / self.scale * y
             self.last = None
 
@@ -5535,7 +6780,8 @@ class _Dual:
         if self.signs is None:
             self.refresh(c, u)
         else:
-            self.shift[:], self.last = 0.0, None
+            self.shift[:] = 0.0
+            self.last = None
             self.refresh(c, u)
             u += _offset(self.signs, u) * self.signs
 
@@ -5543,27 +6789,31 @@ class _Dual:
         """Return what the shift h of a free origin adds to products, at some points: that of G + h y' + y h'."""
         if self.signs is None:
             return 0.0
-        y, h = self.signs, self.shift
+        y = self.signs
+        h = self.shift
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
     def at_hand(self, c, u):
         """Return (points, G on them without its ridge): all points or those that matter, in single precision if it is
         evaluated on demand, and then the upper triangle alone, as products ask for no more; None if there is no room.
         """
-        points, G = np.arange(self.n), self.base
+        points = np.arange(self.n)
+        G = self.base
         if not isinstance(getattr(G, "K", G), LazyGram):
             return points, G
         near = np.flatnonzero((c > 0.0) | (u < 1.0))
         points = near if 2 * near.size < self.n else points
         if not np.array_equal(points, self.kept[0]):
-            self.kept, G = (None, None), G.restrict(points)
+            self.kept = (None, None)
+            G = G.restrict(points)
             K = getattr(G, "K", G)
             n = K.shape()[0]
             if n > _AT_HAND:
                 return points, None
             matrix = np.empty((n, n), np.float32)
             for rows in _slices(n, n):
-                columns = slice(max(0, rows.start - _STREAMS) if G is K else 0, n)
+                first = max(0, rows.start - _STREAMS) if G is K else 0
+                columns = slice(first, n)
                 matrix[rows, columns] = K.block(rows, columns)
             if G is not K:
                 G.K = _SingleGram(matrix)
@@ -5572,12 +6822,14 @@ class _Dual:
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
-        roots, step = self.roots[points], max(1, _AT_ONCE // points.size)
+        roots = self.roots[points]
+        step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
-            rows = points[first:first + step]
+            rows = points[first : first + step]
             stop = first + rows.size
             target = H[first:stop, :stop]
-            block, columns = self.G.block(rows, points[:stop]), points[:stop]
+            block = self.G.block(rows, points[:stop])
+            columns = points[:stop]
             if self.signs is not None:
                 block += np.outer(self.shift[rows], self.signs[columns])
                 block += np.outer(self.signs[rows], self.shift[columns])
@@ -5590,10 +6842,18 @@ class _Dual:
         """Return (v'Gv, G v), by columns of the support if G has an adder; keep those of the last v."""
         if self.last is None or not np.array_equal(v, self.last[0]):
             if self.adder:
-                m, support, w = np.zeros(self.n), np.flatnonzero(v), np.empty(self.G.shape()[1])
+                m = np.zeros(self.n)
+                support = np.flatnonzero(v)
+                w = np.empty(self.G.shape()[1])
                 self.adder(support, v[support], m)
-                lift(self.G, v, w)  # a copy, beside the share of a ridge, which `square` takes in twice the precision
-                self.last = v, _nonnegative(square(self.G, v, w, m), self.G.rounding().square * self.scale), m
+                lift(
+                    self.G, v, w
+                )  # a copy, beside the share of a ridge, which `square` takes in twice the precision
+                self.last = (
+                    v,
+                    _nonnegative(square(self.G, v, w, m), self.G.rounding().square * self.scale),
+                    m,
+                )
             else:
                 self.last = v, *_squares_and_margins(self.G, self.scale, v)[0]
         return self.last[1:]
@@ -5602,7 +6862,9 @@ class _Dual:
         """Set u to G c / s."""
         self.reads[0] += self.n * (np.count_nonzero(c) if self.adder else self.n)
         v = _unit_range(c)
-        np.multiply(self.product(v)[1] + self.shifted(slice(None), v), c.max() / v.max() / self.scale, out=u)
+        np.multiply(
+            self.product(v)[1] + self.shifted(slice(None), v), c.max() / v.max() / self.scale, out=u
+        )
 
     def change(self, c, u, points, weights):
         """Give some points new weights, bring u up to date, afresh if most of the support changes, and `_rescale`."""
@@ -5638,7 +6900,8 @@ class _SingleGram(Representation):
 
 def _rescale(c, u):
     """Bring c and u to the best multiple of c; return its relative gap 1 - min u and ||p||_G / sqrt(s)."""
-    total, size = float(c.sum()), _dot(c, u)
+    total = float(c.sum())
+    size = _dot(c, u)
     if not size > 1e-300 * total:
         return np.inf, 0.0
     c *= total / size
@@ -5649,9 +6912,12 @@ def _rescale(c, u):
 @register_jitable
 def _gap(x, g, roots):
     """Return the relative gap within a working set."""
-    total, size, low = 0.0, 0.0, np.inf
+    total = 0.0
+    size = 0.0
+    low = np.inf
     for k in range(x.size):
-        u, weight = 1.0 + g[k] * roots[k], x[k] / roots[k]
+        u = 1.0 + g[k] * roots[k]
+        weight = x[k] / roots[k]
         total += weight
         size += weight * u
         low = min(low, u)
@@ -5664,16 +6930,19 @@ def _gap(x, g, roots):
 # (g_j - g_i r)^2 / (1 - r^2), r = H_ij, the gain of the pair over i alone, to two terms of the series, as far as x_j
 # allows.  Where both bounds stop the pair, the minimum is on the edge x_i = 0, if g_i >= 0 there, or else on x_j = 0.
 
+
 @register_jitable
 def _argmax(scores, n):
     """Find the largest of n scores of at least 0 by stretches of 64, the last of which goes on in zeros."""
-    place, top = 0, np.float32(0.0)
+    place = 0
+    top = np.float32(0.0)
     for start in range(0, n, 64):
         most = np.float32(0.0)
         for k in range(start, start + 64):
             most = max(most, scores[k])
         if most > top:
-            place, top = start, most
+            place = start
+            top = most
     while scores[place] < top:
         place += 1
     return place
@@ -5682,31 +6951,53 @@ def _argmax(scores, n):
 @njit(cache=_CACHE, fastmath=_FINITE)
 def _pair_steps(H, x, g, moves, roots, target, most):
     """Make at most ``most`` pair steps, until the gap is ``target``, with g kept up to date; return how many."""
-    n, one, zero = x.size, np.float32(1.0), np.float32(0.0)  # moves: what x, which may be much larger, changes by
-    scores, few, i, j, move, change = np.zeros(n + 64, dtype=np.float32), max(16, n // 8), 0, 0, zero, zero
+    n = x.size
+    one = np.float32(1.0)
+    zero = np.float32(0.0)  # moves: what x, which may be much larger, changes by
+    scores = np.zeros(n + 64, dtype=np.float32)
+    few = max(16, n // 8)
+    i = 0
+    j = 0
+    move = zero
+    change = zero
     for step in range(most + 1):
-        row, mirror = H[i], H[j]
+        row = H[i]
+        mirror = H[j]
         for k in range(n):
             now = g[k] + (move * row[k] + change * mirror[k])
             g[k] = now
             scores[k] = max(-now, min(now, x[k]))
         i = _argmax(scores, n)
-        if step == most or not scores[i] > zero or (step > 0 and step % few == 0 and _gap(x, g, roots) <= target):
+        if (
+            step == most
+            or not scores[i] > zero
+            or (step > 0 and step % few == 0 and _gap(x, g, roots) <= target)
+        ):
             break
-        row, slope, a = H[i], g[i], x[i]
+        row = H[i]
+        slope = g[i]
+        a = x[i]
         for k in range(n):
             r = row[k]
-            reach, r2 = min(g[k] - slope * r, x[k]), r * r
+            reach = min(g[k] - slope * r, x[k])
+            r2 = r * r
             scores[k] = reach * reach * (one + r2) * (one + r2 * r2)
         scores[i] = zero
         j = _argmax(scores, n)
-        r, other, b = (row[j], g[j], x[j]) if scores[j] > zero else (zero, zero, zero)
+        r = other = b = zero
+        if scores[j] > zero:
+            r = row[j]
+            other = g[j]
+            b = x[j]
         shrink = one / max(one - r * r, np.float32(1e-6))
-        move, change = (r * other - slope) * shrink, (r * slope - other) * shrink
+        move = (r * other - slope) * shrink
+        change = (r * slope - other) * shrink
         if a + move < zero or b + change < zero:
-            move, change = -a, max(-b, r * a - other)
+            move = -a
+            change = max(-b, r * a - other)
             if slope + move + r * change < zero:
-                move, change = max(-a, r * b - slope), -b
+                move = max(-a, r * b - slope)
+                change = -b
         x[j] = max(x[j] + change, zero)
         x[i] = max(a + move, zero)
         moves[j] += change
@@ -5717,7 +7008,9 @@ def _pair_steps(H, x, g, moves, roots, target, most):
 def _by_pairs(dual, c, u, points, H, target, most):
     """Change some points by steps in single precision; return (gap, norm, whether fewer than ``most`` sufficed)."""
     roots = dual.roots[points]
-    x, g, moves = np.array((c[points] * roots, (u[points] - 1.0) / roots, 0.0 * roots), dtype=np.float32)
+    x, g, moves = np.array(
+        (c[points] * roots, (u[points] - 1.0) / roots, 0.0 * roots), dtype=np.float32
+    )
     steps = _pair_steps(H, x, g, moves, roots, target, most)
     if not np.isfinite(x).all():  # rows too much alike for single precision, where steps run away
         return *_rescale(c, u), False
@@ -5727,6 +7020,7 @@ def _by_pairs(dual, c, u, points, H, target, most):
 
 # Blocks
 
+
 def _violations(c, u, roots):
     """Return max(-g, min(g, x)), and -g where x = 0, which puts points of no violation in order."""
     g = (u - 1.0) / roots
@@ -5735,12 +7029,20 @@ def _violations(c, u, roots):
 
 def _over_blocks(dual, c, u, gap):
     """Make pair steps on blocks for four products' worth of columns; return why they end."""
-    n, size, seen, ended = dual.n, dual.block, np.zeros(dual.n, dtype=bool), gap <= dual.tol
-    target, H = 0.1 * gap if ended else dual.tol, np.empty((size, size), np.float32)
+    n = dual.n
+    size = dual.block
+    seen = np.zeros(dual.n, dtype=bool)
+    ended = gap <= dual.tol
+    target = 0.1 * gap if ended else dual.tol
+    H = np.empty((size, size), np.float32)
     few = max(n // 2, 4 * _NARROW_BLOCK)  # a larger support is left to blocks
     for turn in range(4 * n // size + 1):
         block = np.sort(np.argpartition(_violations(c, u, dual.roots), -size)[-size:])
-        if turn and 5 * np.count_nonzero(~seen[block]) < size and np.count_nonzero(c) <= min(few, dual.largest):
+        if (
+            turn
+            and 5 * np.count_nonzero(~seen[block]) < size
+            and np.count_nonzero(c) <= min(few, dual.largest)
+        ):
             return "settled"
         seen[block] = True
         dual.place(block, 0, H)
@@ -5752,15 +7054,19 @@ def _over_blocks(dual, c, u, gap):
 
 # Working sets
 
+
 def _grown(dual, points, H, u, most, below=np.inf):
     """Add points of u below a bound, at most so many, the least; return (points, H)."""
     outside = u.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
     found = np.sort(found[np.argsort(u[found])[:most]])
-    placed, points = points.size if H.size else 0, np.append(points, found)
+    placed = points.size if H.size else 0
+    points = np.append(points, found)
     if points.size > len(H):
-        H = _widened(H[:placed, :placed], max(points.size, min(3 * points.size // 2 + 64, dual.room)))
+        H = _widened(
+            H[:placed, :placed], max(points.size, min(3 * points.size // 2 + 64, dual.room))
+        )
     dual.place(points, placed, H)
     return points, H
 
@@ -5775,11 +7081,13 @@ def _working_set(dual, dtype, c, u):
 
 def _on_working_set(dual, c, u, gap):
     """Make pair steps on a working set that grows; return why they end."""
-    (points, H), closed = _working_set(dual, np.float32, c, u), False
+    (points, H) = _working_set(dual, np.float32, c, u)
+    closed = False
     while np.count_nonzero(c) <= dual.largest:
         if np.count_nonzero(c) > max(_FEW_SLACK, dual.n // 16) and dual.has_slacks(u):
             return "large"
-        m, before = points.size, gap
+        m = points.size
+        before = gap
         target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
         gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
         if gap <= dual.tol or norm <= dual.eps:
@@ -5788,7 +7096,9 @@ def _on_working_set(dual, c, u, gap):
             return "crawls"
         if m >= dual.room:
             return "large"
-        points, H = _grown(dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol)
+        points, H = _grown(
+            dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol
+        )
         closed = points.size == m
     return "large"
 
@@ -5798,18 +7108,24 @@ def _on_working_set(dual, c, u, gap):
 # A round makes Newton steps on the faces of a working set, with room for more points.  After a full step the worst
 # violators enter.
 
+
 @njit(cache=_CACHE, fastmath=_FAST)
 def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
     """Minimize over a working set by about ``most`` changes; enter ``wish`` < 0 first; return (k or -1, changes)."""
     roots, _, P, inside = face
-    m, changes, few, bar = x.size, 0, x.size, 0.0
+    m = x.size
+    changes = 0
+    few = x.size
+    bar = 0.0
     while True:
         for _ in range(few):
             i = np.argmin(wish)
             if not wish[i] < bar:
                 break
-            wish[i], g[i] = 0.0, _dot(H[i, :m], x) - 1.0 / roots[i]
-            k, changes = _append(face, H[i], x, g, k, i, eps), changes + 1
+            wish[i] = 0.0
+            g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
+            k = _append(face, H[i], x, g, k, i, eps)
+            changes = changes + 1
             if k < 0:
                 return k, changes
         k, steps = _descend(face, x, g, k)
@@ -5817,12 +7133,14 @@ def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
         for i in range(m):
             g[i] = -1.0 / roots[i]
         for a in range(k):
-            row, weight = H[P[a]], x[P[a]]
+            row = H[P[a]]
+            weight = x[P[a]]
             for i in range(m):
                 g[i] += weight * row[i]
         for i in range(m):
             wish[i] = 0.0 if inside[i] else g[i]
-        few, bar = 1 + k // 32, 0.1 * wish[np.argmin(wish)]
+        few = 1 + k // 32
+        bar = 0.1 * wish[np.argmin(wish)]
         if not bar < 0.0 or changes >= most or _gap(x, g, roots) <= tol:
             return k, changes
 
@@ -5830,19 +7148,48 @@ def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
 def _on_faces(dual, c, u, gap, most=np.inf):
     """Make Newton steps while at most ``most`` points are in the face, until only rounding is left; return why."""
     points, H = _working_set(dual, np.float64, c, u)
-    rough, L, P, norm, work = gap > dual.tol, np.empty((0, 0)), np.empty(0, np.int64), np.inf, 0
+    rough = gap > dual.tol
+    L = np.empty((0, 0))
+    P = np.empty(0, np.int64)
+    norm = np.inf
+    work = 0
     while True:
-        m, k, roots = points.size, P.size, dual.roots[points]
-        L, P, inside = _widened(L[:k, :k], m), np.append(P, np.zeros(m - k, np.int64)), np.bincount(P, minlength=m) > 0
-        x, g = c[points] * roots, (u[points] - 1.0) / roots
-        k, steps = _walk_faces(H, (roots, L, P, inside), np.where(inside, 0.0, -x), x, g, k, 5 * m + 500,
-                                 0.5 * dual.tol, dual.eps)
+        m = points.size
+        k = P.size
+        roots = dual.roots[points]
+        inside = np.bincount(P, minlength=m) > 0
+        L = _widened(L[:k, :k], m)
+        P = np.append(P, np.zeros(m - k, np.int64))
+        x = c[points] * roots
+        g = (u[points] - 1.0) / roots
+        k, steps = _walk_faces(
+            H,
+            (roots, L, P, inside),
+            np.where(inside, 0.0, -x),
+            x,
+            g,
+            k,
+            5 * m + 500,
+            0.5 * dual.tol,
+            dual.eps,
+        )
         if not 0.0 < x.sum() < np.inf:  # by rounding
             return "ended"
-        before, (gap, norm) = norm, dual.change(c, u, points, x / roots)
-        crawls, work = steps >= 5 * m + 500 and norm > 0.9 * before, work + steps * k * k
-        if k < 0 or k > most or norm <= dual.eps or (rough and gap <= dual.tol) or crawls or work > _LONGEST_STAGE:
-            is_lost = crawls and norm * norm <= 64.0 * m * _EPS  # which the factor cannot tell from 0
+        before = norm
+        (gap, norm) = dual.change(c, u, points, x / roots)
+        crawls = steps >= 5 * m + 500 and norm > 0.9 * before
+        work = work + steps * k * k
+        if (
+            k < 0
+            or k > most
+            or norm <= dual.eps
+            or (rough and gap <= dual.tol)
+            or crawls
+            or work > _LONGEST_STAGE
+        ):
+            is_lost = (
+                crawls and norm * norm <= 64.0 * m * _EPS
+            )  # which the factor cannot tell from 0
             return "ended" if is_lost else "crawls"
         P = P[:k]
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
@@ -5855,16 +7202,20 @@ def _on_faces(dual, c, u, gap, most=np.inf):
 
 def _refined(dual, weights, points, L):
     """Return the weights after Newton steps on a face by products in twice the working precision, while these help."""
-    part, roots, spread = dual.G.restrict(points), dual.roots[points], np.inf
+    part = dual.G.restrict(points)
+    roots = dual.roots[points]
+    spread = np.inf
     for _ in range(10):
         total = 2.0 ** math.frexp(weights.sum())[1]
         m = part.precise(weights / total)[1] + dual.shifted(points, weights / total, points)
         g = (m * (total / dual.scale) - 1.0) / roots
-        size, step = np.abs(g).max(), g.copy()
+        size = np.abs(g).max()
+        step = g.copy()
         _solve(L, g.size, step)
         if not (size < 0.5 * spread and (weights - step / roots).min() > 0.0):
             break
-        weights, spread = weights - step / roots, size
+        weights = weights - step / roots
+        spread = size
     return weights
 
 
@@ -5877,13 +7228,20 @@ def _refined(dual, weights, points, L):
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
     """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0."""
-    t, low, high = 1.0, 0.0, math.inf
-    for _ in range(100):  # Newton steps on the derivative, which is piecewise linear, between known bounds
+    t = 1.0
+    low = 0.0
+    high = math.inf
+    for _ in range(
+        100
+    ):  # Newton steps on the derivative, which is piecewise linear, between known bounds
         part = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
         root = ((1.0 - m) @ part - slope) / (curvature + rise @ part)
         if abs(root - t) <= 1e-12 * t:
             break
-        low, high = (t, high) if root > t else (low, t)
+        if root > t:
+            low = t
+        else:
+            high = t
         t = root if low < root < high else 0.5 * (low + high)
     return t
 
@@ -5891,8 +7249,10 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
 def _has_few_coordinates(G):
     """Tell whether Newton steps go by coordinates: fewer than the points, and of pairs of classes in 0.5 GB."""
     rows = getattr(G, "K", G)
-    n, d = (0, 0) if G is None else G.shape()
-    return isinstance(rows, FeatureGram) and d < min(n, _LARGEST_FACE) and (rows is G or n * d <= _ROOM_FOR_PAIRS)
+    if not isinstance(rows, FeatureGram):
+        return False
+    n, d = G.shape()
+    return d < min(n, _LARGEST_FACE) and (rows is G or n * d <= _ROOM_FOR_PAIRS)
 
 
 def _coordinates(G):
@@ -5920,10 +7280,14 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
     Return w, the weights max(0, 1 - <z_i, w>) / r_i and the number of steps.  Equations are solved for columns scaled
     to unit length, so that those of any unit solve alike; they are definite by rounding, too.
     """
-    m, kept, value, steps = rows @ w, w, math.inf, 0
+    m = rows @ w
+    kept = w
+    value = math.inf
+    steps = 0
     while steps < 200:
         slacks = np.maximum(1.0 - m, 0.0)
-        before, value = value, (penalty * w) @ w + slacks @ (slacks / ridge)
+        before = value
+        value = (penalty * w) @ w + slacks @ (slacks / ridge)
         if not value < before:
             break
         active = slacks > 0.0
@@ -5937,7 +7301,8 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
         if not downhill @ step > 0.0:
             break
         t = _minimizing_step(m, rows @ step, ridge, (penalty * w) @ step, (penalty * step) @ step)
-        kept, w = w, w + t * step
+        kept = w
+        w = w + t * step
         m = rows @ w
         steps += 1
     w = w if value < before else kept
@@ -5947,7 +7312,11 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
 def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     """Solve step + stiffness G step = downhill to a relative accuracy; given products with G, and G downhill, return
     (step, G step, k), k the products that it took."""
-    step, rise, left, way, m = *np.zeros((2, downhill.size)), *np.array([downhill, downhill, image])
+    step = np.zeros(downhill.size)
+    rise = np.zeros(downhill.size)
+    left = downhill.copy()
+    way = downhill.copy()
+    m = image.copy()
     first = size = downhill @ image
     for k in range(1, 201):  # noqa: B007 - in the inner product of G, for which the equations are symmetric
         bend = way + stiffness * m
@@ -5956,7 +7325,8 @@ def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
         rise += length * m
         left -= length * bend
         ahead = product(left)
-        size, before = left @ ahead, size
+        before = size
+        size = left @ ahead
         if size <= accuracy**2 * first:
             break
         way *= size / before
@@ -5973,14 +7343,22 @@ def _by_newton_steps(dual, c, u, gap):
         return "large"
     if dual.few:
         rows, penalty = _with_bias(_coordinates(G), dual.signs)
-        _, pull, steps = _newton_in_coordinates(rows, dual.G.ridge, penalty, penalty * (c / dual.scale @ rows))
+        _, pull, steps = _newton_in_coordinates(
+            rows, dual.G.ridge, penalty, penalty * (c / dual.scale @ rows)
+        )
         dual.reads[0] += (2 * steps + 1) * dual.n**2
-        if all(pull[side].any() for side in dual.sides):  # not so where slacks are less than rounding
+        if all(
+            pull[side].any() for side in dual.sides
+        ):  # not so where slacks are less than rounding
             c[:] = pull * dual.scale
         return "near"
     n = points.size
-    ridge, v, active, error = dual.G.ridge[points], c[points] / dual.scale, c[points] > 0.0, math.inf
-    m, goal = u[points] - ridge * v, 0.3 * dual.tol
+    ridge = dual.G.ridge[points]
+    v = c[points] / dual.scale
+    active = c[points] > 0.0
+    error = math.inf
+    m = u[points] - ridge * v
+    goal = 0.3 * dual.tol
     if G is dual.kept[1]:
         goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
 
@@ -5988,13 +7366,23 @@ def _by_newton_steps(dual, c, u, gap):
         return _image(G, v) + dual.shifted(points, v, points)
 
     for _ in range(200):
-        before, active, last, pull = active, m < 1.0, error, np.maximum(1.0 - m, 0.0) / ridge
-        downhill, stiffness = pull - v, active / ridge
+        before = active
+        active = m < 1.0
+        last = error
+        pull = np.maximum(1.0 - m, 0.0) / ridge
+        downhill = pull - v
+        stiffness = active / ridge
         image = product(downhill)
-        error, changed, k = np.abs(image).max(), np.count_nonzero(active != before), 1
-        if error <= goal or (error > 0.5 * last and not changed):  # u = 1 + image where active, or no less
+        error = np.abs(image).max()
+        changed = np.count_nonzero(active != before)
+        k = 1
+        if error <= goal or (
+            error > 0.5 * last and not changed
+        ):  # u = 1 + image where active, or no less
             break
-        accuracy = min(0.1, max(changed / n, 0.5 * goal / error))  # of use before the active points change
+        accuracy = min(
+            0.1, max(changed / n, 0.5 * goal / error)
+        )  # of use before the active points change
         step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
         dual.reads[0] += (k + 1) * n * n
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
@@ -6011,13 +7399,29 @@ def _by_coordinates(G, tol):
     A hard margin is the limit of soft ones with smaller and smaller ridges; from w, its least margin 1, the weights of
     the points on the margin solve w = Z'c.
     """
-    (G, ridge), scale = (G.base, G.ridge) if isinstance(G, RidgeGram) else (G, None), float(G.diagonal().max())
+    whole = G
+    ridge = None
+    scale = float(G.diagonal().max())
+    if isinstance(G, RidgeGram):
+        ridge = G.ridge
+        G = G.base
     base = G.base if isinstance(G, FreeGram) else G
     rows, penalty = _with_bias(_coordinates(base), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
-    w, best, least, mixture, most = np.zeros(penalty.size), None, -math.inf, None, math.inf
-    ridges = [ridge] if ridge is not None else [np.full(len(rows), scale * 10.0**-k) for k in range(2, 32, 2)]
-    if ridge is None and not (rows @ _newton_in_coordinates(rows, ridges[-1], penalty, w)[0]).min() > 0.0:
+    w = np.zeros(penalty.size)
+    best = None
+    least = -math.inf
+    mixture = None
+    most = math.inf
+    ridges = (
+        [ridge]
+        if ridge is not None
+        else [np.full(len(rows), scale * 10.0**-k) for k in range(2, 32, 2)]
+    )
+    if (
+        ridge is None
+        and not (rows @ _newton_in_coordinates(rows, ridges[-1], penalty, w)[0]).min() > 0.0
+    ):
         return None  # all but no weight on ||w||, and still some point is on the wrong side
     for given in ridges:
         w, p, _ = _newton_in_coordinates(rows, given, penalty, w)
@@ -6025,7 +7429,8 @@ def _by_coordinates(G, tol):
             m = rows @ w
             if not m.min() > 0.0:
                 continue
-            w, near = w / m.min(), np.flatnonzero(p)
+            w = w / m.min()
+            near = np.flatnonzero(p)
             if near.size <= w.size:
                 p[near] = np.maximum(_weights_of(rows[near], penalty * w), 0.0)
         W = w[penalty > 0.0]
@@ -6036,11 +7441,13 @@ def _by_coordinates(G, tol):
         lower = _of_separator(G, ridge, W, bias, 0.0)[0]
         for side in sides:
             p[side] = _mixture(p[side], 1.0 / len(sides))
-        upper = certificate(G if ridge is None else RidgeGram(G, ridge), p, p, precise=True)[1]
+        upper = certificate(whole, p, p, precise=True)[1]
         if lower > least:
-            best, least = (W, bias), lower
+            best = (W, bias)
+            least = lower
         if upper < most:
-            mixture, most = p, upper
+            mixture = p
+            most = upper
         if most - least <= tol * most:
             break
     return None if best is None else (*best, mixture, least, most)
@@ -6062,12 +7469,19 @@ def _weights_of(rows, w):
 
 # Rounds
 
+
 def _on_first_faces(dual, c, u, gap):
     """Go on faces while they are small."""
     return _on_faces(dual, c, u, gap, _FIRST_FACE)
 
 
-_STAGES = _over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces  # as numbered above
+_STAGES = (
+    _over_blocks,
+    _on_first_faces,
+    _by_newton_steps,
+    _on_working_set,
+    _on_faces,
+)  # as numbered above
 
 
 def _first_stage(dual):
@@ -6108,7 +7522,9 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
             return k, INFEASIBLE
         dual.begin(c, u, reads)
-        start, before, (gap, norm) = c.copy(), stage[0], _rescale(c, u)
+        start = c.copy()
+        before = stage[0]
+        (gap, norm) = _rescale(c, u)
         reason = _STAGES[before](dual, c, u, gap)
         is_lost = not all(c[side].any() for side in dual.sides)  # by rounding
         if is_lost:
@@ -6126,12 +7542,17 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         if before == _NEWTON and dual.few and stage[0] == _BLOCKS:
             return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
         if stage[0] == _BLOCKS != before and support > dual.largest:
-            warnings.warn(f"max_margin may take long: {support} points are in the support, too many for working sets; "
-                          "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
-                          "callback shows the interval", stacklevel=8)
+            warnings.warn(
+                f"max_margin may take long: {support} points are in the support, too many for working sets; "
+                "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
+                "callback shows the interval",
+                stacklevel=8,
+            )
         ended = reason == "ended" or (before == _BLOCKS and gap <= dual.tol)
         ended |= before == _FACES and now > 0.9 * gap and shortest > (1.0 - dual.tol) * norm
-        if (ended and not halved and shortest > 0.95 * norm) or (stage[0] == before and np.array_equal(c, start)):
+        if (ended and not halved and shortest > 0.95 * norm) or (
+            stage[0] == before and np.array_equal(c, start)
+        ):
             return k, EXHAUSTED  # the next round would do the same
         crawls = stage[0] == before in (_BLOCKS, _WORKING_SET) and not halved
         if crawls and support <= 2 * _LARGEST_FACE:
@@ -6140,9 +7561,16 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
 
 
 @_algorithm
-def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at: ArrayLike | None = None,
-               keep_iterates: bool = False, callback: Callback = None,
-               start: Result | ArrayLike | None = None) -> Result:
+def max_margin(
+    G: GramLike,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-9,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | ArrayLike | None = None,
+) -> Result:
     """The maximum margin to any tolerance, by working sets and Newton steps.
 
     Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
@@ -6194,34 +7622,56 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
     >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
     'certified'
     """
-    tol, weights = _number(tol, "tol"), None if _is_result(start) or np.ndim(start) != 1 else start
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start if weights is None else None,
-                  free_intercept=True)
+    tol = _number(tol, "tol")
+    weights = None
+    if not _is_result(start) and np.ndim(start) == 1:
+        weights = start
+        start = None
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=True)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
-    blur, of_base = math.sqrt(run.G.rounding().square), run.scale
+    blur = math.sqrt(run.G.rounding().square)
+    of_base = run.scale
     if isinstance(run.G, RidgeGram):  # a ridge, however large, is not what is rounded
         of_base = max(float(run.G.base.diagonal().max()), _SMALLEST)
     eps = (1e-9 if blur == 0.0 else 3e-8) * (math.sqrt(of_base) / math.sqrt(run.scale))
     eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
-    if isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+    if (
+        isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0
+    ):  # rho is at least (sum_i 1 / r_i)^(-1/2)
         with np.errstate(over="ignore"):
             eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
-    dual, reads = _Dual(run.G, run.scale, tol, eps), np.zeros(1)
+    dual = _Dual(run.G, run.scale, tol, eps)
+    reads = np.zeros(1)
     c, u = np.zeros((2, dual.n))
     begin = _first_stage(dual)
     if weights is not None:
-        c, support = _weights(_amounts(weights, "start", dual.n)), np.count_nonzero(weights)
+        c = _weights(_amounts(weights, "start", dual.n))
+        support = np.count_nonzero(weights)
         if dual.signs is None and not dual.diagonal.all():
             c[:] = 0.0  # a row of zeros is a witness by itself: begin there
-        begin = _FACES if support <= 2 * _FIRST_FACE else _WORKING_SET if support <= dual.largest else _BLOCKS
+        begin = _BLOCKS
+        if support <= 2 * _FIRST_FACE:
+            begin = _FACES
+        elif support <= dual.largest:
+            begin = _WORKING_SET
     for side in dual.sides:
         if not c[side].any():
             c[side[np.argmin(dual.diagonal[side])]] = 1.0
     dual.finish(c, u)
-    interval = functools.partial(_interval, products=lambda G, scale, *points: [dual.product(v) for v in points])
-    return drive(run, _exact_rounds, (c, u, np.array([begin]), reads), lambda c, *_: (c, c), parameters=(dual,),
-                 interval=interval, products=lambda k: reads[0] / dual.n**2, eps=eps * math.sqrt(run.scale))
+    interval = functools.partial(
+        _interval, products=lambda G, scale, *points: [dual.product(v) for v in points]
+    )
+    return drive(
+        run,
+        _exact_rounds,
+        (c, u, np.array([begin]), reads),
+        lambda c, *_: (c, c),
+        parameters=(dual,),
+        interval=interval,
+        products=lambda k: reads[0] / dual.n**2,
+        eps=eps * math.sqrt(run.scale),
+    )
 
 
 # ======================================================================================================
@@ -6232,8 +7682,16 @@ def max_margin(G: GramLike, *, max_iter: int = 100, tol: float = 1e-9, trace_at:
 # warnings in the words that its users and its own checks look for.
 
 _FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
-_FREE = "exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent"  # take a free intercept
-_LIGHT = 2.0**-44  # of the largest weight: lighter points are left out of a soft margin, which they cannot change
+_FREE = (
+    "exact",
+    "max_margin",
+    "momentum",
+    "gradient_descent",
+    "normalized_gradient_descent",
+)  # take a free intercept
+_LIGHT = (
+    2.0**-44
+)  # of the largest weight: lighter points are left out of a soft margin, which they cannot change
 _SOFT = 1e4  # C max_i K(x_i, x_i) of the soft margin that stands in where rounding hides one of a larger C
 
 
@@ -6266,20 +7724,31 @@ def _targets(y, n):
         raise ValueError("y must not be masked; leave out what has no label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected; give y.ravel()",
-                      _known_as("DataConversionWarning", UserWarning), stacklevel=4)
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; give y.ravel()",
+            _known_as("DataConversionWarning", UserWarning),
+            stacklevel=4,
+        )
         y = y.ravel()
     if y.shape != (n,):
-        raise ValueError(f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}")
+        raise ValueError(
+            f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}"
+        )
     is_real = y.dtype.kind == "f"
     missing = [i for i, label in enumerate(y) if _is_missing(label)] if y.dtype.kind == "O" else []
     if missing:
-        raise ValueError(f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out")
+        raise ValueError(
+            f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out"
+        )
     try:
         if (y != y).any() or (is_real and np.isinf(y).any()):
-            raise ValueError("Input y contains NaN, infinity or a value too large for dtype('float64').")
+            raise ValueError(
+                "Input y contains NaN, infinity or a value too large for dtype('float64')."
+            )
         if is_real and (y != np.round(y)).any():
-            raise ValueError("Unknown label type: continuous. y must hold the classes of the points")
+            raise ValueError(
+                "Unknown label type: continuous. y must hold the classes of the points"
+            )
         return np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
@@ -6289,9 +7758,12 @@ def _costs_of_classes(given, classes, counts):
     """Return by how much `class_weight` multiplies C in each class, whose points have these sums of weights."""
     if isinstance(given, str) and given == "balanced":
         return counts.sum() / (classes.size * counts)
-    names, given = classes.tolist(), {} if given is None else given
+    names = classes.tolist()
+    given = {} if given is None else given
     if not hasattr(given, "keys") or (set(names) - set(given) and set(given) - set(names)):
-        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights by class, {names}; got {given!r}')
+        raise ValueError(
+            f'class_weight must be None, "balanced" or a dict of weights by class, {names}; got {given!r}'
+        )
     return np.array([_number(given.get(name, 1.0), f"class_weight[{name!r}]") for name in names])
 
 
@@ -6317,7 +7789,12 @@ def _unequal_columns(X, names):
 def _separators(G, alpha):
     """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
     G = G.base if isinstance(G, FreeGram) else G
-    rows, parts = (G.K, G._class_weights(alpha)) if isinstance(G, PairGram) else (G, alpha[None, None])
+    if isinstance(G, PairGram):
+        rows = G.K
+        parts = G._class_weights(alpha)
+    else:
+        rows = G
+        parts = alpha[None, None]
     if hasattr(rows, "separator"):
         return sum(np.array([rows.separator(v) for v in part]) for part in parts)
     W = np.empty((parts.shape[1], rows.shape()[1]))
@@ -6416,33 +7893,59 @@ class MaxMarginClassifier:
 
     _estimator_type = "classifier"
 
-    def __init__(self, kernel: str | Callable = "rbf", *, gamma: float | str = "scale", coef0: float = 1.0,
-                 degree: int = 3, sigma2: float | None = None, W: ArrayLike | None = None, C: float = math.inf,
-                 class_weight: dict | str | None = None, fit_intercept: bool = True,
-                 intercept_scaling: float | None = None, normalize: str | None = None, algorithm: str = "exact",
-                 tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None,
-                 dtype: DTypeLike = np.float64, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        kernel: str | Callable = "rbf",
+        *,
+        gamma: float | str = "scale",
+        coef0: float = 1.0,
+        degree: int = 3,
+        sigma2: float | None = None,
+        W: ArrayLike | None = None,
+        C: float = math.inf,
+        class_weight: dict | str | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float | None = None,
+        normalize: str | None = None,
+        algorithm: str = "exact",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
+        dtype: DTypeLike = np.float64,
+        verbose: bool = False,
+    ) -> None:
         vars(self).update({name: value for name, value in locals().items() if name != "self"})
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items()
-                   if repr(value) != repr(defaults[name].default))
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params(deep=False).items()
+            if repr(value) != repr(defaults[name].default)
+        )
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; ``deep``: those of a kernel that has its own, too, as kernel__name."""
         params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
         if deep and hasattr(self.kernel, "get_params") and not isinstance(self.kernel, type):
-            params.update({f"kernel__{name}": value for name, value in self.kernel.get_params(deep=True).items()})
+            params.update(
+                {
+                    f"kernel__{name}": value
+                    for name, value in self.kernel.get_params(deep=True).items()
+                }
+            )
         return params
 
     def set_params(self, **params: Any) -> MaxMarginClassifier:
         """Change parameters by name; returns self."""
-        known, of_kernel = self.get_params(), {}
+        known = self.get_params()
+        of_kernel = {}
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}")
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}, which has {list(known)}"
+                )
             if name.startswith("kernel__"):
                 of_kernel[name.removeprefix("kernel__")] = value
             else:
@@ -6453,13 +7956,20 @@ class MaxMarginClassifier:
 
     def __sklearn_tags__(self):
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # whoever asks has it
-        return Tags(estimator_type="classifier", target_tags=TargetTags(required=True), transformer_tags=None,
-                    classifier_tags=ClassifierTags(), regressor_tags=None,
-                    input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")))
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            transformer_tags=None,
+            classifier_tags=ClassifierTags(),
+            regressor_tags=None,
+            input_tags=InputTags(sparse=True, pairwise=self._takes("precomputed")),
+        )
 
     def get_metadata_routing(self) -> Any:
         """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
+
         request = MetadataRequest(owner=type(self).__name__)
         for method in (request.fit, request.score):
             method.add_request(param="sample_weight", alias=None)
@@ -6488,11 +7998,17 @@ class MaxMarginClassifier:
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind == "c":
             raise ValueError("Complex data not supported")
-        if callable(self.kernel) and (kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))):
-            raise ValueError('a kernel function is given rows of numbers: for other objects compute its matrix, and '
-                             'give kernel="precomputed"')
+        if callable(self.kernel) and (
+            kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))
+        ):
+            raise ValueError(
+                "a kernel function is given rows of numbers: for other objects compute its matrix, and "
+                'give kernel="precomputed"'
+            )
         if len(X.shape) != 2:
-            raise ValueError(f"Reshape your data: X must have a row for each point, got shape {X.shape}")
+            raise ValueError(
+                f"Reshape your data: X must have a row for each point, got shape {X.shape}"
+            )
         if 0 in X.shape:
             found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
             raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
@@ -6501,7 +8017,9 @@ class MaxMarginClassifier:
         return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
 
     @_with_underflow
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> MaxMarginClassifier:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> MaxMarginClassifier:
         """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
 
         sample_weight, (n,), of at least 0, weighs the points beside `class_weight`; those of weight 0 are left out.
@@ -6510,36 +8028,64 @@ class MaxMarginClassifier:
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        names, X = _column_names(X), self._table(X)
+        names = _column_names(X)
+        X = self._table(X)
         classes, labels = _targets(y, X.shape[0])
-        self.n_features_in_, self.shape_fit_ = X.shape[1], X.shape
+        self.n_features_in_ = X.shape[1]
+        self.shape_fit_ = X.shape
         if names is not None:
             self.feature_names_in_ = names
-        linear, precomputed = self._takes("linear"), self._takes("precomputed")
+        linear = self._takes("linear")
+        precomputed = self._takes("precomputed")
         _number(self.C, "C", infinite=True)
-        shares = _amounts(1.0 if sample_weight is None else sample_weight, "sample_weight", X.shape[0])
-        kept = np.flatnonzero(shares >= max(_NORMAL, 0.0 if self.C == math.inf else _LIGHT * shares.max()))
+        if sample_weight is None:
+            sample_weight = 1.0
+        shares = _amounts(sample_weight, "sample_weight", X.shape[0])
+        lightest = 0.0 if self.C == math.inf else _LIGHT * shares.max()
+        kept = np.flatnonzero(shares >= max(_NORMAL, lightest))
         light = math.fsum(np.delete(shares, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError("y must hold at least two classes, of points whose weight is not zero, or negligible; got "
-                             f"{self.classes_.size} class{'es' * (not kept.size)}")
+            raise ValueError(
+                "y must hold at least two classes, of points whose weight is not zero, or negligible; got "
+                f"{self.classes_.size} class{'es' * (not kept.size)}"
+            )
         every = X
         if kept.size < shares.size:
-            X, shares = self._table(X[np.ix_(kept, kept) if precomputed else kept]), shares[kept]
-        self.class_weight_ = _costs_of_classes(self.class_weight, self.classes_, np.bincount(labels, shares))
+            X = self._table(X[np.ix_(kept, kept) if precomputed else kept])
+            shares = shares[kept]
+        self.class_weight_ = _costs_of_classes(
+            self.class_weight, self.classes_, np.bincount(labels, shares)
+        )
         costs = shares * self.class_weight_[labels]
         if self.normalize == "unit" and precomputed:
-            raise ValueError('normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell')
-        name = _choice(self.algorithm, "algorithm", ("exact", *(name for name in ALGORITHMS if name != "winnow")))
+            raise ValueError(
+                'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
+            )
+        name = _choice(
+            self.algorithm,
+            "algorithm",
+            ("exact", *(name for name in ALGORITHMS if name != "winnow")),
+        )
         algorithm = max_margin if name == "exact" else ALGORITHMS[name]
         accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
         params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
         if "sigma2" in params and isinstance(self.gamma, str):
             del params["gamma"]
-        free = self.fit_intercept and self.intercept_scaling is None and self.classes_.size == 2 and name in _FREE
-        constant = 1.0 if self.intercept_scaling is None else _number(self.intercept_scaling, "intercept_scaling")
-        params["intercept"] = "free" if free else constant if self.fit_intercept else 0.0
+        free = (
+            self.fit_intercept
+            and self.intercept_scaling is None
+            and self.classes_.size == 2
+            and name in _FREE
+        )
+        constant = (
+            1.0
+            if self.intercept_scaling is None
+            else _number(self.intercept_scaling, "intercept_scaling")
+        )
+        params["intercept"] = 0.0
+        if self.fit_intercept:
+            params["intercept"] = "free" if free else constant
         kernel = self._kernel = _kernel(self.kernel, X, params, shares)
         if "gamma" in params:
             params["gamma"] = kernel.gamma  # "scale" is found once
@@ -6547,34 +8093,59 @@ class MaxMarginClassifier:
         signs = 2.0 * labels - 1.0 if count is None else None
         if linear:
             G = features(X, signs, normalize=self.normalize, **params)
-        elif callable(self.kernel) or precomputed or (algorithm is not max_margin and X.shape[0] <= _FEW_POINTS):
-            G = gram(X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params)
+        elif (
+            callable(self.kernel)
+            or precomputed
+            or (algorithm is not max_margin and X.shape[0] <= _FEW_POINTS)
+        ):
+            G = gram(
+                X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params
+            )
         else:
-            G = lazy_gram(X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params)
+            G = lazy_gram(
+                X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params
+            )
         if count is not None:
             G = pair_gram(G, labels, count)
         ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
         alpha, least, offset, W = self._solve(algorithm, G, ridge, X, labels, kept)
         weights = alpha / least
-        T = (weights * signs)[None] if count is None else _class_weights(weights[None], labels, count)[0]
+        T = (
+            (weights * signs)[None]
+            if count is None
+            else _class_weights(weights[None], labels, count)[0]
+        )
         normalizers = _normalizers(_self_products(kernel, X), self.normalize)
         if light > 0.0:
             moved = every - G.origin if linear and free and not _is_sparse(every) else every
-            reach = 1.0 if self.normalize == "unit" else _self_products(kernel, moved).max() * normalizers[0]**2
-            self._allow_for(light * float((costs / shares).max()) * (self.classes_.size - 1), math.sqrt(reach))
-        T *= normalizers if self.normalize == "unit" else normalizers**2  # new points have "max" in common with these
+            reach = (
+                1.0
+                if self.normalize == "unit"
+                else _self_products(kernel, moved).max() * normalizers[0] ** 2
+            )
+            self._allow_for(
+                light * float((costs / shares).max()) * (self.classes_.size - 1), math.sqrt(reach)
+            )
+        T *= (
+            normalizers if self.normalize == "unit" else normalizers**2
+        )  # new points have "max" in common with these
         support = np.flatnonzero(T.any(axis=0))
-        self.support_, self.dual_coef_ = kept[support], T[:, support]
+        self.support_ = kept[support]
+        self.dual_coef_ = T[:, support]
         self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
         points = X[:0, :0] if precomputed else X[support]
         self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
-        self._origin = G.origin if linear and free else np.zeros(X.shape[1])  # from which the points were taken
+        self._origin = (
+            G.origin if linear and free else np.zeros(X.shape[1])
+        )  # from which the points were taken
         self.intercept_ = self._bias = kernel.offset * self.dual_coef_.sum(axis=1) + offset
-        if linear:  # not by the dual coefficients, as rounding these can be all that a small margin is
+        if (
+            linear
+        ):  # not by the dual coefficients, as rounding these can be all that a small margin is
             W = _separators(G, alpha) / least if W is None else np.atleast_2d(W)
             W = W * (1.0 if self.normalize == "unit" else normalizers[0])
-            self.coef_ = W[:, :X.shape[1]].copy()
-            self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1]:].sum(axis=1) + offset
+            self.coef_ = W[:, : X.shape[1]].copy()
+            self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1] :].sum(axis=1) + offset
             self.intercept_ = self._bias - self.coef_ @ self._origin
         return self
 
@@ -6584,52 +8155,98 @@ class MaxMarginClassifier:
         base, scale = _representation(G)
         G = _with_ridge(base, ridge / self.C)
         state = 0 if self.random_state is None else self.random_state
-        draw = getattr(state, "integers", getattr(state, "randint", None))  # a Generator's, a RandomState's
+        draw = getattr(
+            state, "integers", getattr(state, "randint", None)
+        )  # a Generator's, a RandomState's
         seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
         smallest = _number(self.tol, "tol") * math.sqrt(scale)
-        given = {"max_iter": self.max_iter, "seed": seed, "callback": print if self.verbose else None,
-                 "eps": smallest, "delta": smallest}
+        given = {
+            "max_iter": self.max_iter,
+            "seed": seed,
+            "callback": print if self.verbose else None,
+            "eps": smallest,
+            "delta": smallest,
+        }
         accepted = inspect.signature(algorithm).parameters
-        options = {key: value for key, value in given.items() if key in accepted and value is not None
-                   and (key not in ("eps", "delta") or accepted[key].default is None)}
+        options = {
+            key: value
+            for key, value in given.items()
+            if key in accepted
+            and value is not None
+            and (key not in ("eps", "delta") or accepted[key].default is None)
+        }
         result = algorithm(G, tol=self.tol, **options)
-        self.result_, self.n_iter_, status = result, result.n_iter, result.status
+        self.result_ = result
+        self.n_iter_ = result.n_iter
+        status = result.status
         self.interval_ = result.lower, result.upper
-        soft = float(f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}")  # to be found fast: nobody asked for it
+        soft = float(
+            f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}"
+        )  # to be found fast: nobody asked for it
         if status == "infeasible" and self.C < math.inf:
             status = "rounding"  # a soft margin is never 0
         found = None
         if self._takes("linear") and algorithm is max_margin and status != "certified":
-            found = _by_coordinates(G, self.tol) if _has_few_coordinates(getattr(base, "base", base)) else None
+            found = (
+                _by_coordinates(G, self.tol)
+                if _has_few_coordinates(getattr(base, "base", base))
+                else None
+            )
         if found is not None and found[3] > max(result.lower, 0.0):
             lower, upper = self.interval_ = found[3], min(found[4], result.upper)
             status = "certified" if upper - lower <= self.tol * upper else "rounding"
         else:
             found = None
-        self.status_, self.fit_status_ = status, int(status != "certified")
-        if self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding") and self.C > soft:
+        self.status_ = status
+        self.fit_status_ = int(status != "certified")
+        if (
+            self.interval_[0] <= 0.0
+            and result.status in ("infeasible", "rounding")
+            and self.C > soft
+        ):
             witness = self._witness(X, labels, kept, result.p)
-            warnings.warn(f"no margin above {_written(result.upper, 1, _UP)} exists; {witness}; try C={soft:g}, with "
-                          "which the predictor was fitted, or less", UserWarning, stacklevel=4)
-            hard, G = G, _with_ridge(base, ridge / soft)
+            warnings.warn(
+                f"no margin above {_written(result.upper, 1, _UP)} exists; {witness}; try C={soft:g}, with "
+                "which the predictor was fitted, or less",
+                UserWarning,
+                stacklevel=4,
+            )
+            hard = G
+            G = _with_ridge(base, ridge / soft)
             result = max_margin(G, tol=self.tol)
             self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
         elif status in ("max_iter", "rounding"):
             more = 2 * max(result.n_iter, accepted["max_iter"].default)
-            remedy = (f"after {result.n_iter} iterations: give max_iter={more}, say, or" if status == "max_iter"
-                      else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or")
-            units = _unequal_columns(X, getattr(self, "feature_names_in_", None)) if self._takes("linear") else ""
-            warnings.warn(f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol{units}",
-                          _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
+            remedy = (
+                f"after {result.n_iter} iterations: give max_iter={more}, say, or"
+                if status == "max_iter"
+                else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
+            )
+            units = (
+                _unequal_columns(X, getattr(self, "feature_names_in_", None))
+                if self._takes("linear")
+                else ""
+            )
+            warnings.warn(
+                f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol{units}",
+                _known_as("ConvergenceWarning", UserWarning),
+                stacklevel=4,
+            )
         self.margin_ = self.interval_[0]
         if found is not None:
             W, offset, p, lower, upper = found
             return p, lower * upper, offset, W
-        alpha, length, offset = result.alpha, result.upper, 0.0
+        alpha = result.alpha
+        length = result.upper
+        offset = 0.0
         if G.signs is not None or not np.array_equal(alpha, result.p):
             alpha = _unit_range(alpha)
-            size, m = G.precise(alpha)[:2] if hasattr(G, "precise") else _squares_and_margins(G, scale, alpha)[0]
-            length, offset = math.sqrt(max(size, 0.0)), 0.0 if G.signs is None else _offset(G.signs, m)
+            if hasattr(G, "precise"):
+                size, m, _ = G.precise(alpha)
+            else:
+                size, m = _squares_and_margins(G, scale, alpha)[0]
+            length = math.sqrt(max(size, 0.0))
+            offset = 0.0 if G.signs is None else _offset(G.signs, m)
         least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
         return alpha, least, offset / least, None
 
@@ -6642,40 +8259,68 @@ class MaxMarginClassifier:
         """
         lower, upper = self.interval_
         if lower > 0.0:
-            lower *= (1.0 - _LAST) / math.sqrt(1.0 + 8.0 * self.C * weight * (lower + reach)**2)
-        self.interval_, self.margin_ = (lower, upper), lower
+            lower *= (1.0 - _LAST) / math.sqrt(1.0 + 8.0 * self.C * weight * (lower + reach) ** 2)
+        self.interval_ = (lower, upper)
+        self.margin_ = lower
 
     def _witness(self, X, labels, kept, p):
         """Name the points that leave no margin, of those that were kept."""
         pair = contradiction(X, labels)
         if pair is not None:
             return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
-        points = kept[np.unique(np.flatnonzero(p) // (self.classes_.size - 1))]  # those of the pairs
+        points = kept[
+            np.unique(np.flatnonzero(p) // (self.classes_.size - 1))
+        ]  # those of the pairs
         those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
         return f"a mixture of {those} allows no larger one"
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:
         """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        name, known = type(self).__name__, getattr(self, "feature_names_in_", None)
+        name = type(self).__name__
+        known = getattr(self, "feature_names_in_", None)
         if not hasattr(self, "dual_coef_"):
-            raise _known_as("NotFittedError", _NotFittedError)(f"This {name} is not fitted yet; call fit first")
-        names, X = _column_names(X), self._table(X)
+            raise _known_as("NotFittedError", _NotFittedError)(
+                f"This {name} is not fitted yet; call fit first"
+            )
+        names = _column_names(X)
+        X = self._table(X)
         if (names is None) != (known is None):
-            have, was = ("does not have valid", "with") if names is None else ("has", "without")
-            warnings.warn(f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3)
+            have = "does not have valid" if names is None else "has"
+            was = "with" if names is None else "without"
+            warnings.warn(
+                f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3
+            )
         elif names is not None and not np.array_equal(names, known):
-            differ = {"unseen at fit time": set(names) - set(known),
-                      "seen at fit time, yet now missing": set(known) - set(names)}
-            listed = [f"Feature names {kind}:\n- " + "\n- ".join(sorted(found)[:5] + ["..."] * (len(found) > 5)) + "\n"
-                      for kind, found in differ.items() if found]
-            raise ValueError("The feature names should match those that were passed during fit.\n" + "".join(
-                listed or ["Feature names must be in the same order as they were in fit.\n"]))
+            differ = {
+                "unseen at fit time": set(names) - set(known),
+                "seen at fit time, yet now missing": set(known) - set(names),
+            }
+            listed = [
+                f"Feature names {kind}:\n- "
+                + "\n- ".join(sorted(found)[:5] + ["..."] * (len(found) > 5))
+                + "\n"
+                for kind, found in differ.items()
+                if found
+            ]
+            raise ValueError(
+                "The feature names should match those that were passed during fit.\n"
+                + "".join(
+                    listed or ["Feature names must be in the same order as they were in fit.\n"]
+                )
+            )
         if X.shape[1] != self.n_features_in_:
-            values = "; of a precomputed kernel K(x, x_i) for each training point" if self._takes("precomputed") else ""
-            raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
-                             f"input{values}")
-        kernel, bias = self._kernel, self._bias
+            values = (
+                "; of a precomputed kernel K(x, x_i) for each training point"
+                if self._takes("precomputed")
+                else ""
+            )
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
+                f"input{values}"
+            )
+        kernel = self._kernel
+        bias = self._bias
         if self._takes("linear"):
             is_far = self._origin.any() and not _is_sparse(X)
             bias = self._bias if is_far else self.intercept_
@@ -6685,9 +8330,17 @@ class MaxMarginClassifier:
         else:
             plain = kernel._replace(offset=0.0)
             points = plain.prepare(self.support_vectors_)
-            scores = np.concatenate([plain.sums(self.dual_coef_, points, plain.prepare(block)).T
-                                     for _, block in _blocks(X)])
-        factors = _normalizers(_self_products(kernel, X), "unit")[:, None] if self.normalize == "unit" else 1.0
+            scores = np.concatenate(
+                [
+                    plain.sums(self.dual_coef_, points, plain.prepare(block)).T
+                    for _, block in _blocks(X)
+                ]
+            )
+        factors = (
+            _normalizers(_self_products(kernel, X), "unit")[:, None]
+            if self.normalize == "unit"
+            else 1.0
+        )
         is_feature = kernel.offset > 0.0  # the bias, which is then normalised with the others
         scores = (scores + bias) * factors if is_feature else scores * factors + bias
         return scores[:, 0] if self.classes_.size == 2 else scores
@@ -6695,14 +8348,18 @@ class MaxMarginClassifier:
     def predict(self, X: Any) -> Array:
         """The classes of the rows of X, (m, d): (m,)."""
         scores = self.decision_function(X)
-        return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes_[
+            (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        ]
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of the rows of X, (m, d), that are predicted to be of the classes y, (m,); weighted, if asked."""
         guesses = self.predict(X)
         for name, given in (("y", y), ("sample_weight", sample_weight)):
             if np.size(given) != guesses.size and not (name == "sample_weight" and given is None):
-                raise ValueError(f"X has {guesses.size} rows and {name} {np.size(given)} entries; they must agree")
+                raise ValueError(
+                    f"X has {guesses.size} rows and {name} {np.size(given)} entries; they must agree"
+                )
         return float(np.average(guesses == np.ravel(y), weights=sample_weight))
 
 
@@ -6713,8 +8370,10 @@ def _fill_cache():
     max_margin(gram(X[:50]))
     for G in (gram(X, 2 * (labels > 0) - 1), features(X, 2 * (labels > 0) - 1)):
         for name, algorithm in ALGORITHMS.items():
-            algorithm(X if name == "winnow" else G, max_iter=3)
-    for kernel, C, classes in itertools.product(("rbf", "linear"), (1.0, math.inf), (labels, labels > 0)):
+            algorithm(X, max_iter=3) if name == "winnow" else algorithm(G, max_iter=3)
+    for kernel, C, classes in itertools.product(
+        ("rbf", "linear"), (1.0, math.inf), (labels, labels > 0)
+    ):
         MaxMarginClassifier(kernel, C=C).fit(X, classes).predict(X)
     print(f"compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
 

@@ -16,7 +16,17 @@ from pathlib import Path
 import exact
 import numpy as np
 import pytest
-from instances import CALLS, EPS, check_raises, dense, rows_of, run, same_result, threads, two_classes
+from instances import (
+    CALLS,
+    EPS,
+    check_raises,
+    dense,
+    rows_of,
+    run,
+    same_result,
+    threads,
+    two_classes,
+)
 
 import fastmargin as fm
 import reproduce as rp
