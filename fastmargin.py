@@ -1406,20 +1406,9 @@ def _gamma_of(params, X, weights):
         return _number(gamma, "gamma")
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / X.shape[1]
-    weights = np.broadcast_to(weights, X.shape[0])
-    if _is_sparse(X):
-        return _gamma_of_sparse(X, weights)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = (
-            sum(weights[k : k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X))
-            / weights.sum()
-        )
-        total = sum(
-            weights[k : k + len(block)] @ ((block - mean) ** 2).mean(axis=1)
-            for k, block in _blocks(X)
-        )
-        spread = X.shape[1] * float(total / weights.sum())
-    if spread < _NORMAL and all((block == X[0, 0]).all() for _, block in _blocks(X)):
+    variance, is_constant = _variance(X, np.broadcast_to(weights, X.shape[0]))
+    spread = X.shape[1] * variance
+    if spread < _NORMAL and is_constant:
         spread = float(X.shape[1])
     if not _NORMAL <= spread < math.inf:
         raise ValueError(
@@ -1429,19 +1418,25 @@ def _gamma_of(params, X, weights):
     return 1.0 / spread
 
 
-def _gamma_of_sparse(X, weights):
-    """Return the scale of sparse points, in whose variance the zeros count."""
-    of_rows = np.asarray(X.mean(axis=1)).ravel()
-    mean = weights @ of_rows / weights.sum()
-    squares = (
-        _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean
-    )  # the mean of (x_ij - mean)^2 in row i
-    spread = X.shape[1] * float(weights @ squares / weights.sum())
-    if not _NORMAL <= spread < math.inf:
-        raise ValueError(
-            'gamma="scale" is 1 / (d Var X), and X has no variance, or too much; give gamma'
+def _variance(X, weights):
+    """Return the variance of the entries of weighted rows, zeros of sparse ones too, and whether all are equal."""
+    if _is_sparse(X):
+        of_rows = np.asarray(X.mean(axis=1)).ravel()
+        mean = weights @ of_rows / weights.sum()
+        squares = (
+            _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean
+        )  # the mean of (x_ij - mean)^2 in a row
+        return max(float(weights @ squares / weights.sum()), 0.0), X.nnz == 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = (
+            sum(weights[k : k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X))
+            / weights.sum()
         )
-    return 1.0 / spread
+        total = sum(
+            weights[k : k + len(block)] @ ((block - mean) ** 2).mean(axis=1)
+            for k, block in _blocks(X)
+        )
+    return float(total / weights.sum()), all((block == X[0, 0]).all() for _, block in _blocks(X))
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -3183,7 +3178,8 @@ def features(
     y = _labels(y, X.shape[0])
     origin = _origin(X) if _is_free(params) and normalize is None else np.zeros(X.shape[1])
     if _is_sparse(X):
-        X.data = X.data - origin[X.indices]
+        if origin.any():
+            X.data = X.data - origin[X.indices]
         G = SparseGram(
             X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1])
         )
@@ -3207,7 +3203,10 @@ def features(
         normalizer = _normalizers(squares, normalize)
         G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant, origin)
     else:
-        X = np.column_stack((X, np.full(len(X), constant))) if constant else X - origin
+        if constant:
+            X = np.column_stack((X, np.full(len(X), constant)))
+        elif origin.any():
+            X = X - origin
         G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
     return _with_ridge(_with_offset(G, y, params, origin), ridge)
 
@@ -3913,8 +3912,9 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
         lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper, b = 0 unless the intercept is free, for the rows and the w
         that are stored: computed in floating point, rounded outward by a proven bound; and
         lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.
-        With a ridge it is 1 / sqrt(||w||^2 + sum_i xi_i^2 / r_i), xi_i = max(0, 1 - <z_i, w> - y_i b): the scale of w,
-        for pairs of w / sqrt(2), matters, and 1 / margin^2 is twice the objective of a soft margin.
+        With a ridge the scale of w matters: the margin is 1 / sqrt(N + sum_i xi_i^2 / r_i), where xi_i =
+        max(0, 1 - <z_i, w> - y_i b) and N = ||w||^2, for pairs ||w||^2 / 2.  N + sum_i xi_i^2 / r_i is twice the
+        objective of a soft margin.
 
     Raises
     ------
@@ -3923,8 +3923,8 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     Notes
     -----
-    The interval is a few units in the last place of the largest <z_i, w> / ||w|| wide; of rows in a mapped file, and
-    those of other libraries, 2 (n + d) u sqrt(s), u = 2^-53.
+    The interval is a few units in the last place of the largest <z_i, w> or bias wide, over ||w||.  It is
+    2 (n + d) u sqrt(s) wide, u = 2^-53, for rows in a mapped file and those of other libraries.
     Over the upper end of `max_margin`, lower is a certified share of the maximum margin.  A representation of your own
     says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
 
@@ -3968,8 +3968,10 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
 
 def _of_separator(G, ridge, w, bias, cancelled):
-    """Return `separator_margin`, with the bias from the origin of the rows, None for the best, in which so much was
-    cancelled; with a ridge that of w and slacks."""
+    """Return `separator_margin` for the bias that belongs to the rows; None stands for the best one.
+
+    ``cancelled`` is the size of what was added up to this bias, which its rounding is in proportion to.
+    """
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w = np.ldexp(w.astype(np.float64), -exponent)
     goal = math.ldexp(1.0, -exponent)
@@ -3990,14 +3992,18 @@ def _of_separator(G, ridge, w, bias, cancelled):
         _with_slacks(length / goal, np.maximum(goal - m + sign * blur, 0.0) / goal, ridge)
         for sign in (1.0, -1.0)
     )
+    if upper < _NORMAL:  # where numbers lose digits
+        return 0.0, _NORMAL
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 def _margins_of(G, w):
-    """Return <z_i, w>, what was cancelled in them, and their error in units of ||w||: a few units in the last place of
-    either may be added."""
-    several = isinstance(G, PairGram)
-    rows = G.K if several else getattr(G, "base", G)
+    """Return <z_i, w>, the size of what cancelled in it, and a bound of its error over ||w||.
+
+    To this error come a few units in the last place of <z_i, w> and of what cancelled.
+    """
+    rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
+    rows = getattr(rows, "base", rows)
     m = np.empty(G.shape()[0])
     root = math.sqrt(float(G.diagonal().max()))
     if not hasattr(rows, "precise_dots"):
@@ -6759,14 +6765,8 @@ class _Dual:
             least = (
                 8.0 * self.G.rounding().margins * self.scale
             )  # what rounding may leave of ||x_i - o||^2
-            self.origin = (
-                v,
-                20.0
-                * (
-                    max((self.diagonal - ridge + 2.0 * y * self.shift).max(), least) + np.min(ridge)
-                ),
-            )
-            self.shift += 0.5 * self.origin[1] * y
+            farthest = max((self.diagonal - ridge + 2.0 * y * self.shift).max(), least)
+            self.shift += 10.0 * (farthest + np.min(ridge)) * y
             self.roots = np.sqrt(
                 np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale
             )
@@ -7608,7 +7608,8 @@ def max_margin(
     or 6,000 where G is not dense or the intercept is free, is left to (3), or without a ridge to (4), with blocks of
     128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (3) keeps a
     matrix in single precision, of the points that matter: 1.6 GB for 20,000 of them; more are left to (4).  Double
-    precision corrects it, by one product for about three digits.
+    precision corrects it, by one product for about three digits.  Pairs of few coordinates have their rows written
+    down, up to 0.5 GB.
 
     References
     ----------

@@ -577,6 +577,19 @@ def test_wide_sparse_points_are_never_made_dense(sp):
         assert chosen.status_ == "certified" and peak < 2e8 and sp.issparse(chosen.support_vectors_)
 
 
+def test_raw_columns_of_breast_cancer_have_the_margin_that_the_readme_names(datasets):
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    chosen = fm.MaxMarginClassifier("linear").fit(X, y)
+    assert chosen.status_ == "certified" and f"{chosen.margin_:.4e}" == "4.1371e-05" and chosen.score(X, y) == 1.0
+
+
+@pytest.mark.parametrize("gamma", ["scale", "auto"])
+def test_sparse_points_that_are_all_equal_have_a_scale(gamma, sp):
+    for X in (np.zeros((4, 3)), np.eye(3)[[0, 0, 1, 1]]):
+        options = {"normalize": None, "gamma": gamma}
+        np.testing.assert_allclose(fm.gram(sp.csr_array(X), **options), fm.gram(X, **options), rtol=1e-14)
+
+
 S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> what the message calls it
     "gram, labels": (lambda S, X, y: fm.gram(X, S), "y"),
     "gram, W": (lambda S, X, y: fm.gram(X, y, kernel="ntk", W=S), "W"),
