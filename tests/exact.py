@@ -52,14 +52,16 @@ def gram_of(G, signs=()):
     common = math.lcm(*(x.denominator for row in G for x in row))
     whole = [[x.numerator * (common // x.denominator) for x in row] for row in G]
     factor = math.gcd(*(x for row in whole for x in row)) or 1
-    return Gram([[x // factor for x in row] for row in whole], Fraction(factor, common), tuple(signs))
+    return Gram(
+        [[x // factor for x in row] for row in whole], Fraction(factor, common), tuple(signs)
+    )
 
 
 def integer_gram(Z):
     """(G, unit) with Z Z' = unit^2 G, G of integers."""
     whole, unit = integers(Z)
     d = len(whole) // len(Z)
-    rows = [whole[i:i + d] for i in range(0, len(whole), d)]
+    rows = [whole[i : i + d] for i in range(0, len(whole), d)]
     return [[dot(a, b) for b in rows] for a in rows], unit
 
 
@@ -72,7 +74,8 @@ def of_rows(Z, signs=()):
 def hull(G):
     """Pairs (i, j), and the matrix of integers of the z_i + z_j, twice the points from whose hull the origin is rho
     away: of i in one class and j in the other; without signs of i = j."""
-    n, E = range(len(G.entries)), G.entries
+    n = range(len(G.entries))
+    E = G.entries
     pairs = [(i, j) for i in n for j in n if (G.signs[i] > 0 > G.signs[j] if G.signs else i == j)]
     sums = [[a + b for a, b in zip(E[i], E[j], strict=True)] for i, j in pairs]
     return pairs, [[row[i] + row[j] for i, j in pairs] for row in sums]
@@ -82,13 +85,15 @@ def hull(G):
 # THE MARGIN
 # ======================================================================================================
 
+
 def solve(M, B):
     """(X, D), integers with M X = D B and D = det M > 0, for M positive semi-definite; None where M is singular.
 
     Gauss-Jordan elimination without fractions (Bareiss): every division is exact.  Without pivoting, because a zero
     on the diagonal of what is left of a semi-definite matrix means that it is singular.
     """
-    rows, previous = [[*a, *b] for a, b in zip(M, B, strict=True)], 1
+    rows = [[*a, *b] for a, b in zip(M, B, strict=True)]
+    previous = 1
     for k in range(len(rows)):
         pivot_row = rows[k]
         pivot = pivot_row[k]
@@ -97,9 +102,12 @@ def solve(M, B):
         for i, row in enumerate(rows):
             if i != k:
                 factor = row[k]
-                rows[i] = [(pivot * x - factor * y) // previous for x, y in zip(row, pivot_row, strict=True)]
+                rows[i] = [
+                    (pivot * x - factor * y) // previous
+                    for x, y in zip(row, pivot_row, strict=True)
+                ]
         previous = pivot
-    return [row[len(rows):] for row in rows], previous
+    return [row[len(rows) :] for row in rows], previous
 
 
 def least_norm(G):
@@ -108,7 +116,8 @@ def least_norm(G):
     ``support`` stays affinely independent and the point is the least of its affine hull, so that p'Gp falls from one
     support to the next and none comes twice.  It ends at (Gp)_i >= p'Gp for all i, which proves the minimum.
     """
-    support, weights = [min(range(len(G)), key=lambda i: G[i][i])], [1]
+    support = [min(range(len(G)), key=lambda i: G[i][i])]
+    weights = [1]
     while True:
         total = sum(weights)
         g = [sum(w * row[s] for w, s in zip(weights, support, strict=True)) for row in G]
@@ -120,13 +129,19 @@ def least_norm(G):
             for s, w in zip(support, weights, strict=True):
                 p[s] = w
             return Fraction(square, total**2), p
-        support, weights = [*support, worst], [*weights, 0]
+        support = [*support, worst]
+        weights = [*weights, 0]
         while True:
             # G + 1 1' has the same least point on {sum p = 1}, and is positive definite where points are independent.
-            target, _ = solve([[G[s][t] + 1 for t in support] for s in support], [[1] for _ in support])
-            target = [x for x, in target]
-            now, then = sum(weights), sum(target)
-            ahead = [(w * then, t * now) for w, t in zip(weights, target, strict=True)]  # to one denominator
+            target, _ = solve(
+                [[G[s][t] + 1 for t in support] for s in support], [[1] for _ in support]
+            )
+            target = [x for (x,) in target]
+            now = sum(weights)
+            then = sum(target)
+            ahead = [
+                (w * then, t * now) for w, t in zip(weights, target, strict=True)
+            ]  # to one denominator
             falling = [(a, b) for a, b in ahead if b < 0]
             if falling:  # go as far as the simplex reaches: to the least a / (a - b)
                 a0, b0 = min(falling, key=lambda ab: Fraction(ab[0], ab[0] - ab[1]))
@@ -165,13 +180,16 @@ def depth_squared(G):
     A basis T of the rows fixes a hyperplane <z_t, w> = 1 through its points, and for each j in T one through the
     others and the origin.  Facets are those that leave all rows on one side.
     """
-    least, basis = None, basis_of(G)
+    least = None
+    basis = basis_of(G)
     for T in combinations(range(len(G)), len(basis)):
         inverse = solve([[G[s][t] for t in T] for s in T], [[int(s == t) for t in T] for s in T])
         if inverse is None:
             continue
         X, D = inverse
-        against = [[dot([row[t] for t in T], column) for column in zip(*X, strict=True)] for row in G]
+        against = [
+            [dot([row[t] for t in T], column) for column in zip(*X, strict=True)] for row in G
+        ]
         if any(all(a[j] >= 0 for a in against) for j in range(len(T))):
             return Fraction(0)
         if all(sum(a) <= D for a in against):
@@ -198,7 +216,9 @@ def signed_square_of_margin(G):
     square = least_norm(points)[0]
     if not square:
         rank = len(basis_of(points))
-        if math.comb(len(points), rank) <= FACETS and (not G.signs or rank == len(basis_of(G.entries))):
+        if math.comb(len(points), rank) <= FACETS and (
+            not G.signs or rank == len(basis_of(G.entries))
+        ):
             square = -depth_squared(points)
     return square * G.unit / 4
 
@@ -207,15 +227,24 @@ def signed_square_of_margin(G):
 # WHETHER A RESULT KEEPS ITS WORD
 # ======================================================================================================
 
+
 def sides_of(G):
     """Numbers of the points in each class, or of all."""
-    return [np.flatnonzero(np.array(G.signs) == side) for side in (1, -1)] if G.signs else [np.arange(len(G.entries))]
+    return (
+        [np.flatnonzero(np.array(G.signs) == side) for side in (1, -1)]
+        if G.signs
+        else [np.arange(len(G.entries))]
+    )
 
 
 def weigh(G, v):
     """(min_i (Gv)_i, v'Gv, sum v) for integers v, in units of G."""
     m = [dot(row, v) for row in G.entries]
-    sides = [[x for x, sign in zip(m, G.signs, strict=True) if sign == side] for side in (1, -1)] if G.signs else [m]
+    sides = (
+        [[x for x, sign in zip(m, G.signs, strict=True) if sign == side] for side in (1, -1)]
+        if G.signs
+        else [m]
+    )
     return Fraction(sum(map(min, sides)), len(sides)), dot(m, v), sum(v)
 
 
@@ -224,13 +253,17 @@ def mixture(G, p):
     weights = integers(p)[0]
     if not G.signs:
         return weights
-    totals = {side: sum(w for w, sign in zip(weights, G.signs, strict=True) if sign == side) for side in (1, -1)}
+    totals = {
+        side: sum(w for w, sign in zip(weights, G.signs, strict=True) if sign == side)
+        for side in (1, -1)
+    }
     return [w * totals[-sign] for w, sign in zip(weights, G.signs, strict=True)]
 
 
 def floats_around(square):
     """The floats next to the root of a signed square: the greatest that is not above it, the least not below it."""
-    over, under = abs(square).numerator, abs(square).denominator
+    over = abs(square).numerator
+    under = abs(square).denominator
     shift = 2 * ((under.bit_length() - over.bit_length()) // 2 + 64)
     root = math.isqrt((over << shift) // under if shift >= 0 else over // (under << -shift))
     low = math.copysign(float(root / Fraction(2) ** (shift // 2)), square)
@@ -245,7 +278,9 @@ def exact_interval(G, alpha, p):
     """Signed squares of min_i (G alpha)_i / ||alpha||_G, None where ||alpha||_G = 0, and of ||p||_G / sum p."""
     least, size, _ = weigh(G, integers(alpha)[0])
     _, norm, total = weigh(G, mixture(G, p))
-    return Fraction(signed_square(least), size) * G.unit if size else None, Fraction(norm, total**2) * G.unit
+    return Fraction(signed_square(least), size) * G.unit if size else None, Fraction(
+        norm, total**2
+    ) * G.unit
 
 
 STATUSES = {"separated", "certified", "infeasible", "max_iter", "rounding"}
@@ -290,7 +325,9 @@ def trace_faults(trace, most, least, measure):
     """What is wrong with a trace, which an interrupt may find empty, for measures of rho."""
     if not len(trace):
         return []
-    lower, upper = (measure(Fraction(float(x))) for x in (trace["lower"].max(), trace["upper"].min()))
+    lower, upper = (
+        measure(Fraction(float(x))) for x in (trace["lower"].max(), trace["upper"].min())
+    )
     return ["trace: lower > rho"] * (lower > most) + ["trace: upper < rho"] * (upper < least)
 
 
@@ -302,15 +339,19 @@ def over_decades(rng, n):
 def certificate_faults(G, signed, given, result, seed=0):
     """What is wrong with `certificate` at the points of a result, at others, and at the best, which are nearly one."""
     n = len(G.entries)
-    rng, best, sides = np.random.default_rng(seed), best_point(G), sides_of(G)
+    rng = np.random.default_rng(seed)
+    best = best_point(G)
+    sides = sides_of(G)
     with np.errstate(under="ignore"):
         smaller = over_decades(rng, n) * 1e-320  # many of them denormal
     for side in sides:
         smaller[rng.choice(side)] = 1.0
     points = {
-        "its result": (result.alpha, result.p), "the best": (best, best),
+        "its result": (result.alpha, result.p),
+        "the best": (best, best),
         "random weights": (rng.normal(size=n), rng.dirichlet(np.ones(n))),
-        "weights that cancel": ((-1.0)**np.arange(n), np.full(n, 1.0 / n)), "equal weights": np.full((2, n), 1.0 / n),
+        "weights that cancel": ((-1.0) ** np.arange(n), np.full(n, 1.0 / n)),
+        "equal weights": np.full((2, n), 1.0 / n),
         "weights over decades": (over_decades(rng, n) * rng.choice([-1.0, 1.0], n), smaller),
     }
     for _, p in list(points.values())[2:] if G.signs else ():
@@ -319,7 +360,9 @@ def certificate_faults(G, signed, given, result, seed=0):
     found = []
     for (where, (alpha, p)), precise in product(points.items(), (False, True)):
         try:
-            words = interval_faults(G, signed, *fm.certificate(given, alpha, p, precise=precise), alpha, p)
+            words = interval_faults(
+                G, signed, *fm.certificate(given, alpha, p, precise=precise), alpha, p
+            )
         except Exception as error:
             words = [f"raised {type(error).__name__}: {error}"]
         found += [f"{'precise ' * precise}certificate of {where}: {word}" for word in words]
@@ -334,8 +377,12 @@ def status_faults(result, least, square, tol, eps):
         "separated: lower <= 0": result.status == "separated" and not result.lower > 0.0,
         "infeasible: rho > eps": result.status == "infeasible" and square > Fraction(eps) ** 2,
         "infeasible: upper > eps": result.status == "infeasible" and result.upper > eps,
-        "certified: gap > tol": result.status == "certified" and (
-            tol is None or Fraction(result.upper) - Fraction(result.lower) > Fraction(tol) * Fraction(result.upper)),
+        "certified: gap > tol": result.status == "certified"
+        and (
+            tol is None
+            or Fraction(result.upper) - Fraction(result.lower)
+            > Fraction(tol) * Fraction(result.upper)
+        ),
     }
     return [what for what, is_so in found.items() if is_so]
 
@@ -358,13 +405,17 @@ def l1_faults(Z, result, *, tol=None, eps=0.0):
         "lower > margin of w": Fraction(result.lower) > least,
         "upper < max_j (Z'p)_j": Fraction(result.upper) < most,
     }
-    return [*(what for what, is_so in found.items() if is_so), *trace_faults(result.trace, most, least, Fraction),
-            *status_faults(result, least, signed_square(max(least, 0)), tol, eps)]
+    return [
+        *(what for what, is_so in found.items() if is_so),
+        *trace_faults(result.trace, most, least, Fraction),
+        *status_faults(result, least, signed_square(max(least, 0)), tol, eps),
+    ]
 
 
 # ======================================================================================================
 # PROBLEMS
 # ======================================================================================================
+
 
 class Problem(NamedTuple):
     """Rows 2^power * rows in a representation, and a call: its repr can be pasted.
@@ -406,8 +457,13 @@ class Problem(NamedTuple):
     def signs(self):
         """Labels y_i of points x_i = y_i z_i, where two classes are not a matter of pairs."""
         n = len(self.rows)
-        return np.ones(n) if "pairs" in self.kind else np.array(self.classes(n), dtype=float) if self.sides else (
-            (-1.0)**np.arange(n))
+        return (
+            np.ones(n)
+            if "pairs" in self.kind
+            else np.array(self.classes(n), dtype=float)
+            if self.sides
+            else ((-1.0) ** np.arange(n))
+        )
 
     def pairs(self):
         """(point, its class, another class) of each pair, in the order of `pair_gram`."""
@@ -415,7 +471,10 @@ class Problem(NamedTuple):
         return [(i, y, j) for i, y in enumerate(labels) for j in range(self.n_classes) if j != y]
 
 
-POLYNOMIALS = {"poly": {"gamma": 2.0, "coef0": 3.0, "degree": 3}, "cubic": {"gamma": 0.25, "coef0": 0.0, "degree": 3}}
+POLYNOMIALS = {
+    "poly": {"gamma": 2.0, "coef0": 3.0, "degree": 3},
+    "cubic": {"gamma": 0.25, "coef0": 0.0, "degree": 3},
+}
 DIGITS = decimal.Context(prec=80)  # of kernels by distances: in place of all
 
 
@@ -428,48 +487,69 @@ def gamma_of(kernel, X):
 
 def by_distances(kernel, X):
     """K, to many digits."""
-    gamma, rows = Fraction(gamma_of(kernel, X)), [[Fraction(x) for x in row] for row in X.tolist()]
+    gamma = Fraction(gamma_of(kernel, X))
+    rows = [[Fraction(x) for x in row] for row in X.tolist()]
 
     def entry(a, b):
         apart = [abs(x - z) for x, z in zip(a, b, strict=True)]
         total = gamma * (dot(apart, apart) if kernel == "rbf" else sum(apart))
-        return Fraction(DIGITS.exp(DIGITS.divide(decimal.Decimal(-total.numerator), total.denominator)))
+        return Fraction(
+            DIGITS.exp(DIGITS.divide(decimal.Decimal(-total.numerator), total.denominator))
+        )
 
     return [[entry(a, b) for b in rows] for a in rows]
 
 
 def base_gram(problem, origin=None):
     """G of the base, rationals, of points from another origin where one is given."""
-    Z, y, base = problem.Z(), problem.signs(), problem.layers()[1]
+    Z = problem.Z()
+    y = problem.signs()
+    base = problem.layers()[1]
     if base in ("rbf", "laplacian"):
         K = by_distances(base, y[:, None] * Z)
         return [[int(y[i] * y[j]) * x for j, x in enumerate(row)] for i, row in enumerate(K)]
     if origin is not None:
-        rows = [[Fraction(x) - int(sign) * Fraction(o) for x, o in zip(row, origin.tolist(), strict=True)]
-                for row, sign in zip(Z.tolist(), y.tolist(), strict=True)]
+        rows = [
+            [
+                Fraction(x) - int(sign) * Fraction(o)
+                for x, o in zip(row, origin.tolist(), strict=True)
+            ]
+            for row, sign in zip(Z.tolist(), y.tolist(), strict=True)
+        ]
         return [[dot(a, b) for b in rows] for a in rows]
     G, unit = integer_gram(Z)
     G = [[x * unit**2 for x in row] for row in G]
     if base in POLYNOMIALS:
         gamma, coef0, degree = map(Fraction, POLYNOMIALS[problem.layers()[1]].values())
         y = [int(sign) for sign in problem.signs()]
-        G = [[y[i] * y[j] * (gamma * y[i] * y[j] * x + coef0)**degree for j, x in enumerate(row)]
-             for i, row in enumerate(G)]
+        G = [
+            [y[i] * y[j] * (gamma * y[i] * y[j] * x + coef0) ** degree for j, x in enumerate(row)]
+            for i, row in enumerate(G)
+        ]
     return G
 
 
 def exact_gram(problem, origin=None):
     """The `Gram` that a problem is about, by its definition."""
-    G, signs = base_gram(problem, origin), ()
+    G = base_gram(problem, origin)
+    signs = ()
     for layer in problem.layers()[0]:
         if layer == "ridge":
             ridge = problem.ridge(len(G))
-            G = [[x + (i == j) * Fraction(ridge[i]) for j, x in enumerate(row)] for i, row in enumerate(G)]
+            G = [
+                [x + (i == j) * Fraction(ridge[i]) for j, x in enumerate(row)]
+                for i, row in enumerate(G)
+            ]
         elif layer == "free":
             signs = problem.classes(len(G))
         else:
-            G = [[G[i][k] * ((y == z) - (y == b) - (a == z) + (a == b)) / 2 for k, z, b in problem.pairs()]
-                 for i, y, a in problem.pairs()]
+            G = [
+                [
+                    G[i][k] * ((y == z) - (y == b) - (a == z) + (a == b)) / 2
+                    for k, z, b in problem.pairs()
+                ]
+                for i, y, a in problem.pairs()
+            ]
     return gram_of(G, signs)
 
 
@@ -478,15 +558,18 @@ def rounded(G, dtype=np.float64):
 
 
 MATRICES = {  # of G: the promise is about every matrix that rounds to the stored one, of an operator about that
-    "dense": rounded, "float32": lambda G: rounded(G, np.float32), "symmetric": lambda G: Products(
-        Symmetric(rounded(G)))}
+    "dense": rounded,
+    "float32": lambda G: rounded(G, np.float32),
+    "symmetric": lambda G: Products(Symmetric(rounded(G))),
+}
 
 
 class Own(fm.Representation):
     """A user's own, of rows, by NumPy; with signs it has a free intercept by itself."""
 
     def __init__(self, Z, signs=None):
-        self.Z, self.signs = Z, signs
+        self.Z = Z
+        self.signs = signs
 
     def shape(self):
         return self.Z.shape
@@ -514,13 +597,23 @@ class Single(Own):
 
 
 POINTS = {  # of points and signs
-    **{kind: lambda X, y, make=make: make(y[:, None] * X)
-       for kind, make in {**BY_ROWS, "own": Own, "single": Single}.items()},
+    **{
+        kind: lambda X, y, make=make: make(y[:, None] * X)
+        for kind, make in {**BY_ROWS, "own": Own, "single": Single}.items()
+    },
     "linear": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None),
-    **{kind: lambda X, y, options=options: fm.lazy_gram(X, y, kernel="poly", normalize=None, **options)
-       for kind, options in POLYNOMIALS.items()},
-    **{kind: lambda X, y, kind=kind: fm.lazy_gram(X, y, kernel=kind, normalize=None, gamma=gamma_of(kind, X))
-       for kind in ("rbf", "laplacian")},
+    **{
+        kind: lambda X, y, options=options: fm.lazy_gram(
+            X, y, kernel="poly", normalize=None, **options
+        )
+        for kind, options in POLYNOMIALS.items()
+    },
+    **{
+        kind: lambda X, y, kind=kind: fm.lazy_gram(
+            X, y, kernel=kind, normalize=None, gamma=gamma_of(kind, X)
+        )
+        for kind in ("rbf", "laplacian")
+    },
 }
 
 
@@ -537,11 +630,29 @@ MADE = {  # with a free intercept, of points and labels: from an origin of their
     "lazy made": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None, intercept="free"),
 }
 BASES = [*MATRICES, *POINTS]
-USUAL = ["dense", "features", "pairs over dense"]  # on which every algorithm is tried in an ordinary run
-KINDS = [over + base for over in ("", "ridge over ", "pairs over ", "ridge over pairs over ", "pairs over ridge over ",
-                                  "free over ", "ridge over free over ", "free over ridge over ")
-         for base in BASES] + ["free over pairs over dense", "ridge over free over pairs over features"] + [
-    over + base for over in ("free over ", "ridge over free over ") for base in MADE]
+USUAL = [
+    "dense",
+    "features",
+    "pairs over dense",
+]  # on which every algorithm is tried in an ordinary run
+KINDS = (
+    [
+        over + base
+        for over in (
+            "",
+            "ridge over ",
+            "pairs over ",
+            "ridge over pairs over ",
+            "pairs over ridge over ",
+            "free over ",
+            "ridge over free over ",
+            "free over ridge over ",
+        )
+        for base in BASES
+    ]
+    + ["free over pairs over dense", "ridge over free over pairs over features"]
+    + [over + base for over in ("free over ", "ridge over free over ") for base in MADE]
+)
 
 
 def given(problem):
@@ -551,9 +662,14 @@ def given(problem):
         return problem.Z()
     y = problem.signs()
     if base in MADE:
-        G, (_, *layers) = MADE[base](y[:, None] * problem.Z(), y), layers
+        G = MADE[base](y[:, None] * problem.Z(), y)
+        (_, *layers) = layers
     else:
-        G = MATRICES[base](base_gram(problem)) if base in MATRICES else POINTS[base](y[:, None] * problem.Z(), y)
+        G = (
+            MATRICES[base](base_gram(problem))
+            if base in MATRICES
+            else POINTS[base](y[:, None] * problem.Z(), y)
+        )
     for layer in layers:
         if layer == "ridge":
             G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
@@ -572,7 +688,8 @@ def promises(problem, G):
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
         G = fm.prepare(G, 0, free_intercept=True).G
-        square, of_base = G.rounding().square, getattr(G, "base", G).diagonal().max()
+        square = G.rounding().square
+        of_base = getattr(G, "base", G).diagonal().max()
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
         if square > 0.0 and not hasattr(G, "precise"):
             eps = max(eps, 1.5 * math.sqrt(square * G.diagonal().max()))
@@ -592,16 +709,21 @@ def judge(problem):
 
 def _judged(problem):
     G = given(problem)
-    (tol, eps), free = promises(problem, G), getattr(G, "base", G) if problem.kind.startswith("ridge") else G
+    (tol, eps) = promises(problem, G)
+    free = getattr(G, "base", G) if problem.kind.startswith("ridge") else G
     gram = None if problem.kind == "rows" else exact_gram(problem, getattr(free, "origin", None))
     signed = None if gram is None else signed_square_of_margin(gram)
-    found, how = [], problem.trial.partition(" at ")
+    found = []
+    how = problem.trial.partition(" at ")
 
     def judged(result):
         if result.status in ("running", "stopped"):
             result = result._replace(status="max_iter")
-        return l1_faults(G, result, tol=tol, eps=eps) if gram is None else faults(
-            gram, result, tol=tol, eps=eps, signed=signed)
+        return (
+            l1_faults(G, result, tol=tol, eps=eps)
+            if gram is None
+            else faults(gram, result, tol=tol, eps=eps, signed=signed)
+        )
 
     def look(partial):
         if (partial.lower, partial.upper) != tuple(partial.trace[["lower", "upper"]][-1]):
@@ -623,8 +745,11 @@ def _judged(problem):
     except KeyboardInterrupt as interrupt:
         if not interrupt.args:
             return "interrupted outside", found
-        return "interrupted", [*found, *(f"interrupted: {word}" for word in judged(interrupt.args[0])),
-                               *continuation_faults(call, judged, interrupt.args[0])]
+        return "interrupted", [
+            *found,
+            *(f"interrupted: {word}" for word in judged(interrupt.args[0])),
+            *continuation_faults(call, judged, interrupt.args[0]),
+        ]
     found += judged(result)
     if gram is not None:
         found += certificate_faults(gram, signed, G, result, zlib.crc32(repr(problem).encode()))
@@ -655,7 +780,8 @@ def interrupted_at(lines, call):
 def continuation_faults(call, judged, carried):
     """What is wrong with what an interrupt carries: it is that of a run of so many iterations, and to go on from there
     is refused, or is to go on with that run."""
-    found, few = ["interrupted: not stopped"] * (carried.status != "stopped"), 7
+    found = ["interrupted: not stopped"] * (carried.status != "stopped")
+    few = 7
     whole = call(max_iter=carried.n_iter, trace_at=[])
     if whole.n_iter != carried.n_iter or not np.array_equal(whole.alpha, carried.alpha):
         found.append("interrupted: alpha is not that of n_iter iterations")
@@ -664,14 +790,17 @@ def continuation_faults(call, judged, carried):
     except ValueError:
         return found
     found += [f"going on: {word}" for word in judged(rest)]
-    rest, whole = (call(max_iter=few, start=carried, trace_at=[]), call(max_iter=carried.n_iter + few, trace_at=[]))
+    rest = call(max_iter=few, start=carried, trace_at=[])
+    whole = call(max_iter=carried.n_iter + few, trace_at=[])
     if rest.n_iter == whole.n_iter and not np.array_equal(whole.alpha, rest.alpha):
         found.append("going on: not as a whole run")
     return found
 
 
 def _entries(rng, n, d):
-    return rng.integers(-(reach := int(rng.choice([2, 9, 100, 10**6]))), reach, (n, d), endpoint=True)
+    return rng.integers(
+        -(reach := int(rng.choice([2, 9, 100, 10**6]))), reach, (n, d), endpoint=True
+    )
 
 
 def _anything(rng, n, d):
@@ -706,7 +835,7 @@ def _duplicates(rng, n, d):
 
 def _opposite_duplicates(rng, n, d):
     Z = _separable(rng, n, d)
-    Z[n // 2:2 * (n // 2)] = -Z[:n // 2]
+    Z[n // 2 : 2 * (n // 2)] = -Z[: n // 2]
     return Z[rng.permutation(n)]
 
 
@@ -717,7 +846,9 @@ def _collinear(rng, n, d):
 
 def _sum_to_zero(rng, n, d):
     Z = _entries(rng, n, d)
-    Z[-1] = -(rng.integers(1, 4, n - 1) if rng.random() < 0.5 else np.ones(n - 1, dtype=int)) @ Z[:-1]
+    Z[-1] = (
+        -(rng.integers(1, 4, n - 1) if rng.random() < 0.5 else np.ones(n - 1, dtype=int)) @ Z[:-1]
+    )
     return Z
 
 
@@ -763,98 +894,165 @@ def _power_of_2(rng, low, high):
 
 def _near_ties(rng, n, d):
     """Two large scores that nearly agree: permutations of (a + h, a - h, b)."""
-    a, b, h = _power_of_2(rng, 10, 52), _power_of_2(rng, 0, 52), _power_of_2(rng, 0, 12)
+    a = _power_of_2(rng, 10, 52)
+    b = _power_of_2(rng, 0, 52)
+    h = _power_of_2(rng, 0, 12)
     rows = np.array(list(permutations((a + h, a - h, b))))
     return rows if rng.random() < 0.5 else rows[rng.integers(0, 6, n)]
 
 
 def _near_ties_of_one_sign(rng, n, d):
     """The same in the linear form: rows (a + h, h - a), whose sum is all of the margin."""
-    a, h = _power_of_2(rng, 10, 52), _power_of_2(rng, 0, 12)
+    a = _power_of_2(rng, 10, 52)
+    h = _power_of_2(rng, 0, 12)
     rows = np.array([(a + h, h - a), (h - a, a + h), (-a, a + h), (a, h - a)])
-    return np.column_stack((rows[rng.integers(0, 4, n)], rng.integers(-h, h, (n, d), endpoint=True)))
+    return np.column_stack(
+        (rows[rng.integers(0, 4, n)], rng.integers(-h, h, (n, d), endpoint=True))
+    )
 
 
 def _nearly_opposite(rng, n, d):
     Z = rng.integers(-(reach := _power_of_2(rng, 10, 52)), reach, (n, d), endpoint=True)
-    Z[n // 2:2 * (n // 2)] = -Z[:n // 2]
+    Z[n // 2 : 2 * (n // 2)] = -Z[: n // 2]
     return Z + rng.integers(-3, 4, (n, d))
 
 
 def _huge_common_part(rng, n, d):
-    return rng.integers(-(reach := _power_of_2(rng, 10, 52)), reach, d) + rng.integers(-9, 10, (n, d))
+    return rng.integers(-(reach := _power_of_2(rng, 10, 52)), reach, d) + rng.integers(
+        -9, 10, (n, d)
+    )
 
 
 FAMILIES = {
-    "anything": _anything, "separable": _separable, "planted": _planted, "rank one": _rank_one,
-    "duplicates": _duplicates, "opposite duplicates": _opposite_duplicates, "collinear": _collinear,
-    "sum to zero": _sum_to_zero, "margin of zero": _margin_of_zero, "zero rows": _zero_rows,
-    "nearly infeasible": _nearly_infeasible, "on the boundary": _on_the_boundary, "one point": _one_point,
-    "near ties": _near_ties, "near ties of one sign": _near_ties_of_one_sign, "nearly opposite": _nearly_opposite,
+    "anything": _anything,
+    "separable": _separable,
+    "planted": _planted,
+    "rank one": _rank_one,
+    "duplicates": _duplicates,
+    "opposite duplicates": _opposite_duplicates,
+    "collinear": _collinear,
+    "sum to zero": _sum_to_zero,
+    "margin of zero": _margin_of_zero,
+    "zero rows": _zero_rows,
+    "nearly infeasible": _nearly_infeasible,
+    "on the boundary": _on_the_boundary,
+    "one point": _one_point,
+    "near ties": _near_ties,
+    "near ties of one sign": _near_ties_of_one_sign,
+    "nearly opposite": _nearly_opposite,
     "huge common part": _huge_common_part,
 }
 OPTIONS = {  # what is tried for an option of this name, where the call leaves it open
-    "rule": ["cyclic", "worst"], "stop": ["separated", None], "averaged": [True, False], "loss": ["exp", "logistic"],
-    "schedule": ["constant", "sqrt"], "prox": ["l2", "entropy"], "gamma": [1.1, 2.0, 4.0], "accel": [3.0, 10.0, 50.0],
-    "lam": ["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"], "a": [0.1, 0.25, 0.5], "b": [0.25, 0.5],
-    "restart": [True, False], "shifted": [True, False],
+    "rule": ["cyclic", "worst"],
+    "stop": ["separated", None],
+    "averaged": [True, False],
+    "loss": ["exp", "logistic"],
+    "schedule": ["constant", "sqrt"],
+    "prox": ["l2", "entropy"],
+    "gamma": [1.1, 2.0, 4.0],
+    "accel": [3.0, 10.0, 50.0],
+    "lam": ["1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t"],
+    "a": [0.1, 0.25, 0.5],
+    "b": [0.25, 0.5],
+    "restart": [True, False],
+    "shifted": [True, False],
     "variant": ["corrected", "pairwise", "away"],
-    "seed": [0, 1, 2], "memory": [1.0, 500.0, 1e9], "tol": [0.5, 1e-2, 1e-6, 1e-9, 1e-12, 1e-15],
+    "seed": [0, 1, 2],
+    "memory": [1.0, 500.0, 1e9],
+    "tol": [0.5, 1e-2, 1e-6, 1e-9, 1e-12, 1e-15],
 }
 
 
-FREE_CALLS = ["max_margin", "momentum", "momentum, eps", "gradient_descent", "gradient_descent, step 1e6",
-              "normalized_gradient_descent", "normalized_gradient_descent, sqrt"]  # of a free intercept
-EVERYTHING = {kind: FREE_CALLS if "free" in kind else [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
-              for kind in (*KINDS, "rows")}
+FREE_CALLS = [
+    "max_margin",
+    "momentum",
+    "momentum, eps",
+    "gradient_descent",
+    "gradient_descent, step 1e6",
+    "normalized_gradient_descent",
+    "normalized_gradient_descent, sqrt",
+]  # of a free intercept
+EVERYTHING = {
+    kind: FREE_CALLS
+    if "free" in kind
+    else [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
+    for kind in (*KINDS, "rows")
+}
 # Most of the time of an ordinary run goes into compiling, a second for a call on a kind: beside the usual kinds it has
 # a third of the others, of every base and layer some, with one call each, and float32 with a few.
-ORDINARY = {kind: calls if kind in (*USUAL, "rows") else SAMPLED if kind == "float32" else [calls[k % len(calls)]]
-            for k, (kind, calls) in enumerate(EVERYTHING.items())
-            if kind in (*USUAL, "rows", "float32") or (k + k // len(BASES)) % 3 == 0}
+ORDINARY = {
+    kind: calls
+    if kind in (*USUAL, "rows")
+    else SAMPLED
+    if kind == "float32"
+    else [calls[k % len(calls)]]
+    for k, (kind, calls) in enumerate(EVERYTHING.items())
+    if kind in (*USUAL, "rows", "float32") or (k + k // len(BASES)) % 3 == 0
+}
 TRIALS = ["", "watched", "interrupted"]
 
 
 def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     """One of the ``calls`` on a kind."""
-    family, usual = str(rng.choice(list(FAMILIES))), [kind for kind in (*USUAL, "rows") if kind in calls]
+    family = str(rng.choice(list(FAMILIES)))
+    usual = [kind for kind in (*USUAL, "rows") if kind in calls]
     kind = str(rng.choice(usual if usual and rng.random() < 0.4 else list(calls)))
     n_classes = int(rng.choice([2, 3, 3, 3, 4, 6])) if "pairs" in kind else 2
-    rows, free = np.zeros((1, 1), dtype=np.int64), "free" in kind
+    rows = np.zeros((1, 1), dtype=np.int64)
+    free = "free" in kind
     while not rows.any() or free and len(rows) * (n_classes - 1) < 2:
-        many = free and not any(word in kind for word in ("pairs", "ridge", "rbf", "laplacian", *POLYNOMIALS))
+        many = free and not any(
+            word in kind for word in ("pairs", "ridge", "rbf", "laplacian", *POLYNOMIALS)
+        )
         n = int(rng.integers(9, 30)) if many and rng.random() < 0.3 else int(rng.integers(2, 9))
-        rows = FAMILIES[family](rng, n, int(rng.integers(1, 5)))[:max(n, 12) // (n_classes - 1)]
+        rows = FAMILIES[family](rng, n, int(rng.integers(1, 5)))[: max(n, 12) // (n_classes - 1)]
         family = "anything" if free and len(rows) == 1 else family
     sides = random_sides(rng, len(rows) * (n_classes - 1)) if free else []
     if free and "pairs" not in kind and rng.random() < 0.7:
-        family, rows = f"far {family}", far_off(rng, rows, np.array(sides))
-    if kind == "rows":  # these are divided by their largest entry: a power of two, so that nothing is rounded
+        family = f"far {family}"
+        rows = far_off(rng, rows, np.array(sides))
+    if (
+        kind == "rows"
+    ):  # these are divided by their largest entry: a power of two, so that nothing is rounded
         rows = rows[rows.any(axis=1)]
         for row in rows:
             j = np.abs(row).argmax()
             row[j] = math.copysign(2 ** int(abs(row[j]) - 1).bit_length(), row[j])
     labels = []
     if "pairs" in kind and rng.random() < 0.85:
-        labels = rng.integers(0, n_classes, len(rows)) if rng.random() < 0.3 else rows.argmax(axis=1) % n_classes
+        labels = (
+            rng.integers(0, n_classes, len(rows))
+            if rng.random() < 0.3
+            else rows.argmax(axis=1) % n_classes
+        )
     power = 0 if rng.random() < 0.4 else int(rng.integers(-520, 460))
     if kind.endswith("float32"):
         power = min(max(power, -45), 45 - int(np.abs(rows).max()).bit_length())
-    if kind.endswith(("made", "rbf", "laplacian")):  # what is left of them may be far smaller than the points
+    if kind.endswith(
+        ("made", "rbf", "laplacian")
+    ):  # what is left of them may be far smaller than the points
         power = max(power, -400)
     if kind.endswith("single"):  # about 1, so that weights are in its range, too
         power = -int(np.abs(rows).max()).bit_length()
-    problem = Problem(family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes, sides=sides)
+    problem = Problem(
+        family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes, sides=sides
+    )
     if "ridge" in kind:
         problem = problem._replace(ridges=random_ridges(rng, problem))
     while not fits(problem):
         problem = problem._replace(power=int(0.9 * problem.power))
     if kind.endswith("symmetric") and any(float(x) != x for row in base_gram(problem) for x in row):
-        problem = problem._replace(kind=kind.replace("symmetric", "operator"))  # the promise is about what is stored
+        problem = problem._replace(
+            kind=kind.replace("symmetric", "operator")
+        )  # the promise is about what is stored
     name = str(rng.choice(calls.get(problem.kind, calls[kind])))
     trial = str(rng.choice(trials))
     if trial == "interrupted":
-        trial += f" at {int(10.0 ** rng.uniform(2.0, 4.5))}" if rng.random() < 0.7 else f" at call {rng.integers(1, 9)}"
+        trial += (
+            f" at {int(10.0 ** rng.uniform(2.0, 4.5))}"
+            if rng.random() < 0.7
+            else f" at call {rng.integers(1, 9)}"
+        )
     options = random_options(rng, name, problem)
     if "start" in options and trial.startswith("interrupted"):
         del options["start"]
@@ -863,7 +1061,8 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
 
 def random_sides(rng, n):
     """Labels of two classes: as many in each, by chance, or one to three points in one of them."""
-    how, sides = rng.random(), np.full(n, rng.choice([-1, 1]))
+    how = rng.random()
+    sides = np.full(n, rng.choice([-1, 1]))
     if n < 12 and how < 0.3:
         sides[::2] *= -1
     elif n < 12 and how < 0.6:
@@ -879,8 +1078,12 @@ def far_off(rng, rows, sides):
     """Rows of points y_i z_i whose origin is 1e3 to 1e12 times their spread away, as far as integers are exact."""
     spread = int(np.abs(rows).max())
     offset = min(spread * 10.0 ** rng.uniform(3.0, 12.0), 2.0**52 - spread)
-    return rows if offset < spread else rows + sides[:, None] * rng.integers(-int(offset), int(offset), rows.shape[1],
-                                                                             endpoint=True)
+    return (
+        rows
+        if offset < spread
+        else rows
+        + sides[:, None] * rng.integers(-int(offset), int(offset), rows.shape[1], endpoint=True)
+    )
 
 
 def random_ridges(rng, problem):
@@ -899,25 +1102,40 @@ def fits(problem):
     """Tell whether the numbers are in the range that is promised."""
     if problem.kind == "rows" or problem.kind.endswith("float32"):
         return abs(problem.power) < 300
-    G, entries = exact_gram(problem), [abs(x) for row in base_gram(problem) for x in row]
+    G = exact_gram(problem)
+    entries = [abs(x) for row in base_gram(problem) for x in row]
     largest = G.unit * max(G.entries[i][i] for i in range(len(G.entries)))
-    small = "ridge" in problem.kind and "pairs" not in problem.kind and problem.layers()[1] not in MATRICES
+    small = (
+        "ridge" in problem.kind
+        and "pairs" not in problem.kind
+        and problem.layers()[1] not in MATRICES
+    )
     smallest = Fraction(1, 2**1000 if small else 2**946)
     return Fraction(1, 2**946) < largest < 2**946 and smallest < max(entries) < 2**946
 
 
 def random_options(rng, name, problem):
     """The call's own options, and what it leaves open by chance: numbers with a unit in that of the rows."""
-    call, G = CALLS[name], of_rows(problem.Z()) if problem.kind == "rows" else exact_gram(problem)
+    call = CALLS[name]
+    G = of_rows(problem.Z()) if problem.kind == "rows" else exact_gram(problem)
     size = math.sqrt(G.unit * max(G.entries[i][i] for i in range(len(G.entries))))
-    options = {"max_iter": int(10.0 ** rng.uniform(0.0, 3.3)) if rng.random() < 0.9 else 0, **call.own}
+    options = {
+        "max_iter": int(10.0 ** rng.uniform(0.0, 3.3)) if rng.random() < 0.9 else 0,
+        **call.own,
+    }
     for option, power_of_c in call.units.items():
         options[option] = float(size**power_of_c * 10.0 ** rng.uniform(-12.0, 0.5))
     if call.witness and rng.random() < 0.5 and (square := margin_squared(G)):
-        options[call.witness] = floats_around(square)[0] * (1.0 - 0.5 ** int(rng.integers(1, 40)))  # just below rho
+        options[call.witness] = floats_around(square)[0] * (
+            1.0 - 0.5 ** int(rng.integers(1, 40))
+        )  # just below rho
     for option in inspect.signature(fm.ALGORITHMS[algorithm_of(name)]).parameters:
-        if option in OPTIONS and (option == "tol" or option not in call.own) and rng.random() < 0.6 and not (
-                G.signs and option == "loss"):
+        if (
+            option in OPTIONS
+            and (option == "tol" or option not in call.own)
+            and rng.random() < 0.6
+            and not (G.signs and option == "loss")
+        ):
             choices = OPTIONS[option]
             options[option] = choices[rng.integers(len(choices))]
         if option == "eps" and option not in options and rng.random() < 0.4:
@@ -925,7 +1143,9 @@ def random_options(rng, name, problem):
     if rng.random() < 0.25:
         options["trace_at"] = []
     if name == "max_margin" and rng.random() < 0.3:
-        options["start"] = (over_decades(rng, len(G.entries)) * rng.integers(0, 2, len(G.entries))).tolist()
+        options["start"] = (
+            over_decades(rng, len(G.entries)) * rng.integers(0, 2, len(G.entries))
+        ).tolist()
     return options
 
 

@@ -32,6 +32,7 @@ DATA = Path(__file__).resolve().parent / "data"
 # INSTANCES OF KNOWN MARGIN
 # ======================================================================================================
 
+
 def feasible(n, d, rho, seed=0, far=0.25):
     """Unit rows (rho, sqrt(1 - rho^2) u): the u come in pairs +-u, so the least-norm point is (rho, 0), exactly.
 
@@ -40,11 +41,11 @@ def feasible(n, d, rho, seed=0, far=0.25):
     rng = np.random.default_rng(seed)
     height = np.full(n, rho)
     beyond = min(int(far * n), n - 2) // 2 * 2 + n % 2
-    height[n - beyond:] = rng.uniform(min(1.0, 1.5 * rho), 1.0, beyond)
+    height[n - beyond :] = rng.uniform(min(1.0, 1.5 * rho), 1.0, beyond)
     u = rng.normal(size=(n, d - 1))
     u /= np.linalg.norm(u, axis=1)[:, None]
     pairs = (n - beyond) // 2
-    u[pairs:2 * pairs] = -u[:pairs]
+    u[pairs : 2 * pairs] = -u[:pairs]
     Z = np.column_stack((height, np.sqrt(1.0 - height**2)[:, None] * u))
     return Z[rng.permutation(n)], rho
 
@@ -88,7 +89,7 @@ def opposite_labels(n, d, seed=0):
     """A feasible set in R^(d-1) and one point of either label at +-e_d: no margin, but some w errs nowhere: rho = 0."""
     Z, _ = feasible(n - 2, d - 1, 0.3, seed)
     Z = np.column_stack((Z, np.zeros(n - 2)))
-    return np.vstack((Z[:n // 2], np.eye(d)[-1], Z[n // 2:], -np.eye(d)[-1])), 0.0
+    return np.vstack((Z[: n // 2], np.eye(d)[-1], Z[n // 2 :], -np.eye(d)[-1])), 0.0
 
 
 def copies_with_opposite_labels(n, d, seed=0):
@@ -141,12 +142,15 @@ PLANTED = {
     "a row of zeros": (np.array([[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]]), 0.0),
 }
 EASY = PLANTED["feasible"][0]
-ENDURING = PLANTED["opposite labels"][0]  # no call halts here within its first 150 iterations, max_margin aside
+ENDURING = PLANTED["opposite labels"][
+    0
+]  # no call halts here within its first 150 iterations, max_margin aside
 
 
 # ======================================================================================================
 # OTHER DATA
 # ======================================================================================================
+
 
 def rows_of(n, d, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
@@ -167,7 +171,8 @@ def toy(n=80, seed=0):
     """Rows of section 6.1 of apidopoulos22: w* = (1/2, 1/2), support vectors +-(1/2, 3/2), +-(3/2, 1/2), others
     farther."""
     rng = np.random.default_rng(seed)
-    height, along = np.sqrt(2.0) + rng.uniform(0.3, 2.0, n - 4), rng.normal(size=n - 4)
+    height = np.sqrt(2.0) + rng.uniform(0.3, 2.0, n - 4)
+    along = rng.normal(size=n - 4)
     others = np.column_stack((height + along, height - along)) / np.sqrt(2.0)
     return np.vstack(([[0.5, 1.5], [1.5, 0.5], [0.5, 1.5], [1.5, 0.5]], others))
 
@@ -187,9 +192,11 @@ UNTIED = {
 
 def mnist_sample(a, b):
     """Images and labels (-1 for a, +1 for b) of two digits from the bundled sample of MNIST."""
+
     def idx(name, header):
         with lzma.open(DATA / "mnist" / f"train-{name}-ubyte.xz") as file:
             return np.frombuffer(file.read(), np.uint8)[header:]
+
     labels = idx("labels-idx1", 8)
     images = idx("images-idx3", 16).reshape(len(labels), -1)
     chosen = np.isin(labels, (a, b))
@@ -199,6 +206,7 @@ def mnist_sample(a, b):
 # ======================================================================================================
 # REPRESENTATIONS
 # ======================================================================================================
+
 
 def dense(Z):
     G = Z @ Z.T
@@ -229,7 +237,8 @@ class Rows:
     """Z as an operator."""
 
     def __init__(self, Z):
-        self.Z, self.shape = np.asarray(Z), np.shape(Z)
+        self.Z = np.asarray(Z)
+        self.shape = np.shape(Z)
 
     def matvec(self, w):
         return self.Z @ w
@@ -242,7 +251,8 @@ class Symmetric:
     """G as an operator."""
 
     def __init__(self, G):
-        self.G, self.shape = G, G.shape
+        self.G = G
+        self.shape = G.shape
 
     def matvec(self, v):
         return self.G @ v
@@ -252,7 +262,9 @@ class Products(fm.Representation):
     """G = Z Z' by the products of an operator, or G itself by one that is symmetric: a user's own class."""
 
     def __init__(self, operator, unit=2.0**-53):
-        self.operator, self.unit, self.symmetric = operator, unit, not hasattr(operator, "rmatvec")
+        self.operator = operator
+        self.unit = unit
+        self.symmetric = not hasattr(operator, "rmatvec")
 
     def shape(self):
         return self.operator.shape
@@ -261,7 +273,7 @@ class Products(fm.Representation):
         unit = np.eye(self.shape()[0])
         if self.symmetric:
             return np.array([self.operator.matvec(e) @ e for e in unit])
-        return np.array([np.sum(self.operator.rmatvec(e)**2) for e in unit])
+        return np.array([np.sum(self.operator.rmatvec(e) ** 2) for e in unit])
 
     def lift(self, v, w):
         w[:] = v if self.symmetric else self.operator.rmatvec(v)
@@ -290,22 +302,31 @@ def scale_of(G):
 # CALLS OF ALGORITHMS
 # ======================================================================================================
 
+
 class Call(NamedTuple):
     """A call that generic tests make, and what they must know of it.  The algorithm is the name up to the comma."""
 
     own: dict = {}  # its own options
-    cost: str | None = "product"  # of an iteration: "product", "column" (1/n), "kept" (1/n at most, as a column that it
+    cost: str | None = (
+        "product"  # of an iteration: "product", "column" (1/n), "kept" (1/n at most, as a column that it
+    )
     # has read costs nothing more), or None: a round, at no fixed cost, of finitely many
-    start: float | None = 0.0  # products before iteration 0, of "kept" columns; None: up to 64, of Lanczos
+    start: float | None = (
+        0.0  # products before iteration 0, of "kept" columns; None: up to 64, of Lanczos
+    )
     halts: bool = False  # as "separated" as soon as all margins are positive
     witness: str | None = None  # which of its options promises "infeasible" at ||p||_G below it
     units: dict = {}  # option -> power of c with which it grows when the rows grow by c
-    noise: float = 1e-11  # how far runs of 300 iterations part where products are rounded differently
+    noise: float = (
+        1e-11  # how far runs of 300 iterations part where products are rounded differently
+    )
     dual: bool = False  # alpha and p are one point
     rows: bool = False  # takes the rows Z, scales them, and certifies their l1-margin
     signed: bool = False  # weights alpha of either sign
     sampled: bool = False  # takes rows at random
-    held: str | None = "p"  # rows of the trace but the last come from what the loop holds, of the alpha and p that a
+    held: str | None = (
+        "p"  # rows of the trace but the last come from what the loop holds, of the alpha and p that a
+    )
     # callback sees: p is that of a run of as many iterations, or, "move", the last move of alpha, scaled to the
     # simplex; or, None, rows come from fresh products
 
@@ -319,30 +340,47 @@ CALLS = {
     "perceptron, worst": Call({"rule": "worst"}, **_COLUMN),
     "nkp": Call(**_COLUMN),
     "nkp, on": Call({"stop": None}, cost="column"),
-    "von_neumann": Call({"eps": 1e-3}, cost="column", start=1.0, witness="eps", units={"eps": 1}, dual=True),
-    "von_neumann, halting": Call({"eps": 1e-3, "stop": "separated"}, start=1.0, witness="eps", units={"eps": 1},
-                                 dual=True, **_COLUMN),
+    "von_neumann": Call(
+        {"eps": 1e-3}, cost="column", start=1.0, witness="eps", units={"eps": 1}, dual=True
+    ),
+    "von_neumann, halting": Call(
+        {"eps": 1e-3, "stop": "separated"},
+        start=1.0,
+        witness="eps",
+        units={"eps": 1},
+        dual=True,
+        **_COLUMN,
+    ),
     "frank_wolfe": Call({"eps": 1e-3}, **_ACTIVE | {"cost": None}),
     # After an exact step the two points that took part tie, so that rounding chooses between them.
     "frank_wolfe, pairwise": Call({"eps": 1e-12, "variant": "pairwise"}, noise=1.0, **_ACTIVE),
     "frank_wolfe, away": Call({"eps": 1e-12, "variant": "away"}, noise=1.0, **_ACTIVE),
-    "frank_wolfe, halting": Call({"eps": 1e-3, "stop": "separated"}, halts=True, **_ACTIVE | {"cost": None}),
+    "frank_wolfe, halting": Call(
+        {"eps": 1e-3, "stop": "separated"}, halts=True, **_ACTIVE | {"cost": None}
+    ),
     "snkp": Call(**_SMOOTHED),
     "snkp, on": Call({"stop": None}, start=2.0),
     "snkp, eps": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}, **_SMOOTHED),
     "snkpvn": Call({"delta": 1e-3}, witness="delta", units={"delta": 1}, **_SMOOTHED),
     "isnkpvn": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}, **_SMOOTHED),
-    "isnkpvn, gamma 4": Call({"eps": 1e-3, "gamma": 4.0}, witness="eps", units={"eps": 1}, **_SMOOTHED),
-    "isnkpvn, entropy": Call({"eps": 1e-3, "gamma": 1.5, "prox": "entropy"}, witness="eps", units={"eps": 1},
-                             **_SMOOTHED),
+    "isnkpvn, gamma 4": Call(
+        {"eps": 1e-3, "gamma": 4.0}, witness="eps", units={"eps": 1}, **_SMOOTHED
+    ),
+    "isnkpvn, entropy": Call(
+        {"eps": 1e-3, "gamma": 1.5, "prox": "entropy"}, witness="eps", units={"eps": 1}, **_SMOOTHED
+    ),
     "winnow": Call({"eta": 0.05}, halts=True, rows=True, held=None),
     "gradient_descent": Call(),
     "gradient_descent, logistic": Call({"loss": "logistic"}),
-    "gradient_descent, step 1e6": Call({"step": 1e6}, noise=1e-6),  # amplifies the rounding of the first margins
+    "gradient_descent, step 1e6": Call(
+        {"step": 1e6}, noise=1e-6
+    ),  # amplifies the rounding of the first margins
     "normalized_gradient_descent": Call(),
     "normalized_gradient_descent, sqrt": Call({"schedule": "sqrt"}),
     # Longer steps turn about where the risk is least, and amplify rounding without bound.
-    "normalized_gradient_descent, norm": Call({"divide_by": "norm", "schedule": "sqrt", "step": 0.1}),
+    "normalized_gradient_descent, norm": Call(
+        {"divide_by": "norm", "schedule": "sqrt", "step": 0.1}
+    ),
     "momentum": Call(held="move"),
     "momentum, eps": Call({"eps": 1e-3}, witness="eps", units={"eps": 1}, held="move"),
     "momentum, logistic": Call({"loss": "logistic"}, held="move"),
@@ -350,27 +388,45 @@ CALLS = {
     "batch_perceptron": Call(cost="column", held=None),
     "batch_perceptron, last": Call({"averaged": False}, cost="column", held=None),
     "adaptive_sampling": Call({"seed": 4}, cost="column", sampled=True),
-    "adaptive_sampling, plain": Call({"momentum": False, "step": 0.3, "seed": 5}, cost="column", sampled=True),
+    "adaptive_sampling, plain": Call(
+        {"momentum": False, "step": 0.3, "seed": 5}, cost="column", sampled=True
+    ),
     "diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
     "diagonal_descent, 2^-t": Call({"lam": "2^-t", "lam0": 1.0}, **_DESCENT),
     "diagonal_descent, 1/log(1+t)": Call({"lam": "1/log(1+t)", "lam0": 1.0}, **_DESCENT),
     "inertial_diagonal_descent": Call({"lam0": 1.0}, **_DESCENT),
-    "inertial_diagonal_descent, restarts": Call({"lam0": 1.0, "accel": 3.0, "restart": True}, **_DESCENT),
+    "inertial_diagonal_descent, restarts": Call(
+        {"lam0": 1.0, "accel": 3.0, "restart": True}, **_DESCENT
+    ),
     "homotopic_subgradient": Call(held=None),
     "subspace_perceptron": Call(signed=True, noise=1e-7, held=None),
-    "subspace_perceptron, halting": Call({"stop": "separated", "memory": 1.0, "eps": 0.0}, halts=True, units={"eps": 1},
-                                         signed=True, noise=1e-7, held=None),
+    "subspace_perceptron, halting": Call(
+        {"stop": "separated", "memory": 1.0, "eps": 0.0},
+        halts=True,
+        units={"eps": 1},
+        signed=True,
+        noise=1e-7,
+        held=None,
+    ),
     "max_margin": Call({"tol": 1e-12}, cost=None, dual=True, held=None),
 }
-LOOPS = [name for name, call in CALLS.items() if call.cost]  # others end after a few rounds of their own
+LOOPS = [
+    name for name, call in CALLS.items() if call.cost
+]  # others end after a few rounds of their own
 
 
 def claims(name, n, products, k):
     """Tell whether a call's products, before its iterations and after k of them, are what they cost on n points."""
-    call, first = CALLS[name], products[0]
+    call = CALLS[name]
+    first = products[0]
     per_column = 1.0 / n if call.cost in ("column", "kept") else 1.0
-    started = 1.0 <= first <= 64.0 if call.start is None else first == call.start / (n if call.cost == "kept" else 1.0)
-    spent, due = products - first, per_column * np.asarray(k)
+    started = (
+        1.0 <= first <= 64.0
+        if call.start is None
+        else first == call.start / (n if call.cost == "kept" else 1.0)
+    )
+    spent = products - first
+    due = per_column * np.asarray(k)
     exact = np.isclose(spent, due, rtol=1e-12, atol=1e-12)
     return started and bool((exact | (spent < due)).all() if call.cost == "kept" else exact.all())
 
@@ -407,14 +463,19 @@ DRIVEN = [(name, kind) for name, kind in EVERYWHERE if kind in ("dense", "rows")
 every_call = pytest.mark.parametrize("name", CALLS)
 every_representation = pytest.mark.parametrize("kind", REPRESENTATIONS)
 everywhere = pytest.mark.parametrize("name, kind", EVERYWHERE)
-every_loop = pytest.mark.parametrize("name, kind", [(name, kind) for name, kind in EVERYWHERE if name in LOOPS])
+every_loop = pytest.mark.parametrize(
+    "name, kind", [(name, kind) for name, kind in EVERYWHERE if name in LOOPS]
+)
 driven = pytest.mark.parametrize("name, kind", DRIVEN)
-driven_loops = pytest.mark.parametrize("name, kind", [(name, kind) for name, kind in DRIVEN if name in LOOPS])
+driven_loops = pytest.mark.parametrize(
+    "name, kind", [(name, kind) for name, kind in DRIVEN if name in LOOPS]
+)
 
 
 # ======================================================================================================
 # TAKING TURNS
 # ======================================================================================================
+
 
 def rotate(names, *axes, crossed=1):
     """Parametrize a test: the first axes crossed, each combination with one value of every other axis, in turn.
@@ -422,9 +483,11 @@ def rotate(names, *axes, crossed=1):
     Neighbours along a crossed axis meet different values, as in a Latin square, and the other axes come up in all
     combinations if there are rows enough.
     """
-    axes, rows = [list(axis) for axis in axes], []
+    axes = [list(axis) for axis in axes]
+    rows = []
     for places in itertools.product(*(range(len(axis)) for axis in axes[:crossed])):
-        row, turn = [axis[place] for axis, place in zip(axes, places, strict=False)], sum(places)
+        row = [axis[place] for axis, place in zip(axes, places, strict=False)]
+        turn = sum(places)
         for axis in axes[crossed:]:
             row.append(axis[turn % len(axis)])
             turn //= len(axis)
@@ -434,7 +497,9 @@ def rotate(names, *axes, crossed=1):
 
 def some(names, chosen):
     """The names for `parametrize`, where all but those chosen are dear."""
-    return [name if name in chosen else pytest.param(name, marks=pytest.mark.dear) for name in names]
+    return [
+        name if name in chosen else pytest.param(name, marks=pytest.mark.dear) for name in names
+    ]
 
 
 def in_turn(pairs, cases, times=1):
@@ -442,13 +507,17 @@ def in_turn(pairs, cases, times=1):
 
     A call meets different cases on each representation, and a representation all of them if there are calls enough.
     """
-    cases, rows = list(cases), []
+    cases = list(cases)
+    rows = []
     places = {name: i for i, name in enumerate(CALLS)}
     stride = max(1, len(cases) // (times * len(REPRESENTATIONS)))
     for name, kind in pairs:
         for meeting in range(times * len(REPRESENTATIONS)):
             row = name, kind, cases[(places[name] + stride * meeting) % len(cases)]
-            if kind in ("rows", list(REPRESENTATIONS)[meeting % len(REPRESENTATIONS)]) and row not in rows:
+            if (
+                kind in ("rows", list(REPRESENTATIONS)[meeting % len(REPRESENTATIONS)])
+                and row not in rows
+            ):
                 rows.append(row)
     return pytest.mark.parametrize("name, kind, case", rows)
 
@@ -476,16 +545,21 @@ def same_rows(name, held, fresh, same_p=True):
     """
     assert np.array_equal(held[["iteration", "products"]], fresh[["iteration", "products"]])
     for side in ("lower", "upper") if same_p else ("lower",):
-        np.testing.assert_allclose(held[side], fresh[side], rtol=1e-8, atol=1e-7 * (fresh["lower"].min() <= 0.0))
+        np.testing.assert_allclose(
+            held[side], fresh[side], rtol=1e-8, atol=1e-7 * (fresh["lower"].min() <= 0.0)
+        )
     if CALLS[name].held is None:
-        assert np.array_equal(held["upper"], fresh["upper"]) and np.array_equal(held["lower"], fresh["lower"])
+        assert np.array_equal(held["upper"], fresh["upper"]) and np.array_equal(
+            held["lower"], fresh["lower"]
+        )
 
 
 def same_result(a, b, rtol=0.0):
     """Equal but for the clock."""
     assert (a.status, a.n_iter) == (b.status, b.n_iter)
     for field in ("alpha", "p", "lower", "upper", "iterates"):
-        x, y = getattr(a, field), getattr(b, field)
+        x = getattr(a, field)
+        y = getattr(b, field)
         if rtol and x is not None:
             np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * np.abs(x).max())
         else:
@@ -498,9 +572,16 @@ def layouts(A):
     """The same numbers in other clothes."""
     wide = np.zeros((2 * A.shape[0], 3 * A.shape[1]))
     wide[::2, 1::3] = A
-    return {"Fortran": np.asfortranarray(A), "strided": wide[::2, 1::3], "reversed": A[::-1, ::-1].copy()[::-1, ::-1],
-            "integer": A.astype(np.int64), "int8": A.astype(np.int8), "float32": A.astype(np.float32),
-            "list": A.tolist(), "big-endian": A.astype(">f8")}
+    return {
+        "Fortran": np.asfortranarray(A),
+        "strided": wide[::2, 1::3],
+        "reversed": A[::-1, ::-1].copy()[::-1, ::-1],
+        "integer": A.astype(np.int64),
+        "int8": A.astype(np.int8),
+        "float32": A.astype(np.float32),
+        "list": A.tolist(),
+        "big-endian": A.astype(">f8"),
+    }
 
 
 def check_raises(call, error, words):

@@ -13,6 +13,7 @@ LONG = np.longdouble
 
 # --- simplex --------------------------------------------------------------------------------------------
 
+
 def sorted_projection(v):
     """Projection onto the simplex by sorting."""
     v = v - v.max()
@@ -25,7 +26,8 @@ def sorted_projection(v):
 def exact_projection(v):
     """The same in exact arithmetic."""
     v = [Fraction(float(x)) for x in v]
-    cumulated, tau = Fraction(0), None
+    cumulated = Fraction(0)
+    tau = None
     for k, x in enumerate(sorted(v, reverse=True), 1):
         cumulated += x
         if x > (cumulated - 1) / k:
@@ -42,8 +44,15 @@ def entropy_prox(g, mu, q):
 def exact_entropy_prox(g, mu, q):
     """The same with exact differences of g, relative to the least g_i with q_i > 0."""
     low = min(Fraction(float(x)) for x, weight in zip(g, q, strict=True) if weight > 0)
-    exponent = np.array([float(max((low - Fraction(float(x))) / Fraction(mu), -10**5)) if weight > 0 else -np.inf
-                         for x, weight in zip(g, q, strict=True)], LONG)  # below -10^5, exp is 0 all the same
+    exponent = np.array(
+        [
+            float(max((low - Fraction(float(x))) / Fraction(mu), -(10**5)))
+            if weight > 0
+            else -np.inf
+            for x, weight in zip(g, q, strict=True)
+        ],
+        LONG,
+    )  # below -10^5, exp is 0 all the same
     p = np.exp(exponent) * np.asarray(q, LONG)
     return (p / p.sum()).astype(np.float64)
 
@@ -56,8 +65,13 @@ def l2_prox(g, mu, q):
 def exact_l2_prox(g, mu, q):
     """The same in exact arithmetic."""
     low = min(Fraction(float(x)) for x in g)
-    v = [Fraction(float(b)) - (Fraction(float(a)) - low) / Fraction(mu) for a, b in zip(g, q, strict=True)]
-    return exact_projection([max(x, Fraction(-10**9)) for x in v])  # that far below, an entry is 0 for sure
+    v = [
+        Fraction(float(b)) - (Fraction(float(a)) - low) / Fraction(mu)
+        for a, b in zip(g, q, strict=True)
+    ]
+    return exact_projection(
+        [max(x, Fraction(-(10**9))) for x in v]
+    )  # that far below, an entry is 0 for sure
 
 
 PROX = {"entropy": entropy_prox, "l2": l2_prox}
@@ -70,6 +84,7 @@ def softmax(x):
 
 # --- kernels: K(A, B) given the training points X -------------------------------------------------------
 
+
 def scale_gamma(X):
     return 1.0 / (X.shape[1] * X.var())
 
@@ -80,9 +95,11 @@ def squared_distances(A, B):
 
 def arc_cosine(A, B, degree):
     """Cho & Saul 2009, degree 0 or 1, with angles that keep their digits where they are small."""
-    A, B = np.asarray(A, LONG), np.asarray(B, LONG)
+    A = np.asarray(A, LONG)
+    B = np.asarray(B, LONG)
     a, b = (np.sqrt((M**2).sum(axis=1)) for M in (A, B))
-    u, v = A / np.where(a, a, 1)[:, None], B / np.where(b, b, 1)[:, None]
+    u = A / np.where(a, a, 1)[:, None]
+    v = B / np.where(b, b, 1)[:, None]
     theta = 2 * np.arctan2(np.sqrt(squared_distances(u, v)), np.sqrt(squared_distances(u, -v)))
     pi = 4 * np.arctan(LONG(1))
     if degree == 0:
@@ -92,20 +109,33 @@ def arc_cosine(A, B, degree):
 
 def tangent_limit(A, B):
     """The tangent kernel of infinite width."""
-    A, B = np.asarray(A, LONG), np.asarray(B, LONG)
+    A = np.asarray(A, LONG)
+    B = np.asarray(B, LONG)
     return (arc_cosine(A, B, 1) + (A @ B.T) * arc_cosine(A, B, 0)) / 2
 
 
 KERNELS = [  # name, parameters, formula
     ("linear", {}, lambda A, B, X: A @ B.T),
     ("poly", {}, lambda A, B, X: (scale_gamma(X) * (A @ B.T) + 1.0) ** 3),
-    ("poly", {"gamma": 0.7, "coef0": 0.5, "degree": 2}, lambda A, B, X: (0.7 * (A @ B.T) + 0.5) ** 2),
+    (
+        "poly",
+        {"gamma": 0.7, "coef0": 0.5, "degree": 2},
+        lambda A, B, X: (0.7 * (A @ B.T) + 0.5) ** 2,
+    ),
     ("rbf", {}, lambda A, B, X: np.exp(-scale_gamma(X) * squared_distances(A, B))),
     ("rbf", {"gamma": "scale"}, lambda A, B, X: np.exp(-scale_gamma(X) * squared_distances(A, B))),
     ("rbf", {"gamma": 0.3}, lambda A, B, X: np.exp(-0.3 * squared_distances(A, B))),
     ("rbf", {"sigma2": 2.0}, lambda A, B, X: np.exp(-squared_distances(A, B) / 4.0)),
-    ("laplacian", {"gamma": 0.2}, lambda A, B, X: np.exp(-0.2 * np.abs(A[:, None] - B[None]).sum(axis=2))),
-    ("laplacian", {}, lambda A, B, X: np.exp(-scale_gamma(X) * np.abs(A[:, None] - B[None]).sum(axis=2))),
+    (
+        "laplacian",
+        {"gamma": 0.2},
+        lambda A, B, X: np.exp(-0.2 * np.abs(A[:, None] - B[None]).sum(axis=2)),
+    ),
+    (
+        "laplacian",
+        {},
+        lambda A, B, X: np.exp(-scale_gamma(X) * np.abs(A[:, None] - B[None]).sum(axis=2)),
+    ),
     ("ntk", {}, lambda A, B, X: tangent_limit(A, B).astype(np.float64)),
 ]
 
@@ -116,6 +146,7 @@ def normalised(K, normalize):
 
 
 # --- margins --------------------------------------------------------------------------------------------
+
 
 def gram(Z):
     Z = np.asarray(Z, LONG)
@@ -131,7 +162,8 @@ def norm(Z, p):
 def interval(Z, alpha, p):
     """min_i (G alpha)_i / ||alpha||_G, NaN where that is 0 / 0, and ||p||_G / sum p."""
     Z, alpha, p = (np.asarray(a, LONG) for a in (Z, alpha, p))
-    w, v = Z.T @ (alpha / np.abs(alpha).max()), Z.T @ (p / p.sum())
+    w = Z.T @ (alpha / np.abs(alpha).max())
+    v = Z.T @ (p / p.sum())
     return float((Z @ w).min() / np.sqrt(w @ w)), float(np.sqrt(v @ v))
 
 
@@ -139,7 +171,8 @@ def interval(Z, alpha, p):
 def dense_interval(G, alpha, p):
     """The same of a matrix as it stands; squares below 0 count as 0."""
     G, alpha, p = (np.asarray(a, LONG) for a in (G, alpha, p))
-    alpha, p = alpha / np.abs(alpha).max(), p / p.sum()
+    alpha = alpha / np.abs(alpha).max()
+    p = p / p.sum()
     m = G @ alpha
     return float(m.min() / np.sqrt(max(alpha @ m, 0))), float(np.sqrt(max(p @ G @ p, 0)))
 
@@ -172,7 +205,8 @@ def witness_distance(Z, points):
     best = np.full(len(points), np.inf)
     for code in range(1, 2**n):
         on = np.array([bool(code >> i & 1) for i in range(n)])
-        A, b = np.vstack((Z[on].T, np.ones(on.sum()))), np.append(np.zeros(d), 1.0)
+        A = np.vstack((Z[on].T, np.ones(on.sum())))
+        b = np.append(np.zeros(d), 1.0)
         inverse = np.linalg.pinv(A, rcond=1e-10)
         if np.abs(A @ (inverse @ b) - b).max() > 1e-10:
             continue
@@ -187,13 +221,18 @@ def witness_distance(Z, points):
 #
 # The flag is "separated" or "infeasible" where the run ends, and "restart" where p_k becomes the next centre.
 
+
 def distribution(weights):
     """weights / sum; uniform where they are all 0."""
-    return weights / weights.sum() if weights.any() else np.full(len(weights), 1 / LONG(len(weights)))
+    return (
+        weights / weights.sum() if weights.any() else np.full(len(weights), 1 / LONG(len(weights)))
+    )
 
 
 def perceptron(Z, rule="cyclic"):
-    G, n, last = gram(Z), len(Z), -1
+    G = gram(Z)
+    n = len(Z)
+    last = -1
     alpha = np.zeros(n, LONG)
     while True:
         m = G @ alpha
@@ -206,7 +245,9 @@ def perceptron(Z, rule="cyclic"):
 
 
 def nkp(Z, stop="separated"):
-    G, n, k = gram(Z), len(Z), 0
+    G = gram(Z)
+    n = len(Z)
+    k = 0
     alpha = np.zeros(n, LONG)
     while True:
         m = G @ alpha
@@ -220,7 +261,8 @@ def nkp(Z, stop="separated"):
 
 
 def von_neumann(Z, eps, stop=None):
-    G, n = gram(Z), len(Z)
+    G = gram(Z)
+    n = len(Z)
     p = np.full(n, 1 / LONG(n))
     while True:
         m = G @ p
@@ -237,7 +279,8 @@ def von_neumann(Z, eps, stop=None):
 
 def solved(A, b):
     """A^-1 b in extended precision, by refinement."""
-    inverse, x = np.linalg.inv(A.astype(float)), np.zeros(len(b), LONG)
+    inverse = np.linalg.inv(A.astype(float))
+    x = np.zeros(len(b), LONG)
     for _ in range(6):
         x = x + inverse @ (b - A @ x)
     return x
@@ -251,7 +294,9 @@ def affine_minimizer(K):
 
 def exchanged(G, p, j, a, toward, away):
     """p after an exact step of Frank-Wolfe towards e_j, away from e_a, or both."""
-    direction = toward * (np.eye(len(G))[j] - p * (not away)) + away * (p * (not toward) - np.eye(len(G))[a])
+    direction = toward * (np.eye(len(G))[j] - p * (not away)) + away * (
+        p * (not toward) - np.eye(len(G))[a]
+    )
     most = 1 if not away else p[a] if toward else p[a] / (1 - p[a])
     curvature = direction @ G @ direction
     t = min(max(-(direction @ G @ p) / curvature, 0), most) if curvature > 0 else 0
@@ -276,11 +321,14 @@ def corrected(G, p, j):
 
 
 def frank_wolfe(Z, eps, variant="corrected", stop=None):
-    G, n = gram(Z), len(Z)
+    G = gram(Z)
+    n = len(Z)
     p = np.eye(n, dtype=LONG)[np.argmax(G.diagonal() <= (1 + 1e-9) * G.diagonal().min())]
     while True:
         m = G @ p
-        size, j, a = p @ m, int(np.argmin(m)), int(np.argmax(np.where(p > 0, m, -np.inf)))
+        size = p @ m
+        j = int(np.argmin(m))
+        a = int(np.argmax(np.where(p > 0, m, -np.inf)))
         ends = "separated" if stop and m.min() > 0 else "infeasible" if size <= eps**2 else ""
         yield p, p, ends
         if ends:
@@ -294,13 +342,16 @@ def frank_wolfe(Z, eps, variant="corrected", stop=None):
 
 def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None, stop="separated"):
     """Algorithms 4, 6 and 7 of ramdas14."""
-    G, n = gram(Z), len(Z)
+    G = gram(Z)
+    n = len(Z)
     mu0 = G.diagonal().max() * (2 if prox == "entropy" else 2 * n)
     q = np.full(n, 1 / LONG(n)) if q is None else np.asarray(q, LONG)
     prox = PROX[prox]
     if gamma is not None:
         delta = np.sqrt(q @ G @ q) / gamma
-    alpha, mu, inner = q, mu0, 0
+    alpha = q
+    mu = mu0
+    inner = 0
     p = prox(G @ alpha, mu, q)
     while True:
         size = np.sqrt(max(p @ G @ p, 0))
@@ -312,7 +363,11 @@ def smoothed(Z, prox, q=None, delta=-1.0, gamma=None, eps=None, stop="separated"
             return
         if size < delta:
             yield alpha, p, "restart"
-            q, delta, alpha, mu, inner = p, size / gamma, p, mu0, 0
+            q = p
+            delta = size / gamma
+            alpha = p
+            mu = mu0
+            inner = 0
             p = prox(G @ alpha, mu, q)
             continue
         yield alpha, p, ""
@@ -339,7 +394,8 @@ def winnow(Z, eta):
     """The weights are multiplied, not summed in logarithms."""
     Z = np.asarray(Z, LONG)
     Z = Z / np.abs(Z).max(axis=1)[:, None]
-    w, hits = np.full(Z.shape[1], 1 / LONG(Z.shape[1])), np.zeros(len(Z), LONG)
+    w = np.full(Z.shape[1], 1 / LONG(Z.shape[1]))
+    hits = np.zeros(len(Z), LONG)
     while True:
         m = Z @ w
         p = distribution(hits)
@@ -366,29 +422,38 @@ def logistic_weights(m):
 
 
 def gradient_descent(Z, step=1.0, loss="exp"):
-    G, n = gram(Z), len(Z)
+    G = gram(Z)
+    n = len(Z)
     alpha = np.zeros(n, LONG)
     while True:
         yield alpha, distribution(alpha), ""
         m = G @ alpha
-        alpha = alpha + step / G.diagonal().max() * (np.exp(-m) if loss == "exp" else 1 / (1 + np.exp(m))) / n
+        alpha = (
+            alpha
+            + step / G.diagonal().max() * (np.exp(-m) if loss == "exp" else 1 / (1 + np.exp(m))) / n
+        )
 
 
 def normalized_gradient_descent(Z, step=1.0, schedule="constant", divide_by="risk"):
-    G, t = gram(Z), 0
+    G = gram(Z)
+    t = 0
     s = G.diagonal().max()
     alpha = np.zeros(len(Z), LONG)
     while True:
         yield alpha, distribution(alpha), ""
         theta = step / (np.sqrt(LONG(t + 1)) if schedule == "sqrt" else 1)
         v = np.exp(-G @ alpha)  # n times the risk is sum v
-        alpha = alpha + theta * (v / v.sum() / s if divide_by == "risk" else v / np.sqrt(v @ G @ v) / np.sqrt(s))
+        alpha = alpha + theta * (
+            v / v.sum() / s if divide_by == "risk" else v / np.sqrt(v @ G @ v) / np.sqrt(s)
+        )
         t += 1
 
 
 def momentum(Z, loss="exp", shifted=True, eps=0.0):
     """Its p is mu_t, but for the last, which is nu_{t-1} where ||nu_{t-1}||_G <= eps ends it."""
-    G, n, t = gram(Z), len(Z), 0
+    G = gram(Z)
+    n = len(Z)
+    t = 0
     shift, step = (np.log(LONG(n)), 1 - np.exp(LONG(-1))) if shifted else (0, 1 / LONG(n))
     alpha, g = np.zeros((2, n), LONG)
     while True:
@@ -398,7 +463,7 @@ def momentum(Z, loss="exp", shifted=True, eps=0.0):
         alpha = alpha + (1 if loss == "exp" else step) / G.diagonal().max() * (g + q)
         t += 1
         nu = distribution(g + q)
-        if nu @ G @ nu <= LONG(eps)**2:
+        if nu @ G @ nu <= LONG(eps) ** 2:
             yield alpha, nu, "infeasible"
             return
 
@@ -408,7 +473,9 @@ def accelerated(Z, first, ahead):
 
     theta_k = 2/(k+3), nu = (1 - theta) p + theta q, a <- a + (k + ahead)/(2s) nu, p <- (1 - theta) p + theta q+, with
     q = softmax(-G a), from a_0 = first/(n s), p_0 = q_0."""
-    G, n, k = gram(Z), len(Z), 0
+    G = gram(Z)
+    n = len(Z)
+    k = 0
     s = G.diagonal().max()
     a = np.full(n, LONG(first) / n / s)
     q = p = softmax(-G @ a)
@@ -426,9 +493,14 @@ def nesterov_on_the_dual(Z):
     q_{t+1} ~ q_t exp(-G nu_t / (lambda_t s)), mu_{t+1} = (1 - lambda_t) mu_t + lambda_t q_{t+1}, mu_0 = q_0 = 1/n.
     Yields (w_t, g_t, mu_t)."""
     Z = np.asarray(Z, LONG)
-    G, n, t = gram(Z), len(Z), 0
+    G = gram(Z)
+    n = len(Z)
+    t = 0
     s = G.diagonal().max()
-    log_q, mu, g, w = np.zeros(n, LONG), np.full(n, 1 / LONG(n)), np.zeros(Z.shape[1], LONG), np.zeros(Z.shape[1], LONG)
+    log_q = np.zeros(n, LONG)
+    mu = np.full(n, 1 / LONG(n))
+    g = np.zeros(Z.shape[1], LONG)
+    w = np.zeros(Z.shape[1], LONG)
     while True:
         q = softmax(log_q)
         g = LONG(t) / (t + 1) * (g + Z.T @ q)
@@ -451,20 +523,25 @@ def heavy_ball(Z, step, beta):
 
 
 def batch_perceptron(Z, averaged=True):
-    G, n, t = gram(Z), len(Z), 1
+    G = gram(Z)
+    n = len(Z)
+    t = 1
     w, total, hits = np.zeros((3, n), LONG)
     while True:
         yield total if averaged else w, distribution(hits), ""
         i = np.argmin(G @ w)
         w = w + np.eye(n)[i] / np.sqrt(G.diagonal().max() * t)
         w = w / max(1, np.sqrt(w @ G @ w))
-        total, hits = total + w, hits + np.eye(n)[i]
+        total = total + w
+        hits = hits + np.eye(n)[i]
         t += 1
 
 
 def adaptive_sampling(Z, momentum=True, step=1.0, seed=0):
     """Rows by inverting the distribution function of q at the seed's uniform numbers."""
-    G, n, t = gram(Z), len(Z), 0
+    G = gram(Z)
+    n = len(Z)
+    t = 0
     random = np.random.PCG64(seed)
     alpha, g = np.zeros((2, n), LONG)
     while True:
@@ -487,16 +564,21 @@ SCHEDULES = {
 
 def diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=None, restart=False):
     """The paper's formulas in u = -alpha; lam by name or a callable."""
-    Z, t, s, age = np.asarray(Z, LONG), LONG(1), SCHEDULES.get(lam, lam), LONG(1)
+    Z = np.asarray(Z, LONG)
+    t = LONG(1)
+    s = SCHEDULES.get(lam, lam)
+    age = LONG(1)
     u = before = np.zeros(len(Z), LONG)
     while True:
         yield -u, distribution(-u), ""
         z = u if accel is None else u + (age / (age + LONG(accel))) * (u - before)
         g = z - step * (Z @ (Z.T @ z))
         u, before = np.clip(g - step, -1 / (lam0 * s(t)), 0), u
-        t, age = t + 1, age + 1
+        t = t + 1
+        age = age + 1
         if restart and (z - u) @ (u - before) > 0:
-            age, before = LONG(1), u
+            age = LONG(1)
+            before = u
 
 
 def inertial_diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=10.0, restart=False):
@@ -504,7 +586,8 @@ def inertial_diagonal_descent(Z, step, lam="1/t", lam0=1.0, accel=10.0, restart=
 
 
 def homotopic_subgradient(Z, a=0.25, b=0.5):
-    Z, t = np.asarray(Z, LONG), LONG(1)
+    Z = np.asarray(Z, LONG)
+    t = LONG(1)
     s = (Z * Z).sum(axis=1).max()
     alpha = np.zeros(len(Z), LONG)
     while True:
@@ -522,14 +605,17 @@ def subspace_perceptron(Z, mu, steps=200):
     theorems rest on, and its parts, run with a tight tolerance, to this.
     """
     Z, n, tilt = np.asarray(Z, LONG), len(Z), np.log(LONG(2)) - LONG(1) / 2
-    alpha, q, past = np.zeros(n, LONG), np.full(n, 1 / LONG(n)), []
+    alpha = np.zeros(n, LONG)
+    q = np.full(n, 1 / LONG(n))
+    past = []
     while True:
         yield alpha, q, ""
         past.append(q)
         Q = np.array(past)
         basis = np.linalg.qr((Q @ Z).T.astype(float))[0].astype(LONG)
         A = Z @ basis
-        T, y = 1 - (A**2).sum(axis=1), basis.T @ (Z.T @ alpha)
+        T = 1 - (A**2).sum(axis=1)
+        y = basis.T @ (Z.T @ alpha)
 
         def value(y, A=A, T=T):
             x = tilt * T - A @ y
@@ -547,10 +633,30 @@ def subspace_perceptron(Z, mu, steps=200):
             if np.abs(move).max() < 1e-15 * np.abs(y).max():
                 break
         q = softmax(tilt * T - A @ y)
-        alpha = Q.T @ np.linalg.lstsq((Q @ Z).T.astype(float), (basis @ y).astype(float), rcond=None)[0]
+        alpha = (
+            Q.T @ np.linalg.lstsq((Q @ Z).T.astype(float), (basis @ y).astype(float), rcond=None)[0]
+        )
 
 
-TWINS = {twin.__name__: twin for twin in (
-    perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow, gradient_descent,
-    normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling, diagonal_descent,
-    inertial_diagonal_descent, homotopic_subgradient, subspace_perceptron)}
+TWINS = {
+    twin.__name__: twin
+    for twin in (
+        perceptron,
+        nkp,
+        von_neumann,
+        frank_wolfe,
+        snkp,
+        snkpvn,
+        isnkpvn,
+        winnow,
+        gradient_descent,
+        normalized_gradient_descent,
+        momentum,
+        batch_perceptron,
+        adaptive_sampling,
+        diagonal_descent,
+        inertial_diagonal_descent,
+        homotopic_subgradient,
+        subspace_perceptron,
+    )
+}

@@ -102,12 +102,15 @@ def planted_separator(name):
 
 def boxes(lam, lam0, steps):
     """1 / lambda_t at index t = 0..steps; the start has no box of its own."""
-    return np.concatenate(([np.inf], [1.0 / (lam0 * naive.SCHEDULES[lam](t)) for t in range(1, steps + 1)]))
+    return np.concatenate(
+        ([np.inf], [1.0 / (lam0 * naive.SCHEDULES[lam](t)) for t in range(1, steps + 1)])
+    )
 
 
 # ======================================================================================================
 # THE ITERATIONS, AGAINST NAIVE TWINS
 # ======================================================================================================
+
 
 @cache
 def twin_path(name, algorithm, steps, **own):
@@ -121,12 +124,33 @@ def test_the_iterations_are_the_papers(accel, lam, kind):
     for name, Z in INSTANCES.items():
         step = safe_step(Z)
         for lam0 in (0.05, 4.0 / step):  # a wide box, and one that is narrower than a step at first
-            for options in ({}, {"restart": True})[:1 if accel is None else 2]:
-                got, _ = whole_run(lambda G, **o: descend(G, accel, **o), form(kind, Z), 250, lam=lam,
-                                   lam0=lam0, step=step, **options)
-                want = twin_path(name, "diagonal_descent", 250, lam=lam, lam0=lam0, step=step, accel=accel, **options)
+            for options in ({}, {"restart": True})[: 1 if accel is None else 2]:
+                got, _ = whole_run(
+                    lambda G, **o: descend(G, accel, **o),
+                    form(kind, Z),
+                    250,
+                    lam=lam,
+                    lam0=lam0,
+                    step=step,
+                    **options,
+                )
+                want = twin_path(
+                    name,
+                    "diagonal_descent",
+                    250,
+                    lam=lam,
+                    lam0=lam0,
+                    step=step,
+                    accel=accel,
+                    **options,
+                )
                 # Algorithm 1 is nonexpansive, so that errors add up at most; inertia multiplies them.
-                slack = (0.5 if accel is None else 20.0) * EPS * (np.arange(251)[:, None] + 4.0) * float(want.max())
+                slack = (
+                    (0.5 if accel is None else 20.0)
+                    * EPS
+                    * (np.arange(251)[:, None] + 4.0)
+                    * float(want.max())
+                )
                 assert (np.abs(got - want) <= slack).all(), (name, lam0, options)
 
 
@@ -135,28 +159,37 @@ def test_the_box_bites_where_it_should():
     Z = INSTANCES["overlapping"]
     step = safe_step(Z)
     for lam in naive.SCHEDULES:
-        alphas, _ = whole_run(fm.diagonal_descent, dense(Z), 60, lam=lam, lam0=4.0 / step, step=step)
+        alphas, _ = whole_run(
+            fm.diagonal_descent, dense(Z), 60, lam=lam, lam0=4.0 / step, step=step
+        )
         box = boxes(lam, 4.0 / step, 60)[1:, None]
         at_the_bound = np.abs(alphas[1:] - box) <= 4 * EPS * box
         assert at_the_bound[0].all() and box[0] < step  # u_1 = -min(gamma, 1/lambda_1)
         assert at_the_bound.sum() > alphas.shape[1] and not at_the_bound.all()
 
 
-@rotate("exponents, kind", [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)], REPRESENTATIONS)
+@rotate(
+    "exponents, kind",
+    [(0.25, 0.5), (0.5, 0.5), (0.1, 0.9), (0.7, 0.05), (1e-3, 1e-3)],
+    REPRESENTATIONS,
+)
 def test_the_homotopic_iterations_are_their_formula(exponents, kind):
     a, b = exponents
     for name, Z in INSTANCES.items():
         got, result = whole_run(fm.homotopic_subgradient, form(kind, Z), 400, a=a, b=b)
         want = twin_path(name, "homotopic_subgradient", 400, a=a, b=b)
         size = np.maximum.accumulate(np.abs(want).max(axis=1))[:, None]
-        assert (np.abs(got - want) <= 8 * EPS * np.arange(401)[:, None] * size.astype(float)).all(), name
+        assert (
+            np.abs(got - want) <= 8 * EPS * np.arange(401)[:, None] * size.astype(float)
+        ).all(), name
         assert (got >= 0.0).all() and result.alpha.any()
 
 
 @pytest.mark.parametrize("accel", [None, 7.0])
 @all_schedules
 def test_lam_by_name_callable_and_array_agree(accel, lam):
-    Z, seen = INSTANCES["overlapping"], []
+    Z = INSTANCES["overlapping"]
+    seen = []
 
     def schedule(t):
         seen.append(t)
@@ -168,11 +201,15 @@ def test_lam_by_name_callable_and_array_agree(accel, lam):
     by_name = descend(dense(Z), accel, lam=lam, **options)
     by_callable = descend(dense(Z), accel, lam=schedule, **options)
     assert seen == list(range(1, 121)) and all(type(t) is int for t in seen)
-    longer = np.concatenate((values, [np.nan, -1.0]))  # what lies beyond max_iter is nobody's business
+    longer = np.concatenate(
+        (values, [np.nan, -1.0])
+    )  # what lies beyond max_iter is nobody's business
     for array in (np.array(values), values, tuple(values), longer, np.repeat(values, 2)[::2]):
         by_array = descend(dense(Z), accel, lam=array, **options)
         assert np.array_equal(by_array.alpha, by_callable.alpha)
-    np.testing.assert_allclose(by_name.alpha, by_callable.alpha, rtol=0, atol=1e-12 * by_name.alpha.max())
+    np.testing.assert_allclose(
+        by_name.alpha, by_callable.alpha, rtol=0, atol=1e-12 * by_name.alpha.max()
+    )
 
 
 def test_penalties_are_lam0_times_the_schedule():
@@ -190,21 +227,32 @@ def test_penalties_are_lam0_times_the_schedule():
 def test_enormous_accel_is_no_inertia(kind):
     G = form(kind, INSTANCES["overlapping"])
     plain = fm.diagonal_descent(G, max_iter=200)
-    assert np.array_equal(fm.inertial_diagonal_descent(G, max_iter=200, accel=1e300).alpha, plain.alpha)
-    assert not np.array_equal(fm.inertial_diagonal_descent(G, max_iter=200, accel=1e3).alpha, plain.alpha)
+    assert np.array_equal(
+        fm.inertial_diagonal_descent(G, max_iter=200, accel=1e300).alpha, plain.alpha
+    )
+    assert not np.array_equal(
+        fm.inertial_diagonal_descent(G, max_iter=200, accel=1e3).alpha, plain.alpha
+    )
 
 
-@pytest.mark.parametrize("algorithm, defaults", [
-    (fm.diagonal_descent, {"lam": "1/t", "lam0": 1.0}),
-    (fm.inertial_diagonal_descent, {"lam": "1/t", "lam0": 1.0, "accel": 10.0}),
-    (fm.homotopic_subgradient, {"a": 0.25, "b": 0.5}),
-])
+@pytest.mark.parametrize(
+    "algorithm, defaults",
+    [
+        (fm.diagonal_descent, {"lam": "1/t", "lam0": 1.0}),
+        (fm.inertial_diagonal_descent, {"lam": "1/t", "lam0": 1.0, "accel": 10.0}),
+        (fm.homotopic_subgradient, {"a": 0.25, "b": 0.5}),
+    ],
+)
 def test_defaults(algorithm, defaults):
     G = 1e-3 * dense(INSTANCES["overlapping"])  # small, so that steps are long and the boxes bite
     result = algorithm(G)
     assert result.n_iter == 1000
-    assert np.array_equal(result.alpha, algorithm(G, max_iter=1000, step=None, **defaults).alpha
-                          if "lam" in defaults else algorithm(G, max_iter=1000, **defaults).alpha)
+    assert np.array_equal(
+        result.alpha,
+        algorithm(G, max_iter=1000, step=None, **defaults).alpha
+        if "lam" in defaults
+        else algorithm(G, max_iter=1000, **defaults).alpha,
+    )
     brief = algorithm(G, max_iter=5, **defaults).alpha
     assert np.array_equal(algorithm(G, max_iter=5).alpha, brief)
 
@@ -212,6 +260,7 @@ def test_defaults(algorithm, defaults):
 # ======================================================================================================
 # THE PAPER'S LEMMAS AND THEOREMS
 # ======================================================================================================
+
 
 @rotate("name, lam", PLANTED, naive.SCHEDULES)
 def test_lemma_5_3_the_dual_never_increases(name, lam):
@@ -226,7 +275,8 @@ def test_lemma_5_3_the_dual_never_increases(name, lam):
             made = len(alphas) - 1
             box = boxes(lam, lam0, made)
             assert (alphas >= 0.0).all() and (alphas.max(axis=1) <= box * (1.0 + 4 * EPS)).all()
-            D, size = dual(Z, alphas), dual_size(Z, alphas)
+            D = dual(Z, alphas)
+            size = dual_size(Z, alphas)
             slack = 2 * EPS * (size[1:] + size[:-1])
             moved = ((alphas[1:] - alphas[:-1]) ** 2).sum(axis=1)
             assert (D[1:] <= D[:-1] - moved / (2.0 * gamma) + slack).all(), (step, lam0)  # (A.25)
@@ -276,11 +326,13 @@ def check_directions(Z, w, alphas, distance, late):
     """Lemma A.4: where ||w_t|| >= ||w*||/2, so from t* = ``late`` on, what bounds ||w_t - w*|| at t = 1, 2, ... bounds
     the angle gap and the margin gap.  (A.13) and (5.6) print ||w*||^2 where (5.9) and the units have ||w*||: of rows
     (rho, +-1) and w = w* + (0, e) the margin gap is rho e nearly, and (A.13) grants sqrt(8) rho^2 e."""
-    W, rho = alphas[1:] @ Z, 1.0 / np.linalg.norm(w)
+    W = alphas[1:] @ Z
+    rho = 1.0 / np.linalg.norm(w)
     size = np.linalg.norm(W, axis=1)
     half = 2.0 * size * rho >= 1.0 - 1e-12
     assert half[np.arange(1, len(alphas)) >= late].all()
-    angle, margin = 1.0 - rho * W @ w / size, rho - (W @ Z.T).min(axis=1) / size
+    angle = 1.0 - rho * W @ w / size
+    margin = rho - (W @ Z.T).min(axis=1) / size
     assert (angle <= (rho * distance) ** 2 + 1e-14)[half].all()
     assert (margin <= 2.0 * rho * np.linalg.norm(Z) * distance + 1e-12 / rho)[half].all()
 
@@ -289,16 +341,22 @@ def check_directions(Z, w, alphas, distance, late):
 @all_separable
 def test_theorem_5_2_with_its_constant(name, accel):
     Z, rho = PLANTED[name]
-    w, c, G = planted_separator(name), optimum(Z)[1], dense(Z)
-    gamma, steps = 1.0 / top_eigenvalue(G), 200
+    w = planted_separator(name)
+    c = optimum(Z)[1]
+    G = dense(Z)
+    gamma = 1.0 / top_eigenvalue(G)
+    steps = 200
     start = 0.5 / rho**2  # D(u_0) - D(u*)
     far = (c @ c) / (2.0 * gamma)
     C = (accel - 1.0) * math.sqrt(-(w @ w) + 2.0 * c.sum() + (c @ c) / gamma)
     k = np.arange(1, steps + 1)
     for lam in ("1/log(1+t)", "1/t", "2^-t"):
-        lam0 = 1.0 / (naive.SCHEDULES[lam](1) * np.linalg.norm(c))  # lambda_1 = 1 / ||u*||: u* is in every box
-        alphas, _ = whole_run(fm.inertial_diagonal_descent, G, steps, accel=accel, lam=lam, lam0=lam0,
-                              step=gamma)
+        lam0 = 1.0 / (
+            naive.SCHEDULES[lam](1) * np.linalg.norm(c)
+        )  # lambda_1 = 1 / ||u*||: u* is in every box
+        alphas, _ = whole_run(
+            fm.inertial_diagonal_descent, G, steps, accel=accel, lam=lam, lam0=lam0, step=gamma
+        )
         distance = np.linalg.norm(alphas @ Z - w, axis=1)[1:]
         gap = dual(Z, alphas) + start
         slack = 32 * EPS * (dual_size(Z, alphas) + 1.0 / rho**2) + 2e-12 / rho**2
@@ -310,7 +368,10 @@ def test_theorem_5_2_with_its_constant(name, accel):
         theta = (np.arange(steps + 1) + accel) / (accel - 1.0)
         ahead = theta[1:, None] * alphas[1:] - (theta[1:, None] - 1.0) * alphas[:-1] - c
         energy = theta[1:] ** 2 * gap[1:] + (ahead**2).sum(axis=1) / (2.0 * gamma)
-        rounding = 4 * theta[1:] ** 2 * slack[1:] + 64 * EPS * theta[1:] ** 2 * (alphas[1:] ** 2).sum(axis=1) / gamma
+        rounding = (
+            4 * theta[1:] ** 2 * slack[1:]
+            + 64 * EPS * theta[1:] ** 2 * (alphas[1:] ** 2).sum(axis=1) / gamma
+        )
         assert (energy[1:] <= energy[:-1] + rounding[1:]).all(), lam
         assert energy[0] <= theta[1] * (theta[1] - 1.0) * start + far + rounding[0], lam
 
@@ -321,7 +382,9 @@ def test_theorem_5_1_distances_to_the_solution_never_increase(name):
     Z, rho = PLANTED[name]
     c = optimum(Z)[1]
     gamma = 1.0 / top_eigenvalue(dense(Z))
-    alphas, _ = whole_run(fm.diagonal_descent, dense(Z), 150, lam0=1.0 / np.linalg.norm(c), step=gamma)
+    alphas, _ = whole_run(
+        fm.diagonal_descent, dense(Z), 150, lam0=1.0 / np.linalg.norm(c), step=gamma
+    )
     away = ((alphas - c) ** 2).sum(axis=1) / (2.0 * gamma)
     gap = dual(Z, alphas) + 0.5 / rho**2
     slack = 32 * EPS * (dual_size(Z, alphas) + (c @ c) / gamma + 1.0 / rho**2) + 1e-12 / rho**2
@@ -332,9 +395,13 @@ def test_theorem_5_1_distances_to_the_solution_never_increase(name):
 
 def hoffman(Z):
     """(5.3): the rows in use are some of E = [Z 1]' and, the worst, signed unit vectors, n in all."""
-    E, n, least = np.column_stack((Z, np.ones(len(Z)))).T, len(Z), math.inf
+    E = np.column_stack((Z, np.ones(len(Z)))).T
+    n = len(Z)
+    least = math.inf
     for size in range(1, min(E.shape) + 1):
-        units = np.array([np.eye(n)[list(rest)] for rest in itertools.combinations(range(n), n - size)])
+        units = np.array(
+            [np.eye(n)[list(rest)] for rest in itertools.combinations(range(n), n - size)]
+        )
         for used in itertools.combinations(E, size):
             rows = np.concatenate((units, np.broadcast_to(used, (len(units), size, n))), axis=1)
             sizes = np.linalg.svd(rows, compute_uv=False)[:, -1]
@@ -342,16 +409,23 @@ def hoffman(Z):
     return 1.0 / least
 
 
-@pytest.mark.parametrize("name", ["one point", "one dimension", "copies", "shifted cross-polytope", "unequal weights"])
+@pytest.mark.parametrize(
+    "name", ["one point", "one dimension", "copies", "shifted cross-polytope", "unequal weights"]
+)
 def test_theorem_5_1_with_its_constants(name):
     """C is ||w*||: (5.4), (5.2) and (5.20) lack a factor 2 of <1, u_0 - u*>, without which C = 0 at u_0 = 0."""
     Z, rho = PLANTED[name]
-    (w, c), norm, k = optimum(Z), np.linalg.norm(Z, 2), np.arange(1, 201)
+    (w, c) = optimum(Z)
+    norm = np.linalg.norm(Z, 2)
+    k = np.arange(1, 201)
     level = 3.0 * math.sqrt(0.5) / rho + math.sqrt(2.0) * norm * 2.0 * np.linalg.norm(c)
     mu = 1.0 / (8.0 * hoffman(Z) ** 2 * (level**2 + 2.0))
     fall = (1.0 + mu / norm**2) ** (-k / 2.0)
-    alphas, _ = whole_run(fm.diagonal_descent, dense(Z), 200, lam0=1.0 / np.linalg.norm(c), step=norm**-2)
-    gap, slack = dual(Z, alphas)[1:] + 0.5 / rho**2, 1e-12 / rho**2
+    alphas, _ = whole_run(
+        fm.diagonal_descent, dense(Z), 200, lam0=1.0 / np.linalg.norm(c), step=norm**-2
+    )
+    gap = dual(Z, alphas)[1:] + 0.5 / rho**2
+    slack = 1e-12 / rho**2
     assert (gap <= 0.5 * (fall / rho) ** 2 + slack).all()  # (5.17)
     assert (np.linalg.norm(alphas[1:] @ Z - w, axis=1) <= fall / rho + slack).all()  # (5.4)
     late = math.log(4.0) / math.log1p(mu / norm**2)
@@ -380,7 +454,9 @@ def test_theorem_5_1_convergence_is_linear_at_the_predicted_rate(case, lam):
     gamma = 1.0 / top_eigenvalue(G)
     w = np.array([0.5, 0.5]) if case.startswith("toy") else optimum(Z)[0]
     t = np.arange(first, last + 1, (last - first) // 20)
-    result = fm.diagonal_descent(G, max_iter=last, lam=lam, lam0=4.0, step=gamma, trace_at=t, keep_iterates=True)
+    result = fm.diagonal_descent(
+        G, max_iter=last, lam=lam, lam0=4.0, step=gamma, trace_at=t, keep_iterates=True
+    )
     kept = np.isin(result.trace["iteration"], t)
     alphas = result.iterates[kept]
     face = alphas[-1] > 0.0
@@ -392,7 +468,9 @@ def test_theorem_5_1_convergence_is_linear_at_the_predicted_rate(case, lam):
     assert misfit <= 1e-3
     if case.startswith("toy"):  # the margin gap falls by the same factor
         W = alphas @ Z
-        slope, misfit = linear_fit(t, 1.0 / np.linalg.norm(w) - (W @ Z.T).min(axis=1) / np.linalg.norm(W, axis=1))
+        slope, misfit = linear_fit(
+            t, 1.0 / np.linalg.norm(w) - (W @ Z.T).min(axis=1) / np.linalg.norm(W, axis=1)
+        )
         assert abs(slope / math.log1p(-gamma * mu) - 1.0) <= 1e-3 and misfit <= 1e-3
 
 
@@ -408,7 +486,9 @@ def planted_face(n, condition, seed):
 
 def away_from_the_first_axis(Z, algorithm, T, **options):
     """||w_t - w*||, t = 1, ..., T."""
-    alphas, _ = whole_run(algorithm, fm.FeatureGram(Z), T, lam0=1e-6, step=np.linalg.norm(Z, 2)**-2, **options)
+    alphas, _ = whole_run(
+        algorithm, fm.FeatureGram(Z), T, lam0=1e-6, step=np.linalg.norm(Z, 2) ** -2, **options
+    )
     return np.linalg.norm(alphas[1:] @ Z - np.eye(Z.shape[1])[0], axis=1)
 
 
@@ -418,15 +498,19 @@ def test_the_envelope_with_inertia(accel, seed):
     """t^(-accel/2) (1 - gamma mu)^(t/2): the peaks of ||w_t - w*|| over it change neither with t nor with ln t."""
     Z, contraction = planted_face(3, 6.0, seed)  # the slowest modes are far apart
     T = 2500
-    away, t = away_from_the_first_axis(Z, fm.inertial_diagonal_descent, T, accel=accel), np.arange(1.0, T + 1.0)
+    away = away_from_the_first_axis(Z, fm.inertial_diagonal_descent, T, accel=accel)
+    t = np.arange(1.0, T + 1.0)
     peaks = np.flatnonzero((away[1:-1] > away[:-2]) & (away[1:-1] >= away[2:])) + 1
     peaks = peaks[(peaks > 300) & (away[peaks] > 1e-12)]
-    exponential, power = 0.5 * t * math.log1p(-contraction), -0.5 * accel * np.log(t)
+    exponential = 0.5 * t * math.log1p(-contraction)
+    power = -0.5 * accel * np.log(t)
     assert np.ptp(exponential[peaks]) > 1.0 and np.ptp(power[peaks]) > 1.0 and len(peaks) > 5
     assert np.polyfit(t[peaks], np.log(away[peaks]) - power[peaks], 1)[0] == pytest.approx(
-        0.5 * math.log1p(-contraction), rel=0.05)
-    assert np.polyfit(np.log(t[peaks]), np.log(away[peaks]) - exponential[peaks], 1)[0] == pytest.approx(
-        -0.5 * accel, rel=0.05)
+        0.5 * math.log1p(-contraction), rel=0.05
+    )
+    assert np.polyfit(np.log(t[peaks]), np.log(away[peaks]) - exponential[peaks], 1)[
+        0
+    ] == pytest.approx(-0.5 * accel, rel=0.05)
 
 
 @pytest.mark.parametrize("condition", [2.0, 10.0, 50.0])
@@ -437,10 +521,15 @@ def test_with_restarts_the_rate_is_that_of_the_root(accel, condition):
     T = int(60 / math.sqrt(contraction))
     taken = {}
     for restart in (False, True):
-        away = away_from_the_first_axis(Z, fm.inertial_diagonal_descent, T, accel=accel, restart=restart)
+        away = away_from_the_first_axis(
+            Z, fm.inertial_diagonal_descent, T, accel=accel, restart=restart
+        )
         taken[restart] = (away < 1e-10).argmax() if away.min() < 1e-10 else T
     plain = away_from_the_first_axis(Z, fm.diagonal_descent, T)
-    assert 0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction)) and plain[taken[True]] > 1e-8
+    assert (
+        0 < taken[True] < math.log(1e10) / (0.5 * math.sqrt(contraction))
+        and plain[taken[True]] > 1e-8
+    )
     assert taken[True] < 0.8 * taken[False]
 
 
@@ -459,8 +548,16 @@ def test_the_energy_never_increases(name, accel, restart, lam):
     Z, _ = PLANTED[name]
     gamma = 1.0 / top_eigenvalue(dense(Z))
     for lam0 in (0.1, 30.0):
-        alphas, _ = whole_run(fm.inertial_diagonal_descent, dense(Z), 150, accel=accel, restart=restart, lam=lam,
-                              lam0=lam0, step=gamma)
+        alphas, _ = whole_run(
+            fm.inertial_diagonal_descent,
+            dense(Z),
+            150,
+            accel=accel,
+            restart=restart,
+            lam=lam,
+            lam0=lam0,
+            step=gamma,
+        )
         moves = (np.diff(alphas, axis=0) ** 2).sum(axis=1) / (2.0 * gamma)
         energy = dual(Z, alphas)[1:] + moves
         rounding = dual_size(Z, alphas)[1:] + moves + (alphas[1:] ** 2).sum(axis=1) / gamma
@@ -481,14 +578,23 @@ def test_the_toy_set_is_the_papers():
 
 @rotate("accel, lam, kind", [None, 3.0, 10.0], naive.SCHEDULES, REPRESENTATIONS, crossed=2)
 def test_the_limit_is_the_maximum_margin(accel, lam, kind):
-    for name in ("feasible", "feasible, scale 7", "shifted cross-polytope", "one dimension", "copies"):
+    for name in (
+        "feasible",
+        "feasible, scale 7",
+        "shifted cross-polytope",
+        "one dimension",
+        "copies",
+    ):
         Z, rho = PLANTED[name]
         G = form(kind, Z)
         result = descend(G, accel, max_iter=3000, lam=lam, lam0=0.3 * scale_of(G), trace_at=[])
         w = planted_separator(name)
         tol = 1e-12 if accel is None else 1e-7  # inertia oscillates: no linear rate
         np.testing.assert_allclose(Z.T @ result.alpha, w, rtol=0, atol=tol * np.linalg.norm(w))
-        assert abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol and abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
+        assert (
+            abs(result.alpha.sum() * rho**2 - 1.0) <= 10 * tol
+            and abs(np.linalg.norm(w) * rho - 1.0) <= 1e-14
+        )
         assert rho - result.lower <= 10 * tol * rho and result.upper - rho <= 10 * tol * rho
         np.testing.assert_allclose(result.p, result.alpha / result.alpha.sum(), rtol=4 * EPS)
 
@@ -511,8 +617,13 @@ def test_a_constant_penalty_solves_the_penalised_hinge_loss(lam, accel):
 
 @pytest.mark.parametrize("a, b", [(0.25, 0.5), (0.5, 0.5), (0.3, 0.3)])
 def test_homotopic_subgradient_approaches_the_maximum_margin(a, b):
-    for Z, rho in (PLANTED["feasible"], PLANTED["feasible, scale 7"], PLANTED["shifted cross-polytope"],
-                   PLANTED["one point"], (toy(), math.sqrt(2.0))):
+    for Z, rho in (
+        PLANTED["feasible"],
+        PLANTED["feasible, scale 7"],
+        PLANTED["shifted cross-polytope"],
+        PLANTED["one point"],
+        (toy(), math.sqrt(2.0)),
+    ):
         result = fm.homotopic_subgradient(dense(Z), max_iter=30_000, a=a, b=b, trace_at=[10, 1000])
         gap = 1.0 - result.trace["lower"] / rho
         assert gap[3] <= (0.06 if len(Z) == 80 else 2e-3) and gap[3] <= 0.1 * gap[0]
@@ -533,6 +644,7 @@ def test_homotopic_subgradient_is_no_slower_than_its_rate(lengths):
 # ======================================================================================================
 # STEP LENGTH
 # ======================================================================================================
+
 
 def turned(eigenvalues, seed=0):
     n = len(eigenvalues)
@@ -619,7 +731,8 @@ def test_the_step_never_exceeds_one_over_the_norm(name):
     # With that step, the descent descends.
     Z = root.eigenvectors * np.sqrt(np.maximum(root.eigenvalues, 0.0))
     alphas, _ = whole_run(fm.diagonal_descent, matrix, 30, lam="2^-t")
-    D, size = dual(Z, alphas), dual_size(Z, alphas)
+    D = dual(Z, alphas)
+    size = dual_size(Z, alphas)
     assert (np.diff(D) <= 64 * EPS * (size[1:] + size[:-1])).all() and (D[1:] < 0.0).all()
 
 
@@ -628,12 +741,17 @@ def test_isolated_eigenvalue():
 
 
 def test_lanczos_stops_where_its_space_is_exhausted():
-    counts = {name: fm._operator_norm(fm._representation(MATRICES[name])[0])[1] for name in ("identity", "rank one")}
+    counts = {
+        name: fm._operator_norm(fm._representation(MATRICES[name])[0])[1]
+        for name in ("identity", "rank one")
+    }
     assert counts == {"identity": 1, "rank one": 2}
     assert fm._operator_norm(fm._representation(MATRICES["flat"])[0])[1] == 64
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 3), (200, 3), (3, 200), (150, 150), (700, 40)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 1), (1, 3), (200, 3), (3, 200), (150, 150), (700, 40)]
+)
 def test_the_step_over_features(shape):
     Z = np.random.default_rng(1).normal(size=shape)
     check_norm(fm.FeatureGram(Z), 1.0 / safe_step(Z))
@@ -666,7 +784,9 @@ def test_step_none_is_that_step(kind, accel):
     bound, _ = fm._operator_norm(fm._representation(G)[0])
     automatic = descend(G, accel, max_iter=100)
     assert np.array_equal(automatic.alpha, descend(G, accel, max_iter=100, step=1.0 / bound).alpha)
-    assert not np.array_equal(automatic.alpha, descend(G, accel, max_iter=100, step=0.999 / bound).alpha)
+    assert not np.array_equal(
+        automatic.alpha, descend(G, accel, max_iter=100, step=0.999 / bound).alpha
+    )
 
 
 # ======================================================================================================
@@ -695,9 +815,13 @@ def test_every_row_of_the_trace_brackets_the_margin(algorithm, name):
         options = {} if algorithm == "homotopic" else {"lam": lam}
         alphas, result = whole_run(ALL[algorithm], dense(Z), 60, **options)
         slack = allowed_rounding(result.trace["upper"], scale_of(dense(Z)), rho)
-        assert (result.trace["lower"] <= rho + slack).all() and (result.trace["upper"] >= rho - slack).all()
+        assert (result.trace["lower"] <= rho + slack).all() and (
+            result.trace["upper"] >= rho - slack
+        ).all()
         assert np.isfinite(alphas).all()
-        assert (result.status, result.n_iter) == (("max_iter", 60) if result.upper > 0.0 else ("infeasible", 0))
+        assert (result.status, result.n_iter) == (
+            ("max_iter", 60) if result.upper > 0.0 else ("infeasible", 0)
+        )
         assert (result.p >= 0.0).all() and abs(result.p.sum() - 1.0) <= 4 * EPS
         if result.n_iter:
             np.testing.assert_allclose(result.p, result.alpha / result.alpha.sum(), rtol=4 * EPS)
@@ -707,7 +831,11 @@ def test_the_start_is_zero_with_a_uniform_certificate():
     Z, _ = PLANTED["feasible"]
     for algorithm in ALL.values():
         result = algorithm(dense(Z), max_iter=0)
-        assert not result.alpha.any() and np.array_equal(result.p, np.full(40, 1 / 40)) and result.n_iter == 0
+        assert (
+            not result.alpha.any()
+            and np.array_equal(result.p, np.full(40, 1 / 40))
+            and result.n_iter == 0
+        )
         assert result.lower == pytest.approx(-1.0, rel=1e-13)
         assert 0.0 <= result.upper - np.linalg.norm(Z.mean(axis=0)) <= 100 * EPS
 
@@ -715,8 +843,11 @@ def test_the_start_is_zero_with_a_uniform_certificate():
 @rotate("name, kind", INFEASIBLE, REPRESENTATIONS)
 def test_infeasible_data_give_a_vanishing_upper_bound(name, kind):
     Z, rho = PLANTED[name]
-    root, rounding = np.sqrt((Z**2).sum(axis=1).max()), fm.prepare(form(kind, Z), 0).G.rounding()
-    floor = 1.01 * (np.sqrt(rounding.square) + rounding.length) * root  # what rounding adds where ||p||_G = 0
+    root = np.sqrt((Z**2).sum(axis=1).max())
+    rounding = fm.prepare(form(kind, Z), 0).G.rounding()
+    floor = (
+        1.01 * (np.sqrt(rounding.square) + rounding.length) * root
+    )  # what rounding adds where ||p||_G = 0
     for accel in (None, 10.0):
         for lam in ("1/t", "2^-t"):
             result = descend(form(kind, Z), accel, lam=lam, lam0=root**2, max_iter=3000)
@@ -730,7 +861,14 @@ def test_infeasible_data_give_a_vanishing_upper_bound(name, kind):
 @all_algorithms
 def test_contradicting_copies_one_class_one_point(kind, algorithm):
     X = np.array([[0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])
-    for rows, y in ((X, [1, -1, 1]), (X, [1, 1, 1]), (X, [-1, -1, -1]), (X[:1], [1]), (X[:1], [-1]), (X[:2], [1, -1])):
+    for rows, y in (
+        (X, [1, -1, 1]),
+        (X, [1, 1, 1]),
+        (X, [-1, -1, -1]),
+        (X[:1], [1]),
+        (X[:1], [-1]),
+        (X[:2], [1, -1]),
+    ):
         Z = fm.features(rows, y).rows
         rho = 0.0 if len(set(y)) == 2 else np.sqrt(0.8) if len(y) == 3 else 1.0
         result = ALL[algorithm](form(kind, Z), max_iter=500)
@@ -762,7 +900,8 @@ def test_one_product_per_iteration(kind, accel):
 @pytest.mark.parametrize("accel", [None, 3.0, 10.0])
 def test_descent_under_a_change_of_scale(kind, accel):
     # With lam0 in the units of G, alpha is in units of 1/G: powers of two change no digit of it.
-    Z, make = INSTANCES["overlapping"], REPRESENTATIONS[kind]
+    Z = INSTANCES["overlapping"]
+    make = REPRESENTATIONS[kind]
     for lam in naive.SCHEDULES:
         plain = descend(make(Z), accel, max_iter=200, lam=lam, lam0=3.0)
         for c in (8.0, 2.0**-30):
@@ -773,11 +912,14 @@ def test_descent_under_a_change_of_scale(kind, accel):
 
 @every_representation
 def test_homotopic_under_a_change_of_scale(kind):
-    Z, make = INSTANCES["separable, margin 0.3"], REPRESENTATIONS[kind]
+    Z = INSTANCES["separable, margin 0.3"]
+    make = REPRESENTATIONS[kind]
     plain, result = whole_run(fm.homotopic_subgradient, make(Z), 300)
     for c in (8.0, 2.0**-30):
         scaled, other = whole_run(fm.homotopic_subgradient, make(c * Z), 300)
-        if kind == "features":  # there the largest G_ii is a sum, rounded; a power of two changes nothing
+        if (
+            kind == "features"
+        ):  # there the largest G_ii is a sum, rounded; a power of two changes nothing
             assert np.array_equal(scaled * c**2, plain)
         assert np.array_equal(scaled * c**2, plain) and other.lower == c * result.lower
     scaled, _ = whole_run(fm.homotopic_subgradient, make(3.0 * Z), 300)
@@ -789,14 +931,26 @@ def test_homotopic_under_a_change_of_scale(kind):
 def test_dense_and_features_agree_to_rounding(normalize, algorithm):
     X, y = two_classes(40, 5, 1.0, 21)
     X *= np.linspace(1.0, 4.0, 40)[:, None]
-    own = {} if algorithm == "homotopic" else {"step": 1.0 / top_eigenvalue(fm.gram(X, y, kernel="linear",
-                                                                                  normalize=normalize))}
+    own = (
+        {}
+        if algorithm == "homotopic"
+        else {"step": 1.0 / top_eigenvalue(fm.gram(X, y, kernel="linear", normalize=normalize))}
+    )
     for options in ({}, own):
-        a, one = whole_run(ALL[algorithm], fm.gram(X, y, kernel="linear", normalize=normalize), 200, **options)
+        a, one = whole_run(
+            ALL[algorithm], fm.gram(X, y, kernel="linear", normalize=normalize), 200, **options
+        )
         b, two = whole_run(ALL[algorithm], fm.features(X, y, normalize=normalize), 200, **options)
-        slack = (20.0 if algorithm == "inertial" else 0.5) * EPS * (np.arange(201)[:, None] + 4.0) * a.max()
+        slack = (
+            (20.0 if algorithm == "inertial" else 0.5)
+            * EPS
+            * (np.arange(201)[:, None] + 4.0)
+            * a.max()
+        )
         assert (np.abs(a - b) <= slack).all()
-        assert one.lower == pytest.approx(two.lower, abs=1e-6) and one.upper == pytest.approx(two.upper, abs=1e-7)
+        assert one.lower == pytest.approx(two.lower, abs=1e-6) and one.upper == pytest.approx(
+            two.upper, abs=1e-7
+        )
 
 
 @all_algorithms
@@ -823,6 +977,7 @@ def test_inputs_are_left_alone(algorithm):
 # EXTREME naive.SCHEDULES AND BAD INPUT
 # ======================================================================================================
 
+
 @pytest.mark.filterwarnings("error")
 @every_representation
 @pytest.mark.parametrize("accel", [None, 3.0])
@@ -831,8 +986,15 @@ def test_schedules_that_leave_the_range_of_floating_point(kind, accel):
     G = form(kind, Z)
     zeros = np.r_[1.0, 0.0, 5e-324, 1e-310, np.zeros(4996)]
     free = descend(G, accel, lam=np.zeros(5000), max_iter=5000, trace_at=[])
-    for options in ({"lam": "2^-t"}, {"lam": "2^-t", "lam0": 1e-308}, {"lam": "1/t^2", "lam0": 1e-308},
-                    {"lam": zeros}, {"lam": lambda t: 0.0}, {"lam": lambda t: 0}, {"lam": "1/t", "lam0": 5e-324}):
+    for options in (
+        {"lam": "2^-t"},
+        {"lam": "2^-t", "lam0": 1e-308},
+        {"lam": "1/t^2", "lam0": 1e-308},
+        {"lam": zeros},
+        {"lam": lambda t: 0.0},
+        {"lam": lambda t: 0},
+        {"lam": "1/t", "lam0": 5e-324},
+    ):
         result = descend(G, accel, max_iter=5000, trace_at=[], **options)
         assert np.isfinite(result.alpha).all() and abs(result.lower - rho) <= 1e-6
         np.testing.assert_allclose(result.alpha @ Z, free.alpha @ Z, rtol=0, atol=1e-6)
@@ -878,15 +1040,18 @@ def test_bad_schedules_are_named(case, accel):
         assert "10" in str(caught.value) and "9" in str(caught.value)
 
 
-@pytest.mark.parametrize("algorithm, argument, values", [
-    ("diagonal", "lam0", (0.0, -1.0, math.nan, math.inf)),
-    ("diagonal", "step", (0.0, -1.0, math.nan, math.inf)),
-    ("inertial", "lam0", (0.0, -1.0, math.nan, math.inf)),
-    ("inertial", "step", (0.0, -1.0, math.nan, math.inf)),
-    ("inertial", "accel", (0.0, -3.0, math.nan, math.inf)),
-    ("homotopic", "a", (0.0, -0.1, math.nan, 1.0)),
-    ("homotopic", "b", (0.0, -0.1, math.nan, 0.76)),
-])
+@pytest.mark.parametrize(
+    "algorithm, argument, values",
+    [
+        ("diagonal", "lam0", (0.0, -1.0, math.nan, math.inf)),
+        ("diagonal", "step", (0.0, -1.0, math.nan, math.inf)),
+        ("inertial", "lam0", (0.0, -1.0, math.nan, math.inf)),
+        ("inertial", "step", (0.0, -1.0, math.nan, math.inf)),
+        ("inertial", "accel", (0.0, -3.0, math.nan, math.inf)),
+        ("homotopic", "a", (0.0, -0.1, math.nan, 1.0)),
+        ("homotopic", "b", (0.0, -0.1, math.nan, 0.76)),
+    ],
+)
 def test_values_out_of_range_are_named(algorithm, argument, values):
     for value in values:
         with pytest.raises(ValueError, match=rf"\b{argument}\b"):

@@ -50,15 +50,30 @@ def check_interval(kind, Z, alpha, p, lower, upper, rho=None, recurrences=0.0):
     precision; and no further away than the stated rounding, and that of recurrences in their place.  A lower may pass
     alpha's own margin on its way to rho."""
     G = form(kind, Z)
-    s, root, (margins, square, length) = scale_of(G), math.sqrt(scale_of(G)), fm.prepare(G, 0).G.rounding()
+    s = scale_of(G)
+    root = math.sqrt(scale_of(G))
+    (margins, square, length) = fm.prepare(G, 0).G.rounding()
     if recurrences:
-        margins, square, length = margins + recurrences, 2.0 * (margins + recurrences), length + recurrences
+        margins, square, length = (
+            margins + recurrences,
+            2.0 * (margins + recurrences),
+            length + recurrences,
+        )
     interval = naive.dense_interval if kind == "dense" else naive.interval
-    least, norm = interval(G if kind == "dense" else Z, alpha, p) if alpha.any() else (-root, interval(
-        G if kind == "dense" else Z, p, p)[1])
+    least, norm = (
+        interval(G if kind == "dense" else Z, alpha, p)
+        if alpha.any()
+        else (-root, interval(G if kind == "dense" else Z, p, p)[1])
+    )
     least = -root if math.isnan(least) else least  # 0 / 0
-    assert -root * (1 + margins + 9 * EPS) <= lower <= max(least, -root, 0.0 if rho is None else rho)
-    assert norm <= upper <= math.sqrt(norm**2 + 4.1 * square * s) + 2.1 * length * root + (8 + len(Z)) * EPS * norm
+    assert (
+        -root * (1 + margins + 9 * EPS) <= lower <= max(least, -root, 0.0 if rho is None else rho)
+    )
+    assert (
+        norm
+        <= upper
+        <= math.sqrt(norm**2 + 4.1 * square * s) + 2.1 * length * root + (8 + len(Z)) * EPS * norm
+    )
     total = np.abs(alpha).sum()
     size = np.linalg.norm(Z.T @ (alpha / total)) if total else 0.0
     if size > 1e3 * max(math.sqrt(square * s), length * root):
@@ -69,7 +84,8 @@ def check_interval(kind, Z, alpha, p, lower, upper, rho=None, recurrences=0.0):
 @rotate("case, kind", PLANTED, REPRESENTATIONS)
 def test_certificate_is_weak_duality(case, kind):
     Z, rho = PLANTED[case]
-    G, n = REPRESENTATIONS[kind](Z), len(Z)
+    G = REPRESENTATIONS[kind](Z)
+    n = len(Z)
     rng = np.random.default_rng(0)
     points = [*np.eye(n)[:5], np.full(n, 1 / n), *rng.dirichlet(np.full(n, 0.1), 10)]
     alphas = [*points, *rng.normal(size=(10, n)), 1e200 * rng.normal(size=n), -np.ones(n)]
@@ -86,7 +102,7 @@ def exact_margin(rows, w):
     """The signed square of min_i <z_i, w> / ||w||, in rationals."""
     whole, unit = exact.integers(np.vstack((rows, w)))
     d = len(w)
-    *rows, w = [whole[i:i + d] for i in range(0, len(whole), d)]
+    *rows, w = [whole[i : i + d] for i in range(0, len(whole), d)]
     return exact.signed_square(min(exact.dot(z, w) for z in rows)) * unit**2 / exact.dot(w, w)
 
 
@@ -95,15 +111,30 @@ def exact_margin(rows, w):
 def test_the_margin_of_a_separator_holds_in_exact_arithmetic(kind, scale):
     """For weights of any size, good separators and bad ones; and it is as narrow as it says, and below rho."""
     for seed in range(6):
-        Z = feasible(9, 6, 0.2, seed)[0] if seed % 2 else np.random.default_rng(seed).normal(size=(9, 6))
+        Z = (
+            feasible(9, 6, 0.2, seed)[0]
+            if seed % 2
+            else np.random.default_rng(seed).normal(size=(9, 6))
+        )
         Z = scale * Z
-        G, best = BY_ROWS[kind](Z), fm.max_margin(fm.FeatureGram(Z))
+        G = BY_ROWS[kind](Z)
+        best = fm.max_margin(fm.FeatureGram(Z))
         root = math.sqrt(scale_of(fm.FeatureGram(Z)))
         good = Z.T @ best.alpha
-        for w in (good, 1e200 * (good / np.abs(good).max()), 1e-290 * (Z[0] / root), np.eye(6)[2],
-                  np.random.default_rng(seed).normal(size=6).astype(np.float32), -good):
+        for w in (
+            good,
+            1e200 * (good / np.abs(good).max()),
+            1e-290 * (Z[0] / root),
+            np.eye(6)[2],
+            np.random.default_rng(seed).normal(size=6).astype(np.float32),
+            -good,
+        ):
             lower, upper = fm.separator_margin(G, w)
-            assert exact.signed_square(Fraction(lower)) <= exact_margin(Z, w) <= exact.signed_square(Fraction(upper))
+            assert (
+                exact.signed_square(Fraction(lower))
+                <= exact_margin(Z, w)
+                <= exact.signed_square(Fraction(upper))
+            )
             assert lower <= best.upper and upper - lower <= 2.1 * (9 + 6 + 8) * EPS * root
         lower, upper = fm.separator_margin(G, good)
         if best.status == "certified":
@@ -113,53 +144,103 @@ def test_the_margin_of_a_separator_holds_in_exact_arithmetic(kind, scale):
 @rotate("kind, classes", ["features", "sparse", "operator"], [2, 3, 5], crossed=3)
 def test_the_margin_of_a_separator_of_classes_holds_in_exact_arithmetic(kind, classes):
     rng = np.random.default_rng(classes)
-    labels, X = rng.integers(0, classes, 12), rng.normal(size=(12, 20))
+    labels = rng.integers(0, classes, 12)
+    X = rng.normal(size=(12, 20))
     pairs = fm.pair_gram(BY_ROWS[kind](X), labels, classes)
     best = fm.max_margin(pairs, tol=1e-9)
     common = rng.normal(size=20)  # of all scores, which cancels in their differences
-    for W in (rng.normal(size=(classes, 20)), fm._separators(pairs, best.alpha), 1e-200 * np.eye(classes, 20),
-              common + 2.0**-40 * rng.normal(size=(classes, 20))):
-        rows = [np.kron(np.eye(classes)[c] - np.eye(classes)[j], x) for x, c in zip(X, labels, strict=True)
-                for j in range(classes) if j != c]
+    for W in (
+        rng.normal(size=(classes, 20)),
+        fm._separators(pairs, best.alpha),
+        1e-200 * np.eye(classes, 20),
+        common + 2.0**-40 * rng.normal(size=(classes, 20)),
+    ):
+        rows = [
+            np.kron(np.eye(classes)[c] - np.eye(classes)[j], x)
+            for x, c in zip(X, labels, strict=True)
+            for j in range(classes)
+            if j != c
+        ]
         lower, upper = fm.separator_margin(pairs, W)
         square = exact_margin(rows, W.ravel()) / 2
-        assert exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
+        assert (
+            exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
+        )
         assert lower <= best.upper and upper - lower <= 1e-13 * math.sqrt(scale_of(pairs))
-    assert best.status == "certified" and fm.separator_margin(pairs, fm._separators(pairs, best.alpha))[0] >= (
-        best.lower * (1 - 1e-9))
+    assert best.status == "certified" and fm.separator_margin(
+        pairs, fm._separators(pairs, best.alpha)
+    )[0] >= (best.lower * (1 - 1e-9))
 
 
 def test_the_margin_of_a_separator_needs_coordinates_and_a_direction():
     X, y = two_classes(20, 3)
-    K, rows = fm.gram(X, kernel="linear"), fm.features(X, y)
+    K = fm.gram(X, kernel="linear")
+    rows = fm.features(X, y)
     for G, w, error, words in (
-            (fm.gram(X, y), np.ones(20), TypeError, ["w needs coordinates", "DenseGram", "features(X, y)"]),
-            (fm.lazy_gram(X, y), np.ones(20), TypeError, ["coordinates", "LazyGram"]),
-            (fm.gram(X, y, kernel="linear", intercept="free"), np.ones(3), TypeError, ["coordinates", "FreeGram"]),
-            (Products(Symmetric(K)), np.ones(20), TypeError, ["coordinates", "Products"]),
-            (fm.pair_gram(K, np.zeros(20), 2), np.ones((2, 20)), TypeError, ["coordinates", "DenseGram"]),
-            (rows, np.ones(2), ValueError, ["w must have shape (3,)", "(2,)"]),
-            (rows, np.ones((1, 3)), ValueError, ["w must have 1 dimension", "(1, 3)"]),
-            (rows, np.zeros(3), ValueError, ["w must", "not be 0"]),
-            (rows, [1.0, np.nan, 0.0], ValueError, ["w must be finite"]),
-            (fm.pair_gram(fm.features(X), np.zeros(20), 2), np.ones((3, 3)), ValueError, ["(2, 3)", "(3, 3)"])):
+        (
+            fm.gram(X, y),
+            np.ones(20),
+            TypeError,
+            ["w needs coordinates", "DenseGram", "features(X, y)"],
+        ),
+        (fm.lazy_gram(X, y), np.ones(20), TypeError, ["coordinates", "LazyGram"]),
+        (
+            fm.gram(X, y, kernel="linear", intercept="free"),
+            np.ones(3),
+            TypeError,
+            ["coordinates", "FreeGram"],
+        ),
+        (Products(Symmetric(K)), np.ones(20), TypeError, ["coordinates", "Products"]),
+        (
+            fm.pair_gram(K, np.zeros(20), 2),
+            np.ones((2, 20)),
+            TypeError,
+            ["coordinates", "DenseGram"],
+        ),
+        (rows, np.ones(2), ValueError, ["w must have shape (3,)", "(2,)"]),
+        (rows, np.ones((1, 3)), ValueError, ["w must have 1 dimension", "(1, 3)"]),
+        (rows, np.zeros(3), ValueError, ["w must", "not be 0"]),
+        (rows, [1.0, np.nan, 0.0], ValueError, ["w must be finite"]),
+        (
+            fm.pair_gram(fm.features(X), np.zeros(20), 2),
+            np.ones((3, 3)),
+            ValueError,
+            ["(2, 3)", "(3, 3)"],
+        ),
+    ):
         check_raises(lambda G=G, w=w: fm.separator_margin(G, w), error, words)
 
 
 def test_a_representation_of_ones_own_says_that_its_coordinates_are_features():
     class Plain(fm.Representation):
-        def __init__(self, Z): self.Z = Z
-        def shape(self): return self.Z.shape
-        def diagonal(self): return (self.Z**2).sum(axis=1)
-        def lift(self, v, w): w[:] = v @ self.Z
-        def margins(self, w, m): m[:] = self.Z @ w
+        def __init__(self, Z):
+            self.Z = Z
+
+        def shape(self):
+            return self.Z.shape
+
+        def diagonal(self):
+            return (self.Z**2).sum(axis=1)
+
+        def lift(self, v, w):
+            w[:] = v @ self.Z
+
+        def margins(self, w, m):
+            m[:] = self.Z @ w
 
     class Told(Plain):
-        def square(self, v, w, m): return w @ w
+        def square(self, v, w, m):
+            return w @ w
 
-    check_raises(lambda: fm.separator_margin(Plain(EASY), EASY[0]), TypeError, ["coordinates", "Plain"])
+    check_raises(
+        lambda: fm.separator_margin(Plain(EASY), EASY[0]), TypeError, ["coordinates", "Plain"]
+    )
     lower, upper = fm.separator_margin(Told(EASY), EASY[0])
-    assert exact.signed_square(Fraction(lower)) <= exact_margin(EASY, EASY[0]) <= exact.signed_square(Fraction(upper))
+    assert (
+        exact.signed_square(Fraction(lower))
+        <= exact_margin(EASY, EASY[0])
+        <= exact.signed_square(Fraction(upper))
+    )
 
 
 def drift(kind, Z, rho):
@@ -185,10 +266,15 @@ def test_certificate_without_a_direction(kind):
 def test_a_precise_certificate_is_as_narrow_as_it_says(kind):
     for Z, rho in PLANTED.values():
         if rho > 0.0:
-            G, s = form(kind, Z), scale_of(form(kind, Z))
+            G = form(kind, Z)
+            s = scale_of(form(kind, Z))
             p = fm.max_margin(G, tol=1e-12).p
             lower, upper = fm.certificate(G, p, p, precise=True)
-            width = 3 * EPS * s / rho**2 + 3 * drift(kind, Z, rho) / rho if kind != "features" else EPS * s / rho**2
+            width = (
+                3 * EPS * s / rho**2 + 3 * drift(kind, Z, rho) / rho
+                if kind != "features"
+                else EPS * s / rho**2
+            )
             assert upper - lower <= (width + 1e-12) * rho, (rho, upper - lower)
 
 
@@ -205,10 +291,12 @@ def test_long_rows_do_not_make_the_certificate_contradict_itself(n, d):
 
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.rows])
 def test_an_indefinite_matrix_gives_no_certificate(name):
-    for G in ([[1.0, 1.5], [1.5, 1.0]],  # a 2x2 minor
-              [[1.0, 0.0], [0.0, -1.0]],
-              [[0.0, 1.0], [1.0, 0.0]],
-              1.4 * np.eye(3) - 0.4 - 0.3 * np.ones((3, 3))):  # every 2x2 minor is positive, (1, 1, 1) is negative
+    for G in (
+        [[1.0, 1.5], [1.5, 1.0]],  # a 2x2 minor
+        [[1.0, 0.0], [0.0, -1.0]],
+        [[0.0, 1.0], [1.0, 0.0]],
+        1.4 * np.eye(3) - 0.4 - 0.3 * np.ones((3, 3)),
+    ):  # every 2x2 minor is positive, (1, 1, 1) is negative
         if algorithm_of(name) in ("frank_wolfe", "max_margin") and len(G) == 3:
             continue  # these end at (1, 1, 0), of length 0, and meet (1, 1, 1) never
         for c in (1.0, 1e-6, 1e6):
@@ -216,18 +304,30 @@ def test_an_indefinite_matrix_gives_no_certificate(name):
                 run(name, c * np.array(G), max_iter=200)
 
 
-@pytest.mark.parametrize("diagonal, other, dtype", [
-    (1e20, 5e20, np.float32), (1e-25, 5e-25, np.float32), (1e200, 1e250, np.float64), (1e-200, 1e-180, np.float64)])
+@pytest.mark.parametrize(
+    "diagonal, other, dtype",
+    [
+        (1e20, 5e20, np.float32),
+        (1e-25, 5e-25, np.float32),
+        (1e200, 1e250, np.float64),
+        (1e-200, 1e-180, np.float64),
+    ],
+)
 def test_minors_of_any_size_are_seen(diagonal, other, dtype):
     """Their squares over- or underflow."""
     G = np.array([[diagonal, other], [other, diagonal]], dtype)
-    check_raises(lambda: fm.certificate(G, [1, 1], [0.5, 0.5]), ValueError, ["positive semi-definite", "row 1"])
+    check_raises(
+        lambda: fm.certificate(G, [1, 1], [0.5, 0.5]),
+        ValueError,
+        ["positive semi-definite", "row 1"],
+    )
 
 
 def test_weak_duality_finds_an_indefinite_matrix_out():
     """alpha'G alpha and p'Gp are both positive, but alpha's margins, 1.12 ||alpha||_G, exceed ||p||_G = 0.25."""
     G = np.array([[1.0, -0.92, 0.6], [-0.92, 1.0, 0.78], [0.6, 0.78, 1.0]])
-    alpha, p = np.linalg.solve(G, np.ones(3)), np.array([0.43, 0.57, 0.0])
+    alpha = np.linalg.solve(G, np.ones(3))
+    p = np.array([0.43, 0.57, 0.0])
     assert alpha @ G @ alpha > 0.1 and p @ G @ p > 0.01
     with pytest.raises(ValueError, match="positive semi-definite"):
         fm.certificate(G, alpha, p)
@@ -241,14 +341,17 @@ def test_float32_weights_are_a_distribution():
 
 def same_arrays(one, two):
     if isinstance(one, fm.PairGram):
-        one, two = (tuple(part for part in vars(G).values() if not callable(part)) for G in (one, two))
+        one, two = (
+            tuple(part for part in vars(G).values() if not callable(part)) for G in (one, two)
+        )
     if isinstance(one, tuple):
         return all(map(same_arrays, one, two))
     return np.array_equal(one, two)
 
 
 def test_certificate_leaves_its_input_alone():
-    alpha, p = np.arange(40.0), np.full(40, 1 / 40)
+    alpha = np.arange(40.0)
+    p = np.full(40, 1 / 40)
     for kind in REPRESENTATIONS:
         G = form(kind, EASY.copy())
         fm.certificate(G, alpha, p)
@@ -260,23 +363,31 @@ def test_certificate_leaves_its_input_alone():
 # WHERE ROUNDING BITES
 # ======================================================================================================
 
+
 def test_the_scale_is_rounded_too():
     """-sqrt(s), below which no margin falls, is that of an s that was itself rounded, stored or summed."""
     stored = np.array([[1, -1], [-1, 1]], np.float32)  # of this matrix times 1 + 2^-25, for one
     z = np.full(10**5, 0.9999 * 2.0**-27)  # squares that vanish beside 1, one by one
     z[0] = 1.0
-    for G, square in ((stored, 1 + Fraction(1, 2**25)),
-                      (fm.FeatureGram(np.array([z, -z])), 1 + (z.size - 1) * Fraction(float(z[1]))**2)):
-        for alpha in ([0.0, 0.0], [1.0, 0.0], [1.0, -1.0]):  # no direction, rho's, and one of length 0 or s
+    for G, square in (
+        (stored, 1 + Fraction(1, 2**25)),
+        (fm.FeatureGram(np.array([z, -z])), 1 + (z.size - 1) * Fraction(float(z[1])) ** 2),
+    ):
+        for alpha in (
+            [0.0, 0.0],
+            [1.0, 0.0],
+            [1.0, -1.0],
+        ):  # no direction, rho's, and one of length 0 or s
             for precise in (False, True):
                 lower, _ = fm.certificate(G, alpha, [0.5, 0.5], precise=precise)
-                assert lower < 0 and Fraction(lower)**2 >= square
+                assert lower < 0 and Fraction(lower) ** 2 >= square
 
 
 def test_squares_that_nearly_underflow():
     rng = np.random.default_rng(0)
     for _ in range(200):  # s = 1e-283, and rho = b, whose square is below 1e-308
-        a, b = 3e-142 * (1.0 + rng.random()), 10.0 ** rng.uniform(-156.2, -155.0)
+        a = 3e-142 * (1.0 + rng.random())
+        b = 10.0 ** rng.uniform(-156.2, -155.0)
         G = fm.FeatureGram(np.array([[a, b], [-a, b]]))
         assert fm.max_margin(G, max_iter=5, tol=1e-15).lower <= b
         assert fm.certificate(G, [0.5, 0.5], [0.5, 0.5], precise=True)[0] <= b
@@ -285,8 +396,11 @@ def test_squares_that_nearly_underflow():
 def test_float32_entries_without_all_their_digits_are_refused():
     tiny = np.float32(2.0**-126)
     for size in (2.0**-149, 2.0**-127):
-        check_raises(lambda size=size: fm.certificate(np.float32([[size]]), [1.0], [1.0]), ValueError,
-                     ["float32", "rescale G"])
+        check_raises(
+            lambda size=size: fm.certificate(np.float32([[size]]), [1.0], [1.0]),
+            ValueError,
+            ["float32", "rescale G"],
+        )
     lower, upper = fm.certificate(np.array([[tiny]]), [1.0], [1.0])
     assert lower < 2.0**-63 < upper
 
@@ -302,8 +416,12 @@ def test_a_tolerance_is_met_exactly():
     u = 2.0**-53
     for tol, status in ((u, "certified"), (math.nextafter(u, 0.0), "max_iter")):
         given = fm.prepare(np.eye(2), 0, tol=tol)
-        result = fm.drive(given, lambda G, k, until, alpha: (until, fm.RUNNING), (np.ones(2),),
-                          interval=lambda *_: (1.0 - u, 1.0, 0.0))
+        result = fm.drive(
+            given,
+            lambda G, k, until, alpha: (until, fm.RUNNING),
+            (np.ones(2),),
+            interval=lambda *_: (1.0 - u, 1.0, 0.0),
+        )
         assert result.status == status
 
 
@@ -321,7 +439,9 @@ def test_every_row_of_every_trace_holds_rho(name, kind, case):
     if accepts(name, PLANTED[case][0]):
         check_trace(name, kind, *PLANTED[case])
     else:
-        check_raises(lambda: run(name, form(kind, PLANTED[case][0])), ValueError, ["row", "is zero"])
+        check_raises(
+            lambda: run(name, form(kind, PLANTED[case][0])), ValueError, ["row", "is zero"]
+        )
 
 
 @everywhere
@@ -333,25 +453,41 @@ def test_every_row_is_what_alpha_and_p_say(name, kind):
 def check_trace(name, kind, Z, rho):
     if CALLS[name].rows:
         return check_l1_trace(name, Z)
-    G, seen = form(kind, Z), []
+    G = form(kind, Z)
+    seen = []
     options = {} if CALLS[name].cost is None else {"trace_at": AT}
     result = run(name, G, max_iter=300, callback=seen.append, keep_iterates=True, **options)
     margins = fm.prepare(G, 0).G.rounding().margins
     for row, partial, alpha in zip(result.trace, seen, result.iterates, strict=True):
-        assert np.array_equal(partial.alpha, alpha) and (row["lower"], row["upper"]) == (partial.lower, partial.upper)
-        lower, upper, p = partial.lower, partial.upper, partial.p
-        assert (CALLS[name].signed or (alpha >= 0.0).all()) and (p >= 0.0).all() and abs(p.sum() - 1.0) <= (
-            8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
+        assert np.array_equal(partial.alpha, alpha) and (row["lower"], row["upper"]) == (
+            partial.lower,
+            partial.upper,
+        )
+        lower = partial.lower
+        upper = partial.upper
+        p = partial.p
+        assert (
+            (CALLS[name].signed or (alpha >= 0.0).all())
+            and (p >= 0.0).all()
+            and abs(p.sum() - 1.0) <= (8 if partial.n_iter <= 40 else max(8, len(Z))) * EPS
+        )
         fresh = partial.status != "running" or fm.certificate(G, alpha, p) == (lower, upper)
-        k, held = partial.n_iter, None if fresh else CALLS[name].held
+        k = partial.n_iter
+        held = None if fresh else CALLS[name].held
         # the image of a move is the difference of two products, and has their errors
-        slack = {"p": 70.0 * EPS * (k + 1), "move": 1.1 * k * (margins + 20.0 * EPS * k), None: 0.0}[held]
+        slack = {
+            "p": 70.0 * EPS * (k + 1),
+            "move": 1.1 * k * (margins + 20.0 * EPS * k),
+            None: 0.0,
+        }[held]
         check_interval(kind, Z, alpha, p, lower, upper, rho, slack)
         if rho is not None:
             slack = 4 * EPS * abs(rho) + drift(kind, Z, rho)
             assert lower <= max(rho, 0.0) + slack and rho - slack <= upper
     lower, upper = fm.certificate(G, result.alpha, result.p)
-    slack = 4 * EPS * upper  # products by rows of the support, as max_margin makes them, round otherwise
+    slack = (
+        4 * EPS * upper
+    )  # products by rows of the support, as max_margin makes them, round otherwise
     assert lower - slack <= result.lower and result.upper <= upper + slack
 
 
@@ -360,14 +496,21 @@ def check_l1_trace(name, Z):
     seen = []
     result = run(name, Z, max_iter=300, trace_at=AT, callback=seen.append, keep_iterates=True)
     for partial, alpha in zip(seen, result.iterates, strict=True):
-        assert np.array_equal(partial.alpha, alpha) and (alpha >= 0.0).all() and (partial.p >= 0.0).all()
+        assert (
+            np.array_equal(partial.alpha, alpha)
+            and (alpha >= 0.0).all()
+            and (partial.p >= 0.0).all()
+        )
         assert abs(alpha.sum() - 1.0) <= 8 * EPS and abs(partial.p.sum() - 1.0) <= 8 * EPS
         exact = naive.l1_interval(Z, alpha, partial.p)
         assert partial.lower <= exact[0] and exact[1] <= partial.upper
-        assert (partial.lower, partial.upper) == pytest.approx(exact, rel=0, abs=4 * (4 + sum(Z.shape)) * EPS)
+        assert (partial.lower, partial.upper) == pytest.approx(
+            exact, rel=0, abs=4 * (4 + sum(Z.shape)) * EPS
+        )
     other = run(name, Z, max_iter=300, eta=0.5)
     assert max(result.trace["lower"].max(), other.trace["lower"].max()) <= min(
-        result.trace["upper"].min(), other.trace["upper"].min())
+        result.trace["upper"].min(), other.trace["upper"].min()
+    )
 
 
 @pytest.mark.parametrize("rho", [0.4, 0.03])
@@ -383,7 +526,9 @@ def test_the_last_interval_of_a_run_with_a_tolerance_is_a_precise_one(kind):
     G = form(kind, PLANTED["small margin"][0])
     for options, precise in (({}, False), ({"tol": 1e-9}, True)):
         result = fm.momentum(G, max_iter=20, **options)
-        assert (result.lower, result.upper) == fm.certificate(G, result.alpha, result.p, precise=precise)
+        assert (result.lower, result.upper) == fm.certificate(
+            G, result.alpha, result.p, precise=precise
+        )
     assert fm.certificate(G, result.alpha, result.p)[1] > result.upper
 
 
@@ -417,19 +562,34 @@ def shares(alphas):
 def test_units_do_not_matter(name, kind, case):
     """Rows and c times the rows: the same p and, up to its unit, alpha; lower / c and upper / c.  To the bit where c is
     a power of two; where margins tie, and how many rounds `max_margin` takes, rounding decides for any other c."""
-    Z, call = UNTIED[case] if case in UNTIED else PLANTED[case][0], CALLS[name]
+    Z = UNTIED[case] if case in UNTIED else PLANTED[case][0]
+    call = CALLS[name]
     plain = run(name, form(kind, Z), max_iter=120, keep_iterates=True)
-    for c in (2.0**-40, 2.0, 4.0, 2.0**60, 2.0**100, 2.0**-150, *((3.0,) if case in UNTIED and call.cost else ())):
+    for c in (
+        2.0**-40,
+        2.0,
+        4.0,
+        2.0**60,
+        2.0**100,
+        2.0**-150,
+        *((3.0,) if case in UNTIED and call.cost else ()),
+    ):
         own = {key: c**power * call.own[key] for key, power in call.units.items()}
         scaled = run(name, form(kind, c * Z), max_iter=120, keep_iterates=True, **own)
         slack = 0.0 if c != 3.0 and call.cost else 1e-9
         np.testing.assert_allclose(scaled.p, plain.p, rtol=0, atol=slack)
-        np.testing.assert_allclose(shares(scaled.iterates), shares(plain.iterates), rtol=0, atol=slack)
-        if name == "gradient_descent, step 1e6":  # squares of its weights overflow in some units: fresh products then
+        np.testing.assert_allclose(
+            shares(scaled.iterates), shares(plain.iterates), rtol=0, atol=slack
+        )
+        if (
+            name == "gradient_descent, step 1e6"
+        ):  # squares of its weights overflow in some units: fresh products then
             slack = 1e-6
         for field in ("lower", "upper"):
             unit = 1.0 if call.rows else c
-            np.testing.assert_allclose(scaled.trace[field] / unit, plain.trace[field], rtol=slack, atol=0)
+            np.testing.assert_allclose(
+                scaled.trace[field] / unit, plain.trace[field], rtol=slack, atol=0
+            )
         assert scaled.status == plain.status and scaled.n_iter == plain.n_iter
 
 
@@ -439,24 +599,38 @@ def test_float32_storage_changes_g_by_its_rounding_only(name, data):
     """Sums over n are in float64: storing the same numbers in float64 changes nothing but the order of additions."""
     if data == "rbf":
         X, y = two_classes(600, 8, gap=4.0, seed=2)
-        wide, half = (fm.gram(X, y, kernel="rbf", dtype=dtype) for dtype in (np.float64, np.float32))
+        wide, half = (
+            fm.gram(X, y, kernel="rbf", dtype=dtype) for dtype in (np.float64, np.float32)
+        )
     else:
         wide = dense(UNTIED["around the origin"])
         half = wide.astype(np.float32)
     a, b = (run(name, G, max_iter=40) for G in (wide, half))
     s = scale_of(wide)
-    assert max(a.lower, b.lower) <= min(a.upper, b.upper)  # the float32 G stands for the other as well
-    if a.status == b.status and b.status != "infeasible" and not CALLS[name].sampled:  # other rows may be drawn
-        lost = 1e-6 * s * max(1.0, abs(a.lower) / b.upper) / b.upper  # what the interval allows for float32
+    assert max(a.lower, b.lower) <= min(
+        a.upper, b.upper
+    )  # the float32 G stands for the other as well
+    if (
+        a.status == b.status and b.status != "infeasible" and not CALLS[name].sampled
+    ):  # other rows may be drawn
+        lost = (
+            1e-6 * s * max(1.0, abs(a.lower) / b.upper) / b.upper
+        )  # what the interval allows for float32
         assert max(abs(a.lower - b.lower), abs(a.upper - b.upper)) <= 1e-5 * math.sqrt(s) + lost
     if name in LOOPS and CALLS[name].noise <= 1e-10:
-        options = {"max_iter": 150, "trace_at": range(151)} if data == "linear" else {"max_iter": 40}
-        b, exact = (run(name, G, keep_iterates=True, **options) for G in (half, half.astype(np.float64)))
+        options = (
+            {"max_iter": 150, "trace_at": range(151)} if data == "linear" else {"max_iter": 40}
+        )
+        b, exact = (
+            run(name, G, keep_iterates=True, **options) for G in (half, half.astype(np.float64))
+        )
         assert exact.n_iter == b.n_iter and b.status in (exact.status, "rounding")
         size = max(1.0, np.abs(exact.iterates).max())
         assert np.abs(b.iterates - exact.iterates).max() <= 100 * EPS * size
         assert np.abs(b.p - exact.p).max() <= 100 * EPS
-        assert b.lower <= exact.lower + 1e-12 * math.sqrt(s) and exact.upper <= b.upper + 1e-12 * math.sqrt(s)
+        assert b.lower <= exact.lower + 1e-12 * math.sqrt(
+            s
+        ) and exact.upper <= b.upper + 1e-12 * math.sqrt(s)
 
 
 # ======================================================================================================
@@ -467,8 +641,10 @@ X3 = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]])
 NAN = X3.copy()
 NAN[2, 1] = np.nan
 UNIFORM = np.full(3, 1 / 3)
-ASKEW, HOLE = 2.0 * np.eye(3), np.eye(3)
-ASKEW[2, 0], HOLE[1, 2] = 0.5, np.nan
+ASKEW = 2.0 * np.eye(3)
+HOLE = np.eye(3)
+ASKEW[2, 0] = 0.5
+HOLE[1, 2] = np.nan
 
 
 def pairs_by_hand(Z):
@@ -486,15 +662,38 @@ BAD = {  # kind -> what may be wrong: what is given, exception, words of the mes
         "text": (np.array([["a"]]), ValueError, ["G", "real numbers"]),
         "complex": (1j * np.eye(2), ValueError, ["G", "complex"]),
         "nan": (HOLE, ValueError, ["G must be finite", "row 2", "nan"]),
-        "nan on the diagonal": (np.diag([1.0, np.nan]), ValueError, ["G must be finite", "row 1", "nan"]),
+        "nan on the diagonal": (
+            np.diag([1.0, np.nan]),
+            ValueError,
+            ["G must be finite", "row 1", "nan"],
+        ),
         "inf": (np.diag([1.0, np.inf]), ValueError, ["G must be finite", "row 1", "inf"]),
         "asymmetric, Fortran": (ASKEW.T, ValueError, ["G must be symmetric", "G[2, 0] = 0.0,"]),
-        "asymmetric, transposed": (ASKEW.T.copy(), ValueError, ["G must be symmetric", "G[2, 0] = 0.0,",
-                                                                   "G[0, 2] = 0.5"]),
-        "asymmetric": (ASKEW, ValueError, ["G must be symmetric", "row 2", "G[2, 0] = 0.5", "G[0, 2] = 0"]),
-        "asymmetric list": ([[1, 0], [1, 1]], ValueError, ["G must be symmetric", "G[1, 0] = 1", "G[0, 1] = 0"]),
-        "minor": (np.eye(4)[:, ::-1] * 1.1 + np.eye(4), ValueError, ["G must be positive semi-definite", "row 2"]),
-        "negative": (np.diag([1.0, -1e-3]), ValueError, ["G must be positive semi-definite", "row 1"]),
+        "asymmetric, transposed": (
+            ASKEW.T.copy(),
+            ValueError,
+            ["G must be symmetric", "G[2, 0] = 0.0,", "G[0, 2] = 0.5"],
+        ),
+        "asymmetric": (
+            ASKEW,
+            ValueError,
+            ["G must be symmetric", "row 2", "G[2, 0] = 0.5", "G[0, 2] = 0"],
+        ),
+        "asymmetric list": (
+            [[1, 0], [1, 1]],
+            ValueError,
+            ["G must be symmetric", "G[1, 0] = 1", "G[0, 1] = 0"],
+        ),
+        "minor": (
+            np.eye(4)[:, ::-1] * 1.1 + np.eye(4),
+            ValueError,
+            ["G must be positive semi-definite", "row 2"],
+        ),
+        "negative": (
+            np.diag([1.0, -1e-3]),
+            ValueError,
+            ["G must be positive semi-definite", "row 1"],
+        ),
         "zero": (np.zeros((2, 2)), ValueError, ["G_ii", "0"]),
     },
     "features": {
@@ -543,14 +742,29 @@ def test_bad_matrices_for_pairs(kind):
         check_raises(lambda given=given: fm.pair_gram(given, [0, 1, 0], 2), error, words)
 
 
-@pytest.mark.parametrize("call, error, words", [
-    (lambda: fm.certificate(np.eye(3), np.ones(2), UNIFORM), ValueError, ["alpha must have 3", "got 2"]),
-    (lambda: fm.certificate(np.eye(3), [1, 2, np.inf], UNIFORM), ValueError, ["alpha must be finite", "row 2"]),
-    (lambda: fm.certificate(np.eye(3), np.ones(3), np.ones(3)), ValueError, ["p", "sum 3"]),
-    (lambda: fm.certificate(np.eye(3), np.ones(3), [1.5, -0.5, 0]), ValueError, ["p", "-0.5"]),
-    (lambda: fm.certificate(np.eye(3), np.ones(3), [0.5, 0.5]), ValueError, ["p", "2"]),
-    (lambda: fm.certificate(np.eye(3), np.ones(3), [np.nan, 0.5, 0.5]), ValueError, ["p must be finite", "row 0"]),
-])
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (
+            lambda: fm.certificate(np.eye(3), np.ones(2), UNIFORM),
+            ValueError,
+            ["alpha must have 3", "got 2"],
+        ),
+        (
+            lambda: fm.certificate(np.eye(3), [1, 2, np.inf], UNIFORM),
+            ValueError,
+            ["alpha must be finite", "row 2"],
+        ),
+        (lambda: fm.certificate(np.eye(3), np.ones(3), np.ones(3)), ValueError, ["p", "sum 3"]),
+        (lambda: fm.certificate(np.eye(3), np.ones(3), [1.5, -0.5, 0]), ValueError, ["p", "-0.5"]),
+        (lambda: fm.certificate(np.eye(3), np.ones(3), [0.5, 0.5]), ValueError, ["p", "2"]),
+        (
+            lambda: fm.certificate(np.eye(3), np.ones(3), [np.nan, 0.5, 0.5]),
+            ValueError,
+            ["p must be finite", "row 0"],
+        ),
+    ],
+)
 def test_bad_calls(call, error, words):
     check_raises(call, error, words)
 
@@ -571,12 +785,24 @@ def test_asymmetry_of_rounding_is_accepted(name):
 # ======================================================================================================
 
 FAR = {  # rows of two classes whose distance is far smaller than the points: X, y, a call
-    "momentum, in a row": ([[1763204], [1763192], [1763173], [1763141]], [1, 1, -1, -1], "momentum",
-                           {"tol": 1e-9, "max_iter": 8}),
-    "momentum, three points": ([[2107712, 2095095], [2103124, 2087066], [2089360, 2103124]], [1, -1, 1], "momentum",
-                               {"tol": 1e-13, "max_iter": 300}),
-    "max_margin, three points": ([[2107712, 2095095], [2103124, 2087066], [2089360, 2103124]], [1, -1, 1], "max_margin",
-                                 {"tol": 1e-13}),
+    "momentum, in a row": (
+        [[1763204], [1763192], [1763173], [1763141]],
+        [1, 1, -1, -1],
+        "momentum",
+        {"tol": 1e-9, "max_iter": 8},
+    ),
+    "momentum, three points": (
+        [[2107712, 2095095], [2103124, 2087066], [2089360, 2103124]],
+        [1, -1, 1],
+        "momentum",
+        {"tol": 1e-13, "max_iter": 300},
+    ),
+    "max_margin, three points": (
+        [[2107712, 2095095], [2103124, 2087066], [2089360, 2103124]],
+        [1, -1, 1],
+        "max_margin",
+        {"tol": 1e-13},
+    ),
     "max_margin, two points": ([[5.2], [5.3]], [1, -1], "max_margin", {"tol": 1e-9}),
 }
 
@@ -585,43 +811,63 @@ FAR = {  # rows of two classes whose distance is far smaller than the points: X,
 def test_a_free_bias_cancels_what_far_points_have_in_common(case):
     """Margins were rounded to a few units in the last place before b y was added: lower came out above rho."""
     X, y, name, options = FAR[case]
-    X, y = np.array(X, dtype=np.float64), np.array(y)
+    X = np.array(X, dtype=np.float64)
+    y = np.array(y)
     result = fm.ALGORITHMS[name](fm.features(X, y, normalize=None, intercept="free"), **options)
-    halves = [[Fraction(float(a)) - Fraction(float(b)) for a, b in zip(X[i], X[j], strict=True)]
-              for i in np.flatnonzero(y > 0) for j in np.flatnonzero(y < 0)]
-    square = exact.margin_squared(exact.gram_of([[exact.dot(a, b) / 4 for b in halves] for a in halves]))
-    assert exact.signed_square(Fraction(result.lower)) <= square <= Fraction(result.upper)**2
+    halves = [
+        [Fraction(float(a)) - Fraction(float(b)) for a, b in zip(X[i], X[j], strict=True)]
+        for i in np.flatnonzero(y > 0)
+        for j in np.flatnonzero(y < 0)
+    ]
+    square = exact.margin_squared(
+        exact.gram_of([[exact.dot(a, b) / 4 for b in halves] for a in halves])
+    )
+    assert exact.signed_square(Fraction(result.lower)) <= square <= Fraction(result.upper) ** 2
     if result.status == "certified":
-        assert Fraction(result.upper) - Fraction(result.lower) <= Fraction(options["tol"]) * Fraction(result.upper)
+        assert Fraction(result.upper) - Fraction(result.lower) <= Fraction(
+            options["tol"]
+        ) * Fraction(result.upper)
 
 
 def test_a_ridge_far_above_a_kernel_on_demand():
     """||p||^2 came from a plain sum of n terms, ridge and all, whose rounding nothing covered."""
-    n, ridge = 3000, 8.7e19
+    n = 3000
+    ridge = 8.7e19
     rng = np.random.default_rng(0)
     G = fm.lazy_gram(rng.normal(size=(n, 1)), rng.choice([-1, 1], n), ridge=ridge)
     result = fm.max_margin(G, tol=1e-9)
     weights = exact.integers(result.p)[0]
-    norm = Fraction(exact.dot(weights, weights), sum(weights)**2)
+    norm = Fraction(exact.dot(weights, weights), sum(weights) ** 2)
     assert result.status == "certified"
-    assert Fraction(result.lower)**2 <= (Fraction(ridge) + 1) / n  # rho^2, as no entry of K exceeds 1
-    assert Fraction(result.upper)**2 >= norm * Fraction(ridge)
+    assert (
+        Fraction(result.lower) ** 2 <= (Fraction(ridge) + 1) / n
+    )  # rho^2, as no entry of K exceeds 1
+    assert Fraction(result.upper) ** 2 >= norm * Fraction(ridge)
 
 
 @pytest.mark.parametrize("ridge", [[0.0, 1e-200], [1e-270, 0.0], [0.0, 1e-30], [1e-300, 1e-280]])
 def test_a_ridge_over_rows_that_underflow(ridge):
     """Bounds in proportion to ||x_i||^2 = 1e-300 do not cover what underflow takes."""
     rng = np.random.default_rng(1)
-    for Z in (np.array([[1e-150, 0.0], [0.0, 2e-150]]), 1e-150 * rng.normal(size=(2, 2)),
-              1e-157 * rng.normal(size=(2, 2))):
+    for Z in (
+        np.array([[1e-150, 0.0], [0.0, 2e-150]]),
+        1e-150 * rng.normal(size=(2, 2)),
+        1e-157 * rng.normal(size=(2, 2)),
+    ):
         result = fm.max_margin(fm.RidgeGram(fm.FeatureGram(Z), ridge))
         rows = [[Fraction(float(x)) for x in row] for row in Z]
-        G = [[exact.dot(a, b) + (i == j) * Fraction(ridge[i]) for j, b in enumerate(rows)] for i, a in enumerate(rows)]
+        G = [
+            [exact.dot(a, b) + (i == j) * Fraction(ridge[i]) for j, b in enumerate(rows)]
+            for i, a in enumerate(rows)
+        ]
         assert exact.faults(exact.gram_of(G), result, tol=1e-9, eps=1e-9 * 1e-140) == []
 
 
 def test_weights_to_begin_with_on_a_row_of_zeros():
-    for G in (fm.FeatureGram(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]])), np.diag([1.0, 0.0, 2.0])):
+    for G in (
+        fm.FeatureGram(np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0]])),
+        np.diag([1.0, 0.0, 2.0]),
+    ):
         for start in ([1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]):
             result = fm.max_margin(G, start=start)
             assert result.status == "infeasible" and result.p.tolist() == [0.0, 1.0, 0.0]
@@ -632,15 +878,18 @@ class SinglePrecision(fm.Representation):
 
     def __init__(self, seed, unit):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(12, 2)).astype(np.float32), rng.choice([-1, 1], 12).astype(np.float32)
-        W, b = rng.normal(size=(2, 40)).astype(np.float32), rng.uniform(0.0, 2.0 * np.pi, 40).astype(np.float32)
-        self.Z, self.unit = y[:, None] * np.cos(X @ W + b), unit
+        X = rng.normal(size=(12, 2)).astype(np.float32)
+        y = rng.choice([-1, 1], 12).astype(np.float32)
+        W = rng.normal(size=(2, 40)).astype(np.float32)
+        b = rng.uniform(0.0, 2.0 * np.pi, 40).astype(np.float32)
+        self.Z = y[:, None] * np.cos(X @ W + b)
+        self.unit = unit
 
     def shape(self):
         return self.Z.shape
 
     def diagonal(self):
-        return (self.Z.astype(np.float64)**2).sum(axis=1)
+        return (self.Z.astype(np.float64) ** 2).sum(axis=1)
 
     def lift(self, v, w):
         w[:] = v.astype(np.float32) @ self.Z
@@ -652,9 +901,21 @@ class SinglePrecision(fm.Representation):
 @pytest.mark.parametrize("name", ["max_margin", "momentum", "subspace_perceptron", "snkp, on"])
 def test_a_class_in_single_precision_says_so_by_its_unit(name):
     """With 2^-24 every interval holds of the stored rows; with that of double precision most are false."""
-    wrong = {unit: [faults for seed in range(12) if (faults := exact.faults(
-        exact.of_rows(SinglePrecision(seed, unit).Z), run(name, SinglePrecision(seed, unit), tol=1e-6), tol=1e-6,
-        eps=1.0))] for unit in (2.0**-24, 2.0**-53)}
+    wrong = {
+        unit: [
+            faults
+            for seed in range(12)
+            if (
+                faults := exact.faults(
+                    exact.of_rows(SinglePrecision(seed, unit).Z),
+                    run(name, SinglePrecision(seed, unit), tol=1e-6),
+                    tol=1e-6,
+                    eps=1.0,
+                )
+            )
+        ]
+        for unit in (2.0**-24, 2.0**-53)
+    }
     assert not wrong[2.0**-24] and len(wrong[2.0**-53]) > 3
 
 
@@ -666,11 +927,24 @@ def test_rows_that_are_themselves_rounded():
         stored = fm.FeatureGram(Z.astype(np.float32).astype(np.float64))
         v = rng.normal(size=6)
         v /= 1.01 * np.abs(v).sum()
-        w, m = np.empty(3), np.empty(6)
+        w = np.empty(3)
+        m = np.empty(6)
         fm.lift(stored, v, w)
         fm.margins(stored, w, m)
-        true = np.array([float(exact.dot([Fraction(x) for x in row], [exact.dot(
-            map(Fraction, v.tolist()), map(Fraction, column)) for column in Z.T.tolist()])) for row in Z.tolist()])
+        true = np.array(
+            [
+                float(
+                    exact.dot(
+                        [Fraction(x) for x in row],
+                        [
+                            exact.dot(map(Fraction, v.tolist()), map(Fraction, column))
+                            for column in Z.T.tolist()
+                        ],
+                    )
+                )
+                for row in Z.tolist()
+            ]
+        )
         s = (Z**2).sum(axis=1).max()
         assert np.abs(m - true).max() <= fm.Rounding.of_rows(6, 3, rows=2.0**-24).margins * s
         assert np.abs(m - true).max() > fm.Rounding.of_rows(6, 3).margins * s
@@ -683,12 +957,12 @@ def test_weights_over_all_decades(precise):
     G = exact.of_rows(Z)
     rng = np.random.default_rng(0)
     for _ in range(40):
-        alpha = rng.choice([-1.0, 1.0], 4) * 10.0**rng.uniform(-300.0, 300.0, 4)
-        p = 10.0**rng.uniform(-310.0, 0.0, 4)
+        alpha = rng.choice([-1.0, 1.0], 4) * 10.0 ** rng.uniform(-300.0, 300.0, 4)
+        p = 10.0 ** rng.uniform(-310.0, 0.0, 4)
         p /= p.sum()
         lower, upper = fm.certificate(fm.FeatureGram(Z), alpha, p, precise=precise)
         of_alpha, of_p = exact.exact_interval(G, alpha, p)
-        assert exact.signed_square(Fraction(lower)) <= of_alpha and of_p <= Fraction(upper)**2
+        assert exact.signed_square(Fraction(lower)) <= of_alpha and of_p <= Fraction(upper) ** 2
 
 
 @pytest.fixture
@@ -703,8 +977,11 @@ def test_underflow_that_a_user_traps(name, trapped):
     """A weight of 1e-400 is 0, whatever np.seterr says; in every algorithm, and where kernels and scores are made."""
     X, y = two_classes(30, 3, 6.0)
     X = X * np.array([1000.0, 1.0, 1.0])
-    for G in ([fm.gram(X, y, gamma=1.0), fm.features(X, y), fm.lazy_gram(X, y, gamma=1.0)] if "rows" not in forms(name)
-              else [y[:, None] * X]):
+    for G in (
+        [fm.gram(X, y, gamma=1.0), fm.features(X, y), fm.lazy_gram(X, y, gamma=1.0)]
+        if "rows" not in forms(name)
+        else [y[:, None] * X]
+    ):
         result = run(name, G, max_iter=100)
         assert result.lower <= result.upper
     fm.decision_function(1e-300 * rng_of(30), X, y, X, kernel="rbf", gamma=1.0)
@@ -719,8 +996,13 @@ def rng_of(n):
 
 def test_two_equal_points_of_different_classes():
     X = np.array([[1.0, -0.0], [2.0, 3.0], [1.0, 0.0], [2.0, 3.0]])
-    assert fm.contradiction(X, [1, 1, -1, -1]) == (0, 2) and fm.contradiction(X, ["a", "b", "a", "c"]) == (1, 3)
-    assert fm.contradiction(X, [1, 2, 1, 2]) is None and fm.contradiction(X[:2].astype(np.float32), [1, 2]) is None
+    assert fm.contradiction(X, [1, 1, -1, -1]) == (0, 2) and fm.contradiction(
+        X, ["a", "b", "a", "c"]
+    ) == (1, 3)
+    assert (
+        fm.contradiction(X, [1, 2, 1, 2]) is None
+        and fm.contradiction(X[:2].astype(np.float32), [1, 2]) is None
+    )
     check_raises(lambda: fm.contradiction(X, [1, 2]), ValueError, ["label", "4 rows"])
     check_raises(lambda: fm.contradiction([[np.nan]], [1]), ValueError, ["finite"])
 
@@ -729,12 +1011,20 @@ def test_the_margin_of_a_separator_with_its_own_bias():
     """Of (d + 1,) the last is the bias; of (d,) the best is taken, which is at least as good."""
     rng = np.random.default_rng(0)
     for _ in range(30):
-        X, y = rng.integers(-9, 10, (7, 2)) + 1000 * rng.integers(0, 2, 2), np.append([1, -1], rng.choice([-1, 1], 5))
+        X = rng.integers(-9, 10, (7, 2)) + 1000 * rng.integers(0, 2, 2)
+        y = np.append([1, -1], rng.choice([-1, 1], 5))
         G = fm.features(X, y, normalize=None, intercept="free")
-        w, b = rng.integers(1, 9, 2), int(rng.integers(-5000, 5000))
+        w = rng.integers(1, 9, 2)
+        b = int(rng.integers(-5000, 5000))
         least = min(int(sign) * (int(x @ w) + b) for x, sign in zip(X, y, strict=True))
         square = Fraction(exact.signed_square(least), int(w @ w))
         lower, upper = fm.separator_margin(G, [*w, b])
-        assert exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
+        assert (
+            exact.signed_square(Fraction(lower)) <= square <= exact.signed_square(Fraction(upper))
+        )
         assert upper - lower < 1e-9 and fm.separator_margin(G, w)[1] >= lower
-    check_raises(lambda: fm.separator_margin(G, [1.0, 2.0, 3.0, 4.0]), ValueError, ["(2,)", "(3,) with a bias"])
+    check_raises(
+        lambda: fm.separator_margin(G, [1.0, 2.0, 3.0, 4.0]),
+        ValueError,
+        ["(2,)", "(3,) with a bias"],
+    )

@@ -14,20 +14,30 @@ from instances import EPS, check_raises, rotate, two_classes
 import fastmargin as fm
 
 # Where a tolerance is out of reach, by as much as it does not matter here.
-pytestmark = [pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding"),
-              pytest.mark.usefixtures("one_thread")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the margin is known to be .* as far as rounding"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 RNG = np.random.default_rng(3)
-X3, Y3 = np.vstack([RNG.normal(size=(25, 3)) + 6.0 * centre for centre in np.eye(3)]), np.repeat(["a", "b", "c"], 25)
+X3 = np.vstack([RNG.normal(size=(25, 3)) + 6.0 * centre for centre in np.eye(3)])
+Y3 = np.repeat(["a", "b", "c"], 25)
 X2, Y2 = two_classes(60, 4, gap=4.0)
 NEW = {4: RNG.normal(size=(40, 4)), 3: 3.0 * RNG.normal(size=(40, 3))}
 KERNELS = {
-    "linear": {}, "poly": {"gamma": 0.5, "coef0": 0.5, "degree": 2}, "rbf": {"gamma": 0.3},
-    "rbf, sigma2": {"sigma2": 2.0}, "rbf, scale": {}, "laplacian": {"gamma": 0.2}, "ntk": {},
+    "linear": {},
+    "poly": {"gamma": 0.5, "coef0": 0.5, "degree": 2},
+    "rbf": {"gamma": 0.3},
+    "rbf, sigma2": {"sigma2": 2.0},
+    "rbf, scale": {},
+    "laplacian": {"gamma": 0.2},
+    "ntk": {},
     "ntk, W": {"W": RNG.normal(size=(70, 4))},
 }
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
-every_kernel_of_any_points = pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel != "ntk, W"])
+every_kernel_of_any_points = pytest.mark.parametrize(
+    "kernel", [kernel for kernel in KERNELS if kernel != "ntk, W"]
+)
 every_normalize = pytest.mark.parametrize("normalize", ["unit", "max", None])
 every_intercept = pytest.mark.parametrize("c", [0.0, 1.0, 2.5])
 
@@ -44,6 +54,7 @@ def classifier(c, **options):
 # WHAT IS FOUND
 # ======================================================================================================
 
+
 @every_kernel
 @every_normalize
 @every_intercept
@@ -54,16 +65,28 @@ def test_two_classes_are_those_of_max_margin_and_decision_function(kernel, norma
     chosen = classifier(c, normalize=normalize, **options).fit(X2, Y2)
     options.update(normalize=normalize, intercept=c)
     result = fm.max_margin(fm.gram(X2, Y2, **options), tol=1e-6)
-    reached = ("certified", "rounding") if kernel == "ntk" else ("certified",)  # of which evaluations err by 1e-7
-    assert chosen.status_ in reached and result.status == "certified" and chosen.margin_ == chosen.interval_[0]
+    reached = (
+        ("certified", "rounding") if kernel == "ntk" else ("certified",)
+    )  # of which evaluations err by 1e-7
+    assert (
+        chosen.status_ in reached
+        and result.status == "certified"
+        and chosen.margin_ == chosen.interval_[0]
+    )
     assert chosen.interval_[0] <= result.upper and result.lower <= chosen.interval_[1]
-    scores, theirs = chosen.decision_function(NEW[4]), fm.decision_function(result.alpha, X2, Y2, NEW[4], **options)
-    np.testing.assert_allclose(scores, theirs / (result.lower * result.upper), rtol=0, atol=1e-2 * np.abs(scores).max())
+    scores = chosen.decision_function(NEW[4])
+    theirs = fm.decision_function(result.alpha, X2, Y2, NEW[4], **options)
+    np.testing.assert_allclose(
+        scores, theirs / (result.lower * result.upper), rtol=0, atol=1e-2 * np.abs(scores).max()
+    )
     exact = chosen.result_.alpha / (chosen.result_.lower * chosen.result_.upper)
     theirs = fm.decision_function(exact, X2, Y2, NEW[4], **options)
     np.testing.assert_allclose(scores, theirs, rtol=0, atol=1e-9 * np.abs(scores).max())
     assert (Y2 * chosen.decision_function(X2)).min() == pytest.approx(1.0, rel=1e-5)
-    assert np.array_equal(chosen.predict(NEW[4]), np.where(scores > 0, 1, -1)) and chosen.score(X2, Y2) == 1.0
+    assert (
+        np.array_equal(chosen.predict(NEW[4]), np.where(scores > 0, 1, -1))
+        and chosen.score(X2, Y2) == 1.0
+    )
 
 
 @every_kernel_of_any_points
@@ -73,7 +96,8 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
     """f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit"."""
     for X, y in ((X2, Y2), (X3, Y3)):
         options = of_kernel(kernel)
-        chosen, new = classifier(c, normalize=normalize, **options).fit(X, y), NEW[X.shape[1]]
+        chosen = classifier(c, normalize=normalize, **options).fit(X, y)
+        new = NEW[X.shape[1]]
         if kernel == "rbf, scale":
             options["gamma"] = 1.0 / (X.shape[1] * X.var())
         sums = chosen.dual_coef_ @ fm.kernel_matrix(chosen.support_vectors_, new, **options)
@@ -81,12 +105,23 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
         if normalize == "unit":
             scores /= np.sqrt(c * c + fm.kernel_matrix(new, new, **options).diagonal())[:, None]
         scores = scores[:, 0] if y is Y2 else scores
-        np.testing.assert_allclose(chosen.decision_function(new), scores, rtol=0, atol=1e-10 * np.abs(scores).max())
-        assert np.array_equal(chosen.support_vectors_, X[chosen.support_]) and chosen.dual_coef_.any(axis=0).all()
-        assert chosen.n_support_.tolist() == [np.sum(y[chosen.support_] == label) for label in chosen.classes_]
+        np.testing.assert_allclose(
+            chosen.decision_function(new), scores, rtol=0, atol=1e-10 * np.abs(scores).max()
+        )
+        assert (
+            np.array_equal(chosen.support_vectors_, X[chosen.support_])
+            and chosen.dual_coef_.any(axis=0).all()
+        )
+        assert chosen.n_support_.tolist() == [
+            np.sum(y[chosen.support_] == label) for label in chosen.classes_
+        ]
         if kernel == "linear" and normalize != "unit":
-            np.testing.assert_allclose(scores.T, (new @ chosen.coef_.T + chosen.intercept_).T.reshape(scores.T.shape),
-                                       rtol=0, atol=1e-10 * np.abs(scores).max())
+            np.testing.assert_allclose(
+                scores.T,
+                (new @ chosen.coef_.T + chosen.intercept_).T.reshape(scores.T.shape),
+                rtol=0,
+                atol=1e-10 * np.abs(scores).max(),
+            )
 
 
 @pytest.mark.parametrize("normalize", ["max", None])
@@ -99,17 +134,21 @@ def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, 
     It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status;
     but not where there are as few coordinates as here, and they are at hand.
     """
-    X, sign = offset + np.array([[0.0], [1.0], [2.0], [3.0]]), (-1, -1, 1, 1)
+    X = offset + np.array([[0.0], [1.0], [2.0], [3.0]])
+    sign = (-1, -1, 1, 1)
     if form == "mapped":
         offset = 30
         np.save(tmp_path / "X.npy", X - X[0] + offset)
         X = np.load(tmp_path / "X.npy", mmap_mode="r")
     chosen = fm.MaxMarginClassifier("linear", normalize=normalize, intercept_scaling=c).fit(X, sign)
-    w, b = Fraction(float(chosen.coef_[0, 0])), Fraction(float(chosen.intercept_[0]))
+    w = Fraction(float(chosen.coef_[0, 0]))
+    b = Fraction(float(chosen.intercept_[0]))
     least = min(s * (w * (offset + k) + b) for k, s in enumerate(sign))
     reach = math.hypot(offset + 3, c or 0.0)
     scale = 1.0 if normalize is None else reach
-    rho = 0.5 / math.hypot(offset + 1.5, 1.0) / scale if c else 0.5 / scale  # a free intercept has the half distance
+    rho = (
+        0.5 / math.hypot(offset + 1.5, 1.0) / scale if c else 0.5 / scale
+    )  # a free intercept has the half distance
     lost = 0.0 if form == "dense" else EPS * (reach / scale / rho) ** 2
     assert chosen.status_ == ("certified" if lost < 1e-5 else "rounding")
     assert rho * (1 - 1e-12) <= chosen.interval_[1] <= rho * (1 + 1e-6)
@@ -120,23 +159,34 @@ def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, 
 
 
 @pytest.mark.parametrize("offset", [100, 2000])
-@pytest.mark.parametrize("points, y", [([[0], [1], [2], [3], [4], [5]], [0, 0, 1, 1, 2, 2]),
-                                       ([[0, 0], [1, 0], [0, 3]], [0, 1, 2])])
+@pytest.mark.parametrize(
+    "points, y",
+    [([[0], [1], [2], [3], [4], [5]], [0, 0, 1, 1, 2, 2]), ([[0, 0], [1, 0], [0, 3]], [0, 1, 2])],
+)
 def test_small_margins_of_several_classes_are_those_of_the_coefficients(points, y, offset):
     X = offset + np.array(points)
     chosen = fm.MaxMarginClassifier("linear").fit(X, y)
     rows = [[Fraction(int(v)) for v in x] + [Fraction(1)] for x in X]
-    W = [[Fraction(float(v)) for v in row] for row in np.column_stack((chosen.coef_, chosen.intercept_))]
+    W = [
+        [Fraction(float(v)) for v in row]
+        for row in np.column_stack((chosen.coef_, chosen.intercept_))
+    ]
     scores = [[sum(a * b for a, b in zip(w, x, strict=True)) for w in W] for x in rows]
-    least = min((row[i] - row[j]) / 2 for row, i in zip(scores, y, strict=True) for j in range(3) if j != i)
+    least = min(
+        (row[i] - row[j]) / 2 for row, i in zip(scores, y, strict=True) for j in range(3) if j != i
+    )
     length = math.sqrt(sum(v * v for w in W for v in w) / 2)
-    assert float(least) == pytest.approx(1.0, rel=1e-6) and float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
+    assert (
+        float(least) == pytest.approx(1.0, rel=1e-6)
+        and float(least) / length >= chosen.margin_ * (1 - 1e-9) > 0.0
+    )
 
 
 @every_kernel_of_any_points
 @every_normalize
 def test_classes_all_at_once_are_those_of_pair_gram(kernel, normalize):
-    options, labels = of_kernel(kernel), np.unique(Y3, return_inverse=True)[1]
+    options = of_kernel(kernel)
+    labels = np.unique(Y3, return_inverse=True)[1]
     chosen = fm.MaxMarginClassifier(normalize=normalize, **options).fit(X3, Y3)
     options.update(normalize=normalize, intercept=1.0)
     result = fm.max_margin(fm.pair_gram(fm.gram(X3, **options), labels, 3), tol=1e-6)
@@ -160,7 +210,8 @@ def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
     X = RNG.normal(size=(80, 2))
     y = np.where(X[:, 0] + RNG.normal(size=80) > 0, "yes", "no")
     chosen = fm.MaxMarginClassifier(kernel, gamma=2.0, C=C, tol=1e-8).fit(X, y)
-    sign, beta = np.where(y == "yes", 1.0, -1.0), np.zeros(80)
+    sign = np.where(y == "yes", 1.0, -1.0)
+    beta = np.zeros(80)
     beta[chosen.support_] = chosen.dual_coef_[0] * sign[chosen.support_]
     slack = np.maximum(0.0, 1.0 - sign * chosen.decision_function(X))
     np.testing.assert_allclose(slack, beta / (2 * C), rtol=0, atol=1e-6 * slack.max())
@@ -173,18 +224,25 @@ def test_every_algorithm_by_its_name(name, C):
     exact = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5).fit(X3, Y3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where the iterations do not suffice
-        chosen = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5, algorithm=name, tol=1e-2, max_iter=2000).fit(X3, Y3)
+        chosen = fm.MaxMarginClassifier(
+            "rbf", C=C, gamma=0.5, algorithm=name, tol=1e-2, max_iter=2000
+        ).fit(X3, Y3)
     assert chosen.interval_[0] <= exact.interval_[1] and exact.interval_[0] <= chosen.interval_[1]
     assert chosen.score(X3, Y3) >= 0.98 and chosen.n_iter_ == chosen.result_.n_iter
     assert isinstance(chosen.result_, fm.Result) and chosen.status_ == chosen.result_.status
     if C == np.inf and chosen.margin_ > 0.0:
-        own, labels = chosen.decision_function(X3), np.unique(Y3, return_inverse=True)[1]
+        own = chosen.decision_function(X3)
+        labels = np.unique(Y3, return_inverse=True)[1]
         others = np.where(labels[:, None] == np.arange(3), -np.inf, own).max(axis=1)
         assert ((own[np.arange(75), labels] - others) / 2).min() == pytest.approx(1.0, rel=2e-2)
 
 
 def test_winnow_is_another_problem():
-    check_raises(lambda: fm.MaxMarginClassifier(algorithm="winnow").fit(X2, Y2), ValueError, ["algorithm", "'exact'"])
+    check_raises(
+        lambda: fm.MaxMarginClassifier(algorithm="winnow").fit(X2, Y2),
+        ValueError,
+        ["algorithm", "'exact'"],
+    )
 
 
 @every_normalize
@@ -195,11 +253,14 @@ def test_a_kernel_as_a_matrix_and_as_a_function(normalize):
     scores = by_name.decision_function(NEW[4])
     np.testing.assert_allclose(by_function.decision_function(NEW[4]), scores, rtol=0, atol=1e-3)
     by_matrix = fm.MaxMarginClassifier("precomputed", normalize=normalize)
-    K, new = fm.kernel_matrix(X2, X2, gamma=0.3), fm.kernel_matrix(X2, NEW[4], gamma=0.3).T
+    K = fm.kernel_matrix(X2, X2, gamma=0.3)
+    new = fm.kernel_matrix(X2, NEW[4], gamma=0.3).T
     if normalize == "unit":
         check_raises(lambda: by_matrix.fit(K, Y2), ValueError, ["normalize", "precomputed"])
     else:
-        np.testing.assert_allclose(by_matrix.fit(K, Y2).decision_function(new), scores, rtol=0, atol=1e-3)
+        np.testing.assert_allclose(
+            by_matrix.fit(K, Y2).decision_function(new), scores, rtol=0, atol=1e-3
+        )
         assert by_matrix.support_vectors_.shape == (0, 0)
 
 
@@ -209,25 +270,40 @@ def test_a_kernel_matrix_in_a_file_is_scaled_by_its_own_diagonal(tmp_path):
     X *= np.linspace(0.2, 1.0, 1100)[:, None]
     K = X @ X.T
     np.save(tmp_path / "K.npy", K)
-    chosen = fm.MaxMarginClassifier("precomputed", normalize="max").fit(np.load(tmp_path / "K.npy", mmap_mode="r"), y)
-    assert chosen.status_ == "certified" and (y * chosen.decision_function(K)).min() == pytest.approx(1.0, rel=1e-5)
+    chosen = fm.MaxMarginClassifier("precomputed", normalize="max").fit(
+        np.load(tmp_path / "K.npy", mmap_mode="r"), y
+    )
+    assert chosen.status_ == "certified" and (
+        y * chosen.decision_function(K)
+    ).min() == pytest.approx(1.0, rel=1e-5)
 
 
 def test_random_state_is_the_seed_of_the_samples():
     def fit(state):
-        model = fm.MaxMarginClassifier(algorithm="adaptive_sampling", random_state=state, tol=0.5, max_iter=300)
+        model = fm.MaxMarginClassifier(
+            algorithm="adaptive_sampling", random_state=state, tol=0.5, max_iter=300
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return model.fit(X2, Y2).dual_coef_
 
-    assert np.array_equal(fit(None), fit(0)) and np.array_equal(fit(5), fit(5)) and not np.array_equal(fit(5), fit(0))
+    assert (
+        np.array_equal(fit(None), fit(0))
+        and np.array_equal(fit(5), fit(5))
+        and not np.array_equal(fit(5), fit(0))
+    )
     for kind in (np.random.RandomState, np.random.default_rng):
-        assert np.array_equal(fit(kind(1)), fit(kind(1))) and not np.array_equal(fit(kind(1)), fit(kind(2)))
+        assert np.array_equal(fit(kind(1)), fit(kind(1))) and not np.array_equal(
+            fit(kind(1)), fit(kind(2))
+        )
 
 
-@pytest.mark.parametrize("options, maker", [({}, "lazy_gram"), ({"algorithm": "momentum", "tol": 0.1}, "gram")])
+@pytest.mark.parametrize(
+    "options, maker", [({}, "lazy_gram"), ({"algorithm": "momentum", "tol": 0.1}, "gram")]
+)
 def test_dtype_is_that_of_what_is_kept(options, maker, monkeypatch):
-    make, seen = getattr(fm, maker), []
+    make = getattr(fm, maker)
+    seen = []
 
     def kept(*args, dtype, **params):
         seen.append(dtype)
@@ -239,9 +315,12 @@ def test_dtype_is_that_of_what_is_kept(options, maker, monkeypatch):
     assert seen == [np.float32, np.float64]
 
 
-@pytest.mark.parametrize("name, option", [("von_neumann", "eps"), ("snkpvn", "delta"), ("isnkpvn", "eps")])
+@pytest.mark.parametrize(
+    "name, option", [("von_neumann", "eps"), ("snkpvn", "delta"), ("isnkpvn", "eps")]
+)
 def test_the_smallest_margin_of_interest_follows_tol(name, option, monkeypatch):
-    algorithm, seen = fm.ALGORITHMS[name], []
+    algorithm = fm.ALGORITHMS[name]
+    seen = []
 
     @functools.wraps(algorithm)
     def watched(G, **options):
@@ -262,46 +341,76 @@ def test_verbose_prints_the_interval(capsys):
 def test_many_points_need_no_matrix(monkeypatch):
     monkeypatch.setattr(fm, "_FEW_POINTS", 50)
     monkeypatch.setattr(fm, "gram", None)
-    assert fm.MaxMarginClassifier(algorithm="momentum", tol=0.1, max_iter=10_000).fit(X2, Y2).score(X2, Y2) == 1.0
+    assert (
+        fm.MaxMarginClassifier(algorithm="momentum", tol=0.1, max_iter=10_000)
+        .fit(X2, Y2)
+        .score(X2, Y2)
+        == 1.0
+    )
 
 
 # ======================================================================================================
 # WEIGHTS
 # ======================================================================================================
 
-TIMES, NOISY = RNG.integers(0, 4, 80), RNG.normal(size=(80, 2))
-NOISY_CLASSES = {2: np.where(NOISY[:, 0] + RNG.normal(size=80) > 0, "yes", "no"), 3: np.array(["a", "b", "c"])[
-    np.argmax(NOISY @ RNG.normal(size=(2, 3)) + RNG.normal(size=(80, 3)), axis=1)]}
+TIMES = RNG.integers(0, 4, 80)
+NOISY = RNG.normal(size=(80, 2))
+NOISY_CLASSES = {
+    2: np.where(NOISY[:, 0] + RNG.normal(size=80) > 0, "yes", "no"),
+    3: np.array(["a", "b", "c"])[
+        np.argmax(NOISY @ RNG.normal(size=(2, 3)) + RNG.normal(size=(80, 3)), axis=1)
+    ],
+}
 
 
-@rotate("kernel, options, count", ["linear", "rbf", "callable", "precomputed"], [
-    {}, {"class_weight": "balanced"}, {"algorithm": "momentum", "tol": 1e-4, "max_iter": 20_000}], [2, 3], crossed=3)
+@rotate(
+    "kernel, options, count",
+    ["linear", "rbf", "callable", "precomputed"],
+    [{}, {"class_weight": "balanced"}, {"algorithm": "momentum", "tol": 1e-4, "max_iter": 20_000}],
+    [2, 3],
+    crossed=3,
+)
 def test_a_weight_of_k_is_a_point_that_occurs_k_times(kernel, options, count):
     """Or not at all: k = 0.  Support vectors have their numbers among all points that were given."""
-    y, often, K = NOISY_CLASSES[count], np.repeat(np.arange(80), TIMES), functools.partial(fm.kernel_matrix, gamma=0.5)
-    points, new = (K(NOISY, NOISY), K(NEW[4][:, :2], NOISY)) if kernel == "precomputed" else (NOISY, NEW[4][:, :2])
+    y = NOISY_CLASSES[count]
+    often = np.repeat(np.arange(80), TIMES)
+    K = functools.partial(fm.kernel_matrix, gamma=0.5)
+    points, new = (
+        (K(NOISY, NOISY), K(NEW[4][:, :2], NOISY))
+        if kernel == "precomputed"
+        else (NOISY, NEW[4][:, :2])
+    )
     columns = often if kernel == "precomputed" else slice(None)
-    plain, one, two = (fm.MaxMarginClassifier(K if kernel == "callable" else kernel, **{
-        "C": 2.0, "gamma": 0.5, "tol": 1e-9, **options}) for _ in range(3))
+    plain, one, two = (
+        fm.MaxMarginClassifier(
+            K if kernel == "callable" else kernel,
+            **{"C": 2.0, "gamma": 0.5, "tol": 1e-9, **options},
+        )
+        for _ in range(3)
+    )
     one.fit(points, y, TIMES)
     two.fit(points[often][:, columns], y[often])
-    ours, theirs = one.decision_function(new), two.decision_function(new[:, columns])
+    ours = one.decision_function(new)
+    theirs = two.decision_function(new[:, columns])
     assert one.status_ == two.status_ == "certified" and one.n_features_in_ == points.shape[1]
     assert one.interval_[0] <= two.interval_[1] and two.interval_[0] <= one.interval_[1]
     close = (2e-2 if "algorithm" in options else 1e-6) * np.abs(theirs).max()
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=close)
     assert np.abs(plain.fit(points, y).decision_function(new) - ours).max() > 2 * close
-    assert TIMES[one.support_].all() and np.array_equal(one.support_vectors_, (
-        points[:0, :0] if kernel == "precomputed" else points[one.support_]))
+    assert TIMES[one.support_].all() and np.array_equal(
+        one.support_vectors_, (points[:0, :0] if kernel == "precomputed" else points[one.support_])
+    )
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_weights_meet_the_conditions_of_the_soft_margin(kernel):
     """xi_i = beta_i / (2 C w_i), w_i the weight of the point times that of its class, or 1 for a class without one."""
-    y, weights = NOISY_CLASSES[2], RNG.uniform(0.01, 5.0, 80)
+    y = NOISY_CLASSES[2]
+    weights = RNG.uniform(0.01, 5.0, 80)
     chosen = fm.MaxMarginClassifier(kernel, gamma=2.0, C=3.0, class_weight={"yes": 0.2}, tol=1e-9)
     chosen.fit(NOISY, y, weights)
-    sign, beta = np.where(y == "yes", 1.0, -1.0), np.zeros(80)
+    sign = np.where(y == "yes", 1.0, -1.0)
+    beta = np.zeros(80)
     beta[chosen.support_] = chosen.dual_coef_[0] * sign[chosen.support_]
     slack = np.maximum(0.0, 1.0 - sign * chosen.decision_function(NOISY))
     wanted = beta / (6.0 * weights * np.where(y == "yes", 0.2, 1.0))
@@ -311,11 +420,18 @@ def test_weights_meet_the_conditions_of_the_soft_margin(kernel):
 
 def test_balanced_classes_weigh_alike():
     """By the weights of their points; whole-number labels are the dict's keys, whatever their type."""
-    weights, labels = RNG.uniform(0.5, 2.0, 80), np.unique(NOISY_CLASSES[3], return_inverse=True)[1]
+    weights = RNG.uniform(0.5, 2.0, 80)
+    labels = np.unique(NOISY_CLASSES[3], return_inverse=True)[1]
     shares = {c: weights.sum() / (3.0 * weights[labels == c].sum()) for c in range(3)}
     for X, kernel in ((NOISY, "rbf"), (NOISY, "linear")):
-        fits = [fm.MaxMarginClassifier(kernel, C=1.0, gamma=0.5, class_weight=given).fit(X, y, weights)
-                for given, y in (("balanced", labels), (shares, labels), ({**shares, 9: 1.0}, labels.astype(float)))]
+        fits = [
+            fm.MaxMarginClassifier(kernel, C=1.0, gamma=0.5, class_weight=given).fit(X, y, weights)
+            for given, y in (
+                ("balanced", labels),
+                (shares, labels),
+                ({**shares, 9: 1.0}, labels.astype(float)),
+            )
+        ]
         of_points = weights * np.take(list(shares.values()), labels)
         fits.append(fm.MaxMarginClassifier(kernel, C=1.0, gamma=0.5).fit(X, labels, of_points))
         for other in fits[1:]:
@@ -324,7 +440,8 @@ def test_balanced_classes_weigh_alike():
 
 @pytest.mark.parametrize("form", ["sparse", "mapped"])
 def test_points_without_weight_are_left_out_of_every_form(form, tmp_path):
-    X, y = X2.astype(np.float32), np.where(Y2 > 0, 1, 0)
+    X = X2.astype(np.float32)
+    y = np.where(Y2 > 0, 1, 0)
     kept = RNG.random(60) < 0.5
     wanted = fm.MaxMarginClassifier("linear", C=1.0).fit(X[kept], y[kept])
     if form == "sparse":
@@ -343,7 +460,9 @@ def test_the_scale_of_gamma_is_that_of_the_weighted_points(kernel, tmp_path, mon
     times = RNG.integers(0, 4, 60)
     np.save(tmp_path / "X.npy", X2)
     wanted = 1.0 / (4 * np.repeat(X2, times, axis=0).var())
-    monkeypatch.setattr(fm, "_blocks", lambda X: ((first, X[first:first + 7]) for first in range(0, len(X), 7)))
+    monkeypatch.setattr(
+        fm, "_blocks", lambda X: ((first, X[first : first + 7]) for first in range(0, len(X), 7))
+    )
     for X in (X2, np.load(tmp_path / "X.npy", mmap_mode="r")):
         chosen = fm.MaxMarginClassifier(kernel, C=1.0, class_weight="balanced").fit(X, Y2, times)
         assert chosen._kernel.gamma == pytest.approx(wanted, rel=1e-13)
@@ -352,28 +471,39 @@ def test_the_scale_of_gamma_is_that_of_the_weighted_points(kernel, tmp_path, mon
 def test_a_hard_margin_is_that_of_all_points_of_positive_weight():
     wanted = fm.MaxMarginClassifier(gamma=0.3).fit(X2, Y2).decision_function(NEW[4])
     for class_weight in (None, "balanced", {1: 100.0}):
-        chosen = fm.MaxMarginClassifier(gamma=0.3, class_weight=class_weight).fit(X2, Y2, RNG.uniform(0.1, 9.0, 60))
+        chosen = fm.MaxMarginClassifier(gamma=0.3, class_weight=class_weight).fit(
+            X2, Y2, RNG.uniform(0.1, 9.0, 60)
+        )
         assert np.array_equal(chosen.decision_function(NEW[4]), wanted)
 
 
 def test_points_of_a_witness_keep_their_numbers():
     """And the soft margin that stands in is one of these weights."""
-    X, y = np.array([[0.0], [5.0], [6.0], [1.0], [9.0], [1.0]]), [0, 0, 1, 0, 1, 1]
+    X = np.array([[0.0], [5.0], [6.0], [1.0], [9.0], [1.0]])
+    y = [0, 0, 1, 0, 1, 1]
     weights = np.array([0.0, 1.0, 0.5, 3.0, 1.0, 1.0])
     with pytest.warns(UserWarning, match="the points 3 and 5 contradict each other") as caught:
         chosen = fm.MaxMarginClassifier(gamma=1.0).fit(X, y, weights)
     C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
     soft = fm.MaxMarginClassifier(C=C, gamma=1.0).fit(X, y, weights)
-    np.testing.assert_allclose(chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5
+    )
     assert chosen.predict([[1.0]]) == [0]
-    with pytest.warns(UserWarning, match=r"a mixture of the points \[1, 2, 3, 4\] allows no larger one"):
-        fm.MaxMarginClassifier("linear").fit([[0.0, 5.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]],
-                                             [1, 1, 2, 1, 2], [0.0, 1.0, 1.0, 1.0, 1.0])
+    with pytest.warns(
+        UserWarning, match=r"a mixture of the points \[1, 2, 3, 4\] allows no larger one"
+    ):
+        fm.MaxMarginClassifier("linear").fit(
+            [[0.0, 5.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]],
+            [1, 1, 2, 1, 2],
+            [0.0, 1.0, 1.0, 1.0, 1.0],
+        )
 
 
 # ======================================================================================================
 # NO MARGIN
 # ======================================================================================================
+
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("labels", [["u", "v"], ["u", "v", "w"]])
@@ -382,7 +512,8 @@ def test_contradictions_are_named(kernel, labels):
     rng = np.random.default_rng(0)
     y = np.array(labels)[rng.integers(0, len(labels), 40)]
     X = rng.normal(size=(40, 60)) + 3.0 * (y[:, None] == "u")
-    one, other = np.flatnonzero(y == "u")[3], np.flatnonzero(y == "v")[2]
+    one = np.flatnonzero(y == "u")[3]
+    other = np.flatnonzero(y == "v")[2]
     X[other] = X[one]
     with pytest.warns(UserWarning, match="no margin above .*e-.* exists") as caught:
         chosen = fm.MaxMarginClassifier(kernel).fit(X, y)
@@ -390,14 +521,22 @@ def test_contradictions_are_named(kernel, labels):
     assert f"the points {first} and {last} contradict each other; try C=" in str(caught[0].message)
     assert caught[0].filename == __file__
     above = float(str(caught[0].message).split()[3])
-    assert chosen.interval_[0] <= 0.0 < chosen.interval_[1] <= above <= 1e-6 and chosen.status_ == "infeasible"
+    assert (
+        chosen.interval_[0] <= 0.0 < chosen.interval_[1] <= above <= 1e-6
+        and chosen.status_ == "infeasible"
+    )
     assert chosen.margin_ == chosen.interval_[0] and chosen.score(X, y) >= 38 / 40
     C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
     soft = fm.MaxMarginClassifier(kernel, C=C).fit(X, y)
-    np.testing.assert_allclose(chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5
+    )
     if kernel == "linear" and len(labels) == 2:
-        sign, length = np.where(y == "u", -1.0, 1.0), np.linalg.norm(chosen.coef_)
-        scores = sign * chosen.decision_function(X)  # of the best bias, beside that of the soft margin
+        sign = np.where(y == "u", -1.0, 1.0)
+        length = np.linalg.norm(chosen.coef_)
+        scores = sign * chosen.decision_function(
+            X
+        )  # of the best bias, beside that of the soft margin
         best = 0.5 * (scores[sign > 0].min() + scores[sign < 0].min()) / length
         assert chosen.margin_ == pytest.approx(best, rel=1e-3, abs=1e-7)
 
@@ -406,33 +545,46 @@ def test_contradictions_that_rounding_hides():
     """A matrix in single precision proves no data infeasible."""
     X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0], [3.0, 3.0]])
     with pytest.warns(UserWarning, match="the points 3 and 4 contradict each other"):
-        chosen = fm.MaxMarginClassifier("precomputed", dtype=np.float32).fit(fm.kernel_matrix(X, X), [0, 0, 1, 1, 0])
-    assert chosen.status_ == "rounding" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] <= 1e-3
+        chosen = fm.MaxMarginClassifier("precomputed", dtype=np.float32).fit(
+            fm.kernel_matrix(X, X), [0, 0, 1, 1, 0]
+        )
+    assert (
+        chosen.status_ == "rounding" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] <= 1e-3
+    )
 
 
 def test_a_few_pairs_of_classes_are_the_points_they_are_of():
     X = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [40.0, 40.0]])
-    with pytest.warns(UserWarning, match=r"a mixture of the points \[0, 1, 2, 3\] allows no larger one"):
+    with pytest.warns(
+        UserWarning, match=r"a mixture of the points \[0, 1, 2, 3\] allows no larger one"
+    ):
         fm.MaxMarginClassifier("linear").fit(X, ["a", "a", "b", "b", "c"])
 
 
 def test_equal_points_are_found_whatever_the_sign_of_their_zeros_and_their_hashes(monkeypatch):
-    X, labels = np.array([[0.0, 1.0], [5.0, 5.0], [-0.0, 1.0]]), np.array([0, 1, 1])
+    X = np.array([[0.0, 1.0], [5.0, 5.0], [-0.0, 1.0]])
+    labels = np.array([0, 1, 1])
     assert fm.contradiction(X, labels) == (0, 2) and fm.contradiction(X[:2], labels[:2]) is None
     monkeypatch.setattr(fm, "hash", lambda row: 0, raising=False)
     assert fm.contradiction(X, labels) == (0, 2) and fm.contradiction(X[:2], labels[:2]) is None
 
 
 def test_a_few_points_without_a_margin_are_named():
-    X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]]), [1, 1, 2, 2]
-    with pytest.warns(UserWarning, match=r"a mixture of the points \[0, 1, 2, 3\] allows no larger one"):
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    y = [1, 1, 2, 2]
+    with pytest.warns(
+        UserWarning, match=r"a mixture of the points \[0, 1, 2, 3\] allows no larger one"
+    ):
         chosen = fm.MaxMarginClassifier("linear").fit(X, y)
-    assert chosen.status_ == "infeasible" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] < 1e-7
+    assert (
+        chosen.status_ == "infeasible" and chosen.interval_[0] <= 0.0 <= chosen.interval_[1] < 1e-7
+    )
 
 
 @pytest.mark.parametrize("kernel, count", [("linear", 2), ("linear", 3), ("poly", 2)])
 def test_one_point_without_a_margin_is_named(kernel, count):
-    X, y = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]), [0, 1, count - 1]
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    y = [0, 1, count - 1]
     with pytest.warns(UserWarning, match=r"a mixture of the points \[0\] allows no larger one"):
         fm.MaxMarginClassifier(kernel, coef0=0.0, degree=1, fit_intercept=False).fit(X, y)
 
@@ -440,9 +592,14 @@ def test_one_point_without_a_margin_is_named(kernel, count):
 @pytest.mark.parametrize("offset", [20_000, 10**6])
 def test_only_equal_points_contradict_each_other(offset):
     """These are separated, by a margin of 0.5 / offset: rounding hides it from a kernel, but not from coordinates."""
-    X, rho = np.column_stack((offset + np.arange(4.0), np.ones(4))), 0.5 / math.hypot(offset + 1.5, 1.0)
-    with pytest.warns(UserWarning, match="a mixture of the points .* allows no larger one") as caught:
-        hidden = fm.MaxMarginClassifier("precomputed", fit_intercept=False).fit(X @ X.T, [0, 0, 1, 1])
+    X = np.column_stack((offset + np.arange(4.0), np.ones(4)))
+    rho = 0.5 / math.hypot(offset + 1.5, 1.0)
+    with pytest.warns(
+        UserWarning, match="a mixture of the points .* allows no larger one"
+    ) as caught:
+        hidden = fm.MaxMarginClassifier("precomputed", fit_intercept=False).fit(
+            X @ X.T, [0, 0, 1, 1]
+        )
     assert hidden.interval_[1] >= rho * (1 - 1e-12)
     assert len(caught) == 1 and "contradict" not in str(caught[0].message)
     chosen = fm.MaxMarginClassifier("linear", fit_intercept=False).fit(X, [0, 0, 1, 1])
@@ -453,17 +610,23 @@ def test_only_equal_points_contradict_each_other(offset):
 
 @pytest.mark.parametrize("C", [1e10, 1e15])
 def test_a_weight_too_large_for_rounding_is_said_to_be_so(C):
-    X, y = np.arange(1000.0)[:, None] % 6, RNG.integers(0, 2, 1000)
-    with pytest.warns(UserWarning, match="no margin above .* exists; the points .* contradict each other") as all_:
+    X = np.arange(1000.0)[:, None] % 6
+    y = RNG.integers(0, 2, 1000)
+    with pytest.warns(
+        UserWarning, match="no margin above .* exists; the points .* contradict each other"
+    ) as all_:
         chosen = fm.MaxMarginClassifier(C=C).fit(X, y)
-    smaller = fm.MaxMarginClassifier(C=float(str(all_[0].message).split("try C=")[1].split(",")[0])).fit(X, y)
+    smaller = fm.MaxMarginClassifier(
+        C=float(str(all_[0].message).split("try C=")[1].split(",")[0])
+    ).fit(X, y)
     assert len(all_) == 1 and np.array_equal(chosen.predict(X), smaller.predict(X))
     assert chosen.interval_[0] <= 0.0 < chosen.interval_[1]
 
 
 def test_many_points_are_counted():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 10)), rng.integers(0, 2, 200)
+    X = rng.normal(size=(200, 10))
+    y = rng.integers(0, 2, 200)
     with pytest.warns(UserWarning, match="a mixture of 1[0-9] points allows no larger one"):
         fm.MaxMarginClassifier("linear").fit(X, y)
     with warnings.catch_warnings():
@@ -474,16 +637,27 @@ def test_many_points_are_counted():
 @pytest.mark.parametrize("number", [3e-9, np.nextafter(3e-9, 1.0), 9.99e-4, 0.1, 1.0])
 def test_a_bound_is_rounded_up(number):
     above, below = (fm._written(number, 1, way) for way in (fm._UP, fm._DOWN))
-    assert 0.5 * number <= float(below) <= number <= float(above) <= 2.0 * number and len(above) <= 6
+    assert (
+        0.5 * number <= float(below) <= number <= float(above) <= 2.0 * number and len(above) <= 6
+    )
 
 
-@pytest.mark.parametrize("algorithm, max_iter, more", [("momentum", 5, 2000), ("momentum", 1200, 2400),
-                                                       ("von_neumann", 3, 200_000), ("exact", 0, 200)])
+@pytest.mark.parametrize(
+    "algorithm, max_iter, more",
+    [
+        ("momentum", 5, 2000),
+        ("momentum", 1200, 2400),
+        ("von_neumann", 3, 200_000),
+        ("exact", 0, 200),
+    ],
+)
 def test_too_few_iterations_are_a_warning(algorithm, max_iter, more):
     """Its advice is more than was used, and more than the default."""
     words = f"between .* and .* after {max_iter} iterations: give max_iter={more}, say"
     with pytest.warns(UserWarning, match=words):
-        chosen = fm.MaxMarginClassifier(algorithm=algorithm, max_iter=max_iter, tol=1e-9).fit(X3, Y3)
+        chosen = fm.MaxMarginClassifier(algorithm=algorithm, max_iter=max_iter, tol=1e-9).fit(
+            X3, Y3
+        )
     assert chosen.status_ == "max_iter" and np.isfinite(chosen.decision_function(X3)).all()
 
 
@@ -491,7 +665,10 @@ def test_too_few_iterations_are_a_warning(algorithm, max_iter, more):
 def test_what_rounding_hides_is_a_warning(C):
     """A short interval is told by its relative width, too."""
     model = fm.MaxMarginClassifier("precomputed", C=C, dtype=np.float32, tol=1e-12)
-    with pytest.warns(UserWarning, match=r"is known to be between .*, a relative gap of .*, as far as rounding.*tol"):
+    with pytest.warns(
+        UserWarning,
+        match=r"is known to be between .*, a relative gap of .*, as far as rounding.*tol",
+    ):
         model.fit(fm.kernel_matrix(X2, X2), Y2)
     assert model.status_ == "rounding" and model.margin_ > 0.0
 
@@ -506,6 +683,7 @@ def test_an_interval_in_words():
 # INTERFACE
 # ======================================================================================================
 
+
 def test_parameters_by_name():
     W = np.eye(4)
     chosen = fm.MaxMarginClassifier("ntk", W=W, C=2.0)
@@ -516,7 +694,12 @@ def test_parameters_by_name():
 
 
 def test_copies_predict_the_same():
-    for options in ({}, {"kernel": "linear"}, {"kernel": "ntk", "W": np.eye(4)}, {"algorithm": "subspace_perceptron"}):
+    for options in (
+        {},
+        {"kernel": "linear"},
+        {"kernel": "ntk", "W": np.eye(4)},
+        {"algorithm": "subspace_perceptron"},
+    ):
         chosen = fm.MaxMarginClassifier(**options).fit(X2, Y2)
         for twin in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
             assert np.array_equal(twin.decision_function(NEW[4]), chosen.decision_function(NEW[4]))
@@ -541,7 +724,13 @@ def test_labels_of_any_type(label):
 def test_lists_and_numbers_of_other_types():
     X = np.round(4.0 * X2)
     scores = fm.MaxMarginClassifier().fit(X, Y2).decision_function(X[:5])
-    for form in (X.tolist(), X.astype(np.int32), X.astype(np.float32), np.asfortranarray(X), X.astype(object)):
+    for form in (
+        X.tolist(),
+        X.astype(np.int32),
+        X.astype(np.float32),
+        np.asfortranarray(X),
+        X.astype(object),
+    ):
         chosen = fm.MaxMarginClassifier().fit(form, Y2.tolist())
         assert np.array_equal(chosen.decision_function(form[:5]), scores)
 
@@ -550,57 +739,76 @@ def test_bad_input_is_named():
     def fit(X=X2, y=Y2, **options):
         return fm.MaxMarginClassifier(**options).fit(X, y)
 
-    nan, fitted = X2.copy(), fit()
+    nan = X2.copy()
+    fitted = fit()
     nan[7, 2] = np.nan
     for call, kind, words in (
-            (lambda: fit(nan), ValueError, ["row 7", "NaN"]), (lambda: fit(X2[0]), ValueError, ["Reshape"]),
-            (lambda: fit(X2[:, :0]), ValueError, ["0 feature(s)"]),
-            (lambda: fit(X2[:0], Y2[:0]), ValueError, ["0 sample"]),
-            (lambda: fit(1j * X2), ValueError, ["Complex"]), (lambda: fit(y=Y2[1:]), ValueError, ["60", "59"]),
-            (lambda: fit(y=None), ValueError, ["requires y"]), (lambda: fit(y=np.ones(60)), ValueError, ["1 class"]),
-            (lambda: fit(y=np.linspace(0, 1, 60)), ValueError, ["continuous"]),
-            (lambda: fit(y=np.full(60, np.inf)), ValueError, ["infinity"]),
-            (lambda: fit(y=np.ones((60, 2))), ValueError, ["1d array", "(60, 2)"]),
-            (lambda: fit(y=[None, 1] * 30), ValueError, ["label 0 is missing"]),
-            (lambda: fit(y=np.array([np.nan, 1] * 30, dtype=object)), ValueError, ["NaN"]),
-            (lambda: fit(y=np.array(["NaT", "2020-01-01"] * 30, dtype="M8[D]")), ValueError, ["NaN"]),
-            (lambda: fit(y=np.ma.array(Y2, mask=Y2 > 0)), ValueError, ["masked"]),
-            (lambda: fitted.score(X2, None), ValueError, ["60 rows", "y"]),
-            (lambda: fitted.score(X2, [1]), ValueError, ["60 rows", "y 1"]),
-            (lambda: fitted.score(X2, Y2, [1.0]), ValueError, ["60 rows", "sample_weight 1"]),
-            (lambda: fit(random_state="1"), TypeError, ["random_state", "'1'"]),
-            (lambda: fit(C="1"), TypeError, ["C must", "'1'"]), (lambda: fit(tol="1"), TypeError, ["tol must", "'1'"]),
-            (lambda: fit(C=0.0), ValueError, ["C must", "or inf"]), (lambda: fit(C=-np.inf), ValueError, ["C must"]),
-            (lambda: fit(C=np.nan), ValueError, ["C must", "nan"]),
-            (lambda: fit(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
-            (lambda: fit(gamma=-1.0), ValueError, ["gamma"]),
-            (lambda: fit(gamma=0.1, sigma2=1.0), ValueError, ["sigma2"]),
-            (lambda: fit(intercept_scaling=0.0), ValueError, ["intercept_scaling"]),
-            (lambda: fit(tol=0.0), ValueError, ["tol"]), (lambda: fit(max_iter=-1), ValueError, ["max_iter"]),
-            (lambda: fit(algorithm="newton"), ValueError, ["algorithm"]),
-            (lambda: fit(dtype=int), ValueError, ["dtype"]),
-            (lambda: fit(normalize="l1"), ValueError, ["normalize"]),
-            (lambda: fitted.predict(X2[:, 1:]), ValueError, ["3 features", "4 features"]),
-            (lambda: fitted.predict(nan), ValueError, ["row 7"])):
+        (lambda: fit(nan), ValueError, ["row 7", "NaN"]),
+        (lambda: fit(X2[0]), ValueError, ["Reshape"]),
+        (lambda: fit(X2[:, :0]), ValueError, ["0 feature(s)"]),
+        (lambda: fit(X2[:0], Y2[:0]), ValueError, ["0 sample"]),
+        (lambda: fit(1j * X2), ValueError, ["Complex"]),
+        (lambda: fit(y=Y2[1:]), ValueError, ["60", "59"]),
+        (lambda: fit(y=None), ValueError, ["requires y"]),
+        (lambda: fit(y=np.ones(60)), ValueError, ["1 class"]),
+        (lambda: fit(y=np.linspace(0, 1, 60)), ValueError, ["continuous"]),
+        (lambda: fit(y=np.full(60, np.inf)), ValueError, ["infinity"]),
+        (lambda: fit(y=np.ones((60, 2))), ValueError, ["1d array", "(60, 2)"]),
+        (lambda: fit(y=[None, 1] * 30), ValueError, ["label 0 is missing"]),
+        (lambda: fit(y=np.array([np.nan, 1] * 30, dtype=object)), ValueError, ["NaN"]),
+        (lambda: fit(y=np.array(["NaT", "2020-01-01"] * 30, dtype="M8[D]")), ValueError, ["NaN"]),
+        (lambda: fit(y=np.ma.array(Y2, mask=Y2 > 0)), ValueError, ["masked"]),
+        (lambda: fitted.score(X2, None), ValueError, ["60 rows", "y"]),
+        (lambda: fitted.score(X2, [1]), ValueError, ["60 rows", "y 1"]),
+        (lambda: fitted.score(X2, Y2, [1.0]), ValueError, ["60 rows", "sample_weight 1"]),
+        (lambda: fit(random_state="1"), TypeError, ["random_state", "'1'"]),
+        (lambda: fit(C="1"), TypeError, ["C must", "'1'"]),
+        (lambda: fit(tol="1"), TypeError, ["tol must", "'1'"]),
+        (lambda: fit(C=0.0), ValueError, ["C must", "or inf"]),
+        (lambda: fit(C=-np.inf), ValueError, ["C must"]),
+        (lambda: fit(C=np.nan), ValueError, ["C must", "nan"]),
+        (lambda: fit(kernel="sigmoid"), ValueError, ["kernel", "'rbf'"]),
+        (lambda: fit(gamma=-1.0), ValueError, ["gamma"]),
+        (lambda: fit(gamma=0.1, sigma2=1.0), ValueError, ["sigma2"]),
+        (lambda: fit(intercept_scaling=0.0), ValueError, ["intercept_scaling"]),
+        (lambda: fit(tol=0.0), ValueError, ["tol"]),
+        (lambda: fit(max_iter=-1), ValueError, ["max_iter"]),
+        (lambda: fit(algorithm="newton"), ValueError, ["algorithm"]),
+        (lambda: fit(dtype=int), ValueError, ["dtype"]),
+        (lambda: fit(normalize="l1"), ValueError, ["normalize"]),
+        (lambda: fitted.predict(X2[:, 1:]), ValueError, ["3 features", "4 features"]),
+        (lambda: fitted.predict(nan), ValueError, ["row 7"]),
+    ):
         check_raises(call, kind, words)
     for method in ("predict", "decision_function"):
-        check_raises(lambda method=method: getattr(fm.MaxMarginClassifier(), method)(X2), ValueError, ["not fitted"])
+        check_raises(
+            lambda method=method: getattr(fm.MaxMarginClassifier(), method)(X2),
+            ValueError,
+            ["not fitted"],
+        )
     with pytest.raises(AttributeError):
         fm.MaxMarginClassifier().score(X2, Y2)
-    ones, third = np.ones(60), np.eye(1, 60, 2)[0]
+    ones = np.ones(60)
+    third = np.eye(1, 60, 2)[0]
     for weights, kind, words in (
-            (ones[1:], ValueError, ["sample_weight", "60", "59"]),
-            (ones[:, None], ValueError, ["sample_weight", "(60, 1)"]),
-            (ones - 2 * third, ValueError, ["sample_weight", "at least 0", "-1"]),
-            (np.where(third, np.nan, 1.0), ValueError, ["sample_weight", "row 2"]),
-            (np.array(["much"] * 60), TypeError, ["sample_weight", "real numbers"]),
-            (0.0 * ones, ValueError, ["two classes", "not zero", "0 classes"]),
-            (ones * (Y2 > 0), ValueError, ["two classes", "1 class"])):
-        check_raises(lambda weights=weights: fm.MaxMarginClassifier().fit(X2, Y2, weights), kind, words)
+        (ones[1:], ValueError, ["sample_weight", "60", "59"]),
+        (ones[:, None], ValueError, ["sample_weight", "(60, 1)"]),
+        (ones - 2 * third, ValueError, ["sample_weight", "at least 0", "-1"]),
+        (np.where(third, np.nan, 1.0), ValueError, ["sample_weight", "row 2"]),
+        (np.array(["much"] * 60), TypeError, ["sample_weight", "real numbers"]),
+        (0.0 * ones, ValueError, ["two classes", "not zero", "0 classes"]),
+        (ones * (Y2 > 0), ValueError, ["two classes", "1 class"]),
+    ):
+        check_raises(
+            lambda weights=weights: fm.MaxMarginClassifier().fit(X2, Y2, weights), kind, words
+        )
     for weights, kind, words in (
-            ("equal", ValueError, ["class_weight", "balanced", "'equal'"]), (3.0, ValueError, ["class_weight", "3.0"]),
-            ({1: 0.0}, ValueError, ["class_weight[1]", "above 0"]), ({-1: "1"}, TypeError, ["class_weight[-1]", "'1'"]),
-            ({1: 2.0, 7: 1.0}, ValueError, ["class_weight", "[-1, 1]", "7: 1.0"])):
+        ("equal", ValueError, ["class_weight", "balanced", "'equal'"]),
+        (3.0, ValueError, ["class_weight", "3.0"]),
+        ({1: 0.0}, ValueError, ["class_weight[1]", "above 0"]),
+        ({-1: "1"}, TypeError, ["class_weight[-1]", "'1'"]),
+        ({1: 2.0, 7: 1.0}, ValueError, ["class_weight", "[-1, 1]", "7: 1.0"]),
+    ):
         check_raises(lambda weights=weights: fit(class_weight=weights), kind, words)
 
 

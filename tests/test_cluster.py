@@ -33,14 +33,21 @@ DaskRows = names["DaskRows"]
 
 @pytest.fixture(scope="module")
 def client():
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1",
-                                  dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=":0",
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
         with distributed.Client(cluster) as client:
             yield client
 
 
 def on_disk(Z, folder):
     """A Dask array of rows in as many files as there are chunks, uneven ones, which nobody has read yet."""
+
     def read(path):  # a closure goes to the workers by value: they need not import this file
         with open(folder / "log", "a") as log:
             log.write(f"{path}\n")
@@ -49,8 +56,12 @@ def on_disk(Z, folder):
     blocks = np.array_split(Z, CHUNKS)
     for i, block in enumerate(blocks):
         np.save(folder / f"{i}.npy", block)
-    return da.concatenate([da.from_delayed(delayed(read)(folder / f"{i}.npy"), block.shape, dtype=float)
-                           for i, block in enumerate(blocks)])
+    return da.concatenate(
+        [
+            da.from_delayed(delayed(read)(folder / f"{i}.npy"), block.shape, dtype=float)
+            for i, block in enumerate(blocks)
+        ]
+    )
 
 
 def times_read(folder):
@@ -61,16 +72,21 @@ def times_read(folder):
 # TESTS
 # ======================================================================================================
 
-@pytest.mark.parametrize("name, max_iter", [
-    ("momentum", 12), ("subspace_perceptron", 6), ("batch_perceptron", 8), ("max_margin", 3)])
+
+@pytest.mark.parametrize(
+    "name, max_iter",
+    [("momentum", 12), ("subspace_perceptron", 6), ("batch_perceptron", 8), ("max_margin", 3)],
+)
 def test_workers_and_memory_agree(client, tmp_path, name, max_iter):
     Z = unequal_weights(10, 0.2)[0]
     array = on_disk(Z, tmp_path).persist()
     G = DaskRows(client, array)
     some = np.arange(3, 9)
     np.testing.assert_allclose(G.block(some, some), Z[3:9] @ Z[3:9].T, rtol=0, atol=1e-14)
-    remote, local = (fm.ALGORITHMS[name](G, max_iter=max_iter, trace_at=[3], keep_iterates=True)
-                     for G in (G, fm.FeatureGram(Z)))
+    remote, local = (
+        fm.ALGORITHMS[name](G, max_iter=max_iter, trace_at=[3], keep_iterates=True)
+        for G in (G, fm.FeatureGram(Z))
+    )
     same_result(remote, local, rtol=1e-9)
     assert times_read(tmp_path) == CHUNKS  # by the persisted array, and not again by its products
 
@@ -87,13 +103,16 @@ def test_lost_workers_do_not_change_a_bit(client, tmp_path, moment):
                     os.remove(order)  # which one worker alone succeeds in
                     os.kill(os.getpid(), signal.SIGKILL)
                 return np.dot(left, right)
+
             return self.client.gather(self.client.map(product, left, right, pure=False))
 
     def kill(result):
         if result.n_iter == 5 and moment == "within a product":
             order.touch()
         elif result.n_iter == 5:
-            for pid in pids.values():  # both: a chunk that has a copy with the other would not be read again
+            for pid in (
+                pids.values()
+            ):  # both: a chunk that has a copy with the other would not be read again
                 os.kill(pid, signal.SIGKILL)
 
     Z = feasible(70, 5, 0.2, seed=1)[0]
@@ -117,6 +136,7 @@ def test_errors_of_workers_and_interrupts_come_through(client, tmp_path, error):
         def products(self, left, right):
             def fail(left, right):
                 raise OSError("disk on fire")
+
             self.ahead -= 1
             if self.ahead == 0 and error is OSError:
                 return self.client.gather(self.client.map(fail, left, right, pure=False))
@@ -124,7 +144,8 @@ def test_errors_of_workers_and_interrupts_come_through(client, tmp_path, error):
                 signal.raise_signal(signal.SIGINT)
             return super().products(left, right)
 
-    Z, seen = feasible(70, 5, 0.2, seed=2)[0], []
+    Z = feasible(70, 5, 0.2, seed=2)[0]
+    seen = []
     G = Rows(client, on_disk(Z, tmp_path))
     with pytest.raises(error, match="disk on fire" if error is OSError else None):
         fm.momentum(G, max_iter=12, trace_at=[5], callback=seen.append)

@@ -1,5 +1,4 @@
-"""Data as users have them: sparse, in files, behind products of another library, with noise, off the origin, in frames.
-"""
+"""Data as users have them: sparse, in files, with products of another library, with noise, off the origin, in frames."""
 
 import copy
 import os
@@ -37,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # ROWS IN OTHER FORMS
 # ======================================================================================================
 
+
 @pytest.mark.parametrize("kind", [kind for kind in BY_ROWS if kind != "features"])
 @pytest.mark.parametrize("name", ["momentum", "batch_perceptron", "snkp", "max_margin"])
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
@@ -45,7 +45,8 @@ def test_algorithms_walk_as_on_the_rows(kind, name, ridge):
     Z = np.column_stack((Z, 0.0 * Z))
     G, twin = (make(Z) for make in (BY_ROWS[kind], fm.FeatureGram))
     if ridge:
-        G, twin = fm.RidgeGram(G, ridge), fm.FeatureGram(np.column_stack((Z, np.sqrt(ridge) * np.eye(len(Z)))))
+        G = fm.RidgeGram(G, ridge)
+        twin = fm.FeatureGram(np.column_stack((Z, np.sqrt(ridge) * np.eye(len(Z)))))
     one, two = (fm.ALGORITHMS[name](problem, max_iter=50) for problem in (G, twin))
     assert (one.status, one.n_iter) == (two.status, two.n_iter) and one.lower > 0
     np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
@@ -67,25 +68,37 @@ def test_a_fresh_process_may_begin_with_a_composite(kind, seed):
     """Code from the cache on disk needs Numba's threads to be there when it is loaded, in whatever order, which depends
     on the hashes of strings: else LLVM ends the process."""
     for _ in range(2):  # the second time all of it is in the cache
-        subprocess.run([sys.executable, "-c", FRESH, kind], check=True, cwd=ROOT,
-                       env={**os.environ, "PYTHONHASHSEED": str(seed)})
+        subprocess.run(
+            [sys.executable, "-c", FRESH, kind],
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        )
 
 
 @pytest.mark.parametrize("size", [128, 256])
 def test_bounds_of_sparse_rows_allow_for_many_columns(size):
     """Rows (1, t, ..., t) that share their first column alone: ||w||^2 is a sum of far more terms than a row has, each
     of them less than 1 holds.  rho^2 = 1 + t^2 at the uniform weights, by symmetry."""
-    n, t = size, 181 / 128 * 2.0**-27 * size
+    n = size
+    t = 181 / 128 * 2.0**-27 * size
     columns = np.column_stack((np.zeros(n, dtype=np.int64), 1 + np.arange(n * n).reshape(n, n)))
-    G = fm.SparseGram(np.tile(np.r_[1.0, np.full(n, t)], n), columns.ravel(), np.arange(n + 1) * (n + 1), n * n + 1)
+    G = fm.SparseGram(
+        np.tile(np.r_[1.0, np.full(n, t)], n),
+        columns.ravel(),
+        np.arange(n + 1) * (n + 1),
+        n * n + 1,
+    )
     p = np.full(n, 1.0 / n)
     for precise in (False, True):
         lower, upper = fm.certificate(G, p, p, precise=precise)
-        assert Fraction(lower)**2 <= 1 + Fraction(t)**2 <= Fraction(upper)**2
+        assert Fraction(lower) ** 2 <= 1 + Fraction(t) ** 2 <= Fraction(upper) ** 2
 
 
 @pytest.mark.parametrize("kind", [kind for kind in BY_ROWS if kind != "features"])
-@pytest.mark.parametrize("case", ["cross-polytope", "opposite labels", "every point with both labels", "small margin"])
+@pytest.mark.parametrize(
+    "case", ["cross-polytope", "opposite labels", "every point with both labels", "small margin"]
+)
 def test_certificates_hold_on_planted_margins(kind, case):
     Z, rho = PLANTED[case]
     for result in (fm.momentum(BY_ROWS[kind](Z), max_iter=300), fm.max_margin(BY_ROWS[kind](Z))):
@@ -94,11 +107,12 @@ def test_certificates_hold_on_planted_margins(kind, case):
 
 
 class Csr:
-    """As much of a sparse matrix of SciPy as `features` uses, with duplicate entries and explicit zeros to be removed.
-    """
+    """What `features` uses of a sparse matrix of SciPy, with duplicate entries and explicit zeros to remove."""
 
     def __init__(self, X, index=np.int32):
-        self.X, self.shape, self.index = X, X.shape, index
+        self.X = X
+        self.shape = X.shape
+        self.index = index
 
     def tocsr(self, copy):
         assert copy
@@ -113,8 +127,11 @@ class Csr:
     def eliminate_zeros(self):
         assert self.summed
         row = np.repeat(np.arange(self.shape[0]), self.shape[1])[self.data != 0.0]
-        self.indices, self.data = self.indices[self.data != 0.0], self.data[self.data != 0.0]
-        self.indptr = np.concatenate(([0], np.bincount(row, minlength=self.shape[0]).cumsum())).astype(self.index)
+        self.indices = self.indices[self.data != 0.0]
+        self.data = self.data[self.data != 0.0]
+        self.indptr = np.concatenate(
+            ([0], np.bincount(row, minlength=self.shape[0]).cumsum())
+        ).astype(self.index)
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
@@ -134,32 +151,70 @@ def test_features_of_a_sparse_matrix(index, dtype, intercept):
         assert type(G) is fm.SparseGram and G.shape() == want.shape()
         assert G.values.size == np.count_nonzero(X) + len(X) * (intercept > 0)
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
-        one, two = fm.momentum(G, max_iter=60), fm.momentum(want, max_iter=60)
+        one = fm.momentum(G, max_iter=60)
+        two = fm.momentum(want, max_iter=60)
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-10)
 
 
 def test_a_sparse_matrix_without_entries():
     G = sparse(np.zeros((3, 2)))
     check_raises(lambda: fm.momentum(G), ValueError, ["max_i G_ii is 0"])
-    check_raises(lambda: fm.features(Csr(np.zeros((3, 2))), [1, 1, -1], normalize="max"), ValueError,
-                 ["every row of X has K(x, x) below"])
+    check_raises(
+        lambda: fm.features(Csr(np.zeros((3, 2))), [1, 1, -1], normalize="max"),
+        ValueError,
+        ["every row of X has K(x, x) below"],
+    )
 
 
-@pytest.mark.parametrize("call, error, words", [
-    (lambda X: fm.features(Csr(X), [1, 1]), ValueError, ["y must have 3", "got 2"]),
-    (lambda X: fm.features(Csr(X), [1, 1, 1]), ValueError, ["row 1", "K(x, x) = 0"]),
-    (lambda X: fm.features(Csr(np.array([[0.0, 1.0], [np.nan, 2.0]])), [1, 1]), ValueError,
-     ["X must be finite", "row 1 has nan", "X[1, 0]"]),
-    (lambda X: fm.features(Csr(1j * X), [1, 1, 1]), TypeError, ["real numbers", "complex"]),
-    (lambda X: fm.momentum(Csr(np.eye(3))), TypeError, ["G is sparse", "only points may be", "G.toarray()"]),
-    (lambda X: fm.winnow(Csr(X), eta=0.1), TypeError, ["is sparse"]),
-    (lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 9]))), ValueError, ["G.columns", "0 to 1"]),
-    (lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 1, 1]))), ValueError, ["G.columns", "one for each"]),
-    (lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([0, 1, 0, 1, 0, 0]))), ValueError, ["ascend"]),
-    (lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([1, 0, 0, 1, 0, 1]))), ValueError, ["ascend"]),
-    (lambda X: fm.momentum(sparse(X)._replace(starts=np.array([0, 2, 1, 2]))), ValueError, ["G.starts"]),
-    (lambda X: fm.momentum(sparse(X)._replace(values=np.array([1.0, np.inf]))), ValueError, ["G.values", "finite"]),
-])
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda X: fm.features(Csr(X), [1, 1]), ValueError, ["y must have 3", "got 2"]),
+        (lambda X: fm.features(Csr(X), [1, 1, 1]), ValueError, ["row 1", "K(x, x) = 0"]),
+        (
+            lambda X: fm.features(Csr(np.array([[0.0, 1.0], [np.nan, 2.0]])), [1, 1]),
+            ValueError,
+            ["X must be finite", "row 1 has nan", "X[1, 0]"],
+        ),
+        (lambda X: fm.features(Csr(1j * X), [1, 1, 1]), TypeError, ["real numbers", "complex"]),
+        (
+            lambda X: fm.momentum(Csr(np.eye(3))),
+            TypeError,
+            ["G is sparse", "only points may be", "G.toarray()"],
+        ),
+        (lambda X: fm.winnow(Csr(X), eta=0.1), TypeError, ["is sparse"]),
+        (
+            lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 9]))),
+            ValueError,
+            ["G.columns", "0 to 1"],
+        ),
+        (
+            lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 1, 1]))),
+            ValueError,
+            ["G.columns", "one for each"],
+        ),
+        (
+            lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([0, 1, 0, 1, 0, 0]))),
+            ValueError,
+            ["ascend"],
+        ),
+        (
+            lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([1, 0, 0, 1, 0, 1]))),
+            ValueError,
+            ["ascend"],
+        ),
+        (
+            lambda X: fm.momentum(sparse(X)._replace(starts=np.array([0, 2, 1, 2]))),
+            ValueError,
+            ["G.starts"],
+        ),
+        (
+            lambda X: fm.momentum(sparse(X)._replace(values=np.array([1.0, np.inf]))),
+            ValueError,
+            ["G.values", "finite"],
+        ),
+    ],
+)
 def test_what_sparse_input_is_refused(call, error, words):
     check_raises(lambda: call(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])), error, words)
 
@@ -167,6 +222,7 @@ def test_what_sparse_input_is_refused(call, error, words):
 # ======================================================================================================
 # IN A FILE
 # ======================================================================================================
+
 
 def on_disk(path, X, mode="r"):
     np.save(path, X)
@@ -186,24 +242,41 @@ def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode, intercept):
         assert type(G) is fm.MappedGram and np.shares_memory(G.rows, file)
         assert G.shape() == want.shape()
         np.testing.assert_allclose(G.diagonal(), want.diagonal(), rtol=1e-13)
-        one, two = fm.momentum(G, max_iter=30), fm.momentum(want, max_iter=30)
+        one = fm.momentum(G, max_iter=30)
+        two = fm.momentum(want, max_iter=30)
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-11)
     part = file[5:50]  # begins within a page
     one, two = (fm.max_margin(fm.features(points, y[5:50])) for points in (part, X[5:50]))
     np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
 
 
-@pytest.mark.parametrize("kernel, W", [("linear", None), ("poly", None), ("rbf", None), ("laplacian", None),
-                                       ("ntk", None), ("ntk", np.vstack((rows_of(5, 6), -rows_of(5, 6))))])
+@pytest.mark.parametrize(
+    "kernel, W",
+    [
+        ("linear", None),
+        ("poly", None),
+        ("rbf", None),
+        ("laplacian", None),
+        ("ntk", None),
+        ("ntk", np.vstack((rows_of(5, 6), -rows_of(5, 6)))),
+    ],
+)
 def test_lazy_entries_of_points_in_a_file(tmp_path, kernel, W):
     X, y = two_classes(90, 6, 2.0)
     params = {} if W is None else {"W": W}
     for dtype in (np.float32, np.float64):
         file = on_disk(tmp_path / f"{np.dtype(dtype).name}.npy", X.astype(dtype))
-        G, want = (fm.lazy_gram(points, y, kernel=kernel, **params) for points in (file, np.array(file)))
-        assert np.shares_memory(G.points.rows, file) and not np.shares_memory(want.points.rows, file)
-        np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-7 if kernel == "ntk" else 1e-12)
-        one, two = fm.momentum(G, max_iter=40), fm.momentum(want, max_iter=40)
+        G, want = (
+            fm.lazy_gram(points, y, kernel=kernel, **params) for points in (file, np.array(file))
+        )
+        assert np.shares_memory(G.points.rows, file) and not np.shares_memory(
+            want.points.rows, file
+        )
+        np.testing.assert_allclose(
+            G.dense(), want.dense(), rtol=0, atol=1e-7 if kernel == "ntk" else 1e-12
+        )
+        one = fm.momentum(G, max_iter=40)
+        two = fm.momentum(want, max_iter=40)
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-6)
     for held, other in ((np.float32, np.float64), (np.float64, np.float32)):
         file = np.load(tmp_path / f"{np.dtype(held).name}.npy", mmap_mode="r")
@@ -214,7 +287,10 @@ def test_lazy_entries_of_points_in_a_file(tmp_path, kernel, W):
 def test_the_variance_of_points_in_a_file(tmp_path):
     """Of several blocks whose means differ: gamma="scale" takes it."""
     X = rows_of(3000, 700) + np.linspace(-5.0, 5.0, 3000)[:, None]
-    G, want = (fm.lazy_gram(points, gamma="scale", kernel="poly") for points in (on_disk(tmp_path / "X.npy", X), X))
+    G, want = (
+        fm.lazy_gram(points, gamma="scale", kernel="poly")
+        for points in (on_disk(tmp_path / "X.npy", X), X)
+    )
     assert G.kernel.gamma == pytest.approx(want.kernel.gamma, rel=1e-13)
 
 
@@ -264,12 +340,14 @@ def test_files_in_other_layouts_are_copied(tmp_path):
 # BEHIND PRODUCTS
 # ======================================================================================================
 
+
 def test_a_symmetric_operator():
     G = dense(PLANTED["unequal weights"][0])
     given = Products(Symmetric(G))
     assert np.array_equal(given.dense(), G) and np.array_equal(given.diagonal(), G.diagonal())
     for algorithm in (fm.momentum, fm.batch_perceptron, fm.max_margin):
-        one, two = algorithm(given, max_iter=40), algorithm(G, max_iter=40)
+        one = algorithm(given, max_iter=40)
+        two = algorithm(G, max_iter=40)
         assert one.status == two.status
         np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-9)
 
@@ -308,14 +386,20 @@ def test_errors_of_an_operator_pass_through(error, name):
     G = Products(Failing(Z))
     with pytest.raises(error, match="the engine went away"):
         fm.ALGORITHMS[name](G, max_iter=50)
-    same_result(fm.ALGORITHMS[name](G, max_iter=5), fm.ALGORITHMS[name](operator(Z), max_iter=5))  # as good as any
+    same_result(
+        fm.ALGORITHMS[name](G, max_iter=5), fm.ALGORITHMS[name](operator(Z), max_iter=5)
+    )  # as good as any
 
 
 def test_an_operator_can_be_copied_with_its_representation():
     Z, _ = PLANTED["feasible"]
     G = fm.RidgeGram(Products(Rows(Z)), 0.1)
     want = fm.momentum(G, max_iter=3)
-    for again in (copy.deepcopy(G), pickle.loads(pickle.dumps(G)), fm.RidgeGram(copy.copy(G.base), 0.1)):
+    for again in (
+        copy.deepcopy(G),
+        pickle.loads(pickle.dumps(G)),
+        fm.RidgeGram(copy.copy(G.base), 0.1),
+    ):
         same_result(fm.momentum(again, max_iter=3), want)
 
 
@@ -342,18 +426,28 @@ def matrix_of(G):
 
 
 @pytest.mark.parametrize("name", RIDGED)
-@pytest.mark.parametrize("ridge", [1e-6, 0.1, 30.0, np.random.default_rng(0).permutation(np.geomspace(0.01, 30.0, 40))],
-                         ids=["small", "middling", "large", "of each point"])
+@pytest.mark.parametrize(
+    "ridge",
+    [1e-6, 0.1, 30.0, np.random.default_rng(0).permutation(np.geomspace(0.01, 30.0, 40))],
+    ids=["small", "middling", "large", "of each point"],
+)
 def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     """Of the matrix, of every operation, and of the interval of the maximum margin."""
-    G, plain = RIDGED[name](ridge=ridge), matrix_of(RIDGED[name]())
+    G = RIDGED[name](ridge=ridge)
+    plain = matrix_of(RIDGED[name]())
     exact = plain + ridge * np.eye(40)
     np.testing.assert_allclose(matrix_of(G), exact, rtol=1e-12, atol=1e-13)
-    G, n = fm.prepare(G, 0).G, 40
+    G = fm.prepare(G, 0).G
+    n = 40
     np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-12)
     v = rows_of(1, n, 4)[0]
     d = G.shape()[1]
-    w, m, q, u, W, M = np.empty(d), np.empty(n), np.empty(n), np.empty(d), np.empty((2, d)), np.empty((2, n))
+    w = np.empty(d)
+    m = np.empty(n)
+    q = np.empty(n)
+    u = np.empty(d)
+    W = np.empty((2, d))
+    M = np.empty((2, n))
     fm.lift(G, v, w)
     fm.margins(G, w, m)
     size = G.diagonal().max()
@@ -367,24 +461,35 @@ def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     np.testing.assert_allclose(u, w, rtol=0, atol=1e-12 * size)
     fm.add_column(G, 7, -2.0, m)
     np.testing.assert_allclose(m, exact @ v - 2.0 * exact[:, 7], rtol=0, atol=1e-12 * size)
-    W[0], W[1] = w, u
+    W[0] = w
+    W[1] = u
     fm.table_margins(G, W, M)
     np.testing.assert_allclose(M, np.array([exact @ q, exact @ q]), rtol=0, atol=1e-12 * size)
     some = np.array([5, 1, 30])
-    np.testing.assert_allclose(G.block(some, some), exact[np.ix_([5, 1, 30], [5, 1, 30])], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        G.block(some, some), exact[np.ix_([5, 1, 30], [5, 1, 30])], rtol=1e-12, atol=1e-13
+    )
     if G.adder():
         m[:] = 1.0
         G.adder()(some, weights[some], m)
-        np.testing.assert_allclose(m, 1.0 + exact[:, some] @ weights[some], rtol=0, atol=1e-12 * size)
+        np.testing.assert_allclose(
+            m, 1.0 + exact[:, some] @ weights[some], rtol=0, atol=1e-12 * size
+        )
     if G.access != "products":
-        np.testing.assert_allclose(G.restrict(some).dense(), exact[np.ix_(some, some)], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            G.restrict(some).dense(), exact[np.ix_(some, some)], rtol=1e-12, atol=1e-13
+        )
     if hasattr(G, "precise"):
         value, product, _ = G.precise(q)
         np.testing.assert_allclose(product, exact @ q, rtol=0, atol=1e-12 * size)
         assert value == pytest.approx(q @ exact @ q, rel=1e-12)
-    one, two, least = fm.max_margin(RIDGED[name](ridge=ridge)), fm.max_margin(exact), np.min(ridge)
+    one = fm.max_margin(RIDGED[name](ridge=ridge))
+    two = fm.max_margin(exact)
+    least = np.min(ridge)
     assert one.status == "certified" or (one.status == "rounding" and least < 1e-3)
-    assert one.upper >= np.sqrt(least / n) and max(one.lower, two.lower) <= min(one.upper, two.upper)
+    assert one.upper >= np.sqrt(least / n) and max(one.lower, two.lower) <= min(
+        one.upper, two.upper
+    )
     assert one.upper - one.lower <= (1e-8 if least > 1e-3 else 1e-2) * one.upper
 
 
@@ -392,8 +497,18 @@ def test_a_ridge_of_zero_changes_nothing():
     for make in RIDGED.values():
         assert type(make()) is type(make(ridge=0.0))
         assert type(make()) is type(make(ridge=np.zeros(40)))
-        for wrong in (-1.0, np.inf, "much", np.ones(39), np.ones((40, 1)), np.arange(40.0) - 1.0, np.full(40, np.nan)):
-            check_raises(lambda make=make, wrong=wrong: make(ridge=wrong), (ValueError, TypeError), ["ridge"])
+        for wrong in (
+            -1.0,
+            np.inf,
+            "much",
+            np.ones(39),
+            np.ones((40, 1)),
+            np.arange(40.0) - 1.0,
+            np.full(40, np.nan),
+        ):
+            check_raises(
+                lambda make=make, wrong=wrong: make(ridge=wrong), (ValueError, TypeError), ["ridge"]
+            )
 
 
 def test_the_soft_margin():
@@ -404,7 +519,9 @@ def test_the_soft_margin():
         result = fm.max_margin(G, tol=1e-12)
         beta = result.p / result.upper**2
         slack = np.maximum(0.0, 1.0 - plain @ beta)
-        np.testing.assert_allclose(slack, ridge * beta, rtol=0, atol=1e-8 * beta.max() * max(1.0, np.max(ridge)))
+        np.testing.assert_allclose(
+            slack, ridge * beta, rtol=0, atol=1e-8 * beta.max() * max(1.0, np.max(ridge))
+        )
         value = 0.5 * beta @ plain @ beta + (0.5 / ridge * slack**2).sum()
         assert value == pytest.approx(0.5 / result.lower**2, rel=1e-9)
 
@@ -419,7 +536,10 @@ def test_a_ridge_of_many_orders_of_magnitude_leaves_the_others_their_digits(name
         for precise in (False, True):
             result = fm.max_margin(G, tol=1e-9)
             lower, upper = fm.certificate(G, result.alpha, result.p, precise=precise)
-            assert result.status == "certified" and 0.0 < upper * (1.0 - 1e-9) <= lower <= without.upper
+            assert (
+                result.status == "certified"
+                and 0.0 < upper * (1.0 - 1e-9) <= lower <= without.upper
+            )
             assert lower == pytest.approx(without.lower, rel=max(10.0 / last, 2e-9))
 
 
@@ -427,42 +547,67 @@ def test_a_ridge_of_many_orders_of_magnitude_leaves_the_others_their_digits(name
 # OFF THE ORIGIN: AN INTERCEPT
 # ======================================================================================================
 
-KERNELS = {"linear": {}, "poly": {"degree": 2}, "rbf": {}, "laplacian": {}, "ntk": {"W": rows_of(9, 6)},
-           "precomputed": {}, "callable": {}}
+KERNELS = {
+    "linear": {},
+    "poly": {"degree": 2},
+    "rbf": {},
+    "laplacian": {},
+    "ntk": {"W": rows_of(9, 6)},
+    "precomputed": {},
+    "callable": {},
+}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
 def test_an_intercept_is_a_constant_feature(kernel, normalize):
-    params, c = KERNELS[kernel], 1.7
+    params = KERNELS[kernel]
+    c = 1.7
     if kernel == "callable":
         kernel = lambda A, B: (A @ B.T + 1.0) ** 2  # noqa: E731
     given = X @ X.T if kernel == "precomputed" else X
     K = fm.kernel_matrix(given, given, kernel=kernel, **params)
     moved = fm.kernel_matrix(given, given, kernel=kernel, intercept=c, **params)
     np.testing.assert_allclose(moved, K + c**2, rtol=1e-12)
-    scale = {"unit": 1 / np.sqrt(K.diagonal() + c**2), "max": 1 / np.sqrt((K.diagonal() + c**2).max()), None: 1.0}
+    scale = {
+        "unit": 1 / np.sqrt(K.diagonal() + c**2),
+        "max": 1 / np.sqrt((K.diagonal() + c**2).max()),
+        None: 1.0,
+    }
     factor = scale[normalize] * np.ones(40)
     want = np.outer(Y * factor, Y * factor) * (K + c**2)
     options = {"kernel": kernel, "normalize": normalize, "intercept": c, **params}
-    np.testing.assert_allclose(fm.gram(given, Y, **options), want, rtol=0, atol=1e-12 * np.abs(want).max())
+    np.testing.assert_allclose(
+        fm.gram(given, Y, **options), want, rtol=0, atol=1e-12 * np.abs(want).max()
+    )
     if isinstance(kernel, str) and kernel != "precomputed":
         G = fm.lazy_gram(X, Y, **options)
         np.testing.assert_allclose(G.dense(), want, rtol=0, atol=1e-12 * np.abs(want).max())
-        v, m = rows_of(1, 40, 5)[0], np.empty(40)
+        v = rows_of(1, 40, 5)[0]
+        m = np.empty(40)
         fm.margins(G, v, m)
         np.testing.assert_allclose(m, want @ v, rtol=0, atol=1e-11 * np.abs(want).max())
         fm.add_column(G, 3, 2.0, m)
-        np.testing.assert_allclose(m, want @ v + 2.0 * want[:, 3], rtol=0, atol=1e-11 * np.abs(want).max())
+        np.testing.assert_allclose(
+            m, want @ v + 2.0 * want[:, 3], rtol=0, atol=1e-11 * np.abs(want).max()
+        )
     if kernel != "precomputed" or normalize != "unit":
         alpha = rows_of(1, 40, 6)[0]
         scores = fm.decision_function(alpha, given, Y, given, **options)
-        np.testing.assert_allclose(Y * scores, want @ alpha, rtol=0, atol=1e-11 * np.abs(want).max())
+        np.testing.assert_allclose(
+            Y * scores, want @ alpha, rtol=0, atol=1e-11 * np.abs(want).max()
+        )
 
 
-@pytest.mark.parametrize("make", [fm.features, lambda X, y, **options: fm.features(Csr(X), y, **options),
-                                  lambda X, y, **options: fm.features(mapped(X).rows.view(np.memmap), y, **options)],
-                         ids=["features", "sparse", "mapped"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        fm.features,
+        lambda X, y, **options: fm.features(Csr(X), y, **options),
+        lambda X, y, **options: fm.features(mapped(X).rows.view(np.memmap), y, **options),
+    ],
+    ids=["features", "sparse", "mapped"],
+)
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
 def test_the_intercept_of_features(make, normalize):
     G = make(X, Y, normalize=normalize, intercept=0.8)
@@ -484,17 +629,23 @@ def test_points_beside_the_origin_need_an_intercept():
     G = fm.features(points, y, normalize=None, intercept=5.0)
     result = fm.max_margin(G)
     assert result.status == "certified"
-    scores = fm.decision_function(result.alpha, points, y, points, kernel="linear", normalize=None, intercept=5.0)
+    scores = fm.decision_function(
+        result.alpha, points, y, points, kernel="linear", normalize=None, intercept=5.0
+    )
     assert (y * scores > 0).all()
     for wrong in (-1.0, np.nan, "yes"):
         for make in (fm.gram, fm.features, fm.lazy_gram):
-            check_raises(lambda make=make, wrong=wrong: make(points, y, intercept=wrong), (ValueError, TypeError),
-                         ["intercept"])
+            check_raises(
+                lambda make=make, wrong=wrong: make(points, y, intercept=wrong),
+                (ValueError, TypeError),
+                ["intercept"],
+            )
 
 
 # ======================================================================================================
 # IN FRAMES
 # ======================================================================================================
+
 
 class Type:
     """Of a column: how it prints, and its kind, where it is one of numbers."""
@@ -512,7 +663,9 @@ class Frame:
     """As much of a data frame as an array is made of; not None: that of missing values."""
 
     def __init__(self, columns, dtypes):
-        self.columns, self.dtypes, self.data = list(columns), dtypes, list(columns.values())
+        self.columns = list(columns)
+        self.dtypes = dtypes
+        self.data = list(columns.values())
 
     def __array__(self, dtype=None, copy=None):
         out = np.empty((len(self.data[0]), len(self.data)), dtype=object)
@@ -529,24 +682,45 @@ class NAType:
 
 
 def test_frames_of_numbers_of_several_types():
-    frame = Frame({"age": [1, 2, 3], "height": [0.5, 0.25, 2.0], "tall": [True, False, True]},
-                  [Type("Int64", "i"), Type("float64", "f"), Type("boolean", "b")])
+    frame = Frame(
+        {"age": [1, 2, 3], "height": [0.5, 0.25, 2.0], "tall": [True, False, True]},
+        [Type("Int64", "i"), Type("float64", "f"), Type("boolean", "b")],
+    )
     plain = np.array([[1, 0.5, 1], [2, 0.25, 0], [3, 2, 1]])
     assert np.array_equal(fm.features(frame, [1, 1, -1]).rows, fm.features(plain, [1, 1, -1]).rows)
 
 
-@pytest.mark.parametrize("values, dtype, words", [
-    (["a", "b"], Type("object", "O"), ["column 'name'", "dtype object"]),
-    (["1", "2"], Type("string"), ["column 'name'", "dtype string"]),
-    ([1, NAType()], Type("Int64", "i"), ["column 'name'", "dtype Int64", "a missing value", "row 1"]),
-    ([1.0, NAType()], Type("Float64", "f"), ["column 'name'", "dtype Float64", "a missing value", "row 1"]),
-])
+@pytest.mark.parametrize(
+    "values, dtype, words",
+    [
+        (["a", "b"], Type("object", "O"), ["column 'name'", "dtype object"]),
+        (["1", "2"], Type("string"), ["column 'name'", "dtype string"]),
+        (
+            [1, NAType()],
+            Type("Int64", "i"),
+            ["column 'name'", "dtype Int64", "a missing value", "row 1"],
+        ),
+        (
+            [1.0, NAType()],
+            Type("Float64", "f"),
+            ["column 'name'", "dtype Float64", "a missing value", "row 1"],
+        ),
+    ],
+)
 def test_frames_say_which_column(values, dtype, words):
     frame = Frame({"fine": [1.0, 2.0], "name": values}, [Type("float64", "f"), dtype])
-    for call in (lambda: fm.features(frame, [1, -1]), lambda: fm.gram(frame), lambda: fm.lazy_gram(frame)):
+    for call in (
+        lambda: fm.features(frame, [1, -1]),
+        lambda: fm.gram(frame),
+        lambda: fm.lazy_gram(frame),
+    ):
         check_raises(call, TypeError, ["X must hold real numbers", *words])
 
 
 def test_a_frame_with_nan_says_in_which_column():
     frame = Frame({"fine": [1.0, 2.0], "name": [1.0, np.nan]}, [Type("float64", "f")] * 2)
-    check_raises(lambda: fm.gram(frame), ValueError, ["X must be finite", "row 1", "X[1, 1]", "column 'name'"])
+    check_raises(
+        lambda: fm.gram(frame),
+        ValueError,
+        ["X must be finite", "row 1", "X[1, 1]", "column 'name'"],
+    )

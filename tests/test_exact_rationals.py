@@ -16,7 +16,9 @@ from fractions import Fraction
 from itertools import combinations, permutations, product
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program, it finds tests/ by itself and no more
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # run as a program, it finds tests/ by itself and no more
 
 import exact
 import numba
@@ -37,10 +39,18 @@ ON_GRAMS = [name for name, call in CALLS.items() if not call.rows]
 # THE ORACLE ITSELF
 # ======================================================================================================
 
+
 def determinant(M):
     """By the first row."""
-    return sum((-1) ** j * a * determinant([row[:j] + row[j + 1:] for row in M[1:]])
-               for j, a in enumerate(M[0]) if a) if M else 1
+    return (
+        sum(
+            (-1) ** j * a * determinant([row[:j] + row[j + 1 :] for row in M[1:]])
+            for j, a in enumerate(M[0])
+            if a
+        )
+        if M
+        else 1
+    )
 
 
 def brute_force(G):
@@ -51,10 +61,14 @@ def brute_force(G):
             M = [[G[s][t] + 1 for t in S] for s in S]
             D = determinant(M)
             if D:
-                weights = [determinant([row[:j] + [1] + row[j + 1:] for row in M]) for j in range(size)]
+                weights = [
+                    determinant([row[:j] + [1] + row[j + 1 :] for row in M]) for j in range(size)
+                ]
                 if min(weights) * D >= 0:
                     p = [Fraction(w, sum(weights)) for w in weights]
-                    square = sum(p[a] * p[b] * G[s][t] for a, s in enumerate(S) for b, t in enumerate(S))
+                    square = sum(
+                        p[a] * p[b] * G[s][t] for a, s in enumerate(S) for b, t in enumerate(S)
+                    )
                     best = square if best is None else min(best, square)
     return best
 
@@ -74,17 +88,28 @@ def test_known_margins():
     hadamard = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
     planted = np.array([[3, 1, -7, 2], [3, -1, 7, -2], [3, 4, 4, 4], [3, -4, -4, -4], [5, 9, 0, 9]])
     for Z, square in {
-        "planted": (planted, 9), "turned": (planted @ hadamard, 36), "copies": (np.tile(planted, (2, 1)), 9),
-        "one point": ([[3, 4]], 25), "a segment": ([[1, 0], [0, 1]], Fraction(1, 2)), "an end": ([[1, 1], [2, 5]], 2),
+        "planted": (planted, 9),
+        "turned": (planted @ hadamard, 36),
+        "copies": (np.tile(planted, (2, 1)), 9),
+        "one point": ([[3, 4]], 25),
+        "a segment": ([[1, 0], [0, 1]], Fraction(1, 2)),
+        "an end": ([[1, 1], [2, 5]], 2),
         "cross-polytope": (np.vstack((identity, -identity)), Fraction(-1, 4)),
-        "simplex": (5 * np.eye(5) - 1, Fraction(-5, 4)), "on a line": ([[1, 2], [-3, -6]], -5),
-        "on the boundary": ([[1, 0], [-1, 0], [0, 1]], 0), "a row of zeros": ([[0, 0], [1, 2]], 0),
-        "zeros on a line": ([[0, 0], [1, 2], [-1, -2]], -5), "at a corner": ([[0, 0, 0], [1, 2, 3], [3, 2, 1]], 0),
+        "simplex": (5 * np.eye(5) - 1, Fraction(-5, 4)),
+        "on a line": ([[1, 2], [-3, -6]], -5),
+        "on the boundary": ([[1, 0], [-1, 0], [0, 1]], 0),
+        "a row of zeros": ([[0, 0], [1, 2]], 0),
+        "zeros on a line": ([[0, 0], [1, 2], [-1, -2]], -5),
+        "at a corner": ([[0, 0, 0], [1, 2, 3], [3, 2, 1]], 0),
     }.values():
         for power in (-450, 0, 200):
             scaled = np.ldexp(np.asarray(Z, dtype=np.float64), power)
-            assert exact.signed_square_of_margin(of_rows(scaled)) == square * Fraction(2) ** (2 * power)
-            assert exact.margin_squared(of_rows(scaled)) == max(square, 0) * Fraction(2) ** (2 * power)
+            assert exact.signed_square_of_margin(of_rows(scaled)) == square * Fraction(2) ** (
+                2 * power
+            )
+            assert exact.margin_squared(of_rows(scaled)) == max(square, 0) * Fraction(2) ** (
+                2 * power
+            )
 
 
 def test_the_depth_is_that_of_the_best_direction():
@@ -95,9 +120,12 @@ def test_the_depth_is_that_of_the_best_direction():
     for problem in random_problems(2, 1500):
         Z = np.array(problem.rows, dtype=np.float64)
         if Z.shape[1] == 2 and np.linalg.matrix_rank(Z) == 2:
-            best, size = (Z @ circle).min(axis=0).max(), np.abs(Z).max()
+            best = (Z @ circle).min(axis=0).max()
+            size = np.abs(Z).max()
             square = float(exact.signed_square_of_margin(of_rows(Z)))
-            assert -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
+            assert (
+                -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
+            )
             deep += square < 0.0
     assert deep > 20
 
@@ -105,30 +133,49 @@ def test_the_depth_is_that_of_the_best_direction():
 def test_the_margin_with_a_free_intercept_is_that_of_the_best_direction():
     """In the plane: half the width of the slab between the classes, negative where they overlap."""
     angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
-    circle, seen = np.vstack((np.cos(angles), np.sin(angles))), []
+    circle = np.vstack((np.cos(angles), np.sin(angles)))
+    seen = []
     for problem in random_problems(2, 2000, {"free over features": exact.FREE_CALLS}):
-        Z, y = np.array(problem.rows, dtype=np.float64), np.array(problem.sides)
-        if Z.shape[1] == 2 and len(Z) < 9 and not problem.family.startswith("far") and np.linalg.matrix_rank(Z) == 2:
-            m, size = Z @ circle, np.abs(Z).max()
+        Z = np.array(problem.rows, dtype=np.float64)
+        y = np.array(problem.sides)
+        if (
+            Z.shape[1] == 2
+            and len(Z) < 9
+            and not problem.family.startswith("far")
+            and np.linalg.matrix_rank(Z) == 2
+        ):
+            m = Z @ circle
+            size = np.abs(Z).max()
             best = 0.5 * (m[y > 0].min(axis=0) + m[y < 0].min(axis=0)).max()
             square = float(exact.signed_square_of_margin(of_rows(Z, problem.sides)))
-            assert -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size, problem
+            assert (
+                -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
+            ), problem
             seen.append(np.sign(square))
     assert min(seen.count(sign) for sign in (-1.0, 0.0, 1.0)) > 3
 
 
 def test_known_margins_with_a_free_intercept():
     for X, y, square in (
-        ([[10, 1], [12, 0]], [1, -1], Fraction(5, 4)), ([[7], [9], [3]], [1, 1, -1], 4),
-        ([[0, 0], [2, 2], [0, 3]], [1, 1, -1], Fraction(9, 8)), ([[0, 0], [4, 0], [1, 3], [3, 3]], [1, 1, -1, -1],
-        Fraction(9, 4)), ([[1, 1], [1, 1]], [1, -1], 0), ([[0], [2], [1]], [1, 1, -1], Fraction(-1, 4)),
-        ([[0, 1], [2, 1], [1, 1]], [1, 1, -1], 0),  # of one class and the other on a line: that has a normal
+        ([[10, 1], [12, 0]], [1, -1], Fraction(5, 4)),
+        ([[7], [9], [3]], [1, 1, -1], 4),
+        ([[0, 0], [2, 2], [0, 3]], [1, 1, -1], Fraction(9, 8)),
+        ([[0, 0], [4, 0], [1, 3], [3, 3]], [1, 1, -1, -1], Fraction(9, 4)),
+        ([[1, 1], [1, 1]], [1, -1], 0),
+        ([[0], [2], [1]], [1, 1, -1], Fraction(-1, 4)),
+        (
+            [[0, 1], [2, 1], [1, 1]],
+            [1, 1, -1],
+            0,
+        ),  # of one class and the other on a line: that has a normal
     ):
         Z = np.array(y)[:, None] * np.array(X)
         for origin in (0, 10**9):
             G = of_rows(np.array(y)[:, None] * (np.array(X) + origin), y)
             on_a_line = np.linalg.matrix_rank(Z) == 1 and origin == 0
-            assert exact.signed_square_of_margin(G) == (square if square >= 0 or on_a_line or Z.shape[1] == 1 else 0)
+            assert exact.signed_square_of_margin(G) == (
+                square if square >= 0 or on_a_line or Z.shape[1] == 1 else 0
+            )
             assert exact.margin_squared(G) == max(square, 0)
             p = exact.best_point(G)
             assert p[np.array(y) > 0].sum() == 0.5 == p[np.array(y) < 0].sum()
@@ -136,14 +183,19 @@ def test_known_margins_with_a_free_intercept():
 
 def test_a_call_is_given_the_gram_matrix_that_is_judged():
     """Exactly where the numbers are small integers, else to the digits that a double has."""
-    kinds, exactly = set(), 0
-    for problem in (problem for k, (kind, calls) in enumerate(exact.EVERYTHING.items())
-                    for problem in random_problems((4, k), 7, {kind: calls})):
+    kinds = set()
+    exactly = 0
+    for problem in (
+        problem
+        for k, (kind, calls) in enumerate(exact.EVERYTHING.items())
+        for problem in random_problems((4, k), 7, {kind: calls})
+    ):
         Z = problem.Z()
         kinds.add(problem.kind)
         if not problem.kind.endswith("single"):
             assert [Fraction(x) for x in Z.ravel().tolist()] == [
-                x * Fraction(2) ** problem.power for row in problem.rows for x in row], problem
+                x * Fraction(2) ** problem.power for row in problem.rows for x in row
+            ], problem
         if problem.kind == "rows":
             assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
             continue
@@ -153,7 +205,9 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
         held = fm.prepare(given, 0, free_intercept=True).G.dense()
         wanted = np.array([[float(x * G.unit) for x in row] for row in G.entries])
         digits = 1e-5 if problem.kind.endswith(("float32", "single")) else 1e-14
-        np.testing.assert_allclose(held, wanted, rtol=0.0, atol=digits * wanted.max(), err_msg=repr(problem))
+        np.testing.assert_allclose(
+            held, wanted, rtol=0.0, atol=digits * wanted.max(), err_msg=repr(problem)
+        )
         if wanted.max() < 2**24 and np.array_equal(wanted, np.rint(wanted)):
             exactly += 1
             assert np.array_equal(held, wanted), problem
@@ -163,7 +217,13 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
 def test_floats_around():
     for x in (0.1, 3.0, 1e-130, 1e60, -0.1, -7.0, 2.0**-450):
         assert floats_around(exact.signed_square(Fraction(x))) == (x, x)
-    for square in (Fraction(2), Fraction(-2), Fraction(1, 3), Fraction(10**60 + 1), Fraction(-1, 3**500)):
+    for square in (
+        Fraction(2),
+        Fraction(-2),
+        Fraction(1, 3),
+        Fraction(10**60 + 1),
+        Fraction(-1, 3**500),
+    ):
         low, high = floats_around(square)
         assert exact.signed_square(Fraction(low)) < square < exact.signed_square(Fraction(high))
         assert high == math.nextafter(low, math.inf)
@@ -172,6 +232,7 @@ def test_floats_around():
 # ======================================================================================================
 # THE JUDGE
 # ======================================================================================================
+
 
 def a_result(alpha, p, lower, upper, trace):
     """With one row in the trace, of the given bounds."""
@@ -185,8 +246,13 @@ def honest(G, alpha, p):
     rho = exact.signed_square_of_margin(G)
     if lower is None:
         lower = -G.unit * max(row[i] for i, row in enumerate(G.entries))
-    return a_result(alpha, p, floats_around(lower)[0], floats_around(upper)[1],
-                    (floats_around(rho)[0], floats_around(max(rho, 0))[1]))
+    return a_result(
+        alpha,
+        p,
+        floats_around(lower)[0],
+        floats_around(upper)[1],
+        (floats_around(rho)[0], floats_around(max(rho, 0))[1]),
+    )
 
 
 def up(x):
@@ -211,13 +277,17 @@ def test_the_judge_accepts_the_narrowest_true_bounds_and_nothing_narrower():
         result = honest(G, alpha, p)
         assert faults(G, result) == [], problem
         if exact.exact_interval(G, result.alpha, result.p)[0] is not None:
-            assert "lower > margin of alpha" in faults(G, result._replace(lower=up(result.lower))), problem
+            assert "lower > margin of alpha" in faults(
+                G, result._replace(lower=up(result.lower))
+            ), problem
             wrong = result.lower + 1e-12 * abs(result.lower) if result.lower else 5e-324
             assert "lower > margin of alpha" in faults(G, result._replace(lower=wrong)), problem
         assert "upper < norm of p" in faults(G, result._replace(upper=down(result.upper))), problem
         rho = exact.signed_square_of_margin(G)
         assert "lower > rho" in faults(G, result._replace(lower=up(floats_around(rho)[0]))), problem
-        assert "upper < rho" in faults(G, result._replace(upper=down(floats_around(max(rho, 0))[1]))), problem
+        assert "upper < rho" in faults(
+            G, result._replace(upper=down(floats_around(max(rho, 0))[1]))
+        ), problem
         trace = result.trace.copy()
         trace["lower"] = up(trace["lower"][0])
         assert faults(G, result._replace(trace=trace)) == ["trace: lower > rho"], problem
@@ -232,10 +302,13 @@ def test_the_judge_of_statuses():
     result = honest(G, alpha, alpha / 2)
     assert (result.lower, result.upper) == (1.0, 1.0)
     for status, options, words in (
-        ("separated", {}, []), ("rounding", {}, []), ("certified", {"tol": 1e-15}, []),
+        ("separated", {}, []),
+        ("rounding", {}, []),
+        ("certified", {"tol": 1e-15}, []),
         ("infeasible", {"eps": 1.0}, []),
         ("infeasible", {"eps": down(1.0)}, ["infeasible: rho > eps", "infeasible: upper > eps"]),
-        ("certified", {}, ["certified: gap > tol"]), ("running", {}, ["not a status"]),
+        ("certified", {}, ["certified: gap > tol"]),
+        ("running", {}, ["not a status"]),
     ):
         assert faults(G, result._replace(status=status), **options) == words
     loose = result._replace(lower=0.0, status="certified")
@@ -256,7 +329,9 @@ def test_the_judge_of_free_intercepts():
     assert "lower > rho" in faults(G, result._replace(lower=up(0.5)))
     assert faults(G, result._replace(p=np.array([0.25, 0.25, 0.5]))) == ["upper < norm of p"]
     for p in ([0.5, 0.5, 0.0], [0.6, 0.0, 0.4], [0.5, 0.0, 0.5 + 1e-10]):
-        assert faults(G, result._replace(p=np.array(p))) == ["p has not half its weight in each class"]
+        assert faults(G, result._replace(p=np.array(p))) == [
+            "p has not half its weight in each class"
+        ]
 
 
 def test_the_judge_of_interrupts():
@@ -274,9 +349,14 @@ def test_the_judge_of_interrupts():
         return fm.momentum(given, **{"max_iter": 50, **options})
 
     carried = call(max_iter=5)._replace(status="stopped")
-    assert found(carried) == [] and found(carried._replace(status="max_iter")) == ["interrupted: not stopped"]
+    assert found(carried) == [] and found(carried._replace(status="max_iter")) == [
+        "interrupted: not stopped"
+    ]
     wrong = found(carried._replace(n_iter=4))
-    assert "interrupted: alpha is not that of n_iter iterations" in wrong and "going on: not as a whole run" in wrong
+    assert (
+        "interrupted: alpha is not that of n_iter iterations" in wrong
+        and "going on: not as a whole run" in wrong
+    )
     *origin, arrays = carried.state
     moved = carried._replace(state=(*origin, [array + (k == 1) for k, array in enumerate(arrays)]))
     assert "going on: not as a whole run" in found(moved)
@@ -287,7 +367,8 @@ def test_the_judge_of_interrupts():
 
 def test_the_judge_of_l1_margins():
     Z = np.array([[1.0, -0.5, 0.25], [0.5, 1.0, -0.25], [-0.25, 0.5, 1.0]])
-    weights, bounds = [0.5, 0.25, 0.25], (0.25, 0.5625)
+    weights = [0.5, 0.25, 0.25]
+    bounds = (0.25, 0.5625)
     result = a_result(weights, weights, *bounds, bounds)._replace(status="separated")
     assert exact.l1_faults(Z, result) == []
     assert exact.l1_faults(-Z, a_result(weights, weights, -0.4375, -0.125, (-0.4375, -0.125))) == []
@@ -299,12 +380,17 @@ def test_the_judge_of_l1_margins():
 # PROBLEMS
 # ======================================================================================================
 
-CHUNKS, CHUNK = 40, 50  # problems in all tests; the ordinary ones have 16 chunks
+CHUNKS = 40
+CHUNK = 50  # problems in all tests; the ordinary ones have 16 chunks
 
 
 @pytest.mark.parametrize("seed", some(range(CHUNKS), range(16)))
 def test_random_problems(seed):
-    wrong = [(problem, *verdict) for problem in random_problems(seed, CHUNK) if (verdict := judge(problem))[1]]
+    wrong = [
+        (problem, *verdict)
+        for problem in random_problems(seed, CHUNK)
+        if (verdict := judge(problem))[1]
+    ]
     assert not wrong, "\n" + "\n".join(describe(*each) for each in wrong)
 
 
@@ -314,52 +400,184 @@ def describe(problem, status, found):
 
 WRONG_ONCE = [
     # Scores of classes nearly agree: of (1, ..., 1), all in the first of them, they are 6h (x_c - (x_1 + x_2 + x_3)/3).
-    Problem("permutations", [list(x) for x in permutations(scores)], 0, kind, name, {"tol": 1e-5},
-            [0, 0, 1, 2, 1, 2], 3) for scores, kind, name in (
+    Problem(
+        "permutations",
+        [list(x) for x in permutations(scores)],
+        0,
+        kind,
+        name,
+        {"tol": 1e-5},
+        [0, 0, 1, 2, 1, 2],
+        3,
+    )
+    for scores, kind, name in (
         ((33444647272430, 33444647267648, 768710934), "pairs over features", "subspace_perceptron"),
-        ((6049807378, 6049807376, 19281131), "pairs over sparse", "max_margin"))
+        ((6049807378, 6049807376, 19281131), "pairs over sparse", "max_margin"),
+    )
 ] + [
-    Problem("opposite", [[232338], [-232340]], 0, "pairs over sparse", "max_margin", {"tol": 1e-6}, [0, 1], 3),
+    Problem(
+        "opposite",
+        [[232338], [-232340]],
+        0,
+        "pairs over sparse",
+        "max_margin",
+        {"tol": 1e-6},
+        [0, 1],
+        3,
+    ),
     # lower was that of other weights than alpha.
-    Problem("planted", [[4, -2, -1, 2], [3, 1, 0, -1], [3, -2, 1, -2], [3, -1, 1, 2], [3, -1, 0, 1]], 104, "features",
-            "gradient_descent", {"max_iter": 6, "step": 1e6, "tol": 1e-15}),
+    Problem(
+        "planted",
+        [[4, -2, -1, 2], [3, 1, 0, -1], [3, -2, 1, -2], [3, -1, 1, 2], [3, -1, 0, 1]],
+        104,
+        "features",
+        "gradient_descent",
+        {"max_iter": 6, "step": 1e6, "tol": 1e-15},
+    ),
     # A row is at no distance from the point, as computed, that it is to improve.
-    Problem("one dimension", [[2**28 + 3], [2**28]], 0, "features", "von_neumann", {"max_iter": 3, "eps": 1e-3}),
-    Problem("one dimension", [[-70749835145798], [-70749835145789], [-70749835145785], [-70749835145789],
-                              [-70749835145782]], -123, "features", "von_neumann", {"max_iter": 11, "eps": 2.8e-33}),
+    Problem(
+        "one dimension",
+        [[2**28 + 3], [2**28]],
+        0,
+        "features",
+        "von_neumann",
+        {"max_iter": 3, "eps": 1e-3},
+    ),
+    Problem(
+        "one dimension",
+        [
+            [-70749835145798],
+            [-70749835145789],
+            [-70749835145785],
+            [-70749835145789],
+            [-70749835145782],
+        ],
+        -123,
+        "features",
+        "von_neumann",
+        {"max_iter": 11, "eps": 2.8e-33},
+    ),
     # A free intercept takes from margins what they have in common, whose rounding was not counted.
-    Problem("far", [[1763204], [1763192], [-1763173], [-1763141]], 0, "free over features", "momentum",
-            {"tol": 1e-9, "max_iter": 8}, sides=[1, 1, -1, -1]),
-    Problem("far", [[2107712, 2095095], [-2103124, -2087066], [2089360, 2103124]], 0, "free over features",
-            "max_margin", {"tol": 1e-13}, sides=[1, -1, 1]),
-    Problem("far", [[5.2], [-5.3]], 0, "free over features", "max_margin", {"tol": 1e-9}, sides=[1, -1]),
-    Problem("far duplicates", [[-54864], [54857], [-54864], [54857], [-54864]], 135, "free over ridge over poly",
-            "max_margin", {"tol": 1e-6}, ridges=[9.293855677986144e282], sides=[1, -1, 1, -1, 1]),
+    Problem(
+        "far",
+        [[1763204], [1763192], [-1763173], [-1763141]],
+        0,
+        "free over features",
+        "momentum",
+        {"tol": 1e-9, "max_iter": 8},
+        sides=[1, 1, -1, -1],
+    ),
+    Problem(
+        "far",
+        [[2107712, 2095095], [-2103124, -2087066], [2089360, 2103124]],
+        0,
+        "free over features",
+        "max_margin",
+        {"tol": 1e-13},
+        sides=[1, -1, 1],
+    ),
+    Problem(
+        "far", [[5.2], [-5.3]], 0, "free over features", "max_margin", {"tol": 1e-9}, sides=[1, -1]
+    ),
+    Problem(
+        "far duplicates",
+        [[-54864], [54857], [-54864], [54857], [-54864]],
+        135,
+        "free over ridge over poly",
+        "max_margin",
+        {"tol": 1e-6},
+        ridges=[9.293855677986144e282],
+        sides=[1, -1, 1, -1, 1],
+    ),
     # A ridge so far above the rest that bounds in units of it underflow.
-    Problem("anything", [[65], [-30], [59], [-72], [21], [18]], -132, "free over ridge over dense", "max_margin", {},
-            ridges=[4.92e260, 7.11e-161, 6.2e-120], sides=[-1, 1, 1, -1, 1, -1]),
+    Problem(
+        "anything",
+        [[65], [-30], [59], [-72], [21], [18]],
+        -132,
+        "free over ridge over dense",
+        "max_margin",
+        {},
+        ridges=[4.92e260, 7.11e-161, 6.2e-120],
+        sides=[-1, 1, 1, -1, 1, -1],
+    ),
     # Ctrl-C before the first checkpoint, before the first iteration, and within an iteration.
-    Problem("interrupted", [[90, 74], [-90, -74]], 0, "free over mapped", "gradient_descent", {}, sides=[1, -1],
-            trial="interrupted at 506"),
-    Problem("interrupted", [[1], [2], [3]], 0, "free over linear", "momentum", {}, sides=[-1, 1, 1],
-            trial="interrupted at call 1"),
-    Problem("interrupted", [[0], [-9], [0]], 0, "free over dense", "normalized_gradient_descent", {}, sides=[-1, -1, 1],
-            trial="interrupted at 1535"),
+    Problem(
+        "interrupted",
+        [[90, 74], [-90, -74]],
+        0,
+        "free over mapped",
+        "gradient_descent",
+        {},
+        sides=[1, -1],
+        trial="interrupted at 506",
+    ),
+    Problem(
+        "interrupted",
+        [[1], [2], [3]],
+        0,
+        "free over linear",
+        "momentum",
+        {},
+        sides=[-1, 1, 1],
+        trial="interrupted at call 1",
+    ),
+    Problem(
+        "interrupted",
+        [[0], [-9], [0]],
+        0,
+        "free over dense",
+        "normalized_gradient_descent",
+        {},
+        sides=[-1, -1, 1],
+        trial="interrupted at 1535",
+    ),
     # Far from the origin rounding left some point no length at the origin that a stage begins with.
-    Problem("far anything", [[-460743917], [460743914], [-460743917], [460743918], [-460743917], [460743917],
-                             [-460743915], [460743914]], -293, "free over sparse", "max_margin", {"tol": 1e-12},
-            sides=[-1, 1, -1, 1, -1, 1, -1, 1]),
+    Problem(
+        "far anything",
+        [
+            [-460743917],
+            [460743914],
+            [-460743917],
+            [460743918],
+            [-460743917],
+            [460743917],
+            [-460743915],
+            [460743914],
+        ],
+        -293,
+        "free over sparse",
+        "max_margin",
+        {"tol": 1e-12},
+        sides=[-1, 1, -1, 1, -1, 1, -1, 1],
+    ),
     # A product that confirms what the loop holds replaced it, but not the length that had been taken from it.
-    Problem("margin of zero", [[886235], [482372], [-312236], [580853], [-267286], [436632], [746474], [0]], -20,
-            "ridge over single", "frank_wolfe", {"eps": 3.946832187253389e-08, "stop": None, "tol": 0.5},
-            ridges=[1.4210854715202004e-14], trial="interrupted at call 4"),
+    Problem(
+        "margin of zero",
+        [[886235], [482372], [-312236], [580853], [-267286], [436632], [746474], [0]],
+        -20,
+        "ridge over single",
+        "frank_wolfe",
+        {"eps": 3.946832187253389e-08, "stop": None, "tol": 0.5},
+        ridges=[1.4210854715202004e-14],
+        trial="interrupted at call 4",
+    ),
     # Iterates overflow before the library that multiplies by them says so.
-    Problem("overflow", [[-346220, 322930], [-593056, 161538]], -423, "pairs over symmetric", "gradient_descent",
-            {"max_iter": 21, "step": 1e6, "tol": 0.5, "trace_at": []}, [2, 0], 6),
+    Problem(
+        "overflow",
+        [[-346220, 322930], [-593056, 161538]],
+        -423,
+        "pairs over symmetric",
+        "gradient_descent",
+        {"max_iter": 21, "step": 1e6, "tol": 0.5, "trace_at": []},
+        [2, 0],
+        6,
+    ),
 ]
 
 
-@pytest.mark.parametrize("problem", WRONG_ONCE, ids=lambda problem: f"{problem.algorithm}, {problem.kind}")
+@pytest.mark.parametrize(
+    "problem", WRONG_ONCE, ids=lambda problem: f"{problem.algorithm}, {problem.kind}"
+)
 def test_what_was_wrong_once(problem):
     verdict = judge(problem)
     assert not verdict[1], describe(problem, *verdict)
@@ -381,29 +599,70 @@ def test_bounds_hold_where_operations_are_not_fused(tmp_path):
     """On the least of processors, sums are rounded more often and in another order than on one with wide vectors."""
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
     for command in (
-        [__file__, "--problems", "300", "--twins", "0", "--kinds", "features", "pairs over features",
-         "--algorithms", "momentum", "gradient_descent", "max_margin"],
-        ["-m", "pytest", "-p", "no:cacheprovider", __file__, "-k", test_more_pairs_than_points_and_classes.__name__],
+        [
+            __file__,
+            "--problems",
+            "300",
+            "--twins",
+            "0",
+            "--kinds",
+            "features",
+            "pairs over features",
+            "--algorithms",
+            "momentum",
+            "gradient_descent",
+            "max_margin",
+        ],
+        [
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            __file__,
+            "-k",
+            test_more_pairs_than_points_and_classes.__name__,
+        ],
     ):
-        program = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
+        program = subprocess.run(
+            [sys.executable, *command], env=environment, capture_output=True, text=True
+        )
         assert program.returncode == 0, program.stdout + program.stderr
 
 
-@rotate("name, kind, rows", ON_GRAMS, exact.USUAL, [
-    [[2, 1], [3, 0], [-5, -1]],  # of sum zero
-    [[-1, 3, -1], [2, -1, -3], [3, -2, 0]],  # a separable set, on which the uniform weights have one margin of 0
-], crossed=2)
+@rotate(
+    "name, kind, rows",
+    ON_GRAMS,
+    exact.USUAL,
+    [
+        [[2, 1], [3, 0], [-5, -1]],  # of sum zero
+        [
+            [-1, 3, -1],
+            [2, -1, -3],
+            [3, -2, 0],
+        ],  # a separable set, on which the uniform weights have one margin of 0
+    ],
+    crossed=2,
+)
 def test_small_problems(name, kind, rows):
     for max_iter in (0, 1, 3, 10, 100, 1000):
-        problem = Problem("small", rows, 0, kind, algorithm_of(name), {**CALLS[name].own, "max_iter": max_iter})
+        problem = Problem(
+            "small", rows, 0, kind, algorithm_of(name), {**CALLS[name].own, "max_iter": max_iter}
+        )
         status, found = judge(problem)
-        assert found == [] and (status != "separated" or exact.margin_squared(of_rows(rows)) > 0), describe(
-            problem, status, found)
+        assert found == [] and (status != "separated" or exact.margin_squared(of_rows(rows)) > 0), (
+            describe(problem, status, found)
+        )
 
 
 @pytest.mark.parametrize("power", [0, 90])
-@pytest.mark.parametrize("name, kind", [(name, kind) for name, kind in product(CALLS, ("dense", "features"))
-                                        if CALLS[name].held and (CALLS[name].cost or not CALLS[name].halts)])
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        (name, kind)
+        for name, kind in product(CALLS, ("dense", "features"))
+        if CALLS[name].held and (CALLS[name].cost or not CALLS[name].halts)
+    ],
+)
 def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
     """After hundreds of recurrences, and to eleven digits: bounds of the very alpha and p that a callback is given, not
     of rho alone."""
@@ -411,26 +670,45 @@ def test_what_a_loop_holds_is_proven_of_its_iterates(name, kind, power):
     call = CALLS[name]
     if call.halts:
         rows.append([-13, 1, 4])  # no margin
-    own = {key: call.own[key] * 2.0**(power * grows) for key, grows in call.units.items()}
-    G, unscaled = form(kind, np.array(rows) * 2.0**power), of_rows(rows)
+    own = {key: call.own[key] * 2.0 ** (power * grows) for key, grows in call.units.items()}
+    G = form(kind, np.array(rows) * 2.0**power)
+    unscaled = of_rows(rows)
     slack = []
 
     def look(partial):
         if partial.status == "running":
             lower, upper = exact.exact_interval(unscaled, partial.alpha, partial.p)
-            square = [exact.signed_square(Fraction(bound)) / 4**power for bound in (partial.lower, partial.upper)]
+            square = [
+                exact.signed_square(Fraction(bound)) / 4**power
+                for bound in (partial.lower, partial.upper)
+            ]
             assert (lower is None or square[0] <= lower) and upper <= square[1]
             slack.append(float(square[1] - upper))
 
     for max_iter in (30, 600):
-        run(name, G, max_iter=max_iter, callback=look, trace_at=range(max_iter - 25, max_iter), **own)
-    assert len(slack) >= 25 and min(slack) > 0.0 and max(slack) < 1e-8  # of 174, the largest squared length
+        run(
+            name,
+            G,
+            max_iter=max_iter,
+            callback=look,
+            trace_at=range(max_iter - 25, max_iter),
+            **own,
+        )
+    assert (
+        len(slack) >= 25 and min(slack) > 0.0 and max(slack) < 1e-8
+    )  # of 174, the largest squared length
 
 
 @pytest.mark.parametrize("kind", ["dense", "features"])
 def test_a_margin_far_below_the_rows(kind):
     """rho = 2.475488255 among rows of length 3e5."""
-    rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2], [94666, -174371, 3]]
+    rows = [
+        [82020, 153963, 3],
+        [-255124, 200296, 1],
+        [-176977, -81950, 3],
+        [-108096, 178695, 2],
+        [94666, -174371, 3],
+    ]
     assert math.sqrt(exact.margin_squared(of_rows(rows))) == pytest.approx(2.475488255, rel=1e-9)
     verdict = judge(Problem("nearly infeasible", rows, 0, kind, "max_margin", {"tol": 1e-9}))
     assert verdict[0] != "infeasible" and verdict[1] == []
@@ -438,11 +716,31 @@ def test_a_margin_far_below_the_rows(kind):
 
 def test_weights_whose_sum_overflows():
     """A step of 1e6 s^-1 at s = 2^-576, or 2^-614."""
-    for rows, power, kind, max_iter in (([[6], [-6], [-1], [1], [1]], -288, "features", 122), (
-            [[-59157, 561313, 340798, 175133], [582865, 752540, 41163, 99371], [-568584, 108362, 318546, 627164],
-             [340437, 963171, 186890, 775759], [-471490, 900939, 334277, 873545], [-487478, -51740, 246106, 0],
-             [487478, 51740, -246106, 0]], -307, "dense", 13)):
-        problem = Problem("large weights", rows, power, kind, "gradient_descent", {"max_iter": max_iter, "step": 1e6})
+    for rows, power, kind, max_iter in (
+        ([[6], [-6], [-1], [1], [1]], -288, "features", 122),
+        (
+            [
+                [-59157, 561313, 340798, 175133],
+                [582865, 752540, 41163, 99371],
+                [-568584, 108362, 318546, 627164],
+                [340437, 963171, 186890, 775759],
+                [-471490, 900939, 334277, 873545],
+                [-487478, -51740, 246106, 0],
+                [487478, 51740, -246106, 0],
+            ],
+            -307,
+            "dense",
+            13,
+        ),
+    ):
+        problem = Problem(
+            "large weights",
+            rows,
+            power,
+            kind,
+            "gradient_descent",
+            {"max_iter": max_iter, "step": 1e6},
+        )
         assert judge(problem)[1] == [], describe(problem, *judge(problem))
 
 
@@ -450,7 +748,9 @@ def separated_twins(seed):
     """Points that are given twice, with opposite labels, under kernels: the calls that separate them, of how many."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(1 + seed % 4, int(rng.integers(1, 4))))
-    y, wrong, count = np.repeat([1, -1], len(X)), [], 0
+    y = np.repeat([1, -1], len(X))
+    wrong = []
+    count = 0
     for kernel in ("rbf", "poly"):
         G = fm.gram(np.vstack((X, X)), y, kernel=kernel)
         for name in ON_GRAMS:
@@ -471,13 +771,15 @@ def test_points_with_both_labels_are_never_separated(seed):
 # AS A PROGRAM
 # ======================================================================================================
 
+
 def judge_chunk(what):
     """What is wrong in a chunk, and how many problems of each (family, kind, algorithm, status) it had."""
     numba.set_num_threads(1)
     problems = random_problems(*what)
     verdicts = [(problem, *judge(problem)) for problem in problems]
     return [verdict for verdict in verdicts if verdict[2]], Counter(
-        (problem.family, problem.kind, problem.algorithm, status) for problem, status, _ in verdicts)
+        (problem.family, problem.kind, problem.algorithm, status) for problem, status, _ in verdicts
+    )
 
 
 def main():
@@ -485,43 +787,72 @@ def main():
     parser.add_argument("--problems", type=int, default=CHUNKS * CHUNK)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", nargs="+", default=list(exact.EVERYTHING), help="representations")
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(exact.EVERYTHING), help="representations"
+    )
     parser.add_argument("--algorithms", nargs="+", default=list(fm.ALGORITHMS))
-    parser.add_argument("--trials", nargs="+", default=exact.TRIALS, help="watched, interrupted, or '' for neither")
-    parser.add_argument("--show", type=int, default=5, help="problems printed of each fault and algorithm, at most")
-    parser.add_argument("--twins", type=int, default=36, help="seeds of points given twice, 50 runs each")
+    parser.add_argument(
+        "--trials", nargs="+", default=exact.TRIALS, help="watched, interrupted, or '' for neither"
+    )
+    parser.add_argument(
+        "--show", type=int, default=5, help="problems printed of each fault and algorithm, at most"
+    )
+    parser.add_argument(
+        "--twins", type=int, default=36, help="seeds of points given twice, 50 runs each"
+    )
     args = parser.parse_args()
     size = 500
-    calls = {kind: [name for name in exact.EVERYTHING[kind] if algorithm_of(name) in args.algorithms]
-             for kind in args.kinds}
+    calls = {
+        kind: [name for name in exact.EVERYTHING[kind] if algorithm_of(name) in args.algorithms]
+        for kind in args.kinds
+    }
     calls = {kind: names for kind, names in calls.items() if names}
-    chunks = [((args.seed, k), min(size, args.problems - k), calls, args.trials) for k in range(0, args.problems, size)]
-    done, wrong, tally, bad, kinds, shown = 0, 0, Counter(), Counter(), Counter(), Counter()
+    chunks = [
+        ((args.seed, k), min(size, args.problems - k), calls, args.trials)
+        for k in range(0, args.problems, size)
+    ]
+    done = 0
+    wrong = 0
+    tally = Counter()
+    bad = Counter()
+    kinds = Counter()
+    shown = Counter()
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
         for found, counts in pool.imap(judge_chunk, chunks):
-            done, wrong = done + sum(counts.values()), wrong + len(found)
+            done = done + sum(counts.values())
+            wrong = wrong + len(found)
             tally += counts
             for problem, status, words in found:
-                what = [word.partition(":")[0] if word.startswith("raised") else word for word in words]
+                what = [
+                    word.partition(":")[0] if word.startswith("raised") else word for word in words
+                ]
                 bad[problem.family, problem.kind, problem.algorithm, status] += 1
                 kinds.update(what)
                 shown.update((word, problem.algorithm) for word in what)
                 if min(shown[word, problem.algorithm] for word in what) <= args.show:
                     print(describe(problem, status, words))
-            print(f"\r{done} of {args.problems} problems, {wrong} wrong", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{done} of {args.problems} problems, {wrong} wrong",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
     print(file=sys.stderr)
     for seed in range(args.seed, args.seed + args.twins):
         twins, count = separated_twins(seed)
         wrong += len(twins)
         tally["points given twice", "dense", "", ""] += count
         bad["points given twice", "dense", "", ""] += len(twins)
-        print(*twins[:args.show], sep="\n", end="\n" * bool(twins))
+        print(*twins[: args.show], sep="\n", end="\n" * bool(twins))
     for column in range(4):
-        totals, wrongs = Counter(), Counter()
+        totals = Counter()
+        wrongs = Counter()
         for of, into in ((tally, totals), (bad, wrongs)):
             for key, count in of.items():
                 into[key[column]] += count
-        print(f"\n{('family', 'representation', 'algorithm', 'status')[column]:34}{'problems':>10}{'wrong':>10}")
+        print(
+            f"\n{('family', 'representation', 'algorithm', 'status')[column]:34}{'problems':>10}{'wrong':>10}"
+        )
         for key in sorted(filter(None, totals)):
             print(f"{key:34}{totals[key]:10}{wrongs[key]:10}")
     print(f"\n{'fault':50}{'problems':>10}")

@@ -44,7 +44,8 @@ def reachable(kind, tol, s, rho):
 
 def check_answer(Z, result, tol, kind):
     """What a certified answer promises, recomputed from the rows in extended precision."""
-    s, n = (Z**2).sum(axis=1).max(), len(Z)
+    s = (Z**2).sum(axis=1).max()
+    n = len(Z)
     p = result.p
     assert result.status == "certified", (result.status, result.lower, result.upper)
     assert result.upper - result.lower <= tol * result.upper
@@ -65,7 +66,8 @@ def check_answer(Z, result, tol, kind):
 def test_against_enumeration(seed, kind, tol):
     """Random small problems of every sort; the least norm over all affinely independent supports."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(1, 9)), int(rng.integers(1, 6))
+    n = int(rng.integers(1, 9))
+    d = int(rng.integers(1, 6))
     Z = rng.normal(size=(n, d)) + rng.choice([0.0, 1.0, 4.0])
     if seed % 3 == 0:
         Z = np.round(Z)  # ties, copies, rows of zeros
@@ -74,7 +76,8 @@ def test_against_enumeration(seed, kind, tol):
     if not Z.any():
         Z[0] = 1.0
     G = form(kind, Z)
-    exact, s = naive.least_norm(Z), scale_of(G)
+    exact = naive.least_norm(Z)
+    s = scale_of(G)
     result = fm.max_margin(G, tol=tol)
     if exact > 1e-6 * np.sqrt(s):
         check_answer(Z, result, tol, kind)
@@ -88,7 +91,9 @@ def test_against_enumeration(seed, kind, tol):
 def test_two_points_on_a_thin_angle(seed, kind):
     """The violator lies within a thousandth of the margin, and alone outside the support: no round may pass it by."""
     angle = 10.0 ** -(1 + seed / 15)
-    Z = np.array([[1.0, 0.0], [np.cos(angle), np.sin(angle)]]) * np.array([[1.0], [1.0 + (seed % 3) * angle**2 / 9]])
+    Z = np.array([[1.0, 0.0], [np.cos(angle), np.sin(angle)]]) * np.array(
+        [[1.0], [1.0 + (seed % 3) * angle**2 / 9]]
+    )
     exact = naive.least_norm(Z)
     result = fm.max_margin(form(kind, Z), tol=1e-12)
     check_answer(Z, result, 1e-12, kind)
@@ -142,10 +147,20 @@ DEGENERATE = {
     "one class, all equal": (np.tile([[0.3, 0.4]], (30, 1)), 0.5),
     "a segment through the foot": (np.column_stack((np.ones(41), np.linspace(-1, 1, 41))), 1.0),
     "a plane of rank two in ten dimensions": (
-        np.column_stack((np.ones(50), np.sin(np.arange(50)))) @ np.linalg.qr(np.random.default_rng(0).normal(
-            size=(10, 2)))[0].T, 1.0),
-    "a regular polygon around the foot": (np.column_stack((np.full(64, 0.2), np.cos(np.arange(64) * np.pi / 32),
-                                                           np.sin(np.arange(64) * np.pi / 32))), 0.2),
+        np.column_stack((np.ones(50), np.sin(np.arange(50))))
+        @ np.linalg.qr(np.random.default_rng(0).normal(size=(10, 2)))[0].T,
+        1.0,
+    ),
+    "a regular polygon around the foot": (
+        np.column_stack(
+            (
+                np.full(64, 0.2),
+                np.cos(np.arange(64) * np.pi / 32),
+                np.sin(np.arange(64) * np.pi / 32),
+            )
+        ),
+        0.2,
+    ),
 }
 
 
@@ -159,7 +174,9 @@ def test_degenerate_faces(case, kind):
 
 
 @every_representation
-@pytest.mark.parametrize("case", [cross_polytope(20), simplex(30), cross_polytope(12, 0.2), cube(5)], ids=range(4))
+@pytest.mark.parametrize(
+    "case", [cross_polytope(20), simplex(30), cross_polytope(12, 0.2), cube(5)], ids=range(4)
+)
 def test_witnesses_of_infeasibility(case, kind):
     Z = case[0] if case[1] < 0 else case[0] - 2 * np.eye(5)[0]  # the cube around the origin
     result = fm.max_margin(form(kind, Z))
@@ -178,7 +195,11 @@ def test_points_too_much_alike_for_single_precision(kind, offset):
         X[:, 0] += 0.3 * y
         Z = y[:, None] * np.column_stack((X + offset, np.ones(60)))
         result = fm.max_margin(form(kind, Z), tol=1e-6)
-        assert signed_square(Fraction(result.lower)) <= margin_squared(of_rows(Z)) <= Fraction(result.upper)**2
+        assert (
+            signed_square(Fraction(result.lower))
+            <= margin_squared(of_rows(Z))
+            <= Fraction(result.upper) ** 2
+        )
 
 
 def test_weights_beyond_the_range_of_numbers():
@@ -235,7 +256,10 @@ def test_every_point_a_support_vector(tol):
     if (exact > 0).all():
         np.testing.assert_allclose(result.p, exact / exact.sum(), rtol=1e-6)
     m = G @ result.p
-    assert m.min() >= result.upper**2 * (1 - 2 * tol) and p_level(result.p, m) <= 2 * tol * result.upper**2
+    assert (
+        m.min() >= result.upper**2 * (1 - 2 * tol)
+        and p_level(result.p, m) <= 2 * tol * result.upper**2
+    )
 
 
 def p_level(p, m):
@@ -254,11 +278,15 @@ def test_all_weights_are_those_of_the_linear_system():
 def test_float32_gram():
     X, y = two_classes(300, 6, gap=8.0, seed=3)
     wide, half = (fm.gram(X, y, kernel="linear", dtype=dtype) for dtype in (np.float64, np.float32))
-    a, b = fm.max_margin(wide, tol=1e-9), fm.max_margin(half, tol=1e-3)
+    a = fm.max_margin(wide, tol=1e-9)
+    b = fm.max_margin(half, tol=1e-3)
     assert a.status == b.status == "certified"
     assert abs(a.upper**2 - b.upper**2) <= 2e-3 * a.upper**2 + np.finfo(np.float32).eps
     rbf = fm.gram(X, y, kernel="rbf", dtype=np.float32, gamma=1.0)
-    assert fm.max_margin(rbf, tol=1e-3).status == "certified" and fm.max_margin(rbf, tol=1e-6).status == "rounding"
+    assert (
+        fm.max_margin(rbf, tol=1e-3).status == "certified"
+        and fm.max_margin(rbf, tol=1e-6).status == "rounding"
+    )
 
 
 @rotate("n, d, gap, kind", [300, 1200], [3, 40], [0.5, 4.0, 9.0], REPRESENTATIONS, crossed=3)
@@ -311,13 +339,19 @@ def test_dense_and_features_agree():
 # WHAT IT MUST SURVIVE
 # ======================================================================================================
 
+
 @rotate("n, kind", [*range(1, 18), 31, 32, 33, 63, 64, 65], REPRESENTATIONS)
 def test_identity_rank_one_and_no_structure_at_any_size(n, kind):
     """Sizes around those of blocks and parts."""
     check_answer(np.eye(n), fm.max_margin(form(kind, np.eye(n)), tol=1e-12), 1e-12, kind)
-    lengths, tol = 1.0 + np.arange(n)[:, None], reachable(kind, 1e-12, n**2, 1.0)
+    lengths = 1.0 + np.arange(n)[:, None]
+    tol = reachable(kind, 1e-12, n**2, 1.0)
     result = fm.max_margin(form(kind, lengths * [[0.6, 0.8]]), tol=tol)
-    assert result.status == "certified" and abs(result.upper - 1.0) <= tol and abs(result.p[0] - 1.0) <= tol
+    assert (
+        result.status == "certified"
+        and abs(result.upper - 1.0) <= tol
+        and abs(result.p[0] - 1.0) <= tol
+    )
     Z = rows_of(n, 3, seed=n) + [1.0, 2.0, 3.0]
     result = fm.max_margin(form(kind, Z), tol=1e-9)
     if margin_squared(of_rows(Z)):
@@ -329,11 +363,13 @@ def test_identity_rank_one_and_no_structure_at_any_size(n, kind):
 @pytest.mark.parametrize("seed", range(3))
 def test_random_labels_and_contradictions(seed):
     """A Gaussian kernel on points with labels at random: separable, all support; one point twice, and it is not."""
-    X, y = rows_of(700, 3, seed), np.sign(rows_of(700, 1, seed + 9)[:, 0])
+    X = rows_of(700, 3, seed)
+    y = np.sign(rows_of(700, 1, seed + 9)[:, 0])
     for G in (fm.gram(X, y, gamma=20.0), fm.lazy_gram(X, y, gamma=20.0)):
         result = fm.max_margin(G, tol=1e-6)
         assert result.status == "certified" and (result.p > 0).mean() > 0.5
-    X, y = np.vstack((X, X[5:6])), np.append(y, -y[5])
+    X = np.vstack((X, X[5:6]))
+    y = np.append(y, -y[5])
     for G in (fm.gram(X, y, gamma=20.0), fm.lazy_gram(X, y, gamma=20.0)):
         result = fm.max_margin(G)
         assert result.status == "infeasible" and set(np.flatnonzero(result.p > 1e-3)) == {5, 700}
@@ -348,7 +384,10 @@ def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
     monkeypatch.setattr(fm, "_WIDE_BLOCK", broad)
     X, y = two_classes(900, 4, seed=3)
     dense = fm.gram(X, y, gamma=2.0, dtype=dtype)
-    for G, tol in ((dense, 1e-6 if dtype == np.float64 else 1e-2), (fm.lazy_gram(X, y, gamma=2.0), 1e-6)):
+    for G, tol in (
+        (dense, 1e-6 if dtype == np.float64 else 1e-2),
+        (fm.lazy_gram(X, y, gamma=2.0), 1e-6),
+    ):
         result = fm.max_margin(G, tol=tol)
         assert result.status == "certified" and (result.p > 0).sum() > 300
 
@@ -356,9 +395,16 @@ def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
 def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(monkeypatch):
     for name, value in (("_LARGEST_FACE", 100), ("_FIRST_FACE", 50), ("_WIDE_BLOCK", 400)):
         monkeypatch.setattr(fm, name, value)
-    place, largest = fm._Dual.place, []
-    monkeypatch.setattr(fm._Dual, "place", lambda self, points, start, H: (
-        largest.append((points.size, len(H))), place(self, points, start, H)))
+    place = fm._Dual.place
+    largest = []
+    monkeypatch.setattr(
+        fm._Dual,
+        "place",
+        lambda self, points, start, H: (
+            largest.append((points.size, len(H))),
+            place(self, points, start, H),
+        ),
+    )
     X, y = two_classes(2000, 4, seed=3)
     assert fm.max_margin(fm.lazy_gram(X, y, gamma=2.0), tol=1e-4).status == "certified"
     assert max(largest)[0] == max(size for _, size in largest) == 400
@@ -371,7 +417,9 @@ def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
     X, y = two_classes(300, 400, gap=3.0, seed=5)
     Z = fm.features(X, y).rows
     for G in (fm.FeatureGram(Z), sparse(Z)):
-        with pytest.warns(UserWarning, match=r"may take long: [1-9]\d+ points are in the support") as told:
+        with pytest.warns(
+            UserWarning, match=r"may take long: [1-9]\d+ points are in the support"
+        ) as told:
             result = fm.max_margin(G, tol=1e-6)
         assert told[0].filename == __file__  # the caller's line
         assert result.status == "certified" and (result.p > 0).sum() > 100
@@ -379,14 +427,22 @@ def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
 
 def test_more_pairs_than_a_working_set_holds(monkeypatch):
     """The same interval as by one working set, from blocks that are not placed in one piece."""
-    X, labels = rows_of(200, 5, 1), np.arange(200) % 4
+    X = rows_of(200, 5, 1)
+    labels = np.arange(200) % 4
     G = fm.pair_gram(fm.lazy_gram(X, kernel="rbf", gamma=0.5), labels, 4)
     whole = fm.max_margin(G, tol=1e-6)
-    for name, value in (("_LARGEST_FACE", 20), ("_FIRST_FACE", 10), ("_WIDE_BLOCK", 300), ("_AT_ONCE", 5000)):
+    for name, value in (
+        ("_LARGEST_FACE", 20),
+        ("_FIRST_FACE", 10),
+        ("_WIDE_BLOCK", 300),
+        ("_AT_ONCE", 5000),
+    ):
         monkeypatch.setattr(fm, name, value)
     result = fm.max_margin(G, tol=1e-6)
     assert whole.status == result.status == "certified" and (result.p > 0).sum() > 300
-    assert result.lower <= whole.upper and whole.lower <= result.upper and result.n_iter > whole.n_iter
+    assert (
+        result.lower <= whole.upper and whole.lower <= result.upper and result.n_iter > whole.n_iter
+    )
 
 
 @every_representation
@@ -394,11 +450,20 @@ def test_more_pairs_than_a_working_set_holds(monkeypatch):
 def test_a_run_begins_with_the_weights_of_another_problem(kind, rho):
     """Good or bad ones: the answer is the same; the first interval is theirs, the status that of this problem."""
     Z = feasible(40, 7, 0.2, 3)[0] if rho > 0.0 else cross_polytope(20)[0]
-    G, n = form(kind, Z), len(Z)
-    cold, other = fm.max_margin(G), fm.max_margin(form(kind, Z + 0.1)).alpha
+    G = form(kind, Z)
+    n = len(Z)
+    cold = fm.max_margin(G)
+    other = fm.max_margin(form(kind, Z + 0.1)).alpha
     rng = np.random.default_rng(0)
-    for start in (other, cold.alpha, 1e200 * rng.random(n), 1e-200 * np.eye(n)[3], np.zeros(n), np.ones(n, int),
-                  list(other)):
+    for start in (
+        other,
+        cold.alpha,
+        1e200 * rng.random(n),
+        1e-200 * np.eye(n)[3],
+        np.zeros(n),
+        np.ones(n, int),
+        list(other),
+    ):
         given = np.array(start)
         warm = fm.max_margin(G, start=start)
         assert warm.status == cold.status and np.array_equal(given, start)
@@ -406,29 +471,46 @@ def test_a_run_begins_with_the_weights_of_another_problem(kind, rho):
         if given.any():
             alpha = given / given.sum()
             wanted = fm.certificate(G, alpha, alpha)
-            assert (warm.trace["lower"][0], warm.trace["upper"][0]) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+            assert (warm.trace["lower"][0], warm.trace["upper"][0]) == pytest.approx(
+                wanted, rel=1e-9, abs=1e-12
+            )
         first = fm.max_margin(G, start=start, max_iter=1)
         whole = fm.max_margin(G, start=first) if first.status == "max_iter" else first
         assert whole.n_iter == warm.n_iter and np.array_equal(whole.alpha, warm.alpha)
 
 
 def test_bad_weights_to_begin_with():
-    for start, words in ((np.ones(3), ["start must have 4", "got 3"]), ([1, 1, 1, -1], ["start", "at least 0", "-1"]),
-                         ([1, 1, 1, np.nan], ["start", "finite"])):
+    for start, words in (
+        (np.ones(3), ["start must have 4", "got 3"]),
+        ([1, 1, 1, -1], ["start", "at least 0", "-1"]),
+        ([1, 1, 1, np.nan], ["start", "finite"]),
+    ):
         check_raises(lambda start=start: fm.max_margin(np.eye(4), start=start), ValueError, words)
     for start in (3.0, np.ones((4, 1)), "ones"):
-        check_raises(lambda start=start: fm.max_margin(np.eye(4), start=start), TypeError, ["start", "Result"])
+        check_raises(
+            lambda start=start: fm.max_margin(np.eye(4), start=start),
+            TypeError,
+            ["start", "Result"],
+        )
     other = fm.max_margin(np.eye(4))
-    check_raises(lambda: fm.max_margin(2.0 * np.eye(4), start=other), ValueError, ["same G", "start=result.alpha"])
+    check_raises(
+        lambda: fm.max_margin(2.0 * np.eye(4), start=other),
+        ValueError,
+        ["same G", "start=result.alpha"],
+    )
 
 
 @pytest.mark.parametrize("kind", ["dense", "features", "lazy"])
 def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
     X, y = mnist_sample(3, 5)
-    base = {"dense": lambda: fm.DenseGram(fm.gram(X[:600], y[:600])), "lazy": lambda: fm.lazy_gram(X[:600], y[:600]),
-            "features": lambda: fm.features(X[:600], y[:600])}[kind]()
-    alpha, read = None, {"cold": 0.0, "warm": 0.0}
+    base = {
+        "dense": lambda: fm.DenseGram(fm.gram(X[:600], y[:600])),
+        "lazy": lambda: fm.lazy_gram(X[:600], y[:600]),
+        "features": lambda: fm.features(X[:600], y[:600]),
+    }[kind]()
+    alpha = None
+    read = {"cold": 0.0, "warm": 0.0}
     for ridge in np.logspace(-3, -1, 10):
         G = fm.RidgeGram(base, ridge)
         for way, start in (("cold", None), ("warm", alpha)):
@@ -439,12 +521,15 @@ def test_good_weights_to_begin_with_save_work(kind):
     assert read["warm"] < 0.8 * read["cold"], read
 
 
-@pytest.mark.parametrize("support, stage", [(5, "_on_faces"), (30, "_on_working_set"), (60, "_over_blocks")])
+@pytest.mark.parametrize(
+    "support, stage", [(5, "_on_faces"), (30, "_on_working_set"), (60, "_over_blocks")]
+)
 def test_the_first_stage_is_by_the_support_that_a_run_begins_with(support, stage, monkeypatch):
     """No square of all that have a weight is made where that would not fit into memory."""
     monkeypatch.setattr(fm, "_FIRST_FACE", 10)
     monkeypatch.setattr(fm, "_LARGEST_FACE", 20)
-    called, stages = [], fm._STAGES
+    called = []
+    stages = fm._STAGES
 
     def watched(step):
         return lambda *args: called.append(step.__name__) or step(*args)
@@ -452,14 +537,18 @@ def test_the_first_stage_is_by_the_support_that_a_run_begins_with(support, stage
     monkeypatch.setattr(fm, "_STAGES", tuple(map(watched, stages)))
     Z = feasible(100, 30, 0.1, 3)[0]
     G = fm.FeatureGram(Z)
-    assert fm.max_margin(G, start=np.arange(100) < support).status == "certified" and called[0] == stage
+    assert (
+        fm.max_margin(G, start=np.arange(100) < support).status == "certified"
+        and called[0] == stage
+    )
 
 
 @pytest.mark.dear
 def test_a_margin_that_rounding_hides_ends_the_run():
     """Labels at random over a smooth kernel: rounds that shorten ||p||_G by little come to an end, long before 100."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(2500, 4)), np.where(rng.random(2500) < 0.3, 1, -1)
+    X = rng.normal(size=(2500, 4))
+    y = np.where(rng.random(2500) < 0.3, 1, -1)
     result = fm.max_margin(fm.gram(X, y, gamma=0.2))
     assert result.status == "rounding" and result.n_iter <= 12 and result.upper <= 2e-6
 
@@ -473,17 +562,24 @@ def test_rounds_can_be_cut_anywhere(kind, monkeypatch):
     assert whole.n_iter > 1
     for k in range(1, whole.n_iter):
         rest = fm.max_margin(G, tol=1e-12, start=fm.max_margin(G, tol=1e-12, max_iter=k))
-        assert rest.n_iter == whole.n_iter and np.array_equal(rest.p, whole.p) and rest.upper == whole.upper
+        assert (
+            rest.n_iter == whole.n_iter
+            and np.array_equal(rest.p, whole.p)
+            and rest.upper == whole.upper
+        )
 
 
 # ======================================================================================================
 # WHAT IT READS
 # ======================================================================================================
 
+
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 def test_on_demand_only_columns_of_the_support_are_evaluated(ridge, monkeypatch):
     X, y = two_classes(3000, 5, gap=6.0, seed=4)
-    whole, seen, evaluate = 0, set(), fm._Kernel.block
+    whole = 0
+    seen = set()
+    evaluate = fm._Kernel.block
 
     def counted(kernel, A, B, *rest):
         nonlocal whole
@@ -521,12 +617,15 @@ def test_a_matrix_symmetric_but_for_rounding_is_certified_by_its_upper_triangle(
     result = fm.max_margin(below, tol=1e-9)
     above = np.triu(below) + np.triu(below, 1).T
     assert result.status == "certified"
-    assert (result.lower, result.upper) == pytest.approx(fm.certificate(above, result.alpha, result.p), rel=1e-13)
+    assert (result.lower, result.upper) == pytest.approx(
+        fm.certificate(above, result.alpha, result.p), rel=1e-13
+    )
 
 
 # ======================================================================================================
 # ITS PARTS
 # ======================================================================================================
+
 
 def unit_gram(m, rank, seed):
     Z = rows_of(m, rank, seed)
@@ -538,10 +637,13 @@ def unit_gram(m, rank, seed):
 def test_pair_steps_go_down_and_stay_inside(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 200)) if seed else 1
-    H, roots = unit_gram(m, 1 + m // 3, seed), rng.uniform(0.5, 1.0, m)
+    H = unit_gram(m, 1 + m // 3, seed)
+    roots = rng.uniform(0.5, 1.0, m)
     x = np.where(rng.random(m) < 0.5, rng.random(m), 0.0)
-    H32, x32 = H.astype(np.float32), x.astype(np.float32)
-    g32, moves = (H @ x - 1 / roots).astype(np.float32), np.zeros(m, dtype=np.float32)
+    H32 = H.astype(np.float32)
+    x32 = x.astype(np.float32)
+    g32 = (H @ x - 1 / roots).astype(np.float32)
+    moves = np.zeros(m, dtype=np.float32)
     before = 0.5 * x @ H @ x - (x / roots).sum()
     for _ in range(30):
         steps = fm._pair_steps(H32, x32, g32, moves, roots, -np.inf, 5)
@@ -557,7 +659,8 @@ def test_pair_steps_go_down_and_stay_inside(seed):
 
 
 def test_pair_steps_end_where_the_gap_is_as_wanted():
-    H, roots = (0.5 + 0.5 * unit_gram(60, 60, 0)).astype(np.float32), np.ones(60)
+    H = (0.5 + 0.5 * unit_gram(60, 60, 0)).astype(np.float32)
+    roots = np.ones(60)
     taken = []
     for target in (1e-1, 1e-2, 1e-3, 0.0):
         x, moves = np.zeros((2, 60), dtype=np.float32)
@@ -582,12 +685,14 @@ def test_faces_end_at_the_optimum_with_a_true_factor(seed, rank):
     Z = rows_of(m, rank, seed) + 1.5
     roots = rng.uniform(0.5, 1.0, m)
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x, face = rng.random(m) * (rng.random(m) < 0.7), face_of(roots, m)
+    x = rng.random(m) * (rng.random(m) < 0.7)
+    face = face_of(roots, m)
     before = 0.5 * x @ H @ x - (x / roots).sum()
     k, _ = fm._walk_faces(H, face, -x, x, H @ x - 1 / roots, 0, 10_000, 1e-13, 1e-7)
     _, L, P, inside = face
     if k >= 0:
-        P, L = P[:k], np.tril(L[:k, :k])
+        P = P[:k]
+        L = np.tril(L[:k, :k])
         assert len(set(P.tolist())) == k and set(np.flatnonzero(inside)) == set(P.tolist())
         np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
     else:
@@ -611,26 +716,40 @@ def rows_kind(request, monkeypatch):
     return kind
 
 
-@pytest.mark.parametrize("ridge", [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700),
-                                   np.append(np.full(699, 0.1), 1e12)])  # times s
+@pytest.mark.parametrize(
+    "ridge",
+    [1e-5, 1e-2, 1.0, 1e3, np.geomspace(1e-3, 1.0, 700), np.append(np.full(699, 0.1), 1e12)],
+)  # times s
 def test_a_ridge_over_rows_is_solved_by_newton_steps(rows_kind, ridge, monkeypatch):
     """To the optimum, where most points support the margin."""
     monkeypatch.setattr(fm, "_FEW_SLACK", 100)
-    Z, steps = rows_of(700, 6, 3), []
-    monkeypatch.setattr(fm, "_minimizing_step", lambda *given, step=fm._minimizing_step: steps.append(given) or (
-        step(*given)))
+    Z = rows_of(700, 6, 3)
+    steps = []
+    monkeypatch.setattr(
+        fm,
+        "_minimizing_step",
+        lambda *given, step=fm._minimizing_step: steps.append(given) or (step(*given)),
+    )
     ridge = ridge * float((Z**2).sum(axis=1).max())
     result = fm.max_margin(fm.RidgeGram(BY_ROWS[rows_kind](Z), ridge), tol=1e-9)
     G = Z @ Z.T + ridge * np.eye(700)
-    assert result.status == "certified" and 1 <= len(steps) <= 60 and np.count_nonzero(result.p) > 300
+    assert (
+        result.status == "certified" and 1 <= len(steps) <= 60 and np.count_nonzero(result.p) > 300
+    )
     g = G @ result.p
-    assert g.min() >= result.p @ g * (1 - 1e-8) and g[result.p > 0.0].max() <= result.p @ g * (1 + 1e-8)
+    assert g.min() >= result.p @ g * (1 - 1e-8) and g[result.p > 0.0].max() <= result.p @ g * (
+        1 + 1e-8
+    )
 
 
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
 def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
-    G = fm.RidgeGram(BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge)  # some slacks are 0, some not
-    dual, c, u = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0), np.eye(1, 700)[0], np.empty(700)
+    G = fm.RidgeGram(
+        BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge
+    )  # some slacks are 0, some not
+    dual = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0)
+    c = np.eye(1, 700)[0]
+    u = np.empty(700)
     for _ in range(4):  # each leaves a thousandth of the gap
         dual.refresh(c, u)
         fm._by_newton_steps(dual, c, u, fm._rescale(c, u)[0])
@@ -645,7 +764,9 @@ def test_noisy_points_of_few_coordinates_take_few_products(intercept, ridge):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(3000, 8)) + 3.0
     y = np.where(X[:, 0] + rng.normal(size=3000) > 3.0, 1, -1)
-    result = fm.max_margin(fm.features(X, y, normalize=None, ridge=ridge, intercept=intercept), tol=1e-8)
+    result = fm.max_margin(
+        fm.features(X, y, normalize=None, ridge=ridge, intercept=intercept), tol=1e-8
+    )
     assert result.status == "certified" and result.trace["products"][-1] <= 40
     assert np.count_nonzero(result.p) > 1000
 
@@ -653,12 +774,16 @@ def test_noisy_points_of_few_coordinates_take_few_products(intercept, ridge):
 @every_representation
 @pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-2, 1e3, 90)])
 def test_conjugate_gradients_solve_the_equations_of_the_active_points(kind, ridge):
-    Z, rng = rows_of(90, 30), np.random.default_rng(0)
-    G, stiffness, downhill = Z @ Z.T, (rng.random(90) < 0.5) / ridge, rng.normal(size=90)
+    Z = rows_of(90, 30)
+    rng = np.random.default_rng(0)
+    G = Z @ Z.T
+    stiffness = (rng.random(90) < 0.5) / ridge
+    downhill = rng.normal(size=90)
     form_of_it = fm.prepare(form(kind, Z), 0).G
 
     def product(v):
-        w, m = np.empty(form_of_it.shape()[1]), np.empty(90)
+        w = np.empty(form_of_it.shape()[1])
+        m = np.empty(90)
         fm.lift(form_of_it, v, w)
         fm.margins(form_of_it, w, m)
         return m
@@ -679,11 +804,14 @@ def noisy(n, seed=0):
 @pytest.mark.parametrize("ridge", [0.05, 1.0, np.geomspace(0.05, 5.0, 1500)])
 @pytest.mark.parametrize("kind", ["dense", "lazy"])
 @pytest.mark.parametrize("intercept", [0.0, "free"])
-def test_where_most_points_have_slacks_newton_steps_find_the_optimum(kind, intercept, ridge, monkeypatch):
+def test_where_most_points_have_slacks_newton_steps_find_the_optimum(
+    kind, intercept, ridge, monkeypatch
+):
     """Over a dense G and, in single precision, over one on demand; to a gap that takes double precision."""
     monkeypatch.setattr(fm, "_LARGEST_FACE", 300)
     monkeypatch.setattr(fm, "_FEW_SLACK", 100)
-    stages, step = [], fm._minimizing_step
+    stages = []
+    step = fm._minimizing_step
     monkeypatch.setattr(fm, "_minimizing_step", lambda *given: stages.append(given) or step(*given))
     X, y = noisy(1500)
     G = fm.gram(X, y, gamma=0.2)
@@ -699,9 +827,13 @@ def test_where_most_points_have_slacks_newton_steps_find_the_optimum(kind, inter
 def test_newton_steps_over_pairs(monkeypatch):
     """Of all classes together, with a kernel matrix kept for the points that matter."""
     monkeypatch.setattr(fm, "_FEW_SLACK", 300)
-    kept, at_hand = [], fm._Dual.at_hand
-    monkeypatch.setattr(fm._Dual, "at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1])
-    X, labels = rows_of(300, 5, 1), np.arange(300) % 5
+    kept = []
+    at_hand = fm._Dual.at_hand
+    monkeypatch.setattr(
+        fm._Dual, "at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1]
+    )
+    X = rows_of(300, 5, 1)
+    labels = np.arange(300) % 5
     result = fm.max_margin(fm.pair_gram(fm.lazy_gram(X, gamma=0.5), labels, 5, ridge=5.0), tol=1e-9)
     G = fm.pair_gram(fm.DenseGram(fm.gram(X, gamma=0.5)), labels, 5).dense() + 5.0 * np.eye(1200)
     assert result.status == "certified" and kept and isinstance(kept[0][1].K, fm._SingleGram)
@@ -714,16 +846,24 @@ def test_at_hand_is_what_products_read(n, monkeypatch):
     monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
     X, y = noisy(n)
     G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
-    dual, v, m = fm._Dual(G, 2.0, 1e-6, 0.0), np.cos(np.arange(n)), np.empty(n)
-    c, u = np.zeros(n), np.where(np.arange(n) % 3, 2.0, 0.0)
+    dual = fm._Dual(G, 2.0, 1e-6, 0.0)
+    v = np.cos(np.arange(n))
+    m = np.empty(n)
+    c = np.zeros(n)
+    u = np.where(np.arange(n) % 3, 2.0, 0.0)
     for now, wanted in ((u, np.arange(0, n, 3)), (0.0 * u, np.arange(n))):
         points, part = dual.at_hand(c, now)
         assert np.array_equal(points, wanted) and dual.at_hand(c, now)[1] is part
-        fm.margins(part, v[:points.size], m[:points.size])
-        np.testing.assert_allclose(m[:points.size], G.base.restrict(points).dense() @ v[:points.size], atol=1e-4)
+        fm.margins(part, v[: points.size], m[: points.size])
+        np.testing.assert_allclose(
+            m[: points.size], G.base.restrict(points).dense() @ v[: points.size], atol=1e-4
+        )
     monkeypatch.setattr(fm, "_AT_HAND", n // 2)
     dual.kept = None, None
-    assert dual.at_hand(c, 0.0 * u)[1] is None and fm._by_newton_steps(dual, c, 0.0 * u, 1.0) == "large"
+    assert (
+        dual.at_hand(c, 0.0 * u)[1] is None
+        and fm._by_newton_steps(dual, c, 0.0 * u, 1.0) == "large"
+    )
     assert dual.at_hand(c, u)[1] is not None
 
 
@@ -732,21 +872,29 @@ def test_the_minimizing_step_is_one(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 60))
     ridge = 10.0 ** rng.uniform(-4, 2, n)
-    m, rise, curvature = rng.normal(size=n), 10.0 ** rng.uniform(-2, 2) * rng.normal(size=n), rng.uniform(1e-3, 10.0)
-    slope = np.maximum(0.0, 1.0 - m) @ (rise / ridge) - rng.uniform(0.1, 100.0)  # so that it falls at 0
+    m = rng.normal(size=n)
+    rise = 10.0 ** rng.uniform(-2, 2) * rng.normal(size=n)
+    curvature = rng.uniform(1e-3, 10.0)
+    slope = np.maximum(0.0, 1.0 - m) @ (rise / ridge) - rng.uniform(
+        0.1, 100.0
+    )  # so that it falls at 0
 
     def derivative(t):
         return slope + curvature * t - np.maximum(0.0, 1.0 - m - t * rise) @ (rise / ridge)
 
     t = fm._minimizing_step(m, rise, ridge, slope, curvature)
-    assert derivative(0.0) < 0.0 < t and derivative(t * (1 - 1e-6)) < 0.0 < derivative(t * (1 + 1e-6))
+    assert derivative(0.0) < 0.0 < t and derivative(t * (1 - 1e-6)) < 0.0 < derivative(
+        t * (1 + 1e-6)
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_violations_are_of_the_optimality_conditions(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 500))
-    c, u, roots = rng.random(n) * (rng.random(n) < 0.5), rng.normal(1.0, 10.0 ** -rng.integers(0, 9), n), rng.random(n)
+    c = rng.random(n) * (rng.random(n) < 0.5)
+    u = rng.normal(1.0, 10.0 ** -rng.integers(0, 9), n)
+    roots = rng.random(n)
     u[rng.random(n) < 0.2] = 1.0
     found = fm._violations(c, u, roots)
     g = (u - 1) / roots
@@ -758,14 +906,20 @@ def test_violations_are_of_the_optimality_conditions(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_dependent_point_comes_in_downhill(seed):
     """H is flat along its direction: the wrong sign of it would show in the objective alone, and be mended later."""
-    m, rng = 20, np.random.default_rng(seed)
-    roots, Z = rng.uniform(0.5, 1.0, m), rows_of(m, 3, seed) + 1.5
+    m = 20
+    rng = np.random.default_rng(seed)
+    roots = rng.uniform(0.5, 1.0, m)
+    Z = rows_of(m, 3, seed) + 1.5
     H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
-    x, g, k, face = rng.random(m), np.zeros(m), 0, face_of(roots, m)
+    x = rng.random(m)
+    g = np.zeros(m)
+    k = 0
+    face = face_of(roots, m)
     value = 0.5 * x @ H @ x - (x / roots).sum()
     for i in range(m):
         g[i] = H[i] @ x - 1 / roots[i]
         k = append(face, H[i], x, g, k, i, 0.0)
-        before, value = value, 0.5 * x @ H @ x - (x / roots).sum()
+        before = value
+        value = 0.5 * x @ H @ x - (x / roots).sum()
         assert k >= 0 and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
     assert k <= 3

@@ -21,9 +21,15 @@ def free(make):
 
 KINDS = {
     "features": lambda Z, y: fm.features(y[:, None] * Z, y, normalize=None, intercept="free"),
-    "dense": lambda Z, y: fm.gram(y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"),
-    "lazy": lambda Z, y: fm.lazy_gram(y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"),
-    "sparse": free(sparse), "mapped": free(mapped), "own": Own,
+    "dense": lambda Z, y: fm.gram(
+        y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"
+    ),
+    "lazy": lambda Z, y: fm.lazy_gram(
+        y[:, None] * Z, y, kernel="linear", normalize=None, intercept="free"
+    ),
+    "sparse": free(sparse),
+    "mapped": free(mapped),
+    "own": Own,
 }
 
 
@@ -34,9 +40,12 @@ def both_classes(rng, n):
 def problems(seed, count):
     """Rows z_i = y_i x_i of small integers, with labels y."""
     rng = np.random.default_rng(seed)
-    names = [name for name in FAMILIES if name not in ("one point", "near ties", "near ties of one sign")]
+    names = [
+        name for name in FAMILIES if name not in ("one point", "near ties", "near ties of one sign")
+    ]
     for k in range(count):
-        n, d = int(rng.integers(2, 8)), int(rng.integers(1, 4))
+        n = int(rng.integers(2, 8))
+        d = int(rng.integers(1, 4))
         Z = FAMILIES[names[k % len(names)]](rng, max(n, 3), d).astype(np.float64)
         y = both_classes(rng, len(Z))
         if rng.random() < 0.5:  # the same margins, seen from another origin
@@ -48,10 +57,14 @@ def problems(seed, count):
 @pytest.mark.parametrize("kind", KINDS)
 def test_margins_are_found_and_certified(kind):
     """What is not is near the digits; and the bound of a random p is no further away than that."""
-    rng, seen = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    seen = []
     for Z, y in problems(len(kind), 60):
-        G, tol, of_integers = KINDS[kind](Z, y), 1e-9, of_rows(Z, map(int, y))
-        rho2, scale = margin_squared(of_integers), float((Z**2).sum(axis=1).max())
+        G = KINDS[kind](Z, y)
+        tol = 1e-9
+        of_integers = of_rows(Z, map(int, y))
+        rho2 = margin_squared(of_integers)
+        scale = float((Z**2).sum(axis=1).max())
         result = fm.max_margin(G, tol=tol, max_iter=30)
         assert not faults(of_integers, result, tol=tol, eps=2e-7 * scale**0.5)
         p = rng.random(len(y)) ** 3
@@ -60,8 +73,10 @@ def test_margins_are_found_and_certified(kind):
         for precise in (False, True):
             upper = fm.certificate(G, p, p, precise=precise)[1]
             of_p = float(exact.exact_interval(of_integers, p, p)[1])
-            assert of_p <= Fraction(upper)**2 and upper**2 <= of_p * (1 + 1e-9) + 1e-6 * scale
-        wanted = "certified" if rho2 > 1e-6 * scale else "infeasible" if rho2 == 0 else result.status
+            assert of_p <= Fraction(upper) ** 2 and upper**2 <= of_p * (1 + 1e-9) + 1e-6 * scale
+        wanted = (
+            "certified" if rho2 > 1e-6 * scale else "infeasible" if rho2 == 0 else result.status
+        )
         seen.append(result.status == wanted)
     assert np.mean(seen) >= 0.95  # else by rounding
 
@@ -70,9 +85,11 @@ def test_margins_are_found_and_certified(kind):
 def test_algorithms_agree_with_the_hulls(name):
     """Those that take a free intercept close in on the exact margin, at every checkpoint from both sides."""
     rng = np.random.default_rng(5)
-    X, y = rng.integers(-9, 10, (8, 2)).astype(float), np.repeat([1.0, -1.0], 4)
+    X = rng.integers(-9, 10, (8, 2)).astype(float)
+    y = np.repeat([1.0, -1.0], 4)
     X[:4, 0] = 14 + abs(X[:4, 0])
-    Z, wanted = y[:, None] * X, {"gradient_descent": 0.3, "normalized_gradient_descent, sqrt": 0.8}
+    Z = y[:, None] * X
+    wanted = {"gradient_descent": 0.3, "normalized_gradient_descent, sqrt": 0.8}
     rho = float(margin_squared(of_rows(Z, map(int, y)))) ** 0.5
     for kind in ("features", "dense"):
         result = run(name, KINDS[kind](Z, y), tol=1e-3, max_iter=4000)
@@ -81,14 +98,20 @@ def test_algorithms_agree_with_the_hulls(name):
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
-@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if name not in FREE_CALLS and not call.rows])
+@pytest.mark.parametrize(
+    "name", [name for name, call in CALLS.items() if name not in FREE_CALLS and not call.rows]
+)
 def test_other_algorithms_refuse(name, ridge):
     """Before anything is said: no partial result of theirs would be true."""
-    X, y = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 9.0], [1.0, -2.0]]), [1, -1, -1, -1]
+    X = np.array([[3.0, 1.0], [4.0, 0.0], [9.0, 9.0], [1.0, -2.0]])
+    y = [1, -1, -1, -1]
     for G in (fm.features(X, y, intercept="free", ridge=ridge), Own(X, np.array(y, dtype=float))):
         shown = []
-        check_raises(lambda G=G, shown=shown: run(name, G, max_iter=3, callback=shown.append), ValueError,
-                     ['intercept="free"', "max_margin", "momentum"])
+        check_raises(
+            lambda G=G, shown=shown: run(name, G, max_iter=3, callback=shown.append),
+            ValueError,
+            ['intercept="free"', "max_margin", "momentum"],
+        )
         assert not shown
 
 
@@ -104,14 +127,21 @@ def test_the_origin_does_not_matter(kind, ridge):
     y = np.repeat([1.0, -1.0], 30)
     X = rng.normal(size=(60, 4)) + 1.5 * y[:, None]
     options = {"normalize": None, "intercept": "free"}
-    make = {"features": fm.features, "dense": lambda X, y, **rest: fm.gram(X, y, kernel="linear", **rest),
-            "lazy": lambda X, y, **rest: fm.lazy_gram(X, y, kernel="linear", **rest)}[kind]
-    new, found = rng.normal(size=(9, 4)), []
+    make = {
+        "features": fm.features,
+        "dense": lambda X, y, **rest: fm.gram(X, y, kernel="linear", **rest),
+        "lazy": lambda X, y, **rest: fm.lazy_gram(X, y, kernel="linear", **rest),
+    }[kind]
+    new = rng.normal(size=(9, 4))
+    found = []
     for offset in (0.0, 10.0, 1000.0):
         result = fm.max_margin(make(X + offset, y, ridge=ridge, **options), tol=1e-6)
-        scores = fm.decision_function(result.alpha, X + offset, y, new + offset, kernel="linear", **options)
+        scores = fm.decision_function(
+            result.alpha, X + offset, y, new + offset, kernel="linear", **options
+        )
         found.append((result, scores / result.upper))
-    (first, scores), others = found[0], found[1:]
+    (first, scores) = found[0]
+    others = found[1:]
     for other, moved in others:
         assert max(first.lower, other.lower) <= min(first.upper, other.upper)
         assert other.status == "certified"
@@ -121,7 +151,8 @@ def test_the_origin_does_not_matter(kind, ridge):
 
 def test_the_margin_of_a_plane_that_one_has():
     """`separator_margin` chooses b: it is half the width of the empty slab along w, wherever the origin is."""
-    X, y = np.array([[1.0, 7.0], [2.0, 9.0], [8.0, 1.0], [9.0, 4.0]]), [-1, -1, 1, 1]
+    X = np.array([[1.0, 7.0], [2.0, 9.0], [8.0, 1.0], [9.0, 4.0]])
+    y = [-1, -1, 1, 1]
     for origin in (0.0, 100.0):
         G = fm.features(X + origin, y, normalize=None, intercept="free")
         lower, upper = fm.separator_margin(G, [2.0, 0.0])
@@ -133,25 +164,45 @@ def test_rows_of_one_class_each():
     G = fm.features([[5.0, 1.0], [2.0, -3.0]], [1, -1], normalize=None, intercept="free")
     result = fm.max_margin(G, tol=1e-12)
     assert result.status == "certified" and result.lower == pytest.approx(2.5, rel=1e-12)
-    scores = fm.decision_function(result.alpha, [[5.0, 1.0], [2.0, -3.0]], [1, -1], [[3.5, -1.0]], kernel="linear",
-                                  normalize=None, intercept="free")
+    scores = fm.decision_function(
+        result.alpha,
+        [[5.0, 1.0], [2.0, -3.0]],
+        [1, -1],
+        [[3.5, -1.0]],
+        kernel="linear",
+        normalize=None,
+        intercept="free",
+    )
     assert abs(scores[0]) < 1e-12
 
 
 def test_softmaxes_have_half_the_weight_each():
     """And ln sum exp(-m - b y) is least at the b that they stand for."""
     rng = np.random.default_rng(0)
-    Z, y = rng.normal(size=(20, 3)), both_classes(rng, 20)
-    for G in (fm.FreeGram(fm.FeatureGram(Z), y), fm.RidgeGram(fm.FreeGram(fm.FeatureGram(Z), y), 0.3)):
+    Z = rng.normal(size=(20, 3))
+    y = both_classes(rng, 20)
+    for G in (
+        fm.FreeGram(fm.FeatureGram(Z), y),
+        fm.RidgeGram(fm.FreeGram(fm.FeatureGram(Z), y), 0.3),
+    ):
         n, d = G.shape()
-        w, m, q, u = rng.normal(size=d), np.empty(n), np.empty(n), np.empty(d)
+        w = rng.normal(size=d)
+        m = np.empty(n)
+        q = np.empty(n)
+        u = np.empty(d)
         log_total = fm.softmax_pass(G, w, m, q, u)
-        assert q[y > 0].sum() == pytest.approx(0.5, rel=1e-15) and q[y < 0].sum() == pytest.approx(0.5, rel=1e-15)
+        assert q[y > 0].sum() == pytest.approx(0.5, rel=1e-15) and q[y < 0].sum() == pytest.approx(
+            0.5, rel=1e-15
+        )
         raw = np.empty(n)
         fm.margins(G, w, raw)
         assert np.ptp((m - raw) * y) < 1e-12
-        values = [np.log(np.exp(-raw - (b + (m - raw)[0] * y[0]) * y).sum()) for b in (-1e-3, 0.0, 1e-3)]
-        assert log_total == pytest.approx(values[1], rel=1e-14) and values[1] < min(values[0], values[2])
+        values = [
+            np.log(np.exp(-raw - (b + (m - raw)[0] * y[0]) * y).sum()) for b in (-1e-3, 0.0, 1e-3)
+        ]
+        assert log_total == pytest.approx(values[1], rel=1e-14) and values[1] < min(
+            values[0], values[2]
+        )
         np.testing.assert_allclose(q, np.exp(-m) / np.exp(-m).sum(), rtol=1e-12)
 
 
@@ -170,11 +221,22 @@ def test_a_run_goes_on_where_it_ended(kind):
 def test_what_it_takes():
     X = [[1.0, 2.0], [3.0, 4.0]]
     for make in (fm.features, fm.gram, fm.lazy_gram):
-        check_raises(lambda make=make: make(X, [1, 1], intercept="free"), ValueError, ["labels y of both classes"])
-        check_raises(lambda make=make: make(X, [1, -1], intercept="none"), ValueError, ["intercept", "'free'"])
+        check_raises(
+            lambda make=make: make(X, [1, 1], intercept="free"),
+            ValueError,
+            ["labels y of both classes"],
+        )
+        check_raises(
+            lambda make=make: make(X, [1, -1], intercept="none"),
+            ValueError,
+            ["intercept", "'free'"],
+        )
     check_raises(lambda: fm.gram(X, intercept="free"), ValueError, ["labels y of both classes"])
-    check_raises(lambda: fm.certificate(fm.features(X, [1, -1], intercept="free"), [1.0, 1.0], [0.4, 0.6]), ValueError,
-                 ["half its weight in each class"])
+    check_raises(
+        lambda: fm.certificate(fm.features(X, [1, -1], intercept="free"), [1.0, 1.0], [0.4, 0.6]),
+        ValueError,
+        ["half its weight in each class"],
+    )
 
 
 @pytest.mark.parametrize("origin", [0.0, 1.0])
@@ -188,8 +250,10 @@ def test_mirrored_points_lose_no_digits(origin):
     X[:, 0] = np.round(10.0 * (1.0 + rng.random(40))) / 2.0**20
     y = np.repeat([1.0, -1.0], 40)
     plain = fm.max_margin(fm.features(np.vstack((X, -X)), y, normalize=None), tol=1e-15)
-    result = fm.max_margin(fm.features(np.vstack((origin + X, origin - X)), y, normalize=None, intercept="free"),
-                           tol=1e-15)
+    result = fm.max_margin(
+        fm.features(np.vstack((origin + X, origin - X)), y, normalize=None, intercept="free"),
+        tol=1e-15,
+    )
     assert plain.lower <= result.upper and result.lower <= plain.upper
     assert result.upper - result.lower <= 4.0 * (plain.upper - plain.lower) < 1e-5 * plain.upper
 
@@ -198,20 +262,27 @@ def test_mirrored_points_lose_no_digits(origin):
 def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     """G + h y' + y h': blocks, columns added where few weights change, the diagonal; in the end h is undone."""
     rng = np.random.default_rng(6)
-    X, y = rng.normal(size=(60, 3)), both_classes(rng, 60)
+    X = rng.normal(size=(60, 3))
+    y = both_classes(rng, 60)
     G = make(X, y, gamma=0.1, intercept="free", ridge=0.05)
     dual = fm._Dual(G, 1.05, 1e-9, 1e-9)
-    c, u = rng.random(60), np.zeros(60)
+    c = rng.random(60)
+    u = np.zeros(60)
     for side in dual.sides:
         c[side] *= 0.5 / c[side].sum()
     dual.finish(c, u)
     dual.begin(c, u, np.zeros(1))
-    middle, h = G.dense() if make is fm.lazy_gram else G.base.matrix, dual.shift
+    middle = G.dense() if make is fm.lazy_gram else G.base.matrix
+    h = dual.shift
     moved = middle + np.outer(h, y) + np.outer(y, h)
     np.testing.assert_allclose(u, moved @ c / 1.05, atol=1e-13)
-    assert min(u[y > 0]) == pytest.approx(min(u[y < 0]), abs=1e-13) and np.linalg.eigvalsh(moved)[0] > 0.0
+    assert (
+        min(u[y > 0]) == pytest.approx(min(u[y < 0]), abs=1e-13)
+        and np.linalg.eigvalsh(moved)[0] > 0.0
+    )
     np.testing.assert_allclose(dual.roots**2 * 1.05, moved.diagonal(), atol=1e-12)
-    H, points = np.empty((20, 20)), np.arange(20, 40)
+    H = np.empty((20, 20))
+    points = np.arange(20, 40)
     dual.place(points, 0, H)
     roots = dual.roots[points]
     np.testing.assert_allclose(H, moved[20:40, 20:40] / 1.05 / np.outer(roots, roots), atol=1e-13)
@@ -225,10 +296,16 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
 @pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
 def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
     rng = np.random.default_rng(7)
-    X, y = rng.normal(size=(200, 3)) + 2.0, both_classes(rng, 200)
-    G = fm.RidgeGram(fm.FreeGram(fm.DenseGram(fm.gram(X, y, gamma=0.3)), y), 0.5) if make is fm.gram else (
-        make(X, y, gamma=0.3, intercept="free", ridge=0.5))
-    dual, c, u = fm._Dual(G, 1.5, 1e-9, 0.0), np.zeros(200), np.zeros(200)
+    X = rng.normal(size=(200, 3)) + 2.0
+    y = both_classes(rng, 200)
+    G = (
+        fm.RidgeGram(fm.FreeGram(fm.DenseGram(fm.gram(X, y, gamma=0.3)), y), 0.5)
+        if make is fm.gram
+        else (make(X, y, gamma=0.3, intercept="free", ridge=0.5))
+    )
+    dual = fm._Dual(G, 1.5, 1e-9, 0.0)
+    c = np.zeros(200)
+    u = np.zeros(200)
     for side in dual.sides:
         c[side] = 0.5 / side.size
     dual.finish(c, u)
@@ -243,9 +320,14 @@ def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
 def test_columns_on_demand_follow_the_origin():
     """A kernel on demand, of which columns are added: no round is lost beside a matrix of the same kernel."""
     rng = np.random.default_rng(6)
-    X, y = rng.normal(size=(1500, 5)), both_classes(rng, 1500)
+    X = rng.normal(size=(1500, 5))
+    y = both_classes(rng, 1500)
     X[:, 0] += 2.0 * y
     options = {"gamma": 0.1, "intercept": "free", "ridge": 0.05}
-    dense, lazy = (fm.max_margin(make(X, y, **options), tol=1e-8) for make in (fm.gram, fm.lazy_gram))
+    dense, lazy = (
+        fm.max_margin(make(X, y, **options), tol=1e-8) for make in (fm.gram, fm.lazy_gram)
+    )
     assert dense.status == lazy.status == "certified"
-    assert lazy.lower <= dense.upper and dense.lower <= lazy.upper and lazy.n_iter <= dense.n_iter + 1
+    assert (
+        lazy.lower <= dense.upper and dense.lower <= lazy.upper and lazy.n_iter <= dense.n_iter + 1
+    )

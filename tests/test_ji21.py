@@ -30,15 +30,27 @@ import fastmargin as fm
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+
 @numba.njit
 def draw(m, uniform):
     return fm._draw(m, uniform, np.empty(m.size))
 
 
-ALGORITHMS = ("gradient_descent", "normalized_gradient_descent", "momentum", "batch_perceptron", "adaptive_sampling")
+ALGORITHMS = (
+    "gradient_descent",
+    "normalized_gradient_descent",
+    "momentum",
+    "batch_perceptron",
+    "adaptive_sampling",
+)
 OURS = [name for name in CALLS if algorithm_of(name) in ALGORITHMS and CALLS[name].noise <= 1e-10]
-STEPS = {"gradient_descent": 0.3, "gradient_descent, logistic": 5.0, "normalized_gradient_descent": 0.5,
-         "normalized_gradient_descent, sqrt": 2.0, "normalized_gradient_descent, norm": 3.0}
+STEPS = {
+    "gradient_descent": 0.3,
+    "gradient_descent, logistic": 5.0,
+    "normalized_gradient_descent": 0.5,
+    "normalized_gradient_descent, sqrt": 2.0,
+    "normalized_gradient_descent, norm": 3.0,
+}
 
 
 def ends(G, T, **options):
@@ -49,34 +61,54 @@ def ends(G, T, **options):
     return found
 
 
-@in_turn([(name, kind) for name, kind in EVERYWHERE if name in OURS], ["separable", "not separable", "scale 50"])
+@in_turn(
+    [(name, kind) for name, kind in EVERYWHERE if name in OURS],
+    ["separable", "not separable", "scale 50"],
+)
 def test_iterates_are_those_of_the_naive_twin(name, kind, case):
-    Z, T = UNTIED[case], 300
-    G, s = form(kind, Z), scale_of(form(kind, Z))
+    Z = UNTIED[case]
+    T = 300
+    G = form(kind, Z)
+    s = scale_of(form(kind, Z))
     square = fm.prepare(G, 0).G.rounding().square
     for step in {None, STEPS.get(name)}:
         extra = {} if step is None else {"step": step}
         seen = []
         result = run(name, G, max_iter=T, trace_at=range(T), callback=seen.append, **extra)
-        assert len(result.trace) == result.n_iter + 1 and (result.n_iter == T) == (result.status == "max_iter")
+        assert len(result.trace) == result.n_iter + 1 and (result.n_iter == T) == (
+            result.status == "max_iter"
+        )
         twin = naive.TWINS[algorithm_of(name)](Z, **{**CALLS[name].own, **extra})
         before = np.zeros(len(Z))
         for partial, (alpha, p, flag) in zip(seen, twin, strict=False):
             assert flag == ("infeasible" if partial.status == "infeasible" else "")
             # relative to the largest weight: rounding reaches all weights alike, through the margins
             size = float(np.abs(alpha).max())
-            np.testing.assert_allclose(partial.alpha, alpha.astype(float), rtol=0, atol=1e-11 * size + 1e-300)
+            np.testing.assert_allclose(
+                partial.alpha, alpha.astype(float), rtol=0, atol=1e-11 * size + 1e-300
+            )
             if size and CALLS[name].held == "move" and partial.n_iter < T:
                 p = (alpha - before) / (alpha - before).sum()
             np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
             if size:
                 lower, upper = naive.interval(Z, alpha, p)
                 # a negative margin is divided by the least that ||alpha||_G can be
-                blur = square * s * np.abs(partial.alpha).sum()**2 / np.sum((partial.alpha @ Z)**2)
-                spread = np.sqrt(s) * np.abs(partial.alpha).sum() / np.linalg.norm(partial.alpha @ Z)
-                recurrences = 20.0 * EPS * partial.n_iter * spread * (np.sqrt(s) + abs(lower) * (1.0 + spread))
-                assert abs(partial.lower - lower) <= 1e-10 * np.sqrt(s) + 2.0 * blur * abs(min(lower, 0.0)) + (
-                    recurrences if CALLS[name].held else 0.0)
+                blur = (
+                    square * s * np.abs(partial.alpha).sum() ** 2 / np.sum((partial.alpha @ Z) ** 2)
+                )
+                spread = (
+                    np.sqrt(s) * np.abs(partial.alpha).sum() / np.linalg.norm(partial.alpha @ Z)
+                )
+                recurrences = (
+                    20.0
+                    * EPS
+                    * partial.n_iter
+                    * spread
+                    * (np.sqrt(s) + abs(lower) * (1.0 + spread))
+                )
+                assert abs(partial.lower - lower) <= 1e-10 * np.sqrt(s) + 2.0 * blur * abs(
+                    min(lower, 0.0)
+                ) + (recurrences if CALLS[name].held else 0.0)
                 assert abs(partial.upper**2 - upper**2) <= 1e-11 * s
             else:
                 assert partial.lower == pytest.approx(-np.sqrt(s), rel=1e-13)
@@ -87,11 +119,13 @@ def test_iterates_are_those_of_the_naive_twin(name, kind, case):
 # THEOREM 3.1 AND THE DUAL FORM OF MOMENTUM
 # ======================================================================================================
 
+
 @rotate("case, kind", PLANTED, REPRESENTATIONS)
 def test_theorem_3_1(case, kind):
     Z, rho = PLANTED[case]
     G = form(kind, Z)
-    s, n = scale_of(G), len(Z)
+    s = scale_of(G)
+    n = len(Z)
     trace = fm.momentum(G, max_iter=500, trace_at=range(501)).trace
     t = trace["iteration"]
     norms = np.linalg.norm([result.p @ Z for result in ends(G, 500)], axis=1)
@@ -99,14 +133,21 @@ def test_theorem_3_1(case, kind):
     # a dense G cannot tell ||p||_G^2 from zero below the rounding of its entries
     slack = (40 + 8 * n) * EPS * s
     assert (trace["upper"] ** 2 >= positive**2 - slack).all()
-    assert (np.square(norms) <= positive**2 + 8 * s * max(np.log(n), 0) / (t + 1.0) ** 2 + slack).all()
+    assert (
+        np.square(norms) <= positive**2 + 8 * s * max(np.log(n), 0) / (t + 1.0) ** 2 + slack
+    ).all()
     if rho > 0:
         r = rho / np.sqrt(s)
         bound = r - 4 * (1 + np.log(n)) * (1 + 2 * np.log(t + 1.0)) / (r * (t + 1.0) ** 2)
         assert (trace["lower"] >= np.sqrt(s) * bound - 8 * (sum(Z.shape) + 8) * EPS * s / rho).all()
 
 
-@rotate("case, kind", [name for name, (_, rho) in PLANTED.items() if rho <= 0], REPRESENTATIONS, crossed=2)
+@rotate(
+    "case, kind",
+    [name for name, (_, rho) in PLANTED.items() if rho <= 0],
+    REPRESENTATIONS,
+    crossed=2,
+)
 def test_the_moves_of_momentum_where_nothing_separates(case, kind):
     """sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n, so that one of the moves nu_0, ..., nu_{T-1} has ||nu_t||_G^2 <= 8 s
     ln(n) / (T (T+3)): at each of them the run looks.
@@ -117,15 +158,25 @@ def test_the_moves_of_momentum_where_nothing_separates(case, kind):
     """
     Z, _ = PLANTED[case]
     G = form(kind, Z)
-    s, ln, T = scale_of(G), math.log(len(Z)), 300
-    moves = np.diff(fm.momentum(G, max_iter=T, trace_at=range(T), keep_iterates=True).iterates, axis=0)
-    t, squares = np.arange(T), np.square(moves / moves.sum(axis=1, keepdims=True) @ Z).sum(axis=1)
+    s = scale_of(G)
+    ln = math.log(len(Z))
+    T = 300
+    moves = np.diff(
+        fm.momentum(G, max_iter=T, trace_at=range(T), keep_iterates=True).iterates, axis=0
+    )
+    t = np.arange(T)
+    squares = np.square(moves / moves.sum(axis=1, keepdims=True) @ Z).sum(axis=1)
     slack = (40 + 8 * len(Z)) * EPS * s
     assert (np.cumsum((t + 2) * squares) <= 4 * s * ln + slack * (t + 1) ** 2).all()
     assert (np.minimum.accumulate(squares) <= 8 * s * ln / ((t + 1) * (t + 4)) + slack).all()
 
 
-@rotate("case, kind", [name for name, (_, rho) in PLANTED.items() if rho <= 0], REPRESENTATIONS, crossed=2)
+@rotate(
+    "case, kind",
+    [name for name, (_, rho) in PLANTED.items() if rho <= 0],
+    REPRESENTATIONS,
+    crossed=2,
+)
 @pytest.mark.parametrize("scale", [1.0, 0.01])
 def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
     Z = scale * PLANTED[case][0]
@@ -135,13 +186,19 @@ def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
         bound = max(1.0, math.sqrt(8 * scale_of(G) * math.log(len(Z))) / eps)
         result = fm.momentum(G, eps=eps, max_iter=20 * math.ceil(bound), trace_at=[])
         assert result.status == "infeasible" and result.n_iter <= bound
-        looked = fm.momentum(G, eps=eps, max_iter=20 * math.ceil(bound), trace_at=range(min(result.n_iter, 300)))
+        looked = fm.momentum(
+            G, eps=eps, max_iter=20 * math.ceil(bound), trace_at=range(min(result.n_iter, 300))
+        )
         assert looked.n_iter == result.n_iter and np.array_equal(looked.p, result.p)
         assert naive.norm(Z, result.p) <= result.upper <= eps
 
 
-@rotate("case, kind", [name for name, (Z, rho) in PLANTED.items() if rho > 0 and len(Z) < 100], REPRESENTATIONS,
-        crossed=2)
+@rotate(
+    "case, kind",
+    [name for name, (Z, rho) in PLANTED.items() if rho > 0 and len(Z) < 100],
+    REPRESENTATIONS,
+    crossed=2,
+)
 def test_momentum_never_says_infeasible_below_the_margin(case, kind):
     Z, rho = PLANTED[case]
     for eps in (0.5 * rho, (1 - 1e-6) * rho):
@@ -160,8 +217,11 @@ def test_a_bad_eps_of_momentum_is_named(eps):
 def psi_of(xi):
     """psi(xi) = l^{-1}(sum_i l(xi_i)) of the logistic loss, by rows: ln(e^total - 1)."""
     total = np.logaddexp(0, xi).sum(axis=-1)
-    return np.where(total < 1e-8, np.logaddexp.reduce(xi, axis=-1),
-                    total + np.log(-np.expm1(-np.maximum(total, 1e-9))))
+    return np.where(
+        total < 1e-8,
+        np.logaddexp.reduce(xi, axis=-1),
+        total + np.log(-np.expm1(-np.maximum(total, 1e-9))),
+    )
 
 
 @pytest.mark.parametrize("loss", ["exp", "logistic", "logistic, as printed"])
@@ -178,18 +238,30 @@ def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
     all rho^2 cancel, and the norms add up to beta ||w_t|| or more.
     """
     Z, rho = PLANTED[case]
-    n, root = len(Z), np.sqrt(scale_of(fm.FeatureGram(Z)))
-    Z, rho = Z / root, rho / root
+    n = len(Z)
+    root = np.sqrt(scale_of(fm.FeatureGram(Z)))
+    Z = Z / root
+    rho = rho / root
     shift = np.log(n) if loss == "logistic" else 0.0
     beta = {"exp": 1, "logistic": np.e / (np.e - 1), "logistic, as printed": n}[loss]
-    result = fm.momentum(fm.FeatureGram(Z), loss=loss.partition(",")[0], shifted=loss == "logistic", max_iter=1000,
-                         trace_at=range(1001), keep_iterates=True)
-    t, w = np.arange(1, 1001), result.iterates[1:] @ Z
-    m, size = w @ Z.T, np.linalg.norm(w, axis=1)
+    result = fm.momentum(
+        fm.FeatureGram(Z),
+        loss=loss.partition(",")[0],
+        shifted=loss == "logistic",
+        max_iter=1000,
+        trace_at=range(1001),
+        keep_iterates=True,
+    )
+    t = np.arange(1, 1001)
+    w = result.iterates[1:] @ Z
+    m = w @ Z.T
+    size = np.linalg.norm(w, axis=1)
     now = np.logaddexp.reduce(-m, axis=1) if loss == "exp" else psi_of(-m - shift) + shift
     psi = np.log(n) if loss == "exp" else psi_of(np.full(n, -shift)) + shift
     slack = 1e-12 * (1 + size)
-    assert (rho * size + now <= psi + slack).all() and (rho * t * (t + 3) / 4 <= beta * size + slack).all()
+    assert (rho * size + now <= psi + slack).all() and (
+        rho * t * (t + 3) / 4 <= beta * size + slack
+    ).all()
     assert (rho - m.min(axis=1) / size <= 4 * beta * psi / (rho * t * (t + 3)) + 1e-12).all()
 
 
@@ -200,19 +272,27 @@ BETA = np.e / (np.e - 1)
 def test_psi_is_smooth_where_the_losses_add_up_to_one(n):
     """D(x, y) = psi(x) - psi(y) - <q_y, x - y> >= ||q_x - q_y||_1^2 / (2 beta), beta = e/(e-1), q = grad psi, between
     points of sum l <= 1; and no smaller beta will do where n is large, half of all entries go up and half down."""
-    rng, tightest = np.random.default_rng(n), 0.0
+    rng = np.random.default_rng(n)
+    tightest = 0.0
     level = np.log(np.expm1(np.longdouble(1) / n))  # at which n losses add up to 1
     for trial in range(400):
         x, y = np.full((2, n), level)
         if trial % 4 == 0:
             y = x + rng.permutation(np.resize([0.01, -0.01], n))
         else:
-            share = rng.dirichlet(np.full(n, [0.03, 1.0, 30.0][trial % 4 - 1]), 2) * rng.choice([1, 0.9, 1e-3], (2, 1))
+            share = rng.dirichlet(np.full(n, [0.03, 1.0, 30.0][trial % 4 - 1]), 2) * rng.choice(
+                [1, 0.9, 1e-3], (2, 1)
+            )
             x, y = np.log(np.expm1(np.maximum(share, 1e-300)).astype(np.longdouble))
         top = [np.logaddexp(0, point).sum() for point in (x, y)]
-        x, y = (point if total <= 1 else point - total + 1 for point, total in zip((x, y), top, strict=True))
-        (psi_x, psi_y), (p, q) = psi_of(np.array((x, y))), (naive.logistic_weights(-point)[0] for point in (x, y))
-        apart, between = np.abs(p - q).sum(), psi_x - psi_y - q @ (x - y)
+        x, y = (
+            point if total <= 1 else point - total + 1
+            for point, total in zip((x, y), top, strict=True)
+        )
+        (psi_x, psi_y) = psi_of(np.array((x, y)))
+        (p, q) = (naive.logistic_weights(-point)[0] for point in (x, y))
+        apart = np.abs(p - q).sum()
+        between = psi_x - psi_y - q @ (x - y)
         assert between >= apart**2 / (2 * BETA) - 1e-15
         tightest = max(tightest, apart**2 / (2 * BETA) / between if between > 1e-9 else 0.0)
     assert tightest > (0.95 if n == 2000 else 0.0) or n == 1  # there psi is the identity
@@ -233,9 +313,14 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     seen = ends(fm.FeatureGram(Z), 400, loss="logistic")
     t = np.arange(401)
     xi = -np.array([partial.alpha for partial in seen]) @ Z @ Z.T - np.log(n)
-    sums, psi = np.logaddexp(0, xi).sum(axis=1), psi_of(xi)
+    sums = np.logaddexp(0, xi).sum(axis=1)
+    psi = psi_of(xi)
     assert sums[0] < 1 and (sums <= sums[0] * (1 + 1e-13)).all()
-    fallen = np.linalg.norm(np.array([partial.p for partial in seen]) @ Z, axis=1) ** 2 * (t + 1.0) ** 2 / (8 * BETA)
+    fallen = (
+        np.linalg.norm(np.array([partial.p for partial in seen]) @ Z, axis=1) ** 2
+        * (t + 1.0) ** 2
+        / (8 * BETA)
+    )
     assert (psi[1:] <= psi[0] - fallen[1:] + 1e-11 * (1 + np.abs(psi[1:]))).all()
 
 
@@ -249,13 +334,18 @@ def test_for_the_exponential_loss_a_shift_is_nothing():
 @pytest.mark.parametrize("name, first, ahead", [("snkp", 0.5, 2), ("momentum", 1.0, 3)])
 def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
     """One recursion with two lengths of steps: a = alpha/mu of SNKP at k, alpha of momentum at t = k+1."""
-    Z, T = UNTIED[case], 300
-    G, s, seen = form(kind, Z), scale_of(form(kind, Z)), []
+    Z = UNTIED[case]
+    T = 300
+    G = form(kind, Z)
+    s = scale_of(form(kind, Z))
+    seen = []
     if name == "snkp":
         fm.snkp(G, stop=None, max_iter=T, trace_at=range(T), callback=seen.append)
     else:
         seen = ends(G, T)
-    for partial, (a, p) in zip(seen[name == "momentum":], naive.accelerated(Z, first, ahead), strict=False):
+    for partial, (a, p) in zip(
+        seen[name == "momentum" :], naive.accelerated(Z, first, ahead), strict=False
+    ):
         k = partial.n_iter
         alpha = partial.alpha * ((k + 1) * (k + 2) / (4 * s) if name == "snkp" else 1.0)
         np.testing.assert_allclose(alpha, a.astype(float), rtol=0, atol=1e-11 * float(a.max()))
@@ -267,26 +357,49 @@ def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
 def test_a_wide_network_has_the_margin_of_the_infinite_one(seed):
     """The tangent kernel of Figure 3 at width m is within 1/sqrt(m) of its limit: "narrower widths were similar"."""
     rng = np.random.default_rng(seed)
-    X, y = rng.normal(size=(40, 6)), np.where(rng.random(40) < 0.5, 1, -1)
+    X = rng.normal(size=(40, 6))
+    y = np.where(rng.random(40) < 0.5, 1, -1)
     limit = fm.max_margin(fm.gram(X, y, kernel="ntk")).lower
     widths = np.array([100, 1600, 25_600])
-    errors = [np.mean([abs(fm.max_margin(fm.gram(X, y, kernel="ntk", W=rng.normal(size=(m, 6)))).lower / limit - 1)
-                       for _ in range(8)]) for m in widths]
-    assert (errors * np.sqrt(widths) < 1.5).all() and errors[2] < errors[1] < errors[0] and limit > 0.05
+    errors = [
+        np.mean(
+            [
+                abs(
+                    fm.max_margin(fm.gram(X, y, kernel="ntk", W=rng.normal(size=(m, 6)))).lower
+                    / limit
+                    - 1
+                )
+                for _ in range(8)
+            ]
+        )
+        for m in widths
+    ]
+    assert (
+        (errors * np.sqrt(widths) < 1.5).all()
+        and errors[2] < errors[1] < errors[0]
+        and limit > 0.05
+    )
 
 
 @rotate("case, kind", ["separable", "not separable", "scale 50"], REPRESENTATIONS)
 def test_momentum_is_nesterov_on_the_dual(case, kind):
     """mu_t is p, and Z'mu_t = 2 g_t / t."""
-    Z, T = UNTIED[case], 200
+    Z = UNTIED[case]
+    T = 200
     size = np.sqrt(scale_of(form(kind, Z)))
-    for t, (partial, point) in enumerate(zip(ends(form(kind, Z), T), naive.nesterov_on_the_dual(Z), strict=False)):
+    for t, (partial, point) in enumerate(
+        zip(ends(form(kind, Z), T), naive.nesterov_on_the_dual(Z), strict=False)
+    ):
         w, g, mu = (a.astype(float) for a in point)
-        np.testing.assert_allclose(partial.p, mu, rtol=0, atol=1e-10)  # the multiplicative form adds T logarithms up
+        np.testing.assert_allclose(
+            partial.p, mu, rtol=0, atol=1e-10
+        )  # the multiplicative form adds T logarithms up
         if t:
             assert abs(partial.upper**2 - (2 * np.linalg.norm(g) / t) ** 2) <= 1e-10 * size**2
             np.testing.assert_allclose(Z.T @ partial.p, 2 * g / t, rtol=0, atol=1e-10 * size)
-        np.testing.assert_allclose(Z.T @ partial.alpha, w, rtol=0, atol=1e-10 * (np.linalg.norm(w) + 1))
+        np.testing.assert_allclose(
+            Z.T @ partial.alpha, w, rtol=0, atol=1e-10 * (np.linalg.norm(w) + 1)
+        )
 
 
 # ======================================================================================================
@@ -294,36 +407,64 @@ def test_momentum_is_nesterov_on_the_dual(case, kind):
 # ======================================================================================================
 
 MARGINS = [
-    [0.0], [0.0, 0.0], [1e3, -1e3], [1e3, 1e3 + 1], [1e6, -1e6], [-1e6, -1e6], [1e6, 1e6], [-1e6, -1e6 + 1, 3.0],
-    [36.9, 40.0], [37.1, 40.0, 50.0], [36.999999, 37.000001], [-40.0, 40.0], [20.0, 21.0, 22.0], [700.0, 720.0, 750.0],
-    [-750.0, 750.0], [5.0, 36.0, 800.0], list(np.linspace(-5, 5, 50)), list(np.linspace(30, 45, 50)),
+    [0.0],
+    [0.0, 0.0],
+    [1e3, -1e3],
+    [1e3, 1e3 + 1],
+    [1e6, -1e6],
+    [-1e6, -1e6],
+    [1e6, 1e6],
+    [-1e6, -1e6 + 1, 3.0],
+    [36.9, 40.0],
+    [37.1, 40.0, 50.0],
+    [36.999999, 37.000001],
+    [-40.0, 40.0],
+    [20.0, 21.0, 22.0],
+    [700.0, 720.0, 750.0],
+    [-750.0, 750.0],
+    [5.0, 36.0, 800.0],
+    list(np.linspace(-5, 5, 50)),
+    list(np.linspace(30, 45, 50)),
     list(np.linspace(-1e3, 1e3, 101)),
 ]
 
 
 @pytest.mark.parametrize("margins", MARGINS, ids=str)
 def test_logistic_weights(margins):
-    m, q = np.array(margins), np.empty(len(margins))
+    m = np.array(margins)
+    q = np.empty(len(margins))
     log_slope = fm._logistic_weights(m, 0.0, q)
     exact, exact_log = naive.logistic_weights(m)
     normal = exact > 1e-300
     # an exponent of size x loses eps x; between margins of 37 and e^-37 against 1 lies the rounding of one eps
-    np.testing.assert_allclose(q[normal], exact[normal].astype(float), rtol=(20 + np.abs(m).max() / 4) * EPS)
+    np.testing.assert_allclose(
+        q[normal], exact[normal].astype(float), rtol=(20 + np.abs(m).max() / 4) * EPS
+    )
     assert (q[~normal] <= 1e-299).all() and (q >= 0).all()
     assert abs(log_slope - float(exact_log)) <= 8 * EPS * (1 + abs(float(exact_log)))
     again = np.empty(len(m))
     if m.max() < 700:  # Python's own exp raises where the compiled one gives infinity
-        assert abs(fm._logistic_weights.py_func(m, 0.0, again) - log_slope) <= 4 * EPS * (1 + abs(log_slope))
+        assert abs(fm._logistic_weights.py_func(m, 0.0, again) - log_slope) <= 4 * EPS * (
+            1 + abs(log_slope)
+        )
         np.testing.assert_allclose(again, q, rtol=20 * EPS, atol=1e-300)
 
 
-@rotate("case, kind, loss, step", ["cross-polytope", "opposite labels", "feasible", "shifted, infeasible"],
-        REPRESENTATIONS, ["exp", "logistic"], [1e6, 1e-6], crossed=2)
+@rotate(
+    "case, kind, loss, step",
+    ["cross-polytope", "opposite labels", "feasible", "shifted, infeasible"],
+    REPRESENTATIONS,
+    ["exp", "logistic"],
+    [1e6, 1e-6],
+    crossed=2,
+)
 def test_gradient_descent_never_overflows(case, kind, loss, step):
     Z, rho = PLANTED[case]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         result = fm.gradient_descent(form(kind, Z), step=step, loss=loss, max_iter=300)
-    assert np.isfinite(result.alpha).all() and (result.alpha >= 0).all() and np.isfinite(result.upper)
+    assert (
+        np.isfinite(result.alpha).all() and (result.alpha >= 0).all() and np.isfinite(result.upper)
+    )
     assert result.lower <= max(rho, 0) + 1e-9
 
 
@@ -339,44 +480,88 @@ def test_gradient_descent_with_a_long_step_on_asymmetric_infeasible_data():
 # STEPS OF EQUAL LENGTH
 # ======================================================================================================
 
-@rotate("case, kind, step", [case for case in UNTIED if "separable" in case and "not" not in case] + ["scale 50"],
-        REPRESENTATIONS, [0.3, 1.0, 3.0], crossed=2)
+
+@rotate(
+    "case, kind, step",
+    [case for case in UNTIED if "separable" in case and "not" not in case] + ["scale 50"],
+    REPRESENTATIONS,
+    [0.3, 1.0, 3.0],
+    crossed=2,
+)
 def test_divided_by_the_norm_every_step_has_its_length(case, kind, step):
     """v = exp(-m), alpha <- alpha + step v / (sqrt(s t) ||v||_G): the predictor moves by step / sqrt(s t), whatever its
     margins are.  On data without a margin it turns about its end, where rounding is amplified without bound."""
-    Z, T = UNTIED[case], 60
+    Z = UNTIED[case]
+    T = 60
     G = form(kind, Z)
     own = {"step": step, "schedule": "sqrt", "divide_by": "norm"}
-    result = fm.normalized_gradient_descent(G, max_iter=T, trace_at=range(T), keep_iterates=True, **own)
+    result = fm.normalized_gradient_descent(
+        G, max_iter=T, trace_at=range(T), keep_iterates=True, **own
+    )
     lengths = np.linalg.norm(np.diff(result.iterates, axis=0) @ Z, axis=1)
     wanted = step / np.sqrt(scale_of(G) * np.arange(1.0, T + 1.0))
     np.testing.assert_allclose(lengths, wanted, rtol=1e-10)
     assert np.array_equal(result.trace["products"], np.arange(T + 1.0))
-    for alpha, (twin, *_) in zip(result.iterates, naive.normalized_gradient_descent(Z, **own), strict=False):
-        np.testing.assert_allclose(alpha, twin.astype(float), rtol=0, atol=1e-11 * float(np.abs(twin).max()))
+    for alpha, (twin, *_) in zip(
+        result.iterates, naive.normalized_gradient_descent(Z, **own), strict=False
+    ):
+        np.testing.assert_allclose(
+            alpha, twin.astype(float), rtol=0, atol=1e-11 * float(np.abs(twin).max())
+        )
 
 
-@rotate("case, kind, schedule, step", ["cross-polytope", "opposite labels", "simplex", "feasible", "a row of zeros",
-                                       "small margin", "shifted, infeasible"], REPRESENTATIONS, ["constant", "sqrt"],
-        [1e6, 1.0, 1e-6, 1e30], crossed=2)
+@rotate(
+    "case, kind, schedule, step",
+    [
+        "cross-polytope",
+        "opposite labels",
+        "simplex",
+        "feasible",
+        "a row of zeros",
+        "small margin",
+        "shifted, infeasible",
+    ],
+    REPRESENTATIONS,
+    ["constant", "sqrt"],
+    [1e6, 1.0, 1e-6, 1e30],
+    crossed=2,
+)
 def test_steps_divided_by_the_norm_never_overflow(case, kind, schedule, step):
     """Where the gradient vanishes, at once (cross-polytope) or in the end (a row of zeros), the run rests there."""
     Z, rho = PLANTED[case]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        result = fm.normalized_gradient_descent(form(kind, Z), step=step, schedule=schedule, divide_by="norm",
-                                                max_iter=300)
-    assert np.isfinite(result.alpha).all() and (result.alpha >= 0).all() and np.isfinite(result.upper)
+        result = fm.normalized_gradient_descent(
+            form(kind, Z), step=step, schedule=schedule, divide_by="norm", max_iter=300
+        )
+    assert (
+        np.isfinite(result.alpha).all() and (result.alpha >= 0).all() and np.isfinite(result.upper)
+    )
     size = np.sqrt(scale_of(form(kind, Z)))
-    assert result.lower <= max(rho, 0) + 1e-9 * size and max(rho, 0) <= result.upper * (1 + 1e-12) + 1e-12 * size
+    assert (
+        result.lower <= max(rho, 0) + 1e-9 * size
+        and max(rho, 0) <= result.upper * (1 + 1e-12) + 1e-12 * size
+    )
 
 
 # ======================================================================================================
 # OBJECTIVES, RATES, SCALE
 # ======================================================================================================
 
-@pytest.mark.parametrize("name", ["gradient_descent", "normalized_gradient_descent", "gradient_descent, logistic"])
-@pytest.mark.parametrize("case", ["feasible", "feasible, scale 7", "opposite labels", "shifted, infeasible",
-                                  "one dimension, infeasible", "unequal weights"])
+
+@pytest.mark.parametrize(
+    "name", ["gradient_descent", "normalized_gradient_descent", "gradient_descent, logistic"]
+)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "feasible",
+        "feasible, scale 7",
+        "opposite labels",
+        "shifted, infeasible",
+        "one dimension, infeasible",
+        "unequal weights",
+    ],
+)
 def test_the_risk_never_grows(name, case):
     """With step 1 the risk (for the normalised method its logarithm) is smooth enough for plain descent."""
     G = dense(PLANTED[case][0])
@@ -400,7 +585,9 @@ def test_margins_converge_at_their_rates():
     Z, rho = PLANTED["unequal weights"]
     G = fm.FeatureGram(Z)
     at = np.unique(np.logspace(0, np.log10(3000), 60).astype(int))
-    gaps = {name: rho - run(name, G, max_iter=3000, trace_at=at).trace["lower"][1:] for name in OURS}
+    gaps = {
+        name: rho - run(name, G, max_iter=3000, trace_at=at).trace["lower"][1:] for name in OURS
+    }
     found = {name: slope(at.astype(float), gap, 100, 3000) for name, gap in gaps.items()}
     assert found["momentum"] < -1.5, found
     assert -1.3 < found["normalized_gradient_descent"] < -0.7, found
@@ -429,17 +616,21 @@ def test_batch_perceptron_regret(kind):
 # ADAPTIVE SAMPLING
 # ======================================================================================================
 
+
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 1001])
 def test_samples_have_the_distribution_q(n):
     """Chi-square over 50,000 samples, rare points taken together; the bound is exceeded once in 1e9 tests."""
-    m, samples = 2.0 * rows_of(1, n, n)[0] + 1e3, 50_000
+    m = 2.0 * rows_of(1, n, n)[0] + 1e3
+    samples = 50_000
     uniforms = np.random.default_rng(n).random(samples)
     drawn = np.bincount([draw(m, u) for u in uniforms], minlength=n)
     expected = samples * naive.softmax(-m)
     rare = expected < 10.0
     drawn, expected = (np.append(a[~rare], a[rare].sum()) for a in (drawn, expected))
-    drawn, expected = drawn[expected > 0], expected[expected > 0]
-    chi2, freedom = ((drawn - expected) ** 2 / expected).sum(), len(expected) - 1
+    drawn = drawn[expected > 0]
+    expected = expected[expected > 0]
+    chi2 = ((drawn - expected) ** 2 / expected).sum()
+    freedom = len(expected) - 1
     assert chi2 <= freedom + 2 * np.sqrt(21 * freedom) + 42  # Laurent & Massart 2000, at exp(-21)
 
 
@@ -451,8 +642,14 @@ def test_samples_invert_the_distribution_function(n):
     m[0] = 0.0
     q = naive.softmax(-m)
     edges = np.cumsum(q)
-    for u in np.concatenate((np.random.default_rng(0).random(300), edges[q > 0] - 1e-9, edges[q > 0] + 1e-9,
-                             [0.0, 1.0 - 2.0**-53])):
+    for u in np.concatenate(
+        (
+            np.random.default_rng(0).random(300),
+            edges[q > 0] - 1e-9,
+            edges[q > 0] + 1e-9,
+            [0.0, 1.0 - 2.0**-53],
+        )
+    ):
         if 0.0 <= u < 1.0 and np.abs(edges - u).min() > 1e-12:
             assert draw(m, u) == np.searchsorted(edges, u, side="right")
         assert not 0.0 <= u < 1.0 or q[draw(m, u)] > 0.0
@@ -461,7 +658,9 @@ def test_samples_invert_the_distribution_function(n):
 
 def test_the_seed_decides():
     Z = UNTIED["separable"]
-    one, two, other = (fm.adaptive_sampling(fm.FeatureGram(Z), seed=seed, max_iter=50).alpha for seed in (7, 7, 8))
+    one, two, other = (
+        fm.adaptive_sampling(fm.FeatureGram(Z), seed=seed, max_iter=50).alpha for seed in (7, 7, 8)
+    )
     assert np.array_equal(one, two) and not np.array_equal(one, other)
 
 
@@ -470,37 +669,66 @@ def test_the_seed_decides():
 def test_a_long_run_of_adaptive_sampling_neither_overflows_nor_drifts(kind, momentum):
     Z, rho = PLANTED["feasible, scale 7"]
     with np.errstate(all="raise", under="ignore"):
-        result = fm.adaptive_sampling(form(kind, Z), momentum=momentum, max_iter=100_000, trace_at=[])
-    assert 0.98 * rho < result.lower <= rho * (1 + 1e-12) and rho * (1 - 1e-12) <= result.upper < 1.02 * rho
+        result = fm.adaptive_sampling(
+            form(kind, Z), momentum=momentum, max_iter=100_000, trace_at=[]
+        )
+    assert (
+        0.98 * rho < result.lower <= rho * (1 + 1e-12)
+        and rho * (1 - 1e-12) <= result.upper < 1.02 * rho
+    )
 
 
 @pytest.mark.parametrize("case", ["feasible", "uneven", "unequal weights", "feasible, n > 512"])
 def test_theorem_4_1(case):
     """Each bound may fail with probability 2 delta = 0.02: of 40 runs more than 6 with probability below 1e-5."""
     Z, rho = PLANTED[case]
-    s, delta, runs = scale_of(fm.FeatureGram(Z)), 0.01, 40
-    r, n = rho / np.sqrt(s), len(Z)
+    s = scale_of(fm.FeatureGram(Z))
+    delta = 0.01
+    runs = 40
+    r = rho / np.sqrt(s)
+    n = len(Z)
     for T in (100, 1000, 10_000):
         theta = np.sqrt(np.log(n) / T)
         bound = r - (1.5 * theta + np.sqrt(2 * np.log(1 / delta) / T)) / r - 1 / np.sqrt(delta * T)
-        lower = [fm.adaptive_sampling(fm.FeatureGram(Z), momentum=False, step=theta, seed=seed, max_iter=T,
-                                      trace_at=[]).lower for seed in range(runs)]
+        lower = [
+            fm.adaptive_sampling(
+                fm.FeatureGram(Z), momentum=False, step=theta, seed=seed, max_iter=T, trace_at=[]
+            ).lower
+            for seed in range(runs)
+        ]
         assert (np.array(lower) < np.sqrt(s) * bound).sum() <= 6
 
 
 def test_plain_adaptive_sampling_closes_the_gap_like_1_over_sqrt_T():
     Z, rho = PLANTED["unequal weights"]
-    G, T = fm.FeatureGram(Z), np.array([100, 300, 1000, 3000, 10_000, 30_000])
+    G = fm.FeatureGram(Z)
+    T = np.array([100, 300, 1000, 3000, 10_000, 30_000])
 
-    gaps = [np.mean([rho - fm.adaptive_sampling(G, momentum=False, step=np.sqrt(np.log(len(Z)) / t), seed=seed,
-                                                max_iter=t, trace_at=[]).lower for seed in range(12)]) for t in T]
+    gaps = [
+        np.mean(
+            [
+                rho
+                - fm.adaptive_sampling(
+                    G,
+                    momentum=False,
+                    step=np.sqrt(np.log(len(Z)) / t),
+                    seed=seed,
+                    max_iter=t,
+                    trace_at=[],
+                ).lower
+                for seed in range(12)
+            ]
+        )
+        for t in T
+    ]
     assert -0.7 < slope(T, np.array(gaps), 100, 30_000) < -0.4
 
 
 def rows_drawn(alpha, step):
     """Return the rows that a run with momentum drew: (t+1)(alpha_{t+1} - alpha_t)/step is sum_{j<t} j e_j + (2t+1) e_t,
     e_j the row drawn at j."""
-    drawn, total = [], np.zeros(alpha.shape[1])
+    drawn = []
+    total = np.zeros(alpha.shape[1])
     for t, move in enumerate(np.diff(alpha, axis=0) / step):
         rest = (t + 1) * move - total
         i = int(np.argmax(rest))
@@ -537,35 +765,62 @@ def test_sampling_with_momentum_keeps_what_momentum_keeps_up_to_its_noise(case, 
     sum lambda_t ||nu_t||^2.
     """
     Z, rho = PLANTED[case]
-    root, T = np.sqrt(scale_of(fm.FeatureGram(Z))), 250
-    Z, rho = Z / root, rho / root
-    alpha = fm.adaptive_sampling(fm.FeatureGram(Z), step=step, seed=5, max_iter=T + 1, trace_at=range(T + 2),
-                                 keep_iterates=True).iterates
+    root = np.sqrt(scale_of(fm.FeatureGram(Z)))
+    T = 250
+    Z = Z / root
+    rho = rho / root
+    alpha = fm.adaptive_sampling(
+        fm.FeatureGram(Z),
+        step=step,
+        seed=5,
+        max_iter=T + 1,
+        trace_at=range(T + 2),
+        keep_iterates=True,
+    ).iterates
     z = Z[rows_drawn(alpha, step)]
     w = alpha[:-1] @ Z
-    m, size, q = w @ Z.T, np.linalg.norm(w, axis=1), np.array([naive.softmax(-m) for m in w @ Z.T]).astype(float)
+    m, size, q = (
+        w @ Z.T,
+        np.linalg.norm(w, axis=1),
+        np.array([naive.softmax(-m) for m in w @ Z.T]).astype(float),
+    )
     psi = np.logaddexp.reduce(-m, axis=1)
     fall = m[1:] - m[:-1] + (psi[1:] - psi[:-1])[:, None]  # ln(q_t / q_{t+1})
     kl = -np.sum(q[1:] * fall, axis=1)
     noise = step / 2 * np.sum((z[1:] - z[:-1]) ** 2, axis=1) - kl
     martingale = np.sum((z[1:] - q[1:] @ Z) * np.diff(w, axis=0), axis=1)
     slack = 1e-10 * (1 + size[1:])
-    assert (rho * size[1:] + psi[1:] <= np.log(len(Z)) + np.cumsum(noise + martingale) + slack).all() and kl.min() >= 0
+    assert (
+        rho * size[1:] + psi[1:] <= np.log(len(Z)) + np.cumsum(noise + martingale) + slack
+    ).all() and kl.min() >= 0
     t = np.arange(1, T + 1)
     assert (size[1:] >= step * rho * t * (t + 3) / 4 - slack).all()
     squares = np.sum((Z[:, None] - Z) ** 2, axis=2)
-    assert (np.einsum("ti,ij,tj->t", q, np.exp(step / 2 * squares), q) <= (1 + np.exp(2 * step)) / 2 + 1e-12).all()
+    assert (
+        np.einsum("ti,ij,tj->t", q, np.exp(step / 2 * squares), q)
+        <= (1 + np.exp(2 * step)) / 2 + 1e-12
+    ).all()
 
 
 @pytest.mark.parametrize("case", SAMPLED)
 def test_the_mean_gap_of_sampling_with_momentum(case):
     """A mean over 40 runs, which is below half of the bound on all data seen: no accident puts it above."""
     Z, rho = PLANTED[case]
-    root, T = np.sqrt(scale_of(fm.FeatureGram(Z))), np.array([10, 100, 1000])
+    root = np.sqrt(scale_of(fm.FeatureGram(Z)))
+    T = np.array([10, 100, 1000])
     for step in (0.3, 1.0):
-        gaps = [rho - fm.adaptive_sampling(fm.FeatureGram(Z), step=step, seed=seed, max_iter=1000, trace_at=T).trace[
-            "lower"][1:] for seed in range(40)]
-        bound = 4 * (np.log(len(Z)) + T * (step + np.log(np.cosh(step)))) / (step * rho / root * T * (T + 3))
+        gaps = [
+            rho
+            - fm.adaptive_sampling(
+                fm.FeatureGram(Z), step=step, seed=seed, max_iter=1000, trace_at=T
+            ).trace["lower"][1:]
+            for seed in range(40)
+        ]
+        bound = (
+            4
+            * (np.log(len(Z)) + T * (step + np.log(np.cosh(step))))
+            / (step * rho / root * T * (T + 3))
+        )
         assert (np.mean(gaps, axis=0) / root <= bound).all()
 
 
@@ -594,28 +849,41 @@ def test_a_step_of_any_length_lowers_the_risk_within_1_over_rho_squared(step):
     """ln R <= -(step / 2) (rho^2 T / s - 1) at the best of T iterates, so that by then they separate."""
     for case in ("feasible", "feasible, odd n", "uneven"):
         Z, rho = PLANTED[case]
-        n, s = len(Z), np.square(Z).sum(axis=1).max()
+        n = len(Z)
+        s = np.square(Z).sum(axis=1).max()
         T = math.ceil((1 + 2 * math.log(n) / step) * s / rho**2) + 1
-        run = fm.normalized_gradient_descent(fm.FeatureGram(Z), step=step, max_iter=T, trace_at=range(T),
-                                             keep_iterates=True)
+        run = fm.normalized_gradient_descent(
+            fm.FeatureGram(Z), step=step, max_iter=T, trace_at=range(T), keep_iterates=True
+        )
         m = run.iterates @ Z @ Z.T
         low = m.min(axis=1)
         risks = np.log(np.mean(np.exp(low[:, None] - m), axis=1)) - low
         t = np.arange(T + 1)
-        assert (np.minimum.accumulate(risks)[:-1] <= -step / 2 * (rho**2 / s * t[1:] - 1) + 1e-9).all()
+        assert (
+            np.minimum.accumulate(risks)[:-1] <= -step / 2 * (rho**2 / s * t[1:] - 1) + 1e-9
+        ).all()
         assert low.max() > 0.0
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: fm.adaptive_sampling(np.eye(2), step=0), ["step", "0"]),
-    (lambda: fm.adaptive_sampling(np.eye(2), seed=-1), ["seed", "-1"]),
-    (lambda: fm.gradient_descent(np.eye(2), loss="hinge"), ["loss", "'hinge'", "'logistic'"]),
-    (lambda: fm.momentum(np.eye(2), loss="hinge"), ["loss", "'hinge'"]),
-    (lambda: fm.normalized_gradient_descent(np.eye(2), schedule="linear"), ["schedule", "'linear'", "'sqrt'"]),
-    (lambda: fm.normalized_gradient_descent(np.eye(2), divide_by="loss"), ["divide_by", "'loss'", "'norm'"]),
-    (lambda: fm.gradient_descent(np.eye(2), step=0), ["step", "0"]),
-    (lambda: fm.gradient_descent(np.eye(2), step=np.inf), ["step", "inf"]),
-    (lambda: fm.normalized_gradient_descent(np.eye(2), step=-1), ["step", "-1"]),
-])
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: fm.adaptive_sampling(np.eye(2), step=0), ["step", "0"]),
+        (lambda: fm.adaptive_sampling(np.eye(2), seed=-1), ["seed", "-1"]),
+        (lambda: fm.gradient_descent(np.eye(2), loss="hinge"), ["loss", "'hinge'", "'logistic'"]),
+        (lambda: fm.momentum(np.eye(2), loss="hinge"), ["loss", "'hinge'"]),
+        (
+            lambda: fm.normalized_gradient_descent(np.eye(2), schedule="linear"),
+            ["schedule", "'linear'", "'sqrt'"],
+        ),
+        (
+            lambda: fm.normalized_gradient_descent(np.eye(2), divide_by="loss"),
+            ["divide_by", "'loss'", "'norm'"],
+        ),
+        (lambda: fm.gradient_descent(np.eye(2), step=0), ["step", "0"]),
+        (lambda: fm.gradient_descent(np.eye(2), step=np.inf), ["step", "inf"]),
+        (lambda: fm.normalized_gradient_descent(np.eye(2), step=-1), ["step", "-1"]),
+    ],
+)
 def test_bad_parameters(call, words):
     check_raises(call, ValueError, words)

@@ -9,7 +9,9 @@ from instances import EPS, check_raises, layouts, rotate, rows_of, two_classes
 
 import fastmargin as fm
 
-KERNELS = {f"{kernel} {params}": (kernel, params, formula) for kernel, params, formula in naive.KERNELS}
+KERNELS = {
+    f"{kernel} {params}": (kernel, params, formula) for kernel, params, formula in naive.KERNELS
+}
 NORMALIZE = ["unit", "max", None]
 all_kernels = pytest.mark.parametrize("kernel, params, formula", KERNELS.values(), ids=KERNELS)
 all_normalize = pytest.mark.parametrize("normalize", NORMALIZE)
@@ -19,7 +21,8 @@ all_normalize = pytest.mark.parametrize("normalize", NORMALIZE)
 def test_gram_is_its_formula(name, n, normalize, signed):
     kernel, params, formula = KERNELS[name]
     X, y = two_classes(max(n, 2), 3, seed=n)
-    X, y = X[:n] + 0.3, y[:n]
+    X = X[:n] + 0.3
+    y = y[:n]
     K = naive.normalised(formula(X, X, X), normalize)
     sign = np.outer(y, y) if signed else 1.0
     G = fm.gram(X, y if signed else None, kernel=kernel, normalize=normalize, **params)
@@ -31,7 +34,9 @@ def test_gram_is_its_formula(name, n, normalize, signed):
         assert (G.diagonal() == 1.0).all()
     if normalize == "max":
         assert abs(G.diagonal().max() - 1.0) <= 2 * EPS
-    half = fm.gram(X, y if signed else None, kernel=kernel, normalize=normalize, dtype=np.float32, **params)
+    half = fm.gram(
+        X, y if signed else None, kernel=kernel, normalize=normalize, dtype=np.float32, **params
+    )
     assert half.dtype == np.float32 and G.dtype == np.float64
     assert np.array_equal(half, G.astype(np.float32))
 
@@ -41,18 +46,26 @@ def test_gram_is_its_formula(name, n, normalize, signed):
 def test_gram_over_stretches_of_coordinates(name, n, d):
     kernel, params, formula = KERNELS[name]
     rng = np.random.default_rng(n + 100 * d)
-    used = rng.random((-(-n // 32), -(-d // 4))).repeat(32, axis=0)[:n].repeat(4, axis=1)[:, :d] < 0.5
+    used = (
+        rng.random((-(-n // 32), -(-d // 4))).repeat(32, axis=0)[:n].repeat(4, axis=1)[:, :d] < 0.5
+    )
     used[:, 0] = True
     X = np.where(used, rng.integers(-8, 9, (n, d)) / 4, 0.0)
-    X, n = np.concatenate((X, -X)), 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
-    K, slack = formula(X, X, X), 1e-7 if kernel == "ntk" else 1e-14  # its limit loses digits near an angle of pi
+    X = np.concatenate((X, -X))
+    n = 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
+    K = formula(X, X, X)
+    slack = 1e-7 if kernel == "ntk" else 1e-14  # its limit loses digits near an angle of pi
     G = fm.gram(X, kernel=kernel, normalize=None, **params)
     np.testing.assert_allclose(G, K, rtol=3e-14, atol=slack * K.diagonal().max())
     lazy = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
     assert np.array_equal(lazy.dense(), G) and np.array_equal(G, G.T)
-    some, v, m = rng.permutation(n)[:max(1, n // 2)], rng.normal(size=n), np.empty(n)
+    some = rng.permutation(n)[: max(1, n // 2)]
+    v = rng.normal(size=n)
+    m = np.empty(n)
     fm.margins(lazy, v, m)
-    np.testing.assert_allclose(lazy.block(some, np.arange(n)), G[some], rtol=3e-14, atol=slack * K.diagonal().max())
+    np.testing.assert_allclose(
+        lazy.block(some, np.arange(n)), G[some], rtol=3e-14, atol=slack * K.diagonal().max()
+    )
     np.testing.assert_allclose(m, G @ v, rtol=0, atol=slack * K.diagonal().max() * np.abs(v).sum())
 
 
@@ -60,7 +73,9 @@ def test_gram_over_stretches_of_coordinates(name, n, d):
 @pytest.mark.parametrize("n", [1, 64, 65, 700])
 def test_gram_in_many_blocks(kernel, n, monkeypatch):
     """The same values, and Ctrl-C between two blocks is answered."""
-    X, calls, block = rows_of(n, 5), [], fm._Kernel.block
+    X = rows_of(n, 5)
+    calls = []
+    block = fm._Kernel.block
     whole = fm.gram(X, kernel=kernel)
     for rows in (1, 30):
         monkeypatch.setattr(fm, "_AT_ONCE", rows * n)
@@ -87,17 +102,25 @@ def test_kernels_of_degree_two_at_any_scale(kernel, params, power):
     X, _ = two_classes(40, 3, seed=0)
     for make in (fm.gram, lambda X, **options: fm.lazy_gram(X, **options).dense()):
         K = make(X, kernel=kernel, normalize=None, **params)
-        assert np.array_equal(make(np.ldexp(X, power), kernel=kernel, normalize=None, **params), np.ldexp(K, 2 * power))
+        assert np.array_equal(
+            make(np.ldexp(X, power), kernel=kernel, normalize=None, **params),
+            np.ldexp(K, 2 * power),
+        )
 
 
 @all_normalize
 def test_points_so_small_that_their_squares_lose_digits_are_refused(normalize):
-    X, y = np.ldexp(two_classes(10, 3, seed=0)[0], -530), np.ones(10)
+    X = np.ldexp(two_classes(10, 3, seed=0)[0], -530)
+    y = np.ones(10)
     for make in (fm.features, lambda X, y, **options: fm.gram(X, y, kernel="linear", **options)):
-        check_raises(lambda make=make: make(X, y, normalize=normalize), ValueError, ["K(x, x)", "rescale"])
+        check_raises(
+            lambda make=make: make(X, y, normalize=normalize), ValueError, ["K(x, x)", "rescale"]
+        )
     if normalize == "unit":
         one = np.vstack((np.ones(3), X[:1]))
-        check_raises(lambda: fm.features(one, y[:2], normalize="unit"), ValueError, ["row 1", "2e-308"])
+        check_raises(
+            lambda: fm.features(one, y[:2], normalize="unit"), ValueError, ["row 1", "2e-308"]
+        )
 
 
 @all_kernels
@@ -121,16 +144,23 @@ def test_decision_function_at_new_points(name, normalize, many):
     X, y = two_classes(40, 3, seed=5)
     new = rows_of(many, 3, seed=6) + 0.5
     alpha = rows_of(1, 40, seed=7)[0]
-    K, train, own = formula(new, X, X), formula(X, X, X).diagonal(), formula(new, new, X).diagonal()
+    K = formula(new, X, X)
+    train = formula(X, X, X).diagonal()
+    own = formula(new, new, X).diagonal()
     K = {"unit": K / np.sqrt(np.outer(own, train)), "max": K / train.max(), None: K}[normalize]
     f = fm.decision_function(alpha, X, y, new, kernel=kernel, normalize=normalize, **params)
-    np.testing.assert_allclose(f, K @ (alpha * y), rtol=0, atol=2e-14 * np.abs(K).max() * np.abs(alpha).sum())
-    assert not fm.decision_function(np.zeros(40), X, y, new, kernel=kernel, normalize=normalize, **params).any()
+    np.testing.assert_allclose(
+        f, K @ (alpha * y), rtol=0, atol=2e-14 * np.abs(K).max() * np.abs(alpha).sum()
+    )
+    assert not fm.decision_function(
+        np.zeros(40), X, y, new, kernel=kernel, normalize=normalize, **params
+    ).any()
 
 
 @all_kernels
 def test_kernel_matrix_is_its_formula(kernel, params, formula):
-    A, B = rows_of(33, 5, 8) + 1.0, rows_of(7, 5, 9)
+    A = rows_of(33, 5, 8) + 1.0
+    B = rows_of(7, 5, 9)
     K = fm.kernel_matrix(A, B, kernel=kernel, **params)
     np.testing.assert_allclose(K, formula(A, B, A), rtol=3e-14, atol=1e-14)
 
@@ -140,7 +170,10 @@ def test_rbf_far_from_the_origin():
     X = np.random.default_rng(0).integers(-8, 8, (50, 4)) / 8.0
     far = X + np.array([1e8, -1e8, 1e7, 0.0])  # these sums are exact
     exact = np.exp(-0.5 * naive.squared_distances(X, X))
-    for got in (fm.gram(far, kernel="rbf", gamma=0.5), fm.kernel_matrix(far, far, kernel="rbf", gamma=0.5)):
+    for got in (
+        fm.gram(far, kernel="rbf", gamma=0.5),
+        fm.kernel_matrix(far, far, kernel="rbf", gamma=0.5),
+    ):
         np.testing.assert_allclose(got, exact, rtol=1e-6)  # the mean itself is rounded to 1e-8
     f = fm.decision_function(np.ones(50), far, np.ones(50), far, kernel="rbf", gamma=0.5)
     np.testing.assert_allclose(f, exact.sum(axis=1), rtol=1e-6)
@@ -149,8 +182,12 @@ def test_rbf_far_from_the_origin():
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
 def test_gamma_auto_is_one_over_the_dimension(kernel):
     X, y = two_classes(20, 5)
-    assert np.array_equal(fm.gram(X, y, kernel=kernel, gamma="auto"), fm.gram(X, y, kernel=kernel, gamma=0.2))
-    ours, same = (fm.MaxMarginClassifier(kernel, gamma=gamma, C=1.0).fit(X, y) for gamma in ("auto", 0.2))
+    assert np.array_equal(
+        fm.gram(X, y, kernel=kernel, gamma="auto"), fm.gram(X, y, kernel=kernel, gamma=0.2)
+    )
+    ours, same = (
+        fm.MaxMarginClassifier(kernel, gamma=gamma, C=1.0).fit(X, y) for gamma in ("auto", 0.2)
+    )
     assert np.array_equal(ours.dual_coef_, same.dual_coef_)
 
 
@@ -160,11 +197,15 @@ def test_points_whose_variance_leaves_the_range_of_numbers_are_refused(kernel):
     X, y = two_classes(1000, 3)
     for scale, flow in ((1e-170, "underflows"), (1e-160, "underflows"), (6e152, "overflows")):
         points = scale * np.clip(X, -5.0, 5.0)
-        for call in (lambda points=points: fm.gram(points, y, kernel=kernel),
-                     lambda points=points: fm.lazy_gram(points, y, kernel=kernel),
-                     lambda points=points: fm.kernel_matrix(points, points, kernel=kernel),
-                     lambda points=points: fm.MaxMarginClassifier(kernel).fit(points, y)):
-            check_raises(call, ValueError, ['gamma="scale"', flow, "rescale the points, or give gamma"])
+        for call in (
+            lambda points=points: fm.gram(points, y, kernel=kernel),
+            lambda points=points: fm.lazy_gram(points, y, kernel=kernel),
+            lambda points=points: fm.kernel_matrix(points, points, kernel=kernel),
+            lambda points=points: fm.MaxMarginClassifier(kernel).fit(points, y),
+        ):
+            check_raises(
+                call, ValueError, ['gamma="scale"', flow, "rescale the points, or give gamma"]
+            )
         assert np.isfinite(fm.gram(points[:9], kernel=kernel, gamma=1e-307)).all()
 
 
@@ -177,36 +218,52 @@ def test_constant_points_have_a_kernel():
 # KERNELS OF ONE'S OWN
 # ======================================================================================================
 
+
 @rotate("name, normalize, n", KERNELS, NORMALIZE, [1, 70, 530], crossed=2)
 def test_callable_and_precomputed_kernels_agree_with_the_named(name, normalize, n):
     kernel, params, formula = KERNELS[name]
     X, y = two_classes(max(n, 2), 3, seed=n)
-    X, y, new = X[:n] + 0.3, y[:n], rows_of(15, 3, seed=6) + 0.5
+    X = X[:n] + 0.3
+    y = y[:n]
+    new = rows_of(15, 3, seed=6) + 0.5
     shapes = []
 
     def function(A, B):
         shapes.append((len(A), len(B)))
         return formula(A, B, X)
 
-    K, cross = formula(X, X, X), formula(new, X, X)
+    K = formula(X, X, X)
+    cross = formula(new, X, X)
     G = fm.gram(X, y, kernel=kernel, normalize=normalize, **params)
     close = dict(rtol=6e-14, atol=6e-15 * np.abs(K).max())
     for dtype in (np.float64, np.float32):
         own = fm.gram(X, y, kernel=function, normalize=normalize, dtype=dtype)
         given = fm.gram(K, y, kernel="precomputed", normalize=normalize, dtype=dtype)
-        assert own.dtype == given.dtype == dtype and np.array_equal(own, own.T) and np.array_equal(given, given.T)
+        assert (
+            own.dtype == given.dtype == dtype
+            and np.array_equal(own, own.T)
+            and np.array_equal(given, given.T)
+        )
         if dtype is np.float64:
             np.testing.assert_allclose(own, G, **close)
             np.testing.assert_allclose(given, G, **close)
-    assert max(rows * columns for rows, columns in shapes) <= fm._AT_ONCE  # the memory that `gram` promises
+    assert (
+        max(rows * columns for rows, columns in shapes) <= fm._AT_ONCE
+    )  # the memory that `gram` promises
     named = fm.kernel_matrix(X, new, kernel=kernel, **params)
-    np.testing.assert_allclose(fm.kernel_matrix(X, new, kernel=function), named, rtol=6e-14, atol=1e-14)
+    np.testing.assert_allclose(
+        fm.kernel_matrix(X, new, kernel=function), named, rtol=6e-14, atol=1e-14
+    )
     assert np.array_equal(fm.kernel_matrix(K, cross, kernel="precomputed"), cross.T)
     alpha = rows_of(1, n, seed=7)[0]
     alpha[1::3] = 0.0  # these points are skipped
     scores = fm.decision_function(alpha, X, y, new, kernel=kernel, normalize=normalize, **params)
-    bound = 4e-14 * max(np.abs(K).max(), np.abs(cross).max()) * np.abs(alpha).sum() / (
-        K.diagonal().min() if normalize == "unit" else 1.0)
+    bound = (
+        4e-14
+        * max(np.abs(K).max(), np.abs(cross).max())
+        * np.abs(alpha).sum()
+        / (K.diagonal().min() if normalize == "unit" else 1.0)
+    )
     own = fm.decision_function(alpha, X, y, new, kernel=function, normalize=normalize)
     np.testing.assert_allclose(own, scores, rtol=0, atol=bound)
     if normalize != "unit":
@@ -219,20 +276,30 @@ def linear(A, B):
 
 
 def test_callable_kernels_may_return_what_an_array_holds():
-    X, y = np.random.default_rng(0).integers(-9, 9, (20, 4)) + 0.0, np.repeat([1, -1], 10)
+    X = np.random.default_rng(0).integers(-9, 9, (20, 4)) + 0.0
+    y = np.repeat([1, -1], 10)
     plain = fm.gram(X, y, kernel="linear", normalize=None)
-    for kernel in (linear, lambda A, B: linear(A, B).tolist(), lambda A, B: linear(A, B).astype(np.float32),
-                   lambda A, B: linear(A, B).astype(np.int64), lambda A, B: np.asfortranarray(linear(A, B))):
+    for kernel in (
+        linear,
+        lambda A, B: linear(A, B).tolist(),
+        lambda A, B: linear(A, B).astype(np.float32),
+        lambda A, B: linear(A, B).astype(np.int64),
+        lambda A, B: np.asfortranarray(linear(A, B)),
+    ):
         assert np.array_equal(fm.gram(X, y, kernel=kernel, normalize=None), plain)
 
 
 def test_copies_of_a_point_are_told_by_the_kernel():
     """K(x, x) = 1 exactly, whatever rounding makes of a distance by inner products: so contradictions are witnesses."""
     for seed, d in itertools.product(range(5), (1, 3, 19, 300)):
-        X = np.random.default_rng(seed).normal(size=(40, d)) * 10.0 ** seed
+        X = np.random.default_rng(seed).normal(size=(40, d)) * 10.0**seed
         X[20:] = X[:20]
         gamma = 0.3 / d / 10.0 ** (2 * seed)
-        for G in (fm.gram(X, gamma=gamma), fm.lazy_gram(X, gamma=gamma).dense(), fm.kernel_matrix(X, X, gamma=gamma)):
+        for G in (
+            fm.gram(X, gamma=gamma),
+            fm.lazy_gram(X, gamma=gamma).dense(),
+            fm.kernel_matrix(X, X, gamma=gamma),
+        ):
             assert (G[np.arange(20), np.arange(20, 40)] == 1.0).all()
     y = np.repeat([1, -1], 20)
     assert fm.max_margin(fm.gram(X, y, gamma=gamma)).status == "infeasible"
@@ -240,6 +307,7 @@ def test_copies_of_a_point_are_told_by_the_kernel():
 
 def test_callable_kernels_are_given_copies():
     """Compiled ones may refuse what they cannot write to."""
+
     def careless(A, B):
         values = A @ B.T
         A[:] = B[:] = np.nan
@@ -257,8 +325,11 @@ def test_a_callable_kernel_may_not_depend_on_the_other_points():
         return (A - A.mean(axis=0)) @ (B - B.mean(axis=0)).T
 
     for n in (100, 700):
-        check_raises(lambda n=n: fm.gram(rows_of(n, 3), kernel=centred, normalize=None), ValueError,
-                     ["kernel(A, B) must"])
+        check_raises(
+            lambda n=n: fm.gram(rows_of(n, 3), kernel=centred, normalize=None),
+            ValueError,
+            ["kernel(A, B) must"],
+        )
 
 
 def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
@@ -266,22 +337,29 @@ def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
     K = (X @ X.T).astype(np.float32)
     K[3, 7] *= np.float32(1 + 2e-7)
     G = fm.gram(K, y, kernel="precomputed", normalize=None)
-    np.testing.assert_allclose(G, fm.gram(X, y, kernel="linear", normalize=None), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        G, fm.gram(X, y, kernel="linear", normalize=None), rtol=1e-5, atol=1e-5
+    )
     huge = fm.gram(np.eye(3) * 1e200, kernel="precomputed", normalize=None)
     assert np.array_equal(huge, np.eye(3) * 1e200)
 
 
 def test_no_weights_give_no_scores_with_a_callable_kernel():
-    assert not fm.decision_function(np.zeros(3), np.eye(3), np.ones(3), np.eye(3), kernel=linear).any()
+    assert not fm.decision_function(
+        np.zeros(3), np.eye(3), np.ones(3), np.eye(3), kernel=linear
+    ).any()
 
 
 def test_precomputed_input_is_neither_changed_nor_returned():
     X, y = two_classes(20, 3)
     K = linear(X, X)
     before = K.copy()
-    for out in (fm.gram(K, y, kernel="precomputed", normalize=None), fm.gram(K, kernel="precomputed", normalize=None),
-                fm.kernel_matrix(K, K, kernel="precomputed"),
-                fm.decision_function(y, K, y, K, kernel="precomputed", normalize=None)):
+    for out in (
+        fm.gram(K, y, kernel="precomputed", normalize=None),
+        fm.gram(K, kernel="precomputed", normalize=None),
+        fm.kernel_matrix(K, K, kernel="precomputed"),
+        fm.decision_function(y, K, y, K, kernel="precomputed", normalize=None),
+    ):
         assert not np.shares_memory(out, K)
         out[:] = np.nan
     assert np.array_equal(K, before)
@@ -291,36 +369,55 @@ def test_precomputed_input_is_neither_changed_nor_returned():
 # INPUT
 # ======================================================================================================
 
+
 @pytest.mark.parametrize("layout", layouts(np.eye(2)))
 def test_layouts_and_types_of_points(layout):
     rng = np.random.default_rng(0)
     X = rng.integers(-9, 9, (25, 4)).astype(float)
     y = np.where(rng.random(25) < 0.5, 1, -1)
     given = layouts(X)[layout]
-    label = {"int8": y.astype(np.int8), "float32": y.astype(np.float32), "list": y.tolist()}.get(layout, y)
+    label = {"int8": y.astype(np.int8), "float32": y.astype(np.float32), "list": y.tolist()}.get(
+        layout, y
+    )
     alpha = np.arange(25)
     for kernel in ("linear", "rbf", "laplacian", "poly"):
         assert np.array_equal(fm.gram(given, label, kernel=kernel), fm.gram(X, y, kernel=kernel))
-        assert np.array_equal(fm.decision_function(alpha, given, label, given, kernel=kernel),
-                              fm.decision_function(alpha, X, y, X, kernel=kernel))
-        assert np.array_equal(fm.kernel_matrix(given, given, kernel=kernel), fm.kernel_matrix(X, X, kernel=kernel))
+        assert np.array_equal(
+            fm.decision_function(alpha, given, label, given, kernel=kernel),
+            fm.decision_function(alpha, X, y, X, kernel=kernel),
+        )
+        assert np.array_equal(
+            fm.kernel_matrix(given, given, kernel=kernel), fm.kernel_matrix(X, X, kernel=kernel)
+        )
     assert np.array_equal(fm.features(given, label).rows, fm.features(X, y).rows)
     K = X @ X.T + 0.0  # integers of at most 324, which int8 does not hold
     if layout != "int8":
-        assert np.array_equal(fm.gram(layouts(K)[layout], label, kernel="precomputed", normalize=None),
-                              np.outer(y, y) * K)
+        assert np.array_equal(
+            fm.gram(layouts(K)[layout], label, kernel="precomputed", normalize=None),
+            np.outer(y, y) * K,
+        )
 
 
 def test_points_are_left_alone():
     X, y = two_classes(20, 3)
     kept = X.copy(), y.copy()
-    fm.gram(X, y), fm.features(X, y), fm.kernel_matrix(X, X), fm.decision_function(np.ones(20), X, y, X, kernel="rbf")
+    (
+        fm.gram(X, y),
+        fm.features(X, y),
+        fm.kernel_matrix(X, X),
+        fm.decision_function(np.ones(20), X, y, X, kernel="rbf"),
+    )
     assert np.array_equal(X, kept[0]) and np.array_equal(y, kept[1])
 
 
-X3, Y3 = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]]), np.array([1, -1, 1])
-ZERO, NAN, INF = X3.copy(), X3.copy(), X3.copy()
-ZERO[1], NAN[2, 1], INF[1, 0] = 0.0, np.nan, -np.inf
+X3 = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]])
+Y3 = np.array([1, -1, 1])
+ZERO = X3.copy()
+NAN = X3.copy()
+INF = X3.copy()
+ZERO[1] = 0.0
+NAN[2, 1] = np.nan
+INF[1, 0] = -np.inf
 ASKEW = 2.0 * np.eye(3)
 ASKEW[2, 0] = 0.5
 
@@ -336,23 +433,37 @@ POINTS = {  # how a set of points may be wrong, and what the message says
     "no columns": (np.empty((3, 0)), Y3, ValueError, ["X is empty"]),
     "one-dimensional": (X3[0], Y3, ValueError, ["X", "2 dimension", "(2,)"]),
     "y matrix": (X3, [Y3], ValueError, ["y", "1 dimension", "(1, 3)"]),
-    "masked": (np.ma.masked_greater(X3, 1.0), Y3, TypeError, ["X is a masked array", "fill or drop"]),
+    "masked": (
+        np.ma.masked_greater(X3, 1.0),
+        Y3,
+        TypeError,
+        ["X is a masked array", "fill or drop"],
+    ),
     "masked labels": (X3, np.ma.array(Y3), TypeError, ["y is a masked array", "fill or drop"]),
     "text": (np.array([["a", "b"]] * 3), Y3, TypeError, ["X", "real numbers"]),
     "complex": (X3 * 1j, Y3, TypeError, ["X", "real numbers", "complex"]),
-    "object": (np.array([[1, None]] * 3), Y3, TypeError, ["X", "real numbers", "row 0", "missing value"]),
+    "object": (
+        np.array([[1, None]] * 3),
+        Y3,
+        TypeError,
+        ["X", "real numbers", "row 0", "missing value"],
+    ),
     "text labels": (X3, ["a", "b", "a"], TypeError, ["y", "real numbers"]),
     "overflow": (X3 * 1e200, Y3, ValueError, ["row 0", "overflow"]),
 }
 
 
 @pytest.mark.parametrize("case", POINTS)
-@pytest.mark.parametrize("call", [
-    lambda X, y: fm.gram(X, y, kernel="linear"),
-    lambda X, y: fm.gram(X, y, kernel=linear),
-    lambda X, y: fm.features(X, y),
-    lambda X, y: fm.decision_function(np.ones(3), X, y, [[1.0, 1.0]], kernel="linear"),
-], ids=["gram", "gram, callable", "features", "decision_function"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X, y: fm.gram(X, y, kernel="linear"),
+        lambda X, y: fm.gram(X, y, kernel=linear),
+        lambda X, y: fm.features(X, y),
+        lambda X, y: fm.decision_function(np.ones(3), X, y, [[1.0, 1.0]], kernel="linear"),
+    ],
+    ids=["gram", "gram, callable", "features", "decision_function"],
+)
 def test_bad_points(case, call):
     X, y, error, words = POINTS[case]
     check_raises(lambda: call(X, y), error, words)
@@ -391,22 +502,62 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.kernel_matrix(NAN, X3), ValueError, ["A must be finite", "row 2"]),
     (lambda: fm.kernel_matrix(X3, INF), ValueError, ["B must be finite", "row 1"]),
     (lambda: fm.kernel_matrix(X3, X3[:, :1]), ValueError, ["A has 2", "B has 1"]),
-    (lambda: fm.decision_function(np.ones(2), X3, Y3, X3, kernel="rbf"), ValueError, ["alpha has 2", "3 rows of X"]),
-    (lambda: fm.decision_function([1, np.nan, 1], X3, Y3, X3, kernel="rbf"), ValueError, ["alpha must be", "row 1"]),
-    (lambda: fm.decision_function(np.ones(3), X3, Y3, X3), TypeError, ["keyword-only argument: 'kernel'"]),
-    (lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1], kernel="rbf"), ValueError, ["X has 2", "Xnew has 1"]),
-    (lambda: fm.decision_function(np.ones(3), X3, Y3, NAN, kernel="rbf"), ValueError, ["Xnew must be finite", "row 2"]),
-    (lambda: fm.decision_function(np.ones(3), X3, Y3, ZERO, kernel="linear"), ValueError, ["row 1 of Xnew"]),
+    (
+        lambda: fm.decision_function(np.ones(2), X3, Y3, X3, kernel="rbf"),
+        ValueError,
+        ["alpha has 2", "3 rows of X"],
+    ),
+    (
+        lambda: fm.decision_function([1, np.nan, 1], X3, Y3, X3, kernel="rbf"),
+        ValueError,
+        ["alpha must be", "row 1"],
+    ),
+    (
+        lambda: fm.decision_function(np.ones(3), X3, Y3, X3),
+        TypeError,
+        ["keyword-only argument: 'kernel'"],
+    ),
+    (
+        lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1], kernel="rbf"),
+        ValueError,
+        ["X has 2", "Xnew has 1"],
+    ),
+    (
+        lambda: fm.decision_function(np.ones(3), X3, Y3, NAN, kernel="rbf"),
+        ValueError,
+        ["Xnew must be finite", "row 2"],
+    ),
+    (
+        lambda: fm.decision_function(np.ones(3), X3, Y3, ZERO, kernel="linear"),
+        ValueError,
+        ["row 1 of Xnew"],
+    ),
     (lambda: fm.gram(X3, Y3, **OWN), ValueError, ["precomputed", "square", "(3, 2)"]),
     (lambda: fm.gram(np.ma.array(K3), Y3, **OWN), TypeError, ["X is a masked array"]),
     (lambda: fm.kernel_matrix(X3, np.ma.array(X3)), TypeError, ["B is a masked array"]),
-    (lambda: fm.decision_function(np.ma.ones(3), X3, Y3, X3, kernel="rbf"), TypeError, ["alpha is a masked array"]),
+    (
+        lambda: fm.decision_function(np.ma.ones(3), X3, Y3, X3, kernel="rbf"),
+        TypeError,
+        ["alpha is a masked array"],
+    ),
     (lambda: fm.gram(ASKEW, Y3, **OWN), ValueError, ["X must be symmetric", "X[2, 0] = 0.5"]),
-    (lambda: fm.gram(-np.eye(3), Y3, **OWN), ValueError, ["X must be positive semi-definite", "row 0"]),
-    (lambda: fm.gram(np.diag([1.0, np.nan, 1.0]), Y3, **OWN), ValueError, ["X must be finite", "row 1"]),
+    (
+        lambda: fm.gram(-np.eye(3), Y3, **OWN),
+        ValueError,
+        ["X must be positive semi-definite", "row 0"],
+    ),
+    (
+        lambda: fm.gram(np.diag([1.0, np.nan, 1.0]), Y3, **OWN),
+        ValueError,
+        ["X must be finite", "row 1"],
+    ),
     (lambda: fm.gram(np.diag([1.0, 0.0, 1.0]), Y3, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
     (lambda: fm.gram(np.zeros((3, 3)), Y3, normalize="max", **OWN), ValueError, ["every row of X"]),
-    (lambda: fm.gram(K3, Y3, gamma=1.0, **OWN), TypeError, ["'precomputed'", "takes intercept; got gamma"]),
+    (
+        lambda: fm.gram(K3, Y3, gamma=1.0, **OWN),
+        TypeError,
+        ["'precomputed'", "takes intercept; got gamma"],
+    ),
     (lambda: fm.gram(K3, [1, -1], **OWN), ValueError, ["y must have 3", "got 2"]),
     (lambda: fm.kernel_matrix(X3, X3, **OWN), ValueError, ["precomputed", "square", "(3, 2)"]),
     (lambda: fm.kernel_matrix(K3, X3, **OWN), ValueError, ["A has 3", "B has 2"]),
@@ -415,17 +566,47 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: scores(K3, X3, **OWN), ValueError, ["X has 3", "Xnew has 2"]),
     (lambda: scores(K3, K3, "unit", **OWN), ValueError, ['normalize="unit"', "precomputed"]),
     (lambda: scores(K3, K3, sigma2=1.0, **OWN), TypeError, ["'precomputed'", "sigma2"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: A), ValueError, ["kernel(A, B)", "shape", "(3, 3)", "(3, 2)"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.ones(3)), ValueError, ["kernel(A, B)", "2 dimensions"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.full((3, 3), np.nan)), ValueError, ["kernel(A, B) must be finite"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: 1j * linear(A, B)), TypeError, ["kernel(A, B)", "real numbers"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: ASKEW), ValueError,
-     ["kernel(A, B) must be symmetric", "rows 2 and 0", "0.5"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B)), ValueError, ["row 0 of X", "K(x, x) = -5"]),
-    (lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B), normalize=None), ValueError,
-     ["positive semi-definite"]),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: A),
+        ValueError,
+        ["kernel(A, B)", "shape", "(3, 3)", "(3, 2)"],
+    ),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.ones(3)),
+        ValueError,
+        ["kernel(A, B)", "2 dimensions"],
+    ),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.full((3, 3), np.nan)),
+        ValueError,
+        ["kernel(A, B) must be finite"],
+    ),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: 1j * linear(A, B)),
+        TypeError,
+        ["kernel(A, B)", "real numbers"],
+    ),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: ASKEW),
+        ValueError,
+        ["kernel(A, B) must be symmetric", "rows 2 and 0", "0.5"],
+    ),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B)),
+        ValueError,
+        ["row 0 of X", "K(x, x) = -5"],
+    ),
+    (
+        lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B), normalize=None),
+        ValueError,
+        ["positive semi-definite"],
+    ),
     (lambda: fm.gram(X3, Y3, kernel=linear, gamma=1.0), TypeError, ["takes intercept; got gamma"]),
-    (lambda: fm.kernel_matrix(X3, X3, kernel=lambda A, B: A), ValueError, ["kernel(A, B)", "shape"]),
+    (
+        lambda: fm.kernel_matrix(X3, X3, kernel=lambda A, B: A),
+        ValueError,
+        ["kernel(A, B)", "shape"],
+    ),
     (lambda: scores(X3, X3, kernel=lambda A, B: A), ValueError, ["kernel(A, B)", "shape"]),
     (lambda: scores(X3, ZERO, "unit", kernel=linear), ValueError, ["row 1 of Xnew"]),
 ]
@@ -443,7 +624,9 @@ def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where, monkeypa
 
     def askew(A, B):
         K = linear(A, B)
-        if (where == "first block") == (len(A) == 500) and len(A) > 32:  # 32 at a time for the diagonal
+        if (where == "first block") == (len(A) == 500) and len(
+            A
+        ) > 32:  # 32 at a time for the diagonal
             K[1, len(B) - len(A)] += 0.5
         return K
 

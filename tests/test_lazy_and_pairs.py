@@ -23,7 +23,10 @@ LAZY = {  # name -> (kernel, its parameters for points in d dimensions)
     "rbf": lambda d: ("rbf", {}),
     "rbf, narrow": lambda d: ("rbf", {"gamma": 3.0}),
     "laplacian": lambda d: ("laplacian", {"gamma": 0.4}),
-    "ntk, 4 units": lambda d: ("ntk", {"W": np.vstack((units(d, 2), -units(d, 2)))}),  # no point closes all gates
+    "ntk, 4 units": lambda d: (
+        "ntk",
+        {"W": np.vstack((units(d, 2), -units(d, 2)))},
+    ),  # no point closes all gates
     "ntk, 64 units": lambda d: ("ntk", {"W": units(d, 64)}),
     "ntk, 130 units": lambda d: ("ntk", {"W": units(d, 130)}),
     "ntk, limit": lambda d: ("ntk", {}),
@@ -42,12 +45,18 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
         X[:, ::3] = 0.0
         X[:, 0] += 1.0 + np.arange(n) % 7
     kernel, params = LAZY[name](d)
-    G = fm.lazy_gram(X, y if signed else None, kernel=kernel, normalize=normalize, dtype=dtype, **params)
+    G = fm.lazy_gram(
+        X, y if signed else None, kernel=kernel, normalize=normalize, dtype=dtype, **params
+    )
     assert G.points.rows.dtype == dtype
     rows = G.points.rows.astype(naive.LONG)
     if kernel in ("rbf", "laplacian"):  # gamma is that of all points, which are held centred
         gamma = naive.LONG(G.kernel.gamma)
-        distances = naive.squared_distances(rows, rows) if kernel == "rbf" else np.abs(rows[:, None] - rows).sum(axis=2)
+        distances = (
+            naive.squared_distances(rows, rows)
+            if kernel == "rbf"
+            else np.abs(rows[:, None] - rows).sum(axis=2)
+        )
         K = np.exp(-gamma * distances)
     elif name == LIMIT:
         K = naive.tangent_limit(rows, rows)
@@ -63,7 +72,8 @@ def lazy(name, n, d, dtype=np.float64, normalize="unit", blank=False, signed=Tru
 
 
 def product(G, v):
-    w, m = np.empty(G.shape()[1]), np.empty(G.shape()[0])
+    w = np.empty(G.shape()[1])
+    m = np.empty(G.shape()[0])
     fm.lift(G, v, w)
     fm.margins(G, w, m)
     return m
@@ -73,13 +83,17 @@ def product(G, v):
 # EVALUATED ON DEMAND
 # ======================================================================================================
 
+
 @every_lazy
 @every_dtype
-@pytest.mark.parametrize("n, d, blank", [(1, 3, False), (3, 1, False), (31, 4, False), (70, 5, True), (131, 9, True)])
+@pytest.mark.parametrize(
+    "n, d, blank", [(1, 3, False), (3, 1, False), (31, 4, False), (70, 5, True), (131, 9, True)]
+)
 def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, dtype):
     for normalize in ("unit", "max", None):
         G, exact = lazy(name, n, d, dtype, normalize, blank)
-        s, bound = scale_of(G), G.rounding().margins
+        s = scale_of(G)
+        bound = G.rounding().margins
         assert bound < (1e-5 if name == LIMIT else 2e-12)
         reach = G.kernel.gamma * G.points.squares.max()
         slack = (bound if name == LIMIT else min(bound, 2e-14 * (1.0 + reach))) * s
@@ -87,7 +101,7 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         np.testing.assert_allclose(G.dense(), exact.astype(float), rtol=0, atol=slack)
         for share in (1.0, 0.7, 0.2):  # all of G, its lower triangle; or the columns with a weight
             v = rows_of(1, n, 1)[0]
-            v[int(math.ceil(share * n)):] = 0.0
+            v[int(math.ceil(share * n)) :] = 0.0
             v /= np.abs(v).sum()
             assert np.abs(product(G, v) - exact @ v).max() <= slack
         for i in {0, n // 2, n - 1}:
@@ -96,9 +110,17 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
             assert np.abs(m - (1.0 - 0.5 * exact[:, i])).max() <= slack + EPS
         index = np.arange(n)[::-2]
         part = G.restrict(index)
-        assert type(part) is fm.LazyGram and np.abs(part.dense() - exact[np.ix_(index, index)]).max() <= slack
-        assert np.abs(product(part, np.full(len(index), 1.0 / len(index)))
-                      - exact[np.ix_(index, index)].mean(axis=1)).max() <= slack
+        assert (
+            type(part) is fm.LazyGram
+            and np.abs(part.dense() - exact[np.ix_(index, index)]).max() <= slack
+        )
+        assert (
+            np.abs(
+                product(part, np.full(len(index), 1.0 / len(index)))
+                - exact[np.ix_(index, index)].mean(axis=1)
+            ).max()
+            <= slack
+        )
 
 
 @every_lazy
@@ -107,8 +129,9 @@ def test_margins_of_a_table_are_those_of_its_rows(name):
     for n, d, k in ((90, 3, 1), (90, 3, 7), (300, 2, 2), (40, 30, 9)):
         G, exact = lazy(name, n, d, signed=False)
         for share in (1.0, 0.1):
-            W, M = rows_of(k, n, 3), np.full((k, n), np.nan)
-            W[:, int(share * n):] = 0.0
+            W = rows_of(k, n, 3)
+            M = np.full((k, n), np.nan)
+            W[:, int(share * n) :] = 0.0
             fm.table_margins(G, W, M)
             size = np.abs(W).sum(axis=1).max()
             assert np.abs(M - W @ exact).max() <= G.rounding().margins * scale_of(G) * size
@@ -117,8 +140,11 @@ def test_margins_of_a_table_are_those_of_its_rows(name):
 
 
 def test_both_ways_of_a_product_with_the_tangent_kernel_are_taken(monkeypatch):
-    seen, through_gates = [], fm.LazyGram._add_through_gates
-    monkeypatch.setattr(fm.LazyGram, "_add_through_gates", lambda *given: (seen.append(1), through_gates(*given)))
+    seen = []
+    through_gates = fm.LazyGram._add_through_gates
+    monkeypatch.setattr(
+        fm.LazyGram, "_add_through_gates", lambda *given: (seen.append(1), through_gates(*given))
+    )
     for width, n, k, expected in ((2, 60, 1, 1), (60, 10, 4, 0)):
         G = fm.lazy_gram(rows_of(n, 4), kernel="ntk", W=units(4, width), normalize=None)
         fm.table_margins(G, rows_of(k, n), np.empty((k, n)))
@@ -128,12 +154,18 @@ def test_both_ways_of_a_product_with_the_tangent_kernel_are_taken(monkeypatch):
 
 def test_a_product_by_columns_holds_few_entries_at_a_time(monkeypatch):
     """And nothing fails where no point has a weight, so that there are no columns."""
-    G, sizes, block = fm.lazy_gram(rows_of(90, 3)), [], fm._Kernel.block
+    G = fm.lazy_gram(rows_of(90, 3))
+    sizes = []
+    block = fm._Kernel.block
     monkeypatch.setattr(fm, "_AT_ONCE", 500)
-    monkeypatch.setattr(fm._Kernel, "block",
-                        lambda kernel, A, B: sizes.append(len(A.rows) * len(B.rows)) or block(kernel, A, B))
+    monkeypatch.setattr(
+        fm._Kernel,
+        "block",
+        lambda kernel, A, B: sizes.append(len(A.rows) * len(B.rows)) or block(kernel, A, B),
+    )
     for count in (10, 0):
-        W, M = np.zeros((2, 90)), np.full((2, 90), np.nan)
+        W = np.zeros((2, 90))
+        M = np.full((2, 90), np.nan)
         W[:, :count] = rows_of(2, count)
         fm.table_margins(G, W, M)
         assert max(sizes, default=0) <= 500 and sum(sizes) == 90 * count
@@ -158,10 +190,15 @@ def test_lazy_results_do_not_depend_on_threads(name):
 def test_lazy_and_dense_give_the_same_answer(name, normalize):
     X, y = two_classes(60, 4, 3.0, 2)
     kernel, params = LAZY[name](4)
-    one, two = (make(X, y, kernel=kernel, normalize=normalize, **params) for make in (fm.lazy_gram, fm.gram))
+    one, two = (
+        make(X, y, kernel=kernel, normalize=normalize, **params) for make in (fm.lazy_gram, fm.gram)
+    )
     for algorithm in (fm.momentum, fm.batch_perceptron, fm.max_margin):
-        a, b = algorithm(one, max_iter=60), algorithm(two, max_iter=60)
-        np.testing.assert_allclose((a.lower, a.upper), (b.lower, b.upper), rtol=1e-4 if name == LIMIT else 1e-6)
+        a = algorithm(one, max_iter=60)
+        b = algorithm(two, max_iter=60)
+        np.testing.assert_allclose(
+            (a.lower, a.upper), (b.lower, b.upper), rtol=1e-4 if name == LIMIT else 1e-6
+        )
 
 
 def test_copies_with_opposite_labels_are_never_separated():
@@ -176,23 +213,33 @@ def test_integer_points_have_exact_certificates():
     """Linear and polynomial kernels of integers, in exact arithmetic."""
     rng = np.random.default_rng(0)
     for seed in range(20):
-        X, y = rng.integers(-9, 10, (12, 3)), np.where(rng.random(12) < 0.5, 1, -1)
+        X = rng.integers(-9, 10, (12, 3))
+        y = np.where(rng.random(12) < 0.5, 1, -1)
         X[:, 0] += 12 * (y > 0) * (seed % 2)
-        for kernel, params, power in (("linear", {}, 1), ("poly", {"gamma": 1.0, "coef0": 1.0, "degree": 2}, 2)):
+        for kernel, params, power in (
+            ("linear", {}, 1),
+            ("poly", {"gamma": 1.0, "coef0": 1.0, "degree": 2}, 2),
+        ):
             G = fm.lazy_gram(X, y, kernel=kernel, normalize=None, **params)
-            exact = [[int(a * b) * (int(u @ v) + power - 1)**power for v, b in zip(X, y, strict=True)]
-                     for u, a in zip(X, y, strict=True)]
+            exact = [
+                [int(a * b) * (int(u @ v) + power - 1) ** power for v, b in zip(X, y, strict=True)]
+                for u, a in zip(X, y, strict=True)
+            ]
             for algorithm in (fm.momentum, fm.max_margin, fm.adaptive_sampling):
                 result = algorithm(G, max_iter=50)
                 alpha, p = ([Fraction(float(a)) for a in v] for v in (result.alpha, result.p))
                 margins = [sum(g * a for g, a in zip(row, alpha, strict=True)) for row in exact]
                 size = sum(a * m for a, m in zip(alpha, margins, strict=True))
                 total = sum(p)
-                square = sum(a * sum(g * b for g, b in zip(row, p, strict=True))
-                             for a, row in zip(p, exact, strict=True))
-                assert Fraction(result.upper)**2 * total**2 >= square
+                square = sum(
+                    a * sum(g * b for g, b in zip(row, p, strict=True))
+                    for a, row in zip(p, exact, strict=True)
+                )
+                assert Fraction(result.upper) ** 2 * total**2 >= square
                 if result.lower > 0:
-                    assert min(margins) > 0 and Fraction(result.lower)**2 * size <= min(margins)**2
+                    assert (
+                        min(margins) > 0 and Fraction(result.lower) ** 2 * size <= min(margins) ** 2
+                    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
@@ -206,17 +253,44 @@ def test_nothing_as_large_as_g_is_kept():
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit < 5e8
 
 
-@pytest.mark.parametrize("call, error, words", [
-    (lambda X: fm.lazy_gram(X, kernel="precomputed"), ValueError, ["lazy_gram", "precomputed", "gram(X, y"]),
-    (lambda X: fm.lazy_gram(X, kernel=lambda A, B: A @ B.T), ValueError, ["lazy_gram", "gram(X, y"]),
-    (lambda X: fm.lazy_gram(X, dtype=np.float16), ValueError, ["'float64', 'float32'", "'float16'"]),
-    (lambda X: fm.lazy_gram(X, np.ones(4)), ValueError, ["y must have 5", "got 4"]),
-    (lambda X: fm.lazy_gram(X, kernel="linear", W=np.ones((2, 3))), TypeError, ["'linear'", "W"]),
-    (lambda X: fm.lazy_gram(X, kernel="ntk", W=np.ones((2, 2))), ValueError, ["W", "3", "(2, 2)"]),
-    (lambda X: fm.gram(X, kernel="ntk", W=np.full((2, 3), np.nan)), ValueError, ["W must be finite", "row 0"]),
-    (lambda X: fm.lazy_gram(0 * X, kernel="linear"), ValueError, ["row 0 of X", "K(x, x)"]),
-    (lambda X: fm.lazy_gram(X, kernel="ntk", gamma=1.0), TypeError, ["'ntk'", "W", "gamma"]),
-])
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (
+            lambda X: fm.lazy_gram(X, kernel="precomputed"),
+            ValueError,
+            ["lazy_gram", "precomputed", "gram(X, y"],
+        ),
+        (
+            lambda X: fm.lazy_gram(X, kernel=lambda A, B: A @ B.T),
+            ValueError,
+            ["lazy_gram", "gram(X, y"],
+        ),
+        (
+            lambda X: fm.lazy_gram(X, dtype=np.float16),
+            ValueError,
+            ["'float64', 'float32'", "'float16'"],
+        ),
+        (lambda X: fm.lazy_gram(X, np.ones(4)), ValueError, ["y must have 5", "got 4"]),
+        (
+            lambda X: fm.lazy_gram(X, kernel="linear", W=np.ones((2, 3))),
+            TypeError,
+            ["'linear'", "W"],
+        ),
+        (
+            lambda X: fm.lazy_gram(X, kernel="ntk", W=np.ones((2, 2))),
+            ValueError,
+            ["W", "3", "(2, 2)"],
+        ),
+        (
+            lambda X: fm.gram(X, kernel="ntk", W=np.full((2, 3), np.nan)),
+            ValueError,
+            ["W must be finite", "row 0"],
+        ),
+        (lambda X: fm.lazy_gram(0 * X, kernel="linear"), ValueError, ["row 0 of X", "K(x, x)"]),
+        (lambda X: fm.lazy_gram(X, kernel="ntk", gamma=1.0), TypeError, ["'ntk'", "W", "gamma"]),
+    ],
+)
 def test_what_lazy_gram_refuses(call, error, words):
     check_raises(lambda: call(rows_of(5, 3)), error, words)
 
@@ -224,6 +298,7 @@ def test_what_lazy_gram_refuses(call, error, words):
 # ======================================================================================================
 # THE TANGENT KERNEL
 # ======================================================================================================
+
 
 def gradient_features(X, W, a):
     """df/d(a, W) of f(x) = m^{-1/2} sum_j a_j relu(w_j'x), a row for each point."""
@@ -234,13 +309,22 @@ def gradient_features(X, W, a):
 
 @pytest.mark.parametrize("width", [1, 5, 63, 64, 65, 200])
 def test_the_tangent_kernel_is_the_gram_matrix_of_gradients(width):
-    X, new, W = rows_of(40, 6, 1), rows_of(9, 6, 2), units(6, width)
+    X = rows_of(40, 6, 1)
+    new = rows_of(9, 6, 2)
+    W = units(6, width)
     W[0] = 0.0  # a unit on the edge everywhere: relu'(0) = 0
     a = np.where(np.random.default_rng(3).random(width) < 0.5, -1.0, 1.0)
-    F, F_new = gradient_features(X, W, a), gradient_features(new, W, a)
-    np.testing.assert_allclose(fm.gram(X, kernel="ntk", W=W, normalize=None), F @ F.T, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(fm.kernel_matrix(X, new, kernel="ntk", W=W), F @ F_new.T, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(fm.lazy_gram(X, kernel="ntk", W=W, normalize=None).dense(), F @ F.T, rtol=0, atol=1e-13)
+    F = gradient_features(X, W, a)
+    F_new = gradient_features(new, W, a)
+    np.testing.assert_allclose(
+        fm.gram(X, kernel="ntk", W=W, normalize=None), F @ F.T, rtol=0, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        fm.kernel_matrix(X, new, kernel="ntk", W=W), F @ F_new.T, rtol=0, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        fm.lazy_gram(X, kernel="ntk", W=W, normalize=None).dense(), F @ F.T, rtol=0, atol=1e-13
+    )
 
 
 def test_the_limit_is_half_the_sum_of_two_arc_cosine_kernels():
@@ -248,7 +332,9 @@ def test_the_limit_is_half_the_sum_of_two_arc_cosine_kernels():
     X = rows_of(30, 4, 5)
     X[7], X[8], X[9] = X[6], -X[6], 3.0 * X[6]
     got = fm.kernel_matrix(X, X, kernel="ntk")
-    np.testing.assert_allclose(got, naive.tangent_limit(X, X).astype(float), rtol=0, atol=1e-13 * got.max())
+    np.testing.assert_allclose(
+        got, naive.tangent_limit(X, X).astype(float), rtol=0, atol=1e-13 * got.max()
+    )
     assert got[6, 7] == got[6, 6] == got[7, 7] and got[6, 8] == pytest.approx(0.0, abs=1e-7)
     np.testing.assert_allclose(got.diagonal(), (X**2).sum(axis=1), rtol=1e-14)
 
@@ -256,7 +342,10 @@ def test_the_limit_is_half_the_sum_of_two_arc_cosine_kernels():
 def test_wide_networks_tend_to_the_limit():
     X = rows_of(30, 5, 6)
     limit = fm.gram(X, kernel="ntk")
-    errors = [np.abs(fm.gram(X, kernel="ntk", W=units(5, width, 7)) - limit).max() for width in (100, 10_000, 400_000)]
+    errors = [
+        np.abs(fm.gram(X, kernel="ntk", W=units(5, width, 7)) - limit).max()
+        for width in (100, 10_000, 400_000)
+    ]
     assert errors[2] < 0.01 and errors[2] < 0.3 * errors[1] < 0.1 * errors[0]
 
 
@@ -264,11 +353,18 @@ def test_wide_networks_tend_to_the_limit():
 # PAIRS
 # ======================================================================================================
 
+
 def explicit_rows(X, labels, n_classes):
     """x_i (x) (e_{y_i} - e_j) / sqrt(2), point by point."""
     e = np.eye(n_classes)
-    return np.array([np.kron(x, e[c] - e[j]) / math.sqrt(2.0)
-                     for x, c in zip(X, labels, strict=True) for j in range(n_classes) if j != c])
+    return np.array(
+        [
+            np.kron(x, e[c] - e[j]) / math.sqrt(2.0)
+            for x, c in zip(X, labels, strict=True)
+            for j in range(n_classes)
+            if j != c
+        ]
+    )
 
 
 def classes(n, d, k, gap=4.0, seed=0):
@@ -277,8 +373,11 @@ def classes(n, d, k, gap=4.0, seed=0):
     return rng.normal(size=(n, d)) + gap * rng.normal(size=(k, d))[labels], labels
 
 
-BASES = {"dense": lambda X: X @ X.T, "lazy": lambda X: fm.lazy_gram(X, kernel="linear", normalize=None),
-         "features": lambda X: fm.features(X, np.ones(len(X)), normalize=None)}
+BASES = {
+    "dense": lambda X: X @ X.T,
+    "lazy": lambda X: fm.lazy_gram(X, kernel="linear", normalize=None),
+    "features": lambda X: fm.features(X, np.ones(len(X)), normalize=None),
+}
 every_base = pytest.mark.parametrize("base", BASES)
 every_count = pytest.mark.parametrize("n, d, k", [(1, 1, 2), (2, 3, 5), (30, 4, 3), (23, 6, 10)])
 
@@ -287,10 +386,12 @@ every_count = pytest.mark.parametrize("n, d, k", [(1, 1, 2), (2, 3, 5), (30, 4, 
 @every_count
 def test_pairs_are_the_explicit_rows(base, n, d, k):
     X, labels = classes(max(n, k), d, k)
-    X, labels = X[:n], labels[:n]
+    X = X[:n]
+    labels = labels[:n]
     Z = explicit_rows(X, labels, k)
     G = fm.prepare(fm.pair_gram(BASES[base](X), labels, k), 0).G
-    exact, s = Z @ Z.T, scale_of(fm.FeatureGram(Z))
+    exact = Z @ Z.T
+    s = scale_of(fm.FeatureGram(Z))
     assert G.shape()[0] == n * (k - 1) == len(Z)
     np.testing.assert_allclose(G.dense(), exact, rtol=0, atol=1e-14 * s)
     np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-13)
@@ -301,43 +402,65 @@ def test_pairs_are_the_explicit_rows(base, n, d, k):
         m = np.ones(len(Z))
         fm.add_column(G, i, 3.0, m)
         np.testing.assert_allclose(m, 1.0 + 3.0 * exact[:, i], rtol=0, atol=1e-13 * s)
-    index = np.random.default_rng(3).permutation(len(Z))[:-(-len(Z) // 2)]
+    index = np.random.default_rng(3).permutation(len(Z))[: -(-len(Z) // 2)]
     part = G.restrict(index)
     np.testing.assert_allclose(part.dense(), exact[np.ix_(index, index)], rtol=0, atol=1e-14 * s)
     u = np.full(len(index), 1.0 / len(index))
-    np.testing.assert_allclose(product(part, u), exact[np.ix_(index, index)] @ u, rtol=0, atol=1e-13 * s)
+    np.testing.assert_allclose(
+        product(part, u), exact[np.ix_(index, index)] @ u, rtol=0, atol=1e-13 * s
+    )
 
 
 @pytest.mark.parametrize("k", [2, 5])
 def test_precise_products_of_pairs_are_within_their_bound(k):
     """In exact arithmetic, on integers, with weights whose sums are not representable."""
     rng = np.random.default_rng(k)
-    X, labels = rng.integers(-5, 6, (9, 3)), np.concatenate((np.arange(k), rng.integers(0, k, 9 - k)))
+    X = rng.integers(-5, 6, (9, 3))
+    labels = np.concatenate((np.arange(k), rng.integers(0, k, 9 - k)))
     G = fm.prepare(fm.pair_gram((X @ X.T).astype(float), labels, k), 0).G
     v = rng.normal(size=9 * (k - 1)) * 10.0 ** rng.integers(-9, 1, 9 * (k - 1))
     v /= 2.0 * np.abs(v).sum()
     size, m, rounding = G.precise(v)
     entries = [[Fraction(2 * float(g)).limit_denominator(1) / 2 for g in row] for row in G.dense()]
     exact = [sum(g * Fraction(float(a)) for g, a in zip(row, v, strict=True)) for row in entries]
-    square, s = sum(a * Fraction(float(b)) for a, b in zip(exact, v, strict=True)), Fraction(scale_of(G))
+    square = sum(a * Fraction(float(b)) for a, b in zip(exact, v, strict=True))
+    s = Fraction(scale_of(G))
     for got, want in zip(m, exact, strict=True):
-        assert abs(Fraction(float(got)) - want) <= Fraction(4 * EPS) * abs(want) + Fraction(EPS**1.5) * s
+        assert (
+            abs(Fraction(float(got)) - want)
+            <= Fraction(4 * EPS) * abs(want) + Fraction(EPS**1.5) * s
+        )
     assert abs(Fraction(size) - square) <= Fraction(4 * EPS) * square + Fraction(EPS**1.5) * s
-    assert rounding.square < 1e-15 and not hasattr(fm.pair_gram(fm.lazy_gram(X), labels, k), "precise")
+    assert rounding.square < 1e-15 and not hasattr(
+        fm.pair_gram(fm.lazy_gram(X), labels, k), "precise"
+    )
 
 
 @every_base
-@pytest.mark.parametrize("name", ["momentum", "adaptive_sampling", "batch_perceptron", "snkp", "max_margin",
-                                  "diagonal_descent", "subspace_perceptron"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "momentum",
+        "adaptive_sampling",
+        "batch_perceptron",
+        "snkp",
+        "max_margin",
+        "diagonal_descent",
+        "subspace_perceptron",
+    ],
+)
 def test_algorithms_walk_on_pairs_as_on_explicit_rows(base, name):
     X, labels = classes(26, 5, 4)
-    pairs, rows = fm.pair_gram(BASES[base](X), labels, 4), fm.FeatureGram(explicit_rows(X, labels, 4))
+    pairs = fm.pair_gram(BASES[base](X), labels, 4)
+    rows = fm.FeatureGram(explicit_rows(X, labels, 4))
     one, two = (fm.ALGORITHMS[name](G, max_iter=40) for G in (pairs, rows))
     assert one.n_iter == two.n_iter and one.lower > 0
     noise = 1e-6 if name in ("subspace_perceptron", "max_margin") else 1e-9
     np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=noise)
     if noise < 1e-6:
-        np.testing.assert_allclose(one.alpha, two.alpha, rtol=0, atol=noise * np.abs(two.alpha).max())
+        np.testing.assert_allclose(
+            one.alpha, two.alpha, rtol=0, atol=noise * np.abs(two.alpha).max()
+        )
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -346,37 +469,52 @@ def test_theorem_5_1(k):
     X, labels = classes(40, 5, k, seed=k)
     K = fm.gram(X, kernel="linear", normalize="max")
     rows = X / np.linalg.norm(X, axis=1).max()
-    G, Z = fm.pair_gram(K, labels, k), explicit_rows(rows, labels, k)
+    G = fm.pair_gram(K, labels, k)
+    Z = explicit_rows(rows, labels, k)
     rho = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
     assert rho.status == "certified"
     found = fm.max_margin(G)
     assert found.lower <= rho.upper and rho.lower <= found.upper and found.status == "certified"
     result = fm.momentum(G, max_iter=300, trace_at=range(300), keep_iterates=True)
-    t, n = result.trace["iteration"], len(Z)
-    bound = rho.lower - 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (rho.lower * (t + 1.0) ** 2)
+    t = result.trace["iteration"]
+    n = len(Z)
+    bound = rho.lower - 4 * (1 + math.log(n)) * (1 + 2 * np.log(t + 1)) / (
+        rho.lower * (t + 1.0) ** 2
+    )
     assert (result.trace["lower"] >= bound - 1e-12).all()
-    scores = fm.decision_function(result.iterates[1:], X, labels, X, kernel="linear", normalize="max", n_classes=k)
+    scores = fm.decision_function(
+        result.iterates[1:], X, labels, X, kernel="linear", normalize="max", n_classes=k
+    )
     own = np.take_along_axis(scores, labels[None, :, None], axis=2)
     others = np.where(np.arange(k) == labels[:, None], -np.inf, scores)
     multiclass = (own[:, :, 0] - others.max(axis=2)).min(axis=1)
     separators = result.iterates[1:] @ Z
     size = math.sqrt(2.0) * np.linalg.norm(separators, axis=1)  # ||f||
-    np.testing.assert_allclose(multiclass / (math.sqrt(2.0) * size), result.trace["lower"][1:], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        multiclass / (math.sqrt(2.0) * size), result.trace["lower"][1:], rtol=0, atol=1e-10
+    )
 
 
 @every_base
 def test_two_classes_are_the_binary_problem(base):
     X, labels = classes(40, 4, 2)
     y = np.where(labels == 1, 1, -1)
-    pairs, binary = fm.pair_gram(BASES[base](X), labels, 2), dense(y[:, None] * X)
+    pairs = fm.pair_gram(BASES[base](X), labels, 2)
+    binary = dense(y[:, None] * X)
     np.testing.assert_allclose(fm.prepare(pairs, 0).G.dense(), binary, rtol=0, atol=1e-13)
     for algorithm in (fm.momentum, fm.batch_perceptron):
-        same_result(algorithm(pairs, max_iter=50, trace_at=[]), algorithm(binary, max_iter=50, trace_at=[]), rtol=1e-9)
+        same_result(
+            algorithm(pairs, max_iter=50, trace_at=[]),
+            algorithm(binary, max_iter=50, trace_at=[]),
+            rtol=1e-9,
+        )
     alpha = fm.momentum(pairs).alpha
     options = {"kernel": "linear", "normalize": None}
     two = fm.decision_function(alpha, X, labels, X, n_classes=2, **options)
     one = fm.decision_function(alpha, X, y, X, **options)
-    np.testing.assert_allclose(0.5 * (two[:, 1] - two[:, 0]), one, rtol=0, atol=1e-12 * np.abs(one).max())
+    np.testing.assert_allclose(
+        0.5 * (two[:, 1] - two[:, 0]), one, rtol=0, atol=1e-12 * np.abs(one).max()
+    )
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
@@ -386,16 +524,28 @@ def test_scores_of_all_classes(normalize):
     G = fm.pair_gram(fm.gram(X, kernel="rbf", normalize=normalize), labels, 3)
     alphas = rows_of(5, 60, 4)
     alphas[:, :20] = 0.0
-    scores = fm.decision_function(alphas, X, labels, X, kernel="rbf", normalize=normalize, n_classes=3)
+    scores = fm.decision_function(
+        alphas, X, labels, X, kernel="rbf", normalize=normalize, n_classes=3
+    )
     assert scores.shape == (5, 30, 3)
     for alpha, score in zip(alphas, scores, strict=True):
         m = product(fm.prepare(G, 0).G, alpha)
         own = score[np.arange(30), labels]
         others = [j for c in labels for j in range(3) if j != c]
-        np.testing.assert_allclose(m, 0.5 * (np.repeat(own, 2) - score[np.repeat(np.arange(30), 2), others]), rtol=0,
-                                   atol=1e-12)
-        np.testing.assert_allclose(fm.decision_function(alpha, X, labels, X, kernel="rbf", normalize=normalize,
-                                                        n_classes=3), score, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(
+            m,
+            0.5 * (np.repeat(own, 2) - score[np.repeat(np.arange(30), 2), others]),
+            rtol=0,
+            atol=1e-12,
+        )
+        np.testing.assert_allclose(
+            fm.decision_function(
+                alpha, X, labels, X, kernel="rbf", normalize=normalize, n_classes=3
+            ),
+            score,
+            rtol=0,
+            atol=1e-13,
+        )
     y = np.where(labels == 1, 1, -1)
     several = fm.decision_function(alphas[:, :30], X, y, X[:7], kernel="rbf", normalize=normalize)
     assert several.shape == (5, 7)
@@ -406,23 +556,45 @@ def test_scores_of_all_classes(normalize):
 def test_labels_that_contradict_each_other_are_infeasible():
     X, labels = classes(20, 3, 3)
     X[5] = X[4]
-    labels[4], labels[5] = 0, 2
+    labels[4] = 0
+    labels[5] = 2
     result = fm.max_margin(fm.pair_gram(fm.gram(X), labels, 3))
     assert result.status == "infeasible" and result.lower <= 0.0 and result.upper < 1e-7
 
 
-@pytest.mark.parametrize("call, error, words", [
-    (lambda: fm.pair_gram(np.eye(3), [0, 1, 2], 2), ValueError, ["labels[2]", "2", "0 to 1"]),
-    (lambda: fm.pair_gram(np.eye(3), [0, -1, 1], 2), ValueError, ["labels[1]", "-1"]),
-    (lambda: fm.pair_gram(np.eye(3), [0, 0.5, 1], 2), ValueError, ["labels[1]", "0.5"]),
-    (lambda: fm.pair_gram(np.eye(3), [0, 1], 2), ValueError, ["labels must have 3", "got 2"]),
-    (lambda: fm.pair_gram(np.eye(3), [0, 0, 0], 1), ValueError, ["n_classes", "2", "1"]),
-    (lambda: fm.pair_gram(np.eye(3), ["a", "b", "c"], 3), TypeError, ["labels", "real numbers"]),
-    (lambda: fm.pair_gram(np.array([[1.0, 2.0], [0.0, 1.0]]), [0, 1], 2), ValueError, ["symmetric", "row 1"]),
-    (lambda: fm.decision_function(np.ones(3), np.eye(3), [0, 1, 2], np.eye(3), kernel="rbf", n_classes=3), ValueError,
-     ["alpha has 3", "6"]),
-    (lambda: fm.decision_function(np.ones(3), np.eye(3), [0, 1, 3], np.eye(3), kernel="rbf", n_classes=3), ValueError,
-     ["labels[2]"]),
-])
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: fm.pair_gram(np.eye(3), [0, 1, 2], 2), ValueError, ["labels[2]", "2", "0 to 1"]),
+        (lambda: fm.pair_gram(np.eye(3), [0, -1, 1], 2), ValueError, ["labels[1]", "-1"]),
+        (lambda: fm.pair_gram(np.eye(3), [0, 0.5, 1], 2), ValueError, ["labels[1]", "0.5"]),
+        (lambda: fm.pair_gram(np.eye(3), [0, 1], 2), ValueError, ["labels must have 3", "got 2"]),
+        (lambda: fm.pair_gram(np.eye(3), [0, 0, 0], 1), ValueError, ["n_classes", "2", "1"]),
+        (
+            lambda: fm.pair_gram(np.eye(3), ["a", "b", "c"], 3),
+            TypeError,
+            ["labels", "real numbers"],
+        ),
+        (
+            lambda: fm.pair_gram(np.array([[1.0, 2.0], [0.0, 1.0]]), [0, 1], 2),
+            ValueError,
+            ["symmetric", "row 1"],
+        ),
+        (
+            lambda: fm.decision_function(
+                np.ones(3), np.eye(3), [0, 1, 2], np.eye(3), kernel="rbf", n_classes=3
+            ),
+            ValueError,
+            ["alpha has 3", "6"],
+        ),
+        (
+            lambda: fm.decision_function(
+                np.ones(3), np.eye(3), [0, 1, 3], np.eye(3), kernel="rbf", n_classes=3
+            ),
+            ValueError,
+            ["labels[2]"],
+        ),
+    ],
+)
 def test_what_pairs_refuse(call, error, words):
     check_raises(call, error, words)

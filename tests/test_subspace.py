@@ -12,7 +12,9 @@ import fastmargin as fm
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LONG = np.longdouble
-TILT, TAU, THETA = math.log(2.0) - 0.5, 0.5, 0.04
+TILT = math.log(2.0) - 0.5
+TAU = 0.5
+THETA = 0.04
 
 
 def falling(n, d, rho, seed):
@@ -22,13 +24,14 @@ def falling(n, d, rho, seed):
 
 def unseparable(n, d, seed):
     """Rows of which a mixture is 0."""
-    Z = np.random.default_rng(seed).normal(size=(n, d)) / np.arange(1, d + 1)**0.5
+    Z = np.random.default_rng(seed).normal(size=(n, d)) / np.arange(1, d + 1) ** 0.5
     return Z - np.random.default_rng(seed + 1).dirichlet(np.ones(n)) @ Z
 
 
 # ======================================================================================================
 # THE THEOREMS, ALONG RUNS
 # ======================================================================================================
+
 
 class Step(NamedTuple):
     """What a product left, in units of sqrt(s)."""
@@ -49,15 +52,27 @@ class Step(NamedTuple):
 
 def steps_of(monkeypatch, Z, **options):
     """The result, and a `Step` for every product; Z in the units of the steps."""
-    Z, steps, settle = Z / math.sqrt(scale_of(fm.FeatureGram(Z))), [], fm._settle
+    Z = Z / math.sqrt(scale_of(fm.FeatureGram(Z)))
+    steps = []
+    settle = fm._settle
 
     def spy(span, alpha, u, r):
         q = span.q.copy()
         settle(span, alpha, u, r)
         W = span.coordinates.copy()
-        steps.append(Step(r, q, W, span.y.copy(), span.q.copy(), span.shares[0] @ Z,
-                          span.shares[1].copy(), *map(float, (
-            span.best[0], span.mu[0], span.first[0], span.total[0])), bool(span.tilt.any())))
+        steps.append(
+            Step(
+                r,
+                q,
+                W,
+                span.y.copy(),
+                span.q.copy(),
+                span.shares[0] @ Z,
+                span.shares[1].copy(),
+                *map(float, (span.best[0], span.mu[0], span.first[0], span.total[0])),
+                bool(span.tilt.any()),
+            )
+        )
 
     monkeypatch.setattr(fm, "_settle", spy)
     return Z, fm.subspace_perceptron(fm.FeatureGram(Z), **options), steps
@@ -74,28 +89,36 @@ def phi(Z, W, y, mu=0.0):
 
 def products(n, e):
     """After so many products a margin of e is found, or there is none of e, proved."""
-    return math.floor(((2 * (math.log(n) + TILT) + 0.25) / (0.96 * e))**(2 / 3)) + 1
+    return math.floor(((2 * (math.log(n) + TILT) + 0.25) / (0.96 * e)) ** (2 / 3)) + 1
 
 
 def on_the_edge(n, d, seed):
     """0 on the boundary of the hull: pairs that cancel, and rows of a small margin along the first axis."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, d))
-    Z[:, 0] = np.abs(Z[:, 0]) * 10.0**-rng.uniform(0, 4)
+    Z[:, 0] = np.abs(Z[:, 0]) * 10.0 ** -rng.uniform(0, 4)
     pairs = n // 5
     Z[:pairs, 0] = 0.0
-    Z[pairs:2 * pairs] = -Z[:pairs] * rng.uniform(0.1, 1.0, (pairs, 1))
+    Z[pairs : 2 * pairs] = -Z[:pairs] * rng.uniform(0.1, 1.0, (pairs, 1))
     return Z
 
 
 CASES = {
-    "feasible": feasible(60, 12, 0.1, 3)[0], "uneven": 7.0 * uneven(40, 9, 0.05, 2)[0],
-    "small margin": feasible(40, 10, 1e-3, 5)[0], "falling": falling(300, 60, 3e-3, 8),
-    "narrow": falling(200, 150, 3e-4, 2), "chain": np.eye(40) - np.eye(40, k=-1),
-    "no margin": unseparable(80, 30, 7), "no margin, wide": unseparable(50, 45, 1),
-    "two rows": np.array([[1.0], [-0.5]]), "one row": np.array([[3.0, 4.0]]),
-    "no minimum": np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), "on the edge": on_the_edge(57, 9, 5),
-    "few rows": np.random.default_rng(63).normal(size=(9, 10)),  # a phase ends by its sum, and nearly does not
+    "feasible": feasible(60, 12, 0.1, 3)[0],
+    "uneven": 7.0 * uneven(40, 9, 0.05, 2)[0],
+    "small margin": feasible(40, 10, 1e-3, 5)[0],
+    "falling": falling(300, 60, 3e-3, 8),
+    "narrow": falling(200, 150, 3e-4, 2),
+    "chain": np.eye(40) - np.eye(40, k=-1),
+    "no margin": unseparable(80, 30, 7),
+    "no margin, wide": unseparable(50, 45, 1),
+    "two rows": np.array([[1.0], [-0.5]]),
+    "one row": np.array([[3.0, 4.0]]),
+    "no minimum": np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]),
+    "on the edge": on_the_edge(57, 9, 5),
+    "few rows": np.random.default_rng(63).normal(
+        size=(9, 10)
+    ),  # a phase ends by its sum, and nearly does not
 }
 WITHOUT_MARGIN = ("no margin", "no margin, wide", "two rows", "no minimum", "on the edge")
 every_case = pytest.mark.parametrize("case", CASES)
@@ -105,24 +128,32 @@ every_case = pytest.mark.parametrize("case", CASES)
 def test_the_first_theorem_step_by_step(case, monkeypatch):
     """(i), (ii), (b), sum r <= R, what a step does to ||Z'p||, and the bound, until a separator is found."""
     Z, result, steps = steps_of(monkeypatch, CASES[case], max_iter=60, stop="separated")
-    n, k = len(Z), 0
-    R, d = (math.log(n) + TILT) / TAU, 1.0 - THETA
-    value, sum_r, late, length, slack = math.log(n) + TILT, 0.0, [], math.inf, 1e-10
+    n = len(Z)
+    k = 0
+    R = (math.log(n) + TILT) / TAU
+    d = 1.0 - THETA
+    value = math.log(n) + TILT
+    sum_r = 0.0
+    late = []
+    length = math.inf
+    slack = 1e-10
     for k, step in enumerate(steps):
         if math.sqrt(step.x @ step.x) < 1e-8:  # from here on rounding is all there is
             break
         before = steps[k - 1].y if k else np.zeros(0)
         start, _ = phi(Z, step.W, np.append(before, TAU) if step.r > 0 else before)  # y_k + tau v_k
         assert start <= value - TAU * step.r + slack  # (b)
-        now, shorter = length, math.sqrt(step.x @ step.x)
+        now = length
+        shorter = math.sqrt(step.x @ step.x)
         few = k == 0 or step.r**2 >= d * THETA * now**2
         t = step.r if few else math.sqrt(d * THETA) * now
         late += [] if few else [t]
         assert few or shorter <= math.sqrt(THETA) * now * (1 + 1e-9)
         assert shorter**-2 >= (now**-2 + d * d / (t * t)) * (1 - 1e-9)  # (c)
-        sum_r, length = sum_r + step.r, shorter
+        sum_r = sum_r + step.r
+        length = shorter
         assert sum(late) <= 0.25
-        assert length <= (sum_r + sum(late)) / d * (k + 1)**-1.5 * (1 + 1e-9)  # (d)
+        assert length <= (sum_r + sum(late)) / d * (k + 1) ** -1.5 * (1 + 1e-9)  # (d)
         if step.best > 0:  # and y has gone on from there
             assert step is steps[-1] and result.status == "separated"
             assert k + 1 <= products(n, fm.max_margin(fm.FeatureGram(Z)).lower)
@@ -131,14 +162,18 @@ def test_the_first_theorem_step_by_step(case, monkeypatch):
         assert value <= start + slack  # (i)
         assert np.sqrt(b @ b) <= THETA * length * (1 + 1e-9)  # (ii)
         assert value >= -slack and sum_r <= R + slack  # (a)
-        assert length <= (R + 0.25) / d * (k + 1)**-1.5  # the theorem
+        assert length <= (R + 0.25) / d * (k + 1) ** -1.5  # the theorem
     assert (case in WITHOUT_MARGIN) == (result.status != "separated")
 
 
 @pytest.mark.parametrize("seed", [None, *range(40)])
 def test_the_gradient_in_the_span_becomes_as_short_as_it_must(seed, monkeypatch):
     """(ii), where phi has no minimum, and gradients of length 0.04 ||p||_G are far out or far below the Hessian."""
-    Z = PLANTED["opposite labels"][0] if seed is None else on_the_edge(20 + 2 * seed, 2 + seed % 13, seed)
+    Z = (
+        PLANTED["opposite labels"][0]
+        if seed is None
+        else on_the_edge(20 + 2 * seed, 2 + seed % 13, seed)
+    )
     Z, _, steps = steps_of(monkeypatch, Z, max_iter=25 + Z.shape[1])
     checked = 0
     for step in steps:
@@ -179,7 +214,7 @@ def test_a_single_point_takes_a_product():
 
 def f_at(Z, W, w, mu):
     """f of the second theorem at a point w, in the span or not, from the rows themselves."""
-    x = TILT * (1 - ((Z @ W.T)**2).sum(axis=1)) - np.asarray(Z, LONG) @ w / mu
+    x = TILT * (1 - ((Z @ W.T) ** 2).sum(axis=1)) - np.asarray(Z, LONG) @ w / mu
     return w @ w / 2 + mu * np.logaddexp.reduce(x)
 
 
@@ -189,28 +224,55 @@ SEPARABLE = ["feasible", "small margin", "falling", "narrow", "chain", "few rows
 @pytest.mark.parametrize("case", [*SEPARABLE, "margin 1e-3", "unequal weights"])
 def test_the_second_theorem_phase_by_phase(case, monkeypatch):
     """From separation to 1 %: how phases begin, what ends them, what each promises, how long it takes."""
-    Z, _, steps = steps_of(monkeypatch, CASES[case] if case in CASES else PLANTED[case][0], max_iter=300, tol=1e-3)
-    bound, best = math.log(len(Z)) + TILT, fm.max_margin(fm.FeatureGram(Z), tol=1e-13)
-    R, rho, shortest = 2 * bound, best.lower, best.p @ Z
-    slack, first = 1e-9 * rho**2, next(k for k, step in enumerate(steps) if step.best > 0)
-    begun, phase, G, mu, L, ended = [], [], None, None, None, 0
+    Z, _, steps = steps_of(
+        monkeypatch, CASES[case] if case in CASES else PLANTED[case][0], max_iter=300, tol=1e-3
+    )
+    bound = math.log(len(Z)) + TILT
+    best = fm.max_margin(fm.FeatureGram(Z), tol=1e-13)
+    R = 2 * bound
+    rho = best.lower
+    shortest = best.p @ Z
+    slack = 1e-9 * rho**2
+    first = next(k for k, step in enumerate(steps) if step.best > 0)
+    begun = []
+    phase = []
+    G = None
+    mu = None
+    L = None
+    ended = 0
     for k, step in enumerate(steps[first:]):  # step.r is of the point of the step before
         if not step.tilted:
             break
-        before, mu_before, L_before = G, mu, L
-        w, mu, m, U, L = step.mu * step.y @ step.W, step.mu, step.first, math.sqrt(step.x @ step.x), step.best
+        before = G
+        mu_before = mu
+        L_before = L
+        w = step.mu * step.y @ step.W
+        mu = step.mu
+        m = step.first
+        U = math.sqrt(step.x @ step.x)
+        L = step.best
         relative = 1 - L / U
         if relative >= 0.0101:
-            assert k <= 200 * (R * R / (relative * rho**2))**(1 / 3) + math.log2(28 / (relative * rho**2)) + 1
+            assert (
+                k
+                <= 200 * (R * R / (relative * rho**2)) ** (1 / 3)
+                + math.log2(28 / (relative * rho**2))
+                + 1
+            )
             assert len(begun) <= 1 + math.log2(28 / (relative * rho**2))
         assert U <= np.linalg.norm(step.mean @ Z) * (1 + 1e-9)
         if step.r == 0.0:  # the span holds all rows: the next product is at a mu near 0
-            assert before <= 1.02 * bound * mu_before + slack and U**2 <= rho**2 + 2.04 * bound * mu_before
+            assert (
+                before <= 1.02 * bound * mu_before + slack
+                and U**2 <= rho**2 + 2.04 * bound * mu_before
+            )
             assert bound * begun[-1] > rho**2 / 16 or U**2 - L**2 <= 14 * bound * begun[-1]
             ended += 1
             break
-        f, size = f_at(Z, step.W, w, mu), math.sqrt(w @ w)
-        residual, G = step.W @ (step.next_q @ Z - w), f + rho**2 / 2
+        f = f_at(Z, step.W, w, mu)
+        size = math.sqrt(w @ w)
+        residual = step.W @ (step.next_q @ Z - w)
+        G = f + rho**2 / 2
         # the code, and the facts that the proof begins with
         assert residual @ residual <= bound * mu / 32 * (1 + 1e-9)
         assert (w - shortest) @ (w - shortest) / 2 - slack <= G
@@ -226,11 +288,16 @@ def test_the_second_theorem_phase_by_phase(case, monkeypatch):
         total = sum(past**-2 for past in phase) + step.r**-2
         if m == begun[-1]:  # the phase goes on
             phase.append(step.r)
-            assert total == pytest.approx(step.total, rel=1e-9) and total <= 9 / (bound * m) and step.r >= mu_before / 2
+            assert (
+                total == pytest.approx(step.total, rel=1e-9)
+                and total <= 9 / (bound * m)
+                and step.r >= mu_before / 2
+            )
             assert G <= before - mu_before * step.r / 4 + slack  # (c)
-            assert sum(phase) <= 16 * R and len(phase) <= 13.3 * (R * R / (bound * m))**(1 / 3)
+            assert sum(phase) <= 16 * R and len(phase) <= 13.3 * (R * R / (bound * m)) ** (1 / 3)
         else:  # it has ended, and others with it, perhaps
-            last, ended = begun[-1], ended + 1
+            last = begun[-1]
+            ended = ended + 1
             if total > 9 / (bound * last):
                 assert before <= 1.98 * bound * last + slack  # (b)
                 mean = step.mean @ Z
@@ -252,7 +319,8 @@ def test_iterates_are_those_of_the_twin(case, mu, kind):
     run = fm.prepare(form(kind, Z), 1)
     n, dimension = run.G.shape()
     slack = max(1e-9, 100.0 * math.sqrt(fm._negligible(run.G)))  # of what is left out as rounding
-    span, unit = fm._new_span(n, dimension if fm._has_coordinates(run.G) else 0), math.sqrt(run.scale)
+    span = fm._new_span(n, dimension if fm._has_coordinates(run.G) else 0)
+    unit = math.sqrt(run.scale)
     for k, (alpha, q, _) in zip(range(6), naive.subspace_perceptron(Z, mu), strict=False):
         if k:
             fm._extend(run.G, span, unit, fm._negligible(run.G))
@@ -267,10 +335,13 @@ def test_iterates_are_those_of_the_twin(case, mu, kind):
 def test_newton_gets_there_from_where_the_hessian_is_0(case, size):
     """Far out one point has all the weight."""
     Z = CASES[case] / np.linalg.norm(CASES[case], axis=1).max()
-    n, k = len(Z), 8
+    n = len(Z)
+    k = 8
     for seed in range(20):
         y = size * np.random.default_rng(seed).normal(size=k)
-        y[0] += np.max((-3.0 - Z[:, :k] @ y) / Z[:, 0])  # so that the least margin is -3, and phi < 3 + ln n + lambda
+        y[0] += np.max(
+            (-3.0 - Z[:, :k] @ y) / Z[:, 0]
+        )  # so that the least margin is -3, and phi < 3 + ln n + lambda
         span = fm._new_span(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
         fm._minimize(span, np.empty(n), 0.0, 1e-3)
         assert (y @ span.margins).min() > 0.0  # phi has no minimum
@@ -279,7 +350,8 @@ def test_newton_gets_there_from_where_the_hessian_is_0(case, size):
 @pytest.mark.parametrize("case", ["no margin", "no margin, wide"])
 def test_newton_gets_to_the_minimum_where_there_is_one(case):
     Z = CASES[case] / np.linalg.norm(CASES[case], axis=1).max()
-    n, k = len(Z), 8
+    n = len(Z)
+    k = 8
     for seed in range(20):
         y = np.random.default_rng(seed).normal(size=k)
         y *= 3.0 / -(Z[:, :k] @ y).min()  # the least margin is -3
@@ -300,7 +372,7 @@ def test_the_shortest_mixture(seed):
     way = np.r_[1 - share, np.zeros(14), share]
     assert c.min() >= 0 and c.sum() == pytest.approx(1, rel=1e-12)
     assert c @ K @ c <= way @ K @ way * (1 + 1e-12)
-    assert c @ K @ c <= fm.max_margin(K, tol=1e-9).upper**2 * (1 + 1e-4)
+    assert c @ K @ c <= fm.max_margin(K, tol=1e-9).upper ** 2 * (1 + 1e-4)
 
 
 # ======================================================================================================
@@ -331,13 +403,23 @@ def test_the_basis_stays_orthonormal(kind, memory):
     unit = math.sqrt(scale_of(G))
     for iterations in (5, 11, 12, 13, 30, 58):
         state = state_of(fm.subspace_perceptron(G, memory=vectors(G, memory), max_iter=iterations))
-        M, N, p, k = state["margins"], state["weights"], state["shares"][0], len(state["y"])
+        M = state["margins"]
+        N = state["weights"]
+        p = state["shares"][0]
+        k = len(state["y"])
         assert iterations - 10 <= k <= iterations if iterations <= memory else 4 <= k <= memory
         inner = N @ (dense(LONGER) / unit**2)
-        assert np.abs(inner - M).max() <= 1e-6  # the certificate sees what rounding has done to the weights
+        assert (
+            np.abs(inner - M).max() <= 1e-6
+        )  # the certificate sees what rounding has done to the weights
         assert np.abs(inner @ N.T - np.eye(k)).max() <= 1e-6
-        assert np.abs(state["points"][1:, 0] - M @ p).max() <= (1e-9 if kind == "features" else 1e-6)
-        assert np.abs(state["tilt"] - (1.0 - (M**2).sum(axis=0))).max() <= 1e-9 or not state["tilt"].any()
+        assert np.abs(state["points"][1:, 0] - M @ p).max() <= (
+            1e-9 if kind == "features" else 1e-6
+        )
+        assert (
+            np.abs(state["tilt"] - (1.0 - (M**2).sum(axis=0))).max() <= 1e-9
+            or not state["tilt"].any()
+        )
         if kind == "features":
             W = state["coordinates"]
             assert np.abs(W @ W.T - np.eye(k)).max() <= 1e-10
@@ -348,7 +430,8 @@ def test_the_basis_stays_orthonormal(kind, memory):
 @pytest.mark.parametrize("memory", [5, 6, 9, 20])
 def test_no_bound_is_lost_when_the_span_is_cut_down(kind, memory):
     """lower never falls and ||p||_G never rises, and the run gets where it gets with more memory."""
-    G, slack = form(kind, LONGER), 1e-9 if kind == "features" else 1e-6
+    G = form(kind, LONGER)
+    slack = 1e-9 if kind == "features" else 1e-6
     result = fm.subspace_perceptron(G, memory=vectors(G, memory), max_iter=120, trace_at=range(121))
     assert (np.diff(result.trace["lower"][1:]) >= -slack * result.upper).all()
     assert (np.diff(result.trace["upper"]) <= slack * result.upper).all()
@@ -410,7 +493,8 @@ def test_statuses(case, kind):
 
 def test_a_few_products_separate_what_takes_snkp_hundreds():
     G = fm.FeatureGram(feasible(2000, 200, 0.01)[0])
-    ours, theirs = fm.subspace_perceptron(G, stop="separated"), fm.snkp(G)
+    ours = fm.subspace_perceptron(G, stop="separated")
+    theirs = fm.snkp(G)
     assert ours.status == theirs.status == "separated" and 10 * ours.n_iter < theirs.n_iter
 
 
@@ -420,13 +504,22 @@ def test_any_scale(kind, power):
     """All arithmetic is in units of s."""
     Z = PLANTED["small margin"][0]
     plain = fm.subspace_perceptron(form(kind, Z), max_iter=12, eps=1e-9)
-    scaled = fm.subspace_perceptron(form(kind, np.ldexp(Z, power)), max_iter=12, eps=math.ldexp(1e-9, power))
+    scaled = fm.subspace_perceptron(
+        form(kind, np.ldexp(Z, power)), max_iter=12, eps=math.ldexp(1e-9, power)
+    )
     assert np.array_equal(plain.alpha, scaled.alpha) and np.array_equal(plain.p, scaled.p)
-    assert scaled.lower == math.ldexp(plain.lower, power) and scaled.upper == math.ldexp(plain.upper, power)
+    assert scaled.lower == math.ldexp(plain.lower, power) and scaled.upper == math.ldexp(
+        plain.upper, power
+    )
 
 
 def test_what_the_parameters_must_be():
-    for options, error in (({"memory": 0}, ValueError), ({"memory": "1 GB"}, TypeError), ({"eps": -1.0}, ValueError),
-                           ({"stop": "never"}, ValueError), ({"stop": True}, ValueError)):
+    for options, error in (
+        ({"memory": 0}, ValueError),
+        ({"memory": "1 GB"}, TypeError),
+        ({"eps": -1.0}, ValueError),
+        ({"stop": "never"}, ValueError),
+        ({"stop": True}, ValueError),
+    ):
         with pytest.raises(error, match=next(iter(options))):
             fm.subspace_perceptron(np.eye(2), **options)

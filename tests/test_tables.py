@@ -27,16 +27,21 @@ def fitted(X, y, weights=None, **options):
 # FAR ORIGINS
 # ======================================================================================================
 
+
 @pytest.mark.parametrize("offset", FAR)
 def test_a_constant_column_far_from_0(offset):
     """Four points on a line: the hard margin is 1/2, the soft one sqrt(1/2) at C = 1, wherever the origin is."""
-    X, y = np.column_stack((np.arange(4.0), np.full(4, offset))), [0, 0, 1, 1]
+    X = np.column_stack((np.arange(4.0), np.full(4, offset)))
+    y = [0, 0, 1, 1]
     for C, rho in ((np.inf, 0.5), (1.0, np.sqrt(0.5))):
         chosen = fitted(X, y, kernel="linear", C=C)
         assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
         assert chosen.interval_[0] <= rho <= chosen.interval_[1]
-        np.testing.assert_allclose(X @ chosen.coef_[0] + chosen.intercept_[0], chosen.decision_function(X),
-                                   atol=1e-15 * (1.0 + offset))
+        np.testing.assert_allclose(
+            X @ chosen.coef_[0] + chosen.intercept_[0],
+            chosen.decision_function(X),
+            atol=1e-15 * (1.0 + offset),
+        )
 
 
 def representations(X, y):
@@ -58,12 +63,19 @@ def test_far_points_lose_no_digits():
     y = np.repeat([1, -1], 6)
     X = rng.integers(-9, 10, (12, 2)).astype(np.float64)
     X[:6, 0] += 23.0
-    halves = [[int(a - b) for a, b in zip(X[i], X[j], strict=True)] for i in range(6) for j in range(6, 12)]
+    halves = [
+        [int(a - b) for a, b in zip(X[i], X[j], strict=True)]
+        for i in range(6)
+        for j in range(6, 12)
+    ]
     square = exact.margin_squared(exact.of_rows(halves)) / 4
     for offset in (0.0, 2.0**20, 2.0**40, 2.0**48):
         for G in representations(X + offset, y):
             result = fm.max_margin(G, tol=1e-9)
-            assert result.status == "certified" and Fraction(result.lower)**2 <= square <= Fraction(result.upper)**2
+            assert (
+                result.status == "certified"
+                and Fraction(result.lower) ** 2 <= square <= Fraction(result.upper) ** 2
+            )
             assert fm.momentum(G, tol=1e-2, max_iter=20_000).status == "certified"
 
 
@@ -79,10 +91,12 @@ def test_the_origin_is_subtracted_exactly():
 
 
 def test_a_bias_of_ones_own_far_from_the_origin():
-    X, y = np.array([[0.0, 1.0], [1.0, 1.0], [4.0, 0.0], [5.0, 2.0]]), np.array([-1, -1, 1, 1])
+    X = np.array([[0.0, 1.0], [1.0, 1.0], [4.0, 0.0], [5.0, 2.0]])
+    y = np.array([-1, -1, 1, 1])
     for offset in (0.0, 2.0**30):
         G = fm.features(X + offset, y, normalize=None, intercept="free")
-        w, b = np.array([2.0, 1.0]), -7.0 - 3.0 * offset
+        w = np.array([2.0, 1.0])
+        b = -7.0 - 3.0 * offset
         least = min(s * (2 * x[0] + x[1] - 7) for s, x in zip(y.tolist(), X.tolist(), strict=True))
         lower, upper = fm.separator_margin(G, [*w, b])
         assert lower <= least / np.sqrt(5.0) <= upper and upper - lower <= 1e-13 * (1.0 + offset)
@@ -92,11 +106,17 @@ def test_a_bias_of_ones_own_far_from_the_origin():
 # COLUMNS IN DIFFERENT UNITS
 # ======================================================================================================
 
+
 def exact_square(X, y, C, free):
     """rho^2 of points of rationals, with slacks of weight C."""
     rows = [[Fraction(x) for x in row] for row in X.tolist()]
-    G = [[Fraction(int(a) * int(b)) * sum(map(Fraction.__mul__, row, other)) for b, other in zip(y, rows, strict=True)]
-         for a, row in zip(y, rows, strict=True)]
+    G = [
+        [
+            Fraction(int(a) * int(b)) * sum(map(Fraction.__mul__, row, other))
+            for b, other in zip(y, rows, strict=True)
+        ]
+        for a, row in zip(y, rows, strict=True)
+    ]
     if C < np.inf:
         for i in range(len(G)):
             G[i][i] += 1 / (2 * Fraction(C))
@@ -123,7 +143,7 @@ def test_the_interval_of_columns_in_different_units_holds_in_exact_arithmetic(se
         warnings.simplefilter("ignore")
         chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
     lower, upper = chosen.interval_
-    assert Fraction(lower) * abs(Fraction(lower)) <= square <= Fraction(upper)**2
+    assert Fraction(lower) * abs(Fraction(lower)) <= square <= Fraction(upper) ** 2
     if square > 0 and units == (-12, 13):
         assert chosen.status_ == "certified"
 
@@ -133,9 +153,12 @@ def test_lengths_are_precise_where_rows_cancel(seed):
     """What the first rounding leaves of Z'v is then as long as Z'v."""
     rng = np.random.default_rng(seed)
     z = 1e9 * rng.normal(size=3)
-    Z, v = np.vstack((z, -z + rng.normal(size=3) * 10.0 ** rng.integers(-7, -5))), np.full(2, rng.random())
-    square = sum((sum(Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)))**2
-                 for column in Z.T.tolist())
+    Z = np.vstack((z, -z + rng.normal(size=3) * 10.0 ** rng.integers(-7, -5)))
+    v = np.full(2, rng.random())
+    square = sum(
+        (sum(Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True))) ** 2
+        for column in Z.T.tolist()
+    )
     size, _, rounding = fm.FeatureGram(Z).precise(v)
     error = rounding.length * np.sqrt(np.max(np.sum(Z * Z, axis=1))) + 1e-15 * np.sqrt(size)
     assert np.sqrt(size) - error <= np.sqrt(float(square)) <= np.sqrt(size) + error
@@ -145,20 +168,26 @@ def test_lengths_are_precise_where_rows_cancel(seed):
 def test_the_margin_of_a_separator_and_its_slacks_holds_in_exact_arithmetic(seed):
     """1 / sqrt(||w||^2 + sum_i xi_i^2 / r_i) for integers w and b, of either sign and any scale."""
     rng = np.random.default_rng(seed)
-    X, y = rng.integers(-9, 10, (7, 2)), np.append([1, -1], rng.choice([-1, 1], 5))
+    X = rng.integers(-9, 10, (7, 2))
+    y = np.append([1, -1], rng.choice([-1, 1], 5))
     ridge = 2.0 ** rng.integers(-30, 30, 7)
     G = fm.features(X, y, normalize=None, intercept="free", ridge=ridge)
-    w, b, scale = rng.integers(1, 9, 2), int(rng.integers(-9, 10)), 2.0 ** rng.integers(-8, 4)
-    slacks = [max(0, 1 - Fraction(scale) * int(s) * (int(x @ w) + b)) for s, x in zip(y, X, strict=True)]
+    w = rng.integers(1, 9, 2)
+    b = int(rng.integers(-9, 10))
+    scale = 2.0 ** rng.integers(-8, 4)
+    slacks = [
+        max(0, 1 - Fraction(scale) * int(s) * (int(x @ w) + b)) for s, x in zip(y, X, strict=True)
+    ]
     terms = [xi**2 / Fraction(r) for xi, r in zip(slacks, ridge, strict=True)]
-    square = 1 / (Fraction(scale)**2 * int(w @ w) + sum(terms))
+    square = 1 / (Fraction(scale) ** 2 * int(w @ w) + sum(terms))
     lower, upper = fm.separator_margin(G, scale * np.append(w, b))
-    assert Fraction(lower)**2 <= square <= Fraction(upper)**2 and upper - lower <= 1e-14 * upper
+    assert Fraction(lower) ** 2 <= square <= Fraction(upper) ** 2 and upper - lower <= 1e-14 * upper
     assert lower <= fm.max_margin(G).upper
 
 
 def test_a_ridge_asks_for_the_bias_and_takes_no_slack_where_it_is_0():
-    X, y = [[1.0], [2.0], [4.0]], [-1, 1, 1]
+    X = [[1.0], [2.0], [4.0]]
+    y = [-1, 1, 1]
     G = fm.features(X, y, normalize=None, intercept="free", ridge=[1.0, 0.0, 1.0])
     check_raises(lambda: fm.separator_margin(G, [1.0]), ValueError, ["(2,)", "give the bias"])
     lower, upper = fm.separator_margin(G, [1.0, -1.5])
@@ -170,12 +199,17 @@ def test_a_ridge_asks_for_the_bias_and_takes_no_slack_where_it_is_0():
 def test_pairs_of_classes_and_slacks():
     """With the class weights of a soft margin the interval closes on it."""
     rng = np.random.default_rng(0)
-    X, labels = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
+    X = rng.normal(size=(60, 3))
+    labels = rng.integers(0, 3, 60)
     G = fm.pair_gram(fm.features(X, normalize=None), labels, 3, ridge=0.5)
     best = fm.max_margin(G, tol=1e-12)
     W = fm._separators(G.base, best.alpha) / best.upper**2
     lower, upper = fm.separator_margin(G, W)
-    assert lower <= best.upper and lower == pytest.approx(best.lower, rel=1e-9) and upper - lower <= 1e-13 * upper
+    assert (
+        lower <= best.upper
+        and lower == pytest.approx(best.lower, rel=1e-9)
+        and upper - lower <= 1e-13 * upper
+    )
 
 
 def test_raw_columns_of_any_unit_are_certified():
@@ -187,12 +221,21 @@ def test_raw_columns_of_any_unit_are_certified():
     units = rng.normal(size=(3000, 60)) * 10.0 ** rng.uniform(-3.0, 3.0, 60)
     of_units = units @ (1.0 / units.std(axis=0)) + 3.0 * rng.normal(size=3000) > 0.0
     noisy = wide[:, 1] + 0.3 * rng.normal(size=500) > 0.5
-    for X, y in ((heavy, of_heavy), (rng.standard_t(2, (3000, 8)), of_heavy), (wide, wide[:, 1] > 0.5), (wide, noisy),
-                 (units, of_units)):
+    for X, y in (
+        (heavy, of_heavy),
+        (rng.standard_t(2, (3000, 8)), of_heavy),
+        (wide, wide[:, 1] > 0.5),
+        (wide, noisy),
+        (units, of_units),
+    ):
         chosen = fitted(X, y, kernel="linear", C=1.0)
-        assert chosen.interval_[0] >= chosen.interval_[1] * (1.0 - 1e-6) and chosen.status_ == "certified"
-        sign, f = np.where(y, 1.0, -1.0), chosen.decision_function(X)
-        objective = 0.5 * np.sum(chosen.coef_**2) + np.sum(np.maximum(0.0, 1.0 - sign * f)**2)
+        assert (
+            chosen.interval_[0] >= chosen.interval_[1] * (1.0 - 1e-6)
+            and chosen.status_ == "certified"
+        )
+        sign = np.where(y, 1.0, -1.0)
+        f = chosen.decision_function(X)
+        objective = 0.5 * np.sum(chosen.coef_**2) + np.sum(np.maximum(0.0, 1.0 - sign * f) ** 2)
         assert objective == pytest.approx(0.5 / chosen.margin_**2, rel=1e-5)
     chosen = fitted(wide, wide[:, 1] > 0.5, kernel="linear", tol=1e-4)
     assert chosen.score(wide, wide[:, 1] > 0.5) == 1.0
@@ -202,7 +245,8 @@ def test_raw_columns_of_any_unit_are_certified():
 
 def test_a_warning_names_the_column_of_another_unit():
     rng = np.random.default_rng(0)
-    X, words = np.column_stack((rng.random(50), 1e9 * rng.normal(size=50))), "column 1 is far wider than 0"
+    X = np.column_stack((rng.random(50), 1e9 * rng.normal(size=50)))
+    words = "column 1 is far wider than 0"
     with pytest.warns(UserWarning, match=words):
         fm.MaxMarginClassifier("linear", C=1.0, tol=1e-15).fit(X, X[:, 0] > 0.5)
 
@@ -210,6 +254,7 @@ def test_a_warning_names_the_column_of_another_unit():
 # ======================================================================================================
 # DISTANCES THAT CANCEL
 # ======================================================================================================
+
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 def test_incomes_beside_ages(kernel):
@@ -219,7 +264,9 @@ def test_incomes_beside_ages(kernel):
     y = rng.integers(0, 2, 300)
     chosen = fitted(X, y, kernel=kernel, gamma=1.0, C=1.0)
     assert chosen.status_ == "certified" and chosen.score(X, y) == 1.0
-    assert chosen.margin_ == pytest.approx(np.sqrt(1.5 / 4 * (1.0 / np.sum(y) + 1.0 / np.sum(1 - y))), rel=1e-5)
+    assert chosen.margin_ == pytest.approx(
+        np.sqrt(1.5 / 4 * (1.0 / np.sum(y) + 1.0 / np.sum(1 - y))), rel=1e-5
+    )
 
 
 def test_values_of_far_points_are_those_of_differences():
@@ -229,8 +276,20 @@ def test_values_of_far_points_are_those_of_differences():
     for gamma in (1e-6, 1e-2):
         K = fm.kernel_matrix(X * [1.0, 1e3, 1e-3], X * [1.0, 1e3, 1e-3], kernel="rbf", gamma=gamma)
         rows = (X * [1.0, 1e3, 1e-3]).tolist()
-        wanted = [[float(np.exp(-gamma * float(sum((Fraction(a) - Fraction(b))**2 for a, b in zip(x, z, strict=True)))))
-                   for z in rows] for x in rows]
+        wanted = [
+            [
+                float(
+                    np.exp(
+                        -gamma
+                        * float(
+                            sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(x, z, strict=True))
+                        )
+                    )
+                )
+                for z in rows
+            ]
+            for x in rows
+        ]
         np.testing.assert_allclose(K, wanted, rtol=1e-9, atol=1e-13)
         G = fm.lazy_gram(X * [1.0, 1e3, 1e-3], kernel="rbf", gamma=gamma)
         assert np.abs(G.dense() - wanted).max() <= G.rounding().margins + 1e-14
@@ -238,14 +297,20 @@ def test_values_of_far_points_are_those_of_differences():
 
 def test_mapped_points_are_treated_as_loaded_ones():
     rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(80, 5)), rng.integers(0, 2, 80)
+    X = rng.normal(size=(80, 5))
+    y = rng.integers(0, 2, 80)
     for offset in (0.0, 1.7e9):
         with tempfile.TemporaryFile() as file:
             in_file = np.memmap(file, np.float64, shape=X.shape)
         in_file[:] = X + offset
-        one, two = (fitted(points, y, kernel="rbf", gamma=0.05, C=1.0) for points in (in_file, np.array(in_file)))
+        one, two = (
+            fitted(points, y, kernel="rbf", gamma=0.05, C=1.0)
+            for points in (in_file, np.array(in_file))
+        )
         assert one.status_ == two.status_ == "certified"
-        np.testing.assert_allclose(one.decision_function(X + offset), two.decision_function(X + offset), atol=1e-4)
+        np.testing.assert_allclose(
+            one.decision_function(X + offset), two.decision_function(X + offset), atol=1e-4
+        )
         assert one.score(X + offset, y) == two.score(X + offset, y) > 0.6
 
 
@@ -253,45 +318,62 @@ def test_mapped_points_are_treated_as_loaded_ones():
 # WEIGHTS AND MIXED UNITS
 # ======================================================================================================
 
+
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("decay", [0.5, 0.1, 1e-3])
 def test_weights_that_decay(kernel, decay):
     """What the lightest points add is nothing: the interval holds the margin of those of 1e-10 of the weight."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(240, 2))
-    y, weights = (X[:, 0] + 0.5 * rng.normal(size=240) > 0).astype(int), decay ** (np.arange(240) / 4)
+    y = (X[:, 0] + 0.5 * rng.normal(size=240) > 0).astype(int)
+    weights = decay ** (np.arange(240) / 4)
     options = {"kernel": kernel, "C": 1.0, **({"gamma": 0.3} if kernel == "rbf" else {})}
     heavy = weights > 1e-10
-    chosen, few = fitted(X, y, weights, **options), fitted(X[heavy], y[heavy], weights[heavy], **options)
+    chosen = fitted(X, y, weights, **options)
+    few = fitted(X[heavy], y[heavy], weights[heavy], **options)
     assert chosen.status_ == few.status_ == "certified"
-    assert chosen.interval_[0] <= few.interval_[1] and few.interval_[0] <= chosen.interval_[1] * (1.0 + 1e-6)
+    assert chosen.interval_[0] <= few.interval_[1] and few.interval_[0] <= chosen.interval_[1] * (
+        1.0 + 1e-6
+    )
     np.testing.assert_allclose(chosen.decision_function(X), few.decision_function(X), atol=1e-3)
 
 
 def test_a_weight_that_is_no_normal_number_is_none():
-    X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
+    X = np.array([[0.0], [1.0], [3.0], [4.0]])
+    y = [0, 0, 1, 1]
     for C in (1.0, np.inf):
         chosen = fitted(X, y, [1.0, 1e-320, 1.0, 1.0], kernel="linear", C=C)
-        assert np.array_equal(chosen.coef_, fitted(X, y, [1.0, 0.0, 1.0, 1.0], kernel="linear", C=C).coef_)
+        assert np.array_equal(
+            chosen.coef_, fitted(X, y, [1.0, 0.0, 1.0, 1.0], kernel="linear", C=C).coef_
+        )
 
 
 def test_what_is_left_out_is_in_the_interval():
     """The margin with light points is at most that without; the interval of what was computed holds both."""
     rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(20, 2)), np.repeat([0, 1], 10)
+    X = rng.normal(size=(20, 2))
+    y = np.repeat([0, 1], 10)
     weights = np.where(np.arange(20) % 3 == 0, 1e-14, 1.0)
     chosen = fitted(X, y, weights, kernel="linear", C=1.0, tol=1e-9)
     heavy = fitted(X[weights == 1.0], y[weights == 1.0], kernel="linear", C=1.0, tol=1e-9)
     assert chosen.interval_[0] < heavy.interval_[0] and chosen.interval_[1] == heavy.interval_[1]
     G = fm.features(X, 2 * y - 1, normalize=None, intercept="free", ridge=0.5 / weights)
     every = fm.max_margin(G, tol=1e-6)
-    assert every.status == "certified" and chosen.interval_[0] <= every.upper and every.lower <= chosen.interval_[1]
+    assert (
+        every.status == "certified"
+        and chosen.interval_[0] <= every.upper
+        and every.lower <= chosen.interval_[1]
+    )
 
 
 TABLES = {
     "heavy tails": lambda rng: rng.standard_t(1.5, (3000, 8)),
-    "60 columns over 1e-3 to 1e3": lambda rng: rng.normal(size=(3000, 60)) * 10.0 ** rng.uniform(-3.0, 3.0, 60),
-    "outliers": lambda rng: rng.normal(size=(3000, 5)) * np.where(rng.random((3000, 1)) < 0.001, 1e4, 1.0),
+    "60 columns over 1e-3 to 1e3": lambda rng: (
+        rng.normal(size=(3000, 60)) * 10.0 ** rng.uniform(-3.0, 3.0, 60)
+    ),
+    "outliers": lambda rng: (
+        rng.normal(size=(3000, 5)) * np.where(rng.random((3000, 1)) < 0.001, 1e4, 1.0)
+    ),
 }
 
 
@@ -302,9 +384,15 @@ def test_soft_margins_of_columns_in_any_unit(table):
     scaled = X / np.median(np.abs(X), axis=0)
     y = (scaled[:, 0] - scaled[:, 1] + rng.normal(size=len(X)) > 0).astype(int)
     chosen = fitted(X, y, kernel="linear", C=1.0)
-    objective = 0.5 * (chosen.coef_**2).sum() + (np.maximum(
-        0.0, 1.0 - (2 * y - 1) * (X @ chosen.coef_[0] + chosen.intercept_))**2).sum()
-    assert chosen.status_ == "certified" and objective == pytest.approx(0.5 / chosen.margin_**2, rel=1e-5)
+    objective = (
+        0.5 * (chosen.coef_**2).sum()
+        + (
+            np.maximum(0.0, 1.0 - (2 * y - 1) * (X @ chosen.coef_[0] + chosen.intercept_)) ** 2
+        ).sum()
+    )
+    assert chosen.status_ == "certified" and objective == pytest.approx(
+        0.5 / chosen.margin_**2, rel=1e-5
+    )
 
 
 def test_incomes_with_many_zeros_end_soon_and_say_what_is_known():
@@ -317,7 +405,9 @@ def test_incomes_with_many_zeros_end_soon_and_say_what_is_known():
         chosen = fm.MaxMarginClassifier("linear", C=1.0).fit(X, y)
     lower, upper = chosen.interval_
     assert 0.0 < lower and upper - lower < 1e-3 * upper and chosen.status_ != "infeasible"
-    assert chosen.status_ == "certified" or any("is known to be between" in str(each.message) for each in found)
+    assert chosen.status_ == "certified" or any(
+        "is known to be between" in str(each.message) for each in found
+    )
 
 
 def test_a_soft_margin_is_never_infeasible():
@@ -329,12 +419,15 @@ def test_a_soft_margin_is_never_infeasible():
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             chosen = fm.MaxMarginClassifier("linear", C=C).fit(X, y)
-        assert chosen.status_ == "certified" or (chosen.status_ in ("rounding", "max_iter") and found)
+        assert chosen.status_ == "certified" or (
+            chosen.status_ in ("rounding", "max_iter") and found
+        )
 
 
 # ======================================================================================================
 # CONVENTIONS
 # ======================================================================================================
+
 
 class Wide:
     """A kernel object with parameters, as Gaussian processes have them."""
@@ -355,31 +448,58 @@ class Wide:
 
 def test_a_grid_reaches_into_the_kernel():
     model = fm.MaxMarginClassifier(Wide())
-    assert model.get_params()["kernel__length"] == 1.0 and "kernel__length" not in model.get_params(deep=False)
+    assert model.get_params()["kernel__length"] == 1.0 and "kernel__length" not in model.get_params(
+        deep=False
+    )
     assert model.set_params(kernel__length=3.0, C=2.0).kernel.length == 3.0 and model.C == 2.0
-    check_raises(lambda: model.set_params(kernel__width=1.0), ValueError, ["Invalid parameter 'kernel__width'"])
+    check_raises(
+        lambda: model.set_params(kernel__width=1.0),
+        ValueError,
+        ["Invalid parameter 'kernel__width'"],
+    )
 
 
 def test_objects_that_are_numbers():
     X = np.array([[1, 2.5], [Fraction(1, 2), np.float32(3.0)], [True, -1]], dtype=object)
-    assert np.array_equal(fm.features(X, [1, 1, -1]).rows, fm.features(X.astype(float), [1, 1, -1]).rows)
-    for wrong, words in (("2.0", ["row 1", "column 0", "'2.0'"]), (None, ["missing value"]), ({}, ["dict"])):
+    assert np.array_equal(
+        fm.features(X, [1, 1, -1]).rows, fm.features(X.astype(float), [1, 1, -1]).rows
+    )
+    for wrong, words in (
+        ("2.0", ["row 1", "column 0", "'2.0'"]),
+        (None, ["missing value"]),
+        ({}, ["dict"]),
+    ):
         X[1, 0] = wrong
         check_raises(lambda: fm.gram(X), TypeError, ["X must hold real numbers", *words])
 
 
 def test_errors_name_the_remedy():
     texts = ["one two", "three"]
-    check_raises(lambda: fm.MaxMarginClassifier(Wide()).fit(texts, [0, 1]), ValueError, ['kernel="precomputed"'])
-    check_raises(lambda: fm.MaxMarginClassifier().fit([[1.0], [2.0]], ["a", None]), ValueError, ["label 1", "missing"])
+    check_raises(
+        lambda: fm.MaxMarginClassifier(Wide()).fit(texts, [0, 1]),
+        ValueError,
+        ['kernel="precomputed"'],
+    )
+    check_raises(
+        lambda: fm.MaxMarginClassifier().fit([[1.0], [2.0]], ["a", None]),
+        ValueError,
+        ["label 1", "missing"],
+    )
     chosen = fm.MaxMarginClassifier("precomputed").fit(np.eye(3), [0, 1, 1])
-    check_raises(lambda: chosen.predict(np.eye(2)), ValueError, ["expecting 3", "each training point"])
+    check_raises(
+        lambda: chosen.predict(np.eye(2)), ValueError, ["expecting 3", "each training point"]
+    )
 
 
 def test_attributes_of_svc():
-    X, y = [[0.0], [1.0], [3.0]], ["a", "a", "b"]
+    X = [[0.0], [1.0], [3.0]]
+    y = ["a", "a", "b"]
     chosen = fm.MaxMarginClassifier("linear", C=1.0, class_weight={"a": 2.0}).fit(X, y)
-    assert chosen.class_weight_.tolist() == [2.0, 1.0] and chosen.shape_fit_ == (3, 1) and chosen.fit_status_ == 0
+    assert (
+        chosen.class_weight_.tolist() == [2.0, 1.0]
+        and chosen.shape_fit_ == (3, 1)
+        and chosen.fit_status_ == 0
+    )
 
 
 def test_far_columns_in_parallel():

@@ -4,7 +4,8 @@ import numpy as np
 
 import fastmargin as fm
 
-X, y = np.eye(3), [1, 1, -1]
+X = np.eye(3)
+y = [1, 1, -1]
 
 
 class Rows(fm.Representation):
@@ -26,18 +27,34 @@ def stop(partial: fm.Result) -> bool:
 
 
 results: list[fm.Result] = [
-    fm.momentum(fm.gram(X, y, kernel=lambda A, B: A @ B.T, ridge=0.5), tol=1e-3, trace_at=[1, 2], callback=stop),
-    fm.perceptron(np.eye(3), rule="worst", start=None), fm.snkp(Rows()), fm.winnow([[1.0, 0.5]]),
+    fm.momentum(
+        fm.gram(X, y, kernel=lambda A, B: A @ B.T, ridge=0.5),
+        tol=1e-3,
+        trace_at=[1, 2],
+        callback=stop,
+    ),
+    fm.perceptron(np.eye(3), rule="worst", start=None),
+    fm.snkp(Rows()),
+    fm.winnow([[1.0, 0.5]]),
     fm.diagonal_descent(fm.features(X, y, intercept="free"), lam=lambda t: 1.0 / t, step=0.1),
     fm.max_margin(fm.lazy_gram(X, y, dtype=np.float32, gamma=0.5), start=np.ones(3)),
-    fm.drive(fm.prepare(fm.pair_gram(fm.features(X), [0, 1, 2], 3), max_iter=3), print, (np.zeros(6),), eps=1e-3),
+    fm.drive(
+        fm.prepare(fm.pair_gram(fm.features(X), [0, 1, 2], 3), max_iter=3),
+        print,
+        (np.zeros(6),),
+        eps=1e-3,
+    ),
 ]
 lower: float = results[0].lower
 status: str = results[0].status
-interval: tuple[float, float] = fm.certificate(np.eye(3), results[0].alpha, results[0].p, precise=True)
+interval: tuple[float, float] = fm.certificate(
+    np.eye(3), results[0].alpha, results[0].p, precise=True
+)
 share: float = fm.separator_margin(fm.features(X, y), [1.0, 1.0, -1.0])[0]
 scores: np.ndarray = fm.decision_function(results[0].alpha, X, y, X, kernel="rbf")
-guesses: np.ndarray = fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
+guesses: np.ndarray = (
+    fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
+)
 error: float = fm.Rounding.of_rows(3, 3).margins
 
 fm.momentum(np.eye(3), max_iter="many")  # type: ignore[arg-type]
