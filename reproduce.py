@@ -6501,7 +6501,8 @@ def speed_lines(table):
             f"`max_margin` on a matrix is {span('max_margin', 'LIBSVM')} times as fast as LIBSVM at the same "
             f"tolerance, from features {span('from raw')} times.",
             f"`max_margin` on rows is {span('max_margin, features', 'LinearSVC')} times as fast as LinearSVC, "
-            f"with slacks {span('max_margin with')} times; on a thin margin {span('max_margin', 'PIQP')} times as fast as PIQP.",
+            f"with slacks {span('max_margin with')} times; "
+            f"on a thin margin {span('max_margin', 'PIQP')} times as fast as PIQP.",
             f"`MaxMarginClassifier` is {span('MaxMarginClassifier, fit')} times as fast as SVC with a hard "
             f"margin, with slacks {span('MaxMarginClassifier.fit', 'hinge')} times on digits and noisy points, "
             f"{span('MaxMarginClassifier.fit', 'text')} times LinearSVC on sparse text.",

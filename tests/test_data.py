@@ -1,4 +1,4 @@
-"""Data as users have them: sparse, in files, with products of another library, with noise, off the origin, in frames."""
+"""Data as users have them: sparse, in files, by other libraries' products, with noise, off the origin, in frames."""
 
 import copy
 import os

@@ -109,7 +109,7 @@ def optimum_between(result):
 
 
 def peer(linear_svc, X, y, ridge, weights=None, **options):
-    """LIBLINEAR's solution.  It does not reach a tolerance of 1e-12: it then ends, by shrinking, far from the optimum."""
+    """LIBLINEAR's solution.  It does not reach a tolerance of 1e-12: shrinking ends it far from the optimum."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # where it has not converged
         return linear_svc(
