@@ -1745,6 +1745,7 @@ class Representation:
     access = "products"
     routines = {}  # compiled operations by name, of the kinds that have them
     signs: Array | None = None
+    ridge: Array | float = 0.0
     unit: float = 2.0**-53
 
     add_column = _add_by_product
@@ -1792,6 +1793,30 @@ class Representation:
         """Return ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, which may keep
         columns that it has seen; None where that costs as much as a product."""
         return None
+
+    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
+        """Return (v'Gv, G v, their `Rounding`) in twice the working precision, for ||v||_1 <= 1; None if it cannot."""
+        return None
+
+    def precise_dots(self, w: Array) -> Array | None:
+        """Return all <z_i, w>, each sum rounded once; None if it cannot."""
+        return None
+
+    def separator(self, v: Array) -> Array | None:
+        """Return Z'v in twice the working precision; None if it cannot."""
+        return None
+
+    def without_ridge(self) -> Representation:
+        """Return G without the diagonal that `RidgeGram` adds."""
+        return self
+
+    def without_shift(self) -> Representation:
+        """Return G without its ridge and its free intercept."""
+        return self
+
+    def points_gram(self) -> Representation:
+        """Return the Gram matrix of the points: K for the pairs of `PairGram`."""
+        return self
 
 
 _SMALLEST = 1e-285
@@ -2042,11 +2067,15 @@ class RidgeGram(Representation):
         self.access = base.access
         self.signs = base.signs
         self._roots = np.sqrt(self.ridge)
-        if hasattr(base, "precise"):
-            self.precise = self._precise
 
     def checked(self) -> Representation:
         return RidgeGram(self.base.checked(), self.ridge)
+
+    def without_ridge(self) -> Representation:
+        return self.base
+
+    def without_shift(self) -> Representation:
+        return self.base.without_shift()
 
     def shape(self) -> tuple[int, int]:
         n, dimension = self.base.shape()
@@ -2055,14 +2084,11 @@ class RidgeGram(Representation):
     def diagonal(self) -> Array:
         return self.base.diagonal() + self.ridge
 
-    @functools.cached_property
-    def _share(self):
-        """max_i G_ii without the ridge over that with it."""
-        return float(self.base.diagonal().max()) / float(self.diagonal().max())
-
     def _of_base(self, rounding):
         """Return bounds in units of the base's s in units of this one; both are larger where numbers underflow."""
-        return rounding.scaled(max(self._share, _SMALLEST / float(self.diagonal().max()), 1e-280))
+        scale = float(self.diagonal().max())
+        of_base = max(float(self.base.diagonal().max()), _SMALLEST)
+        return rounding.scaled(max(of_base / scale, 1e-280))
 
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
@@ -2103,8 +2129,11 @@ class RidgeGram(Representation):
 
         return None if add_to_base is None else add
 
-    def _precise(self, v):
-        size, m, rounding = self.base.precise(v)
+    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
+        products = self.base.precise(v)
+        if products is None:
+            return None
+        size, m, rounding = products
         terms = self.ridge * v
         rounding = self._of_base(rounding)
         lost = _LAST * float(np.abs(m).max() / self.diagonal().max())  # where the terms cancel
@@ -2169,12 +2198,13 @@ class FreeGram(Representation):
         self.origin = origin
         self.signs = _labels(signs, base.shape()[0], "signs")
         self.access = base.access
-        for name in {"shape", "diagonal", "rounding", "block", "adder", "precise"}.intersection(
-            dir(base)
-        ):
+        for name in ("shape", "diagonal", "rounding", "block", "adder", "precise"):
             setattr(self, name, getattr(base, name))
         for operation in (lift, margins, add_column, square, table_margins):
             setattr(self, operation.__name__, functools.partial(operation, base))
+
+    def without_shift(self) -> Representation:
+        return self.base
 
     def restrict(self, index: Array) -> Representation:
         return FreeGram(self.base.restrict(index), self.signs[index], self.origin)
@@ -3485,8 +3515,9 @@ class PairGram(Representation):
         self.n_points = K.shape()[0]
         self.n_classes = n_classes
         self.access = "products" if K.access == "products" else "computed"
-        if hasattr(K, "precise"):
-            self.precise = self._precise
+
+    def points_gram(self) -> Representation:
+        return self.K
 
     def shape(self) -> tuple[int, int]:
         return self.point.size, self.n_classes * self.K.shape()[1]
@@ -3554,7 +3585,7 @@ class PairGram(Representation):
         _add_pair_weights(self.point, self.right, self.wrong, v, *parts)
         return parts
 
-    def _precise(self, v):
+    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
         """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
 
         A margin, half the difference of two rounded scores, errs by up to 2 u max_ci |f_c(x_i)| more.
@@ -3563,7 +3594,10 @@ class PairGram(Representation):
         squares = []
         scores = np.empty_like(T)
         for c in range(self.n_classes):
-            size, scores[c], rounding = self.K.precise(T[c])
+            products = self.K.precise(T[c])
+            if products is None:
+                return None
+            size, scores[c], rounding = products
             squares.append(size)
             if rest[c].any():
                 m = _image(self.K, rest[c])
@@ -3742,11 +3776,10 @@ def _bracket(scale, alpha, p, total, terms, unit):
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
     points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
-    if precise and hasattr(G, "precise"):
-        known = [G.precise(v) for v in points]
-        total = math.fsum(points[0])
-        terms = 0
-    else:
+    known = [G.precise(v) for v in points] if precise else [None]
+    total = math.fsum(points[0])
+    terms = 0
+    if known[0] is None:
         known = [(*at, G.rounding()) for at in products(G, scale, *points)]
         total = float(points[0].sum())
         terms = p.size
@@ -3936,12 +3969,10 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     (True, 0.883883)
     """
     G, _ = _representation(G)
-    ridge = None
-    if isinstance(G, RidgeGram):
-        ridge = G.ridge
-        G = G.base
+    ridge = G.ridge if isinstance(G, RidgeGram) else None
+    G = G.without_ridge()
     several = isinstance(G, PairGram)
-    rows = G.K if several else G
+    rows = G.points_gram()
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
     w = _real_array(w, "w", 1 + several)
@@ -4002,17 +4033,17 @@ def _margins_of(G, w):
 
     To this error come a few units in the last place of <z_i, w> and of what cancelled.
     """
-    rows, several = (G.K, True) if isinstance(G, PairGram) else (G, False)
-    rows = getattr(rows, "base", rows)
+    rows = G.without_shift().points_gram()
     m = np.empty(G.shape()[0])
     root = math.sqrt(float(G.diagonal().max()))
-    if not hasattr(rows, "precise_dots"):
+    dots = [rows.precise_dots(separator) for separator in np.atleast_2d(w)]
+    if dots[0] is None:
         margins(G, w.ravel(), m)
         return m, 0.0, G.rounding().margins * root
     error = 2.0 * _gamma(2 * rows.shape()[1] + 16) ** 2 * root
-    if not several:
-        return rows.precise_dots(w), 0.0, error
-    scores = np.array([rows.precise_dots(part) for part in w])
+    if not isinstance(G, PairGram):
+        return dots[0], 0.0, error
+    scores = np.array(dots)
     _score_differences(G.point, G.right, G.wrong, scores, m)
     return m, float(np.abs(scores).max()), error
 
@@ -6706,7 +6737,7 @@ class _Dual:
         self.tol = 0.8 * tol
         self.eps = eps
         self.n = G.shape()[0]
-        self.ridge = getattr(G, "ridge", 0.0)
+        self.ridge = G.ridge
         self.diagonal = G.diagonal()
         self.narrow = G.access == "stored" and G.signs is None
         self.roots = np.sqrt(self.diagonal / scale)
@@ -6725,14 +6756,12 @@ class _Dual:
         self.last = None
         self.reads = np.zeros(1)
         self.kept = (None, None)
-        base = G.base if isinstance(G, RidgeGram) and G.ridge.min() > 0.0 else None
-        self.base = base.base if isinstance(base, FreeGram) else base
-        self.few = _has_few_coordinates(self.base) and G.ridge.min() > max(
-            1e-20 * G._share * scale, 1e-200
-        )
-        smooth = self.few or (base is not None and G.ridge.min() >= 1e-8 * G._share * scale)
-        self.base = self.base if smooth else None
-        self.has_ridge = base is not None
+        self.base = G.without_shift()
+        of_base = float(self.base.diagonal().max())
+        least = np.min(self.ridge)
+        self.has_ridge = least > 0.0
+        self.few = _has_few_coordinates(self.base) and least > max(1e-20 * of_base, 1e-200)
+        smooth = self.few or (self.has_ridge and least >= 1e-8 * of_base)
         self.beyond = (
             _NEWTON if smooth else _BLOCKS
         )  # the stage for a support too large for working sets
@@ -6805,14 +6834,14 @@ class _Dual:
         """
         points = np.arange(self.n)
         G = self.base
-        if not isinstance(getattr(G, "K", G), LazyGram):
+        if not isinstance(G.points_gram(), LazyGram):
             return points, G
         near = np.flatnonzero((c > 0.0) | (u < 1.0))
         points = near if 2 * near.size < self.n else points
         if not np.array_equal(points, self.kept[0]):
             self.kept = (None, None)
             G = G.restrict(points)
-            K = getattr(G, "K", G)
+            K = G.points_gram()
             n = K.shape()[0]
             if n > _AT_HAND:
                 return points, None
@@ -7201,13 +7230,19 @@ def _on_faces(dual, c, u, gap, most=np.inf):
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
         if points.size == m:
             break
-    if hasattr(dual.G, "precise"):
-        dual.change(c, u, points[P], _refined(dual, c[points[P]], points[P], L))
+    weights = _refined(dual, c[points[P]], points[P], L)
+    if weights is not None:
+        dual.change(c, u, points[P], weights)
     return "ended"
 
 
 def _refined(dual, weights, points, L):
-    """Return the weights after Newton steps on a face by products in twice the working precision, while these help."""
+    """Return the weights after Newton steps on a face by products in twice the working precision, while these help.
+
+    Return None if G has no such products.
+    """
+    if dual.G.precise(np.zeros(dual.n)) is None:
+        return None
     part = dual.G.restrict(points)
     roots = dual.roots[points]
     spread = np.inf
@@ -7254,7 +7289,7 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
 
 def _has_few_coordinates(G):
     """Tell whether Newton steps go by coordinates: fewer than the points, and of pairs of classes in 0.5 GB."""
-    rows = getattr(G, "K", G)
+    rows = G.points_gram()
     if not isinstance(rows, FeatureGram):
         return False
     n, d = G.shape()
@@ -7406,12 +7441,10 @@ def _by_coordinates(G, tol):
     the points on the margin solve w = Z'c.
     """
     whole = G
-    ridge = None
+    ridge = G.ridge if isinstance(G, RidgeGram) else None
     scale = float(G.diagonal().max())
-    if isinstance(G, RidgeGram):
-        ridge = G.ridge
-        G = G.base
-    base = G.base if isinstance(G, FreeGram) else G
+    G = G.without_ridge()
+    base = G.without_shift()
     rows, penalty = _with_bias(_coordinates(base), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
@@ -7638,14 +7671,12 @@ def max_margin(
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
     blur = math.sqrt(run.G.rounding().square)
-    of_base = run.scale
-    if isinstance(run.G, RidgeGram):  # a ridge, however large, is not what is rounded
-        of_base = max(float(run.G.base.diagonal().max()), _SMALLEST)
+    # A ridge, however large, is not rounded.
+    of_base = max(float(run.G.without_ridge().diagonal().max()), _SMALLEST)
     eps = (1e-9 if blur == 0.0 else 3e-8) * (math.sqrt(of_base) / math.sqrt(run.scale))
-    eps = eps if blur == 0.0 or hasattr(run.G, "precise") else max(eps, 1.5 * blur)
-    if (
-        isinstance(run.G, RidgeGram) and run.G.ridge.min() > 0.0
-    ):  # rho is at least (sum_i 1 / r_i)^(-1/2)
+    if blur > 0.0 and run.G.precise(np.zeros(run.G.shape()[0])) is None:
+        eps = max(eps, 1.5 * blur)
+    if np.min(run.G.ridge) > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
         with np.errstate(over="ignore"):
             eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
     dual = _Dual(run.G, run.scale, tol, eps)
@@ -7795,14 +7826,10 @@ def _unequal_columns(X, names):
 
 def _separators(G, alpha):
     """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
-    G = G.base if isinstance(G, FreeGram) else G
-    if isinstance(G, PairGram):
-        rows = G.K
-        parts = G._class_weights(alpha)
-    else:
-        rows = G
-        parts = alpha[None, None]
-    if hasattr(rows, "separator"):
+    G = G.without_shift()
+    rows = G.points_gram()
+    parts = G._class_weights(alpha) if isinstance(G, PairGram) else alpha[None, None]
+    if rows.separator(parts[0][0]) is not None:
         return sum(np.array([rows.separator(v) for v in part]) for part in parts)
     W = np.empty((parts.shape[1], rows.shape()[1]))
     for v, w in zip(parts[0], W, strict=True):
@@ -8195,9 +8222,7 @@ class MaxMarginClassifier:
         found = None
         if self._takes("linear") and algorithm is max_margin and status != "certified":
             found = (
-                _by_coordinates(G, self.tol)
-                if _has_few_coordinates(getattr(base, "base", base))
-                else None
+                _by_coordinates(G, self.tol) if _has_few_coordinates(base.without_shift()) else None
             )
         if found is not None and found[3] > max(result.lower, 0.0):
             lower, upper = self.interval_ = found[3], min(found[4], result.upper)
@@ -8248,10 +8273,8 @@ class MaxMarginClassifier:
         offset = 0.0
         if G.signs is not None or not np.array_equal(alpha, result.p):
             alpha = _unit_range(alpha)
-            if hasattr(G, "precise"):
-                size, m, _ = G.precise(alpha)
-            else:
-                size, m = _squares_and_margins(G, scale, alpha)[0]
+            products = G.precise(alpha) or _squares_and_margins(G, scale, alpha)[0]
+            size, m, *_ = products
             length = math.sqrt(max(size, 0.0))
             offset = 0.0 if G.signs is None else _offset(G.signs, m)
         least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0

@@ -691,7 +691,7 @@ def promises(problem, G):
         square = G.rounding().square
         of_base = getattr(G, "base", G).diagonal().max()
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
-        if square > 0.0 and not hasattr(G, "precise"):
+        if square > 0.0 and G.precise(np.zeros(G.shape()[0])) is None:
             eps = max(eps, 1.5 * math.sqrt(square * G.diagonal().max()))
     return problem.options.get("tol"), eps
 

@@ -479,8 +479,9 @@ def test_a_ridge_is_added_to_the_diagonal(name, ridge):
         np.testing.assert_allclose(
             G.restrict(some).dense(), exact[np.ix_(some, some)], rtol=1e-12, atol=1e-13
         )
-    if hasattr(G, "precise"):
-        value, product, _ = G.precise(q)
+    products = G.precise(q)
+    if products is not None:
+        value, product, _ = products
         np.testing.assert_allclose(product, exact @ q, rtol=0, atol=1e-12 * size)
         assert value == pytest.approx(q @ exact @ q, rel=1e-12)
     one = fm.max_margin(RIDGED[name](ridge=ridge))
