@@ -48,7 +48,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.3  dense              DenseGram, gram
     5.4  rows               FeatureGram
     5.5  sparse             SparseGram
-    5.6  mapped             MappedGram, features
+    5.6  features           features
     5.7  lazy               LazyGram, lazy_gram
     5.8  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
@@ -99,7 +99,6 @@ __all__ = [
     "FreeGram",
     "INFEASIBLE",
     "LazyGram",
-    "MappedGram",
     "MaxMarginClassifier",
     "PairGram",
     "RUNNING",
@@ -472,8 +471,10 @@ def _squares(X):
     return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
-def _points(X, name="X", kernel=None, first=0):
+def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
     """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay.
+
+    With ``dtype=None`` rows in float32 stay as they are.
 
     Sparse points stay so for kernels that are functions of inner products, and become dense for others.
     """
@@ -487,9 +488,9 @@ def _points(X, name="X", kernel=None, first=0):
     X = _real_array(X, name, 2, first)
     if isinstance(kernel, str) and kernel == "precomputed":
         return X
-    X = np.ascontiguousarray(X, dtype=np.float64)
+    X = np.ascontiguousarray(X, dtype=dtype)
     with np.errstate(over="ignore"):
-        reach = 4.0 * np.einsum("ij,ij->i", X, X)
+        reach = 4.0 * _squares(X)
     if not np.isfinite(reach).all():
         raise ValueError(
             f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: its square overflows"
@@ -513,7 +514,7 @@ def _rows(X):
     """Return checked points, sparse ones in compressed rows; mapped ones, which `_blocks` checks, as they are."""
     if _is_sparse(X):
         return _sparse_points(X)
-    return X if _is_mapped(X) else _points(X)
+    return X if _is_mapped(X) else _points(X, dtype=None)
 
 
 def _blocks(X):
@@ -2679,12 +2680,15 @@ class _RowGram(Representation):
         return _precise_lift(self, v, self.shape()[1]).sum(axis=0)
 
 
-class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(True,))):
-    """G = Z Z' by its rows z_i = y_i x_i / scale, made by `features`.
+class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows c origin intercept threads")):
+    """G = Z Z' by rows: z_i = c_i x_i, or z_i = c_i (x_i - o, b) where an origin is given.  Made by `features`.
 
     Attributes
     ----------
-    rows : array, shape (n, d), Z
+    rows : array, shape (n, d), the x_i, in float64 or float32; they may lie in a file
+    c : array, shape (n,), signs times normalisers; 1 by default
+    origin : array, shape (d,), o, of points in a file; by default empty, which stands for z_i = c_i x_i
+    intercept : float, the constant feature b, which is left out if it is 0
     threads : bool, as in `DenseGram`
 
     Examples
@@ -2694,25 +2698,50 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
            [2., 1.]])
     """
 
+    def __new__(cls, rows, c=None, origin=None, intercept=0.0, threads=True):
+        if c is None:
+            c = np.ones(np.shape(rows)[:1])
+        if origin is None:
+            origin = np.zeros(np.shape(rows)[-1] if intercept else 0)
+        return super().__new__(cls, rows, c, origin, intercept, threads)
+
     def checked(self) -> Representation:
-        return self._replace(
-            rows=np.ascontiguousarray(_real_array(self.rows, "G.rows", 2), dtype=np.float64)
-        )
+        rows = np.ascontiguousarray(_real_array(self.rows, "G.rows", 2))
+        return self._replace(rows=rows, c=_vector(self.c, "G.c", len(rows)))
 
     def shape(self) -> tuple[int, int]:
-        return self.rows.shape
+        n, d = self.rows.shape
+        return n, d + (self.intercept != 0.0)
+
+    @functools.cached_property
+    def _entries(self):
+        squares = [_squares(self._moved(chunk)) for chunk in _slices(*self.rows.shape)]
+        return np.concatenate(squares) * self.c**2
 
     def diagonal(self) -> Array:
-        return np.einsum("ij,ij->i", self.rows, self.rows)
+        return self._entries
 
     def rounding(self) -> Rounding:
-        return Rounding.of_rows(*self.rows.shape)
+        return Rounding.of_rows(*self.shape())
+
+    def _moved(self, index):
+        """Return (x_i - o, b) for some points."""
+        rows = self.rows[index]
+        if self.origin.size:
+            rows = rows - self.origin
+        if self.intercept:
+            rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
+        return rows
+
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows z_i of some points, written down in float64."""
+        return self._moved(index) * self.c[index, None]
 
     def restrict(self, index: Array) -> Representation:
-        return self._replace(rows=self.rows[index])
+        return self._replace(rows=self.rows[index], c=self.c[index])
 
     def block(self, rows: Array, columns: Array) -> Array:
-        return self.rows[rows] @ self.rows[columns].T
+        return self.coordinates(rows) @ self.coordinates(columns).T
 
 
 # Kinds of rows bring three operations of their own; the rest is written once for all of them.
@@ -2720,7 +2749,7 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows threads", defaults=(
 
 @_operation
 def _row(G, i):
-    """Return the entries of z_i and their columns."""
+    """Return (c, x, columns): z_i has the entries c x in these columns."""
 
 
 @_operation
@@ -2735,7 +2764,12 @@ def _add_rows(G, v, start, out):
 
 @njit(cache=_CACHE)
 def _feature_row(G, i):
-    return G.rows[i], np.arange(G.rows.shape[1], dtype=np.uint32)
+    d = G.rows.shape[1]
+    values = np.full(d + (G.intercept != 0.0), G.intercept)
+    _copy(G.rows[i], values)
+    if G.origin.size > 0:
+        _combine(1.0, values[:d], -1.0, G.origin)
+    return G.c[i], values, np.arange(values.size, dtype=np.uint32)
 
 
 @register_jitable(fastmath=_FAST)
@@ -2753,35 +2787,61 @@ def _four_dots(a, b, c, d, w):
     return sa, sb, sc, sd
 
 
+@njit(cache=_CACHE, fastmath=_FAST)
+def _moved_dot(x, origin, w):
+    """Return <x - o, w>; each difference is exact, see `_origin`."""
+    total = 0.0
+    for j in range(x.size):
+        total += (x[j] - origin[j]) * w[j]
+    return total
+
+
 @njit(cache=_CACHE)
 def _feature_set_dots(G, w, m, start):
     Z = G.rows
-    whole = m.size - m.size % 4
-    for k in range(0, whole, 4):
-        i = start + k
-        m[k], m[k + 1], m[k + 2], m[k + 3] = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
-    for k in range(whole, m.size):
-        row = Z[start + k]
-        m[k], _, _, _ = _four_dots(row, row, row, row, w)
+    if G.origin.size > 0:
+        constant = G.intercept * w[-1]
+        for k in range(m.size):
+            m[k] = _moved_dot(Z[start + k], G.origin, w) + constant
+    else:
+        whole = m.size - m.size % 4
+        for k in range(0, whole, 4):
+            i = start + k
+            m[k], m[k + 1], m[k + 2], m[k + 3] = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
+        for k in range(whole, m.size):
+            row = Z[start + k]
+            m[k], _, _, _ = _four_dots(row, row, row, row, w)
+    for k in range(m.size):
+        m[k] *= G.c[start + k]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _feature_add_rows(G, v, start, out):
     Z = G.rows
-    whole = v.size - v.size % 4  # by entries: views of the rows would be counted as references
+    if G.origin.size > 0:
+        for k in range(v.size):
+            weight = v[k] * G.c[start + k]
+            for j in range(G.origin.size):
+                out[j] += (Z[start + k, j] - G.origin[j]) * weight
+            if G.intercept != 0.0:
+                out[-1] += G.intercept * weight
+        return
+    # By entries, because views of the rows would be counted as references.
+    whole = v.size - v.size % 4
     for k in range(0, whole, 4):
         i = start + k
-        a = v[k]
-        b = v[k + 1]
-        c = v[k + 2]
-        d = v[k + 3]
+        a = v[k] * G.c[i]
+        b = v[k + 1] * G.c[i + 1]
+        c = v[k + 2] * G.c[i + 2]
+        d = v[k + 3] * G.c[i + 3]
         if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
             for j in range(out.size):
                 out[j] += Z[i, j] * a + Z[i + 1, j] * b + Z[i + 2, j] * c + Z[i + 3, j] * d
     for k in range(whole, v.size):
-        if v[k] != 0.0:
+        weight = v[k] * G.c[start + k]
+        if weight != 0.0:
             for j in range(out.size):
-                out[j] += Z[start + k, j] * v[k]
+                out[j] += Z[start + k, j] * weight
 
 
 @njit(cache=_CACHE, parallel=True)
@@ -2892,9 +2952,10 @@ def _row_square(G, v, w, m):
 
 @njit(cache=_CACHE)
 def _feature_add_column(G, i, c, m):
+    scale, row, _ = _feature_row(G, i)
     column = np.empty(m.size)
-    _row_margins(G, G.rows[i], column)
-    _combine(1.0, m, c, column)
+    _row_margins(G, row, column)
+    _combine(1.0, m, c * scale, column)
 
 
 @njit(cache=_CACHE)
@@ -2904,10 +2965,12 @@ def _precise_lift(G, v, dimension):
     w, rest = parts
     for i in range(v.size):
         if v[i] != 0.0:
-            values, columns = _row(G, i)
+            scale, values, columns = _row(G, i)
+            weight, lost = _add_exactly(0.0, 0.0, scale, v[i])
             for k in range(values.size):
                 j = columns[k]
-                w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], v[i])
+                w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], weight)
+                rest[j] += values[k] * lost
     return parts
 
 
@@ -2915,14 +2978,14 @@ def _precise_lift(G, v, dimension):
 def _precise_dots(G, w, rest, m):
     """m <- Z (w + rest), each sum rounded once; ``rest`` is what rounding left of w."""
     for i in range(m.size):
-        values, columns = _row(G, i)
+        scale, values, columns = _row(G, i)
         high = 0.0
         low = 0.0
         small = 0.0
         for k in range(values.size):
             high, low = _add_exactly(high, low, values[k], w[columns[k]])
             small += values[k] * rest[columns[k]]
-        m[i] = high + (low + small)
+        m[i] = scale * (high + (low + small))
 
 
 @njit(cache=_CACHE)
@@ -3043,13 +3106,13 @@ class SparseGram(
 def _sparse_row(G, i):
     start = G.starts[i]
     stop = G.starts[i + 1]
-    return G.values[start:stop], G.columns[start:stop]
+    return 1.0, G.values[start:stop], G.columns[start:stop]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _sparse_set_dots(G, w, m, start):
     for i in range(m.size):
-        values, columns = _sparse_row(G, start + i)
+        _, values, columns = _sparse_row(G, start + i)
         total = 0.0
         for k in range(values.size):
             total += values[k] * w[columns[k]]
@@ -3061,7 +3124,7 @@ def _sparse_add_rows(G, v, start, out):
     for i in range(v.size):
         weight = v[i]
         if weight != 0.0:
-            values, columns = _sparse_row(G, start + i)
+            _, values, columns = _sparse_row(G, start + i)
             for k in range(values.size):
                 out[columns[k]] += weight * values[k]
 
@@ -3085,79 +3148,8 @@ SparseGram.routines = {
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.6 mapped
+# 5.6 features
 # ------------------------------------------------------------------------------------------------------
-
-
-class MappedGram(Representation, namedtuple("MappedGram", "rows c entries intercept origin")):
-    """G = Z Z' for rows z_i = c_i (x_i - o, b), c_i (x_i - o) if b = 0, of x_i that stay in a file, made by `features`.
-
-    Attributes
-    ----------
-    rows : array, shape (n, d), the x_i
-    c, entries : arrays, shape (n,), signs times normalisers and G_ii
-    intercept : float, b
-    origin : array, shape (d,), o
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> X = np.memmap(tempfile.TemporaryFile(), np.float32, shape=(2, 2))
-    >>> X[:] = [[1.0, 2.0], [0.0, 1.0]]
-    >>> fm.features(X, [1, -1], normalize=None).dense()
-    array([[ 5., -2.],
-           [-2.,  1.]])
-    """
-
-    access = "computed"
-
-    def shape(self) -> tuple[int, int]:
-        n, d = self.rows.shape
-        return n, d + (self.intercept != 0.0)
-
-    def diagonal(self) -> Array:
-        return self.entries
-
-    def rounding(self) -> Rounding:
-        return Rounding.of_rows(*self.shape())
-
-    def _parts(self):
-        """Yield (slice, rows x_i - o) of all points, at once where o = 0, else as many as are computed at a time."""
-        if self.origin.any():
-            for part in _slices(*self.rows.shape):
-                yield part, FeatureGram(self.rows[part] - self.origin)
-        else:
-            yield slice(None), FeatureGram(self.rows)
-
-    def lift(self, v: Array, w: Array) -> None:
-        d = self.rows.shape[1]
-        weights = self.c * v
-        w[:] = 0.0
-        sums = np.empty(d)
-        for part, rows in self._parts():
-            lift(rows, weights[part], sums)
-            w[:d] += sums
-        w[d:] = self.intercept * weights.sum()
-
-    def margins(self, w: Array, m: Array) -> None:
-        d = self.rows.shape[1]
-        for part, rows in self._parts():
-            margins(rows, w[:d], m[part])
-        m += self.intercept * w[d:].sum()
-        m *= self.c
-
-    def square(self, v: Array, w: Array, m: Array) -> float:
-        return _dot(w, w)
-
-    def restrict(self, index: Array) -> Representation:
-        rows = self.rows[index] - self.origin
-        rows = (
-            np.column_stack((rows, np.full(len(rows), self.intercept))) if self.intercept else rows
-        )
-        return FeatureGram(rows * self.c[index][:, None])
-
-    def block(self, rows: Array, columns: Array) -> Array:
-        return self.restrict(rows).rows @ self.restrict(columns).rows.T
 
 
 @_with_underflow
@@ -3174,8 +3166,8 @@ def features(
     Parameters
     ----------
     X : array or SciPy sparse matrix or array, shape (n, d)
-        The points.  Memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) of type float32 or float64
-        in C order are not copied but read from the file in every product, and must not change.
+        The points.  Those of type float32 or float64 in C order are not copied, and must not change while G is in use;
+        memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every product.
     y : array, shape (n,), optional
         Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
     normalize : {"unit", "max", None}
@@ -3188,7 +3180,7 @@ def features(
 
     Returns
     -------
-    G : FeatureGram, SparseGram or MappedGram; FreeGram over it with a free intercept, RidgeGram unless r = 0
+    G : FeatureGram or SparseGram; FreeGram over it with a free intercept, RidgeGram unless r = 0
         A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
 
     Raises
@@ -3198,7 +3190,7 @@ def features(
 
     Examples
     --------
-    >>> fm.features([[3.0, 4.0], [0.0, -2.0]], [1, -1]).rows
+    >>> fm.features([[3.0, 4.0], [0.0, -2.0]], [1, -1]).coordinates()
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
@@ -3224,20 +3216,15 @@ def features(
         with np.errstate(over="ignore"):
             scale = y * _normalizers(G.diagonal(), normalize)
         G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
-    elif _is_mapped(X):
-        moved = (block - origin for _, block in _blocks(X))
-        squares = (
-            np.concatenate([np.einsum("ij,ij->i", block, block) for block in moved])
-            + constant * constant
-        )
-        normalizer = _normalizers(squares, normalize)
-        G = MappedGram(np.asarray(X), y * normalizer, squares * normalizer**2, constant, origin)
     else:
-        if constant:
-            X = np.column_stack((X, np.full(len(X), constant)))
-        elif origin.any():
-            X = X - origin
-        G = FeatureGram(X * (y * _normalizers(np.einsum("ij,ij->i", X, X), normalize))[:, None])
+        is_moved = constant > 0.0 or origin.any()
+        G = FeatureGram(np.asarray(X), None, origin if is_moved else None, constant)
+        if is_moved and not _is_mapped(X):
+            G = FeatureGram(G.coordinates())  # a copy makes every product faster
+        if not np.isfinite(G.diagonal()).all():
+            for _ in _blocks(X):  # raises an error that names the entry of a file
+                pass
+        G = G._replace(c=y * _normalizers(G.diagonal(), normalize))
     return _with_ridge(_with_offset(G, y, params, origin), ridge)
 
 
@@ -3932,7 +3919,7 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     Parameters
     ----------
-    G : FeatureGram, SparseGram or MappedGram of rows z_i; PairGram over one of these
+    G : FeatureGram or SparseGram of rows z_i; PairGram over one of these
         Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
         ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
@@ -7299,10 +7286,10 @@ def _has_few_coordinates(G):
 def _coordinates(G):
     """Return the rows z of G, those of pairs written down: x_i (x) (e_{y_i} - e_j) / sqrt(2)."""
     if not isinstance(G, PairGram):
-        return G.rows
+        return G.coordinates()
     rows = np.zeros((G.point.size, G.n_classes, G.K.shape()[1]))
     pairs = np.arange(G.point.size)
-    rows[pairs, G.right] = math.sqrt(0.5) * G.K.rows[G.point]
+    rows[pairs, G.right] = math.sqrt(0.5) * G.K.coordinates()[G.point]
     rows[pairs, G.wrong] = -rows[pairs, G.right]
     return rows.reshape(pairs.size, -1)
 

@@ -869,7 +869,7 @@ def test_contradicting_copies_one_class_one_point(kind, algorithm):
         (X[:1], [-1]),
         (X[:2], [1, -1]),
     ):
-        Z = fm.features(rows, y).rows
+        Z = fm.features(rows, y).coordinates()
         rho = 0.0 if len(set(y)) == 2 else np.sqrt(0.8) if len(y) == 3 else 1.0
         result = ALL[algorithm](form(kind, Z), max_iter=500)
         assert np.isfinite(result.alpha).all()

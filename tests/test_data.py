@@ -239,7 +239,7 @@ def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode, intercept):
     for normalize in ("unit", "max", None):
         G = fm.features(file, y, normalize=normalize, intercept=intercept)
         want = fm.features(X, y, normalize=normalize, intercept=intercept)
-        assert type(G) is fm.MappedGram and np.shares_memory(G.rows, file)
+        assert type(G) is fm.FeatureGram and np.shares_memory(G.rows, file)
         assert G.shape() == want.shape()
         np.testing.assert_allclose(G.diagonal(), want.diagonal(), rtol=1e-13)
         one = fm.momentum(G, max_iter=30)
@@ -688,7 +688,9 @@ def test_frames_of_numbers_of_several_types():
         [Type("Int64", "i"), Type("float64", "f"), Type("boolean", "b")],
     )
     plain = np.array([[1, 0.5, 1], [2, 0.25, 0], [3, 2, 1]])
-    assert np.array_equal(fm.features(frame, [1, 1, -1]).rows, fm.features(plain, [1, 1, -1]).rows)
+    assert np.array_equal(
+        fm.features(frame, [1, 1, -1]).coordinates(), fm.features(plain, [1, 1, -1]).coordinates()
+    )
 
 
 @pytest.mark.parametrize(

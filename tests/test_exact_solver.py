@@ -234,7 +234,7 @@ def test_one_point_and_one_class(kind):
     assert (result.status, result.n_iter) == ("certified", 0)
     assert 5.0 - 1e-13 <= result.lower <= 5.0 <= result.upper <= 5.0 + 1e-13
     X = np.random.default_rng(1).random((40, 3)) + 0.2
-    Z = fm.features(X, np.ones(40)).rows
+    Z = fm.features(X, np.ones(40)).coordinates()
     check_answer(Z, fm.max_margin(form(kind, Z), tol=1e-12), 1e-12, kind)
 
 
@@ -293,7 +293,7 @@ def test_float32_gram():
 def test_random_classes(n, d, gap, kind):
     """More points than a working set holds; separable or not."""
     X, y = two_classes(n, d, gap, seed=n + d)
-    Z = fm.features(X, y).rows
+    Z = fm.features(X, y).coordinates()
     for tol in (1e-9, 1e-12):
         result = fm.max_margin(form(kind, Z), tol=tol)
         if result.status == "infeasible":
@@ -307,7 +307,7 @@ def test_random_classes(n, d, gap, kind):
 @every_representation
 def test_agrees_with_momentum(kind):
     X, y = two_classes(150, 10, gap=7.0, seed=11)
-    Z = fm.features(X, y, normalize="max").rows
+    Z = fm.features(X, y, normalize="max").coordinates()
     G = form(kind, Z)
     result = fm.max_margin(G, tol=1e-12)
     slow = fm.momentum(G, max_iter=20_000)
@@ -320,7 +320,7 @@ def test_agrees_with_momentum(kind):
 def test_mnist_sample(digits, kind):
     """The bundled images; the sample of 3 against 5 is small enough to be separable, which the certificate tells."""
     X, y = mnist_sample(*digits)
-    Z = fm.features(X, y, normalize="max").rows
+    Z = fm.features(X, y, normalize="max").coordinates()
     G = form(kind, Z)
     result = fm.max_margin(G, tol=1e-9)
     check_answer(Z, result, 1e-9, kind)
@@ -330,7 +330,7 @@ def test_mnist_sample(digits, kind):
 
 def test_dense_and_features_agree():
     X, y = two_classes(400, 20, gap=8.0, seed=5)
-    Z = fm.features(X, y).rows
+    Z = fm.features(X, y).coordinates()
     a, b = (fm.max_margin(G, tol=1e-12) for G in (fm.FeatureGram(Z), dense(Z)))
     assert a.upper == pytest.approx(b.upper, rel=1e-11) and np.abs(Z.T @ (a.p - b.p)).max() <= 1e-9
 
@@ -415,7 +415,7 @@ def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
     monkeypatch.setattr(fm, "_FIRST_FACE", 10)
     monkeypatch.setattr(fm, "_WIDE_BLOCK", 60)
     X, y = two_classes(300, 400, gap=3.0, seed=5)
-    Z = fm.features(X, y).rows
+    Z = fm.features(X, y).coordinates()
     for G in (fm.FeatureGram(Z), sparse(Z)):
         with pytest.warns(
             UserWarning, match=r"may take long: [1-9]\d+ points are in the support"
@@ -557,7 +557,7 @@ def test_a_margin_that_rounding_hides_ends_the_run():
 def test_rounds_can_be_cut_anywhere(kind, monkeypatch):
     monkeypatch.setattr(fm, "_FIRST_FACE", 5)
     X, y = two_classes(900, 12, gap=5.0, seed=2)
-    G = form(kind, fm.features(X, y).rows)
+    G = form(kind, fm.features(X, y).coordinates())
     whole = fm.max_margin(G, tol=1e-12)
     assert whole.n_iter > 1
     for k in range(1, whole.n_iter):
@@ -600,7 +600,7 @@ def test_on_demand_only_columns_of_the_support_are_evaluated(ridge, monkeypatch)
 @pytest.mark.parametrize("kind", ["features", "sparse", "mapped"])
 def test_over_rows_nothing_of_n_by_n_is_formed(kind):
     X, y = two_classes(20_000, 4, gap=9.0, seed=6)
-    G = BY_ROWS[kind](fm.features(X, y, intercept=1.0).rows)
+    G = BY_ROWS[kind](fm.features(X, y, intercept=1.0).coordinates())
     fm.max_margin(G)
     tracemalloc.start()
     try:

@@ -135,7 +135,9 @@ def test_decision_function_is_y_times_the_margins(kernel, params, formula, norma
     np.testing.assert_allclose(y * f, G @ alpha, rtol=0, atol=1e-14 * size)
     if kernel == "linear":
         Z = fm.features(X, y, normalize=normalize)
-        np.testing.assert_allclose(Z.rows @ (Z.rows.T @ alpha), y * f, rtol=0, atol=1e-14 * size)
+        np.testing.assert_allclose(
+            Z.coordinates() @ (Z.coordinates().T @ alpha), y * f, rtol=0, atol=1e-14 * size
+        )
 
 
 @rotate("name, normalize, many", KERNELS, NORMALIZE, [1, 700], crossed=2)
@@ -389,7 +391,7 @@ def test_layouts_and_types_of_points(layout):
         assert np.array_equal(
             fm.kernel_matrix(given, given, kernel=kernel), fm.kernel_matrix(X, X, kernel=kernel)
         )
-    assert np.array_equal(fm.features(given, label).rows, fm.features(X, y).rows)
+    assert np.array_equal(fm.features(given, label).coordinates(), fm.features(X, y).coordinates())
     K = X @ X.T + 0.0  # integers of at most 324, which int8 does not hold
     if layout != "int8":
         assert np.array_equal(

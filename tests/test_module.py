@@ -303,7 +303,6 @@ def test_representations_have_the_methods_that_are_documented():
         fm.DenseGram,
         fm.FeatureGram,
         fm.SparseGram,
-        fm.MappedGram,
         fm.LazyGram,
         fm.PairGram,
         fm.RidgeGram,
@@ -317,8 +316,7 @@ def test_representations_have_the_methods_that_are_documented():
             "shape",
             "diagonal",
             "restrict",
-            "precise",
-            "separator",
+            "coordinates",
         }
         assert {"shape", "diagonal", "rounding"} <= own
 

@@ -861,7 +861,7 @@ def test_sparse_is_refused_where_only_arrays_will_do(call, sp):
 
 FRAME_LABELS = np.array([1, -1, 1, -1])
 TAKERS = {  # everything that takes points, and what an error calls them
-    "features": (lambda X: fm.features(X, FRAME_LABELS, normalize=None).rows, "X"),
+    "features": (lambda X: fm.features(X, FRAME_LABELS, normalize=None).coordinates(), "X"),
     "gram": (lambda X: fm.gram(X, FRAME_LABELS, kernel="poly"), "X"),
     "lazy_gram": (lambda X: fm.lazy_gram(X, FRAME_LABELS).dense(), "X"),
     "kernel_matrix, A": (lambda X: fm.kernel_matrix(X, np.ones((2, X.shape[1]))), "A"),
@@ -918,16 +918,17 @@ def test_frames_of_numbers(taker, pd):
 def test_frames_by_the_names_of_their_columns(pd):
     """Numbers, pairs, and the same name twice are no obstacle."""
     values = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0]])
-    want = fm.features(values, [1, -1]).rows
+    want = fm.features(values, [1, -1]).coordinates()
     levels = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
     for names in ([0, 1, 2], ["a", "a", "b"], [None, 1, "x"], levels):
         X = pd.DataFrame(values, columns=names)
-        assert np.array_equal(fm.features(X, [1, -1]).rows, want)
+        assert np.array_equal(fm.features(X, [1, -1]).coordinates(), want)
         mixed = pd.concat([X.iloc[:, :2], X.iloc[:, 2:].astype(int)], axis=1)
-        assert np.array_equal(fm.features(mixed, [1, -1]).rows, want)
+        assert np.array_equal(fm.features(mixed, [1, -1]).coordinates(), want)
         flags = pd.concat([X.iloc[:, 1:], X.iloc[:, :1].astype(bool)], axis=1)
         assert np.array_equal(
-            fm.features(flags, [1, -1]).rows, fm.features(values[:, [1, 2, 0]], [1, -1]).rows
+            fm.features(flags, [1, -1]).coordinates(),
+            fm.features(values[:, [1, 2, 0]], [1, -1]).coordinates(),
         )
         text = pd.concat([X, X.iloc[:, :1].astype(str)], axis=1)
         check_raises(lambda text=text: fm.features(text, [1, -1]), TypeError, ["column"])
@@ -984,11 +985,11 @@ def test_columns_that_are_not_finite(mixed, bad, pd):
 def test_series_as_labels_and_weights(pd):
     X = frame(pd)
     y = FRAME_LABELS
-    want = fm.features(X.to_numpy(), y).rows
+    want = fm.features(X.to_numpy(), y).coordinates()
     for dtype in ("int64", "int8", "float64", "Int64", "Float64"):
         s = pd.Series(y, index=X.index, name="label").astype(dtype)
         before = s.copy(deep=True)
-        assert np.array_equal(fm.features(X, s).rows, want)
+        assert np.array_equal(fm.features(X, s).coordinates(), want)
         assert np.array_equal(fm.gram(X, s), fm.gram(X.to_numpy(), y))
         scores = fm.decision_function(s, X, s, X, kernel="rbf")
         assert np.array_equal(

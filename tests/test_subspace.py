@@ -423,7 +423,7 @@ def test_the_basis_stays_orthonormal(kind, memory):
         if kind == "features":
             W = state["coordinates"]
             assert np.abs(W @ W.T - np.eye(k)).max() <= 1e-10
-            assert np.abs(W @ G.rows.T / unit - M).max() <= 1e-10
+            assert np.abs(W @ G.coordinates().T / unit - M).max() <= 1e-10
 
 
 @every_representation

@@ -462,7 +462,8 @@ def test_a_grid_reaches_into_the_kernel():
 def test_objects_that_are_numbers():
     X = np.array([[1, 2.5], [Fraction(1, 2), np.float32(3.0)], [True, -1]], dtype=object)
     assert np.array_equal(
-        fm.features(X, [1, 1, -1]).rows, fm.features(X.astype(float), [1, 1, -1]).rows
+        fm.features(X, [1, 1, -1]).coordinates(),
+        fm.features(X.astype(float), [1, 1, -1]).coordinates(),
     )
     for wrong, words in (
         ("2.0", ["row 1", "column 0", "'2.0'"]),
