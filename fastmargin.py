@@ -225,21 +225,12 @@ def _enter(code, *args):
         return code(*args)
 
 
-def _for_threads(loop):
-    """Compile a function that loops over `prange` for Numba's threads and, under a name of its own, for one alone.
-
-    Sums that must be the same in both are compiled functions by themselves.
-    """
-    alone = type(loop)(loop.__code__, loop.__globals__)
-    alone.__qualname__ = f"{loop.__name__}_alone"  # by which compiled code is kept on disk
-    return njit(loop, cache=_CACHE, fastmath=_FAST, parallel=True), njit(
-        alone, cache=_CACHE, fastmath=_FAST
-    )
-
-
-def _enter_by_size(work, code, *args):
-    """Call what `_for_threads` compiled, for threads if so much work, in entries read, is worth them."""
-    return _enter(code[work < _SERIAL or os.getpid() != _PROCESS], *args)
+def _enter_by_size(work, alone, in_parallel, *args):
+    """Call compiled code for one thread or for several, if the work, in entries read, is worth waking them."""
+    if work < _SERIAL or os.getpid() != _PROCESS:
+        alone(*args)
+    else:
+        _enter(in_parallel, *args)
 
 
 def _with_underflow(function: _Decorated) -> _Decorated:
@@ -735,27 +726,52 @@ def _part(n, part, count):
     return n // 4 * part // count * 4, n if part + 1 == count else n // 4 * (part + 1) // count * 4
 
 
-@_for_threads
-def _combine_rows(matrix, index, weights, out):
-    """out <- out + sum_k weights_k matrix[index_k], four rows at a time."""
+# Loops that several threads share are written twice, over one compiled step: with `range` for one thread, and with
+# `prange` for several.  The step is the same code in both, so that results do not depend on the number of threads.
+
+_STRETCH = 512  # entries of a vector that a step of `_combine_rows` adds up, which the caches keep
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _combine_stretch(matrix, index, weights, out, stretch):
+    """Do `_combine_rows` for one stretch of ``out``, four rows at a time."""
     n = index.size
-    for block in prange((out.size + 511) // 512):
-        start = 512 * np.int64(block)
-        stop = min(start + 512, out.size)
-        total = out[start:stop]
-        for k in range(0, n - 3, 4):
-            a = matrix[index[k], start:stop]
-            b = matrix[index[k + 1], start:stop]
-            c = matrix[index[k + 2], start:stop]
-            d = matrix[index[k + 3], start:stop]
-            va = weights[k]
-            vb = weights[k + 1]
-            vc = weights[k + 2]
-            vd = weights[k + 3]
-            for j in range(total.size):
-                total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
-        for k in range(n - n % 4, n):
-            _combine(1.0, total, weights[k], matrix[index[k], start:stop])
+    start = _STRETCH * stretch
+    stop = min(start + _STRETCH, out.size)
+    total = out[start:stop]
+    for k in range(0, n - 3, 4):
+        a = matrix[index[k], start:stop]
+        b = matrix[index[k + 1], start:stop]
+        c = matrix[index[k + 2], start:stop]
+        d = matrix[index[k + 3], start:stop]
+        va = weights[k]
+        vb = weights[k + 1]
+        vc = weights[k + 2]
+        vd = weights[k + 3]
+        for j in range(total.size):
+            total[j] += (a[j] * va + b[j] * vb) + (c[j] * vc + d[j] * vd)
+    for k in range(n - n % 4, n):
+        _combine(1.0, total, weights[k], matrix[index[k], start:stop])
+
+
+@njit(cache=_CACHE)
+def _combine_rows_alone(matrix, index, weights, out):
+    for stretch in range(-(-out.size // _STRETCH)):
+        _combine_stretch(matrix, index, weights, out, stretch)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _combine_rows_in_parallel(matrix, index, weights, out):
+    for stretch in prange(-(-out.size // _STRETCH)):
+        _combine_stretch(matrix, index, weights, out, np.int64(stretch))
+
+
+def _combine_rows(matrix, index, weights, out):
+    """out <- out + sum_k weights_k matrix[index_k]."""
+    work = index.size * out.size
+    _enter_by_size(
+        work, _combine_rows_alone, _combine_rows_in_parallel, matrix, index, weights, out
+    )
 
 
 # ======================================================================================================
@@ -1241,10 +1257,7 @@ class _Kernel(
             values = self._called(A.rows, B.rows)
         elif self.name == "laplacian" or self.is_far:
             values = np.empty((A.squares.size, B.squares.size))
-            is_squared = self.name == "rbf"
-            _enter_by_size(
-                values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values
-            )
+            self._decay(A.rows, B.rows, values)
         else:
             values = product(A.rows, B.rows)
         if self.name == "poly":
@@ -1279,6 +1292,12 @@ class _Kernel(
                 lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
             )
         return values + self.offset if self.offset else values
+
+    def _decay(self, A, B, out):
+        """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
+        work = out.size * self.dimension
+        is_squared = self.name == "rbf"
+        _enter_by_size(work, _decay_alone, _decay_in_parallel, self.gamma, A, B, is_squared, out)
 
     def _called(self, A, B):
         """Return the checked values of a function that a user gave as the kernel; it may write to its copies."""
@@ -1459,14 +1478,23 @@ def _squared_distance(a, b):
     return total
 
 
-@_for_threads
-def _decay(gamma, A, B, is_squared, out):
-    """out_ij <- exp(-gamma ||a_i - b_j||_1), or of ||a_i - b_j||_2^2."""
+@njit(cache=_CACHE, fastmath=_FAST)
+def _decay_row(gamma, a, B, is_squared, out):
+    for j in range(len(B)):
+        distance = _squared_distance(a, B[j]) if is_squared else _absolute_distance(a, B[j])
+        out[j] = math.exp(-gamma * distance)
+
+
+@njit(cache=_CACHE)
+def _decay_alone(gamma, A, B, is_squared, out):
+    for i in range(len(A)):
+        _decay_row(gamma, A[i], B, is_squared, out[i])
+
+
+@njit(cache=_CACHE, parallel=True)
+def _decay_in_parallel(gamma, A, B, is_squared, out):
     for i in prange(len(A)):
-        a = A[i]
-        for j in range(len(B)):
-            distance = _squared_distance(a, B[j]) if is_squared else _absolute_distance(a, B[j])
-            out[i, j] = math.exp(-gamma * distance)
+        _decay_row(gamma, A[i], B, is_squared, out[i])
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -1884,44 +1912,57 @@ class Rounding(namedtuple("Rounding", "margins square length")):
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
-def _operation(signature: _Decorated) -> _Decorated:
-    """Make a function that runs the operation of this name of any representation, compiled or as a method."""
-    name = signature.__name__
-    names = list(inspect.signature(signature).parameters)[1:]
+def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
+    """Make a function that runs the operation of this name of any representation, compiled or as a method.
 
-    @functools.wraps(signature)
-    def call(G, *args):
-        if not isinstance(G, Representation):
-            raise TypeError(
-                f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
-            )
+    ``sizes`` are the shapes of the array arguments, such as "m n" or "W k d", for n points in d coordinates and any k.
+    """
+    shapes = {name: lengths for name, *lengths in map(str.split, sizes)}
+
+    def check(G, names, args):
         n, dimension = G.shape()
-        for key, value in zip(names, args, strict=True):
-            size = {"v": n, "m": n, "q": n, "w": dimension, "u": dimension}.get(key.lower())
-            wanted = (size,) if key.islower() else (len(args[0]), size)
-            if size is not None and not (isinstance(value, np.ndarray) and value.shape == wanted):
-                raise ValueError(f"{key} must be an array of shape {wanted}, got {np.shape(value)}")
-            if key == "i" and not 0 <= value < n:
+        known = {"n": n, "d": dimension, "k": len(np.atleast_1d(args[0]))}
+        for name, value in zip(names, args, strict=True):
+            if name in shapes:
+                wanted = tuple(known[length] for length in shapes[name])
+                if not (isinstance(value, np.ndarray) and value.shape == wanted):
+                    shape = np.shape(value)
+                    raise ValueError(f"{name} must be an array of shape {wanted}, got {shape}")
+            elif name == "i" and not 0 <= value < n:
                 raise IndexError(f"i must be the number of one of {n} points, got {value}")
-        routine = G.routines.get(name)
-        return getattr(G, name)(*args) if routine is None else _enter(routine, G, *args)
 
-    @overload(call, strict=False)
-    def choose(G, *args):
-        routine = G.instance_class.routines[name]
+    def decorate(signature):
+        name = signature.__name__
+        names = list(inspect.signature(signature).parameters)[1:]
 
-        def pass_on(G, *args):
-            return routine(G, *args)
+        @functools.wraps(signature)
+        def call(G, *args):
+            if not isinstance(G, Representation):
+                raise TypeError(
+                    f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
+                )
+            check(G, names, args)
+            routine = G.routines.get(name)
+            return getattr(G, name)(*args) if routine is None else _enter(routine, G, *args)
 
-        # Numba tells machine code apart by this name, the types and a counter that begins anew in every process: under
-        # one name, what one process has cached for lift would be taken for margins, of the same types, by another.
-        pass_on.__qualname__ = name
-        return pass_on
+        @overload(call, strict=False)
+        def choose(G, *args):
+            routine = G.instance_class.routines[name]
 
-    return call
+            def pass_on(G, *args):
+                return routine(G, *args)
+
+            # Numba tells machine code apart by this name, the types and a counter that begins anew in every process.
+            # Under one name for all, a process would take for margins what another has cached for lift.
+            pass_on.__qualname__ = name
+            return pass_on
+
+        return call
+
+    return decorate
 
 
-@_operation
+@_operation("v n", "w d")
 def lift(G: Representation, v: Array, w: Array) -> None:
     """w <- Z' v, the coordinates of sum_i v_i z_i; `lift` and `margins` together are one product G v.
 
@@ -1939,7 +1980,7 @@ def lift(G: Representation, v: Array, w: Array) -> None:
     """
 
 
-@_operation
+@_operation("w d", "m n")
 def margins(G: Representation, w: Array, m: Array) -> None:
     """m <- Z w, the margins of the separator with coordinates w.
 
@@ -1957,7 +1998,7 @@ def margins(G: Representation, w: Array, m: Array) -> None:
     """
 
 
-@_operation
+@_operation("m n")
 def add_column(G: Representation, i: int, c: float, m: Array) -> None:
     """m <- m + c G e_i: one column, a product's n-th part.
 
@@ -1977,7 +2018,7 @@ def add_column(G: Representation, i: int, c: float, m: Array) -> None:
     """
 
 
-@_operation
+@_operation("w d", "m n", "q n", "u d")
 def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> float:
     """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
 
@@ -2000,7 +2041,7 @@ def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> f
     """
 
 
-@_operation
+@_operation("v n", "w d", "m n")
 def square(G: Representation, v: Array, w: Array, m: Array) -> float:
     """v' G v, given w = Z' v and m = G v: no product.
 
@@ -2016,7 +2057,7 @@ def square(G: Representation, v: Array, w: Array, m: Array) -> float:
     """
 
 
-@_operation
+@_operation("W k d", "M k n")
 def table_margins(G: Representation, W: Array, M: Array) -> None:
     """M <- W Z', the margins of several separators at once, one a row.
 
@@ -2195,7 +2236,8 @@ class FreeGram(Representation):
     """
 
     def __init__(self, base: Representation, signs: ArrayLike, origin: Array | None = None) -> None:
-        self.base = base = base.checked()
+        base = base.checked()
+        self.base = base
         self.origin = origin
         self.signs = _labels(signs, base.shape()[0], "signs")
         self.access = base.access
@@ -2262,7 +2304,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
             if 2 * len(index) > m.size:  # a product reads half of G
                 _add_by_product(self, index, weights, m)
             else:
-                _enter_by_size(len(index) * m.size, _combine_rows, self.matrix, index, weights, m)
+                _combine_rows(self.matrix, index, weights, m)
 
         return add
 
@@ -2321,7 +2363,7 @@ def _first_flaw(matrix, slack):
     with np.errstate(invalid="ignore"):
         roots = np.sqrt(diagonal)  # NaN, which no comparison passes, where it is below 0
     found = np.zeros((-(-n // _TILE), 2), np.int64)
-    _enter_by_size(matrix.size, _survey, matrix, roots, slack, found)
+    _enter_by_size(matrix.size, _survey, _survey_in_parallel, matrix, roots, slack, found)
     differ, wrong = found.sum(axis=0)
     for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
         a = matrix[rows, : rows.stop]
@@ -2342,34 +2384,43 @@ def _first_flaw(matrix, slack):
     return None, not differ
 
 
-@_for_threads
-def _survey(matrix, roots, slack, found):
-    """Count the entries that differ from their mirror images, and those that no positive semi-definite matrix has.
-
-    Each row of tiles takes half of the others, in a circle, so that all have as much to do.
-    """
+@njit(cache=_CACHE, fastmath=_FAST)
+def _survey_tiles(matrix, roots, slack, found, k):
+    """Do `_survey` for row k of tiles, and for half of the others, in a circle, so that all have as much to do."""
     n = roots.size
     count = len(found)
-    for tile in prange(count):
-        k = np.int64(tile)
-        differ = 0
-        wrong = 0
-        for turn in range(count // 2 + 1):
-            first = _TILE * ((k + turn) % count)
-            last = min(first + _TILE, n)
-            for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
-                a = matrix[i, first:last]
-                b = matrix[first:last, i]
-                r = roots[first:last]
-                most = 1.0000005 * roots[i]
-                for j in range(a.size):
-                    differ += a[j] != b[j]
-                for j in range(a.size):  # each loop by itself becomes vector instructions
-                    wrong += not abs(a[j]) <= most * r[j] + slack
-                for j in range(a.size if differ else 0):
-                    wrong += not abs(a[j] - b[j]) <= slack
-        found[k, 0] = differ
-        found[k, 1] = wrong
+    differ = 0
+    wrong = 0
+    for turn in range(count // 2 + 1):
+        first = _TILE * ((k + turn) % count)
+        last = min(first + _TILE, n)
+        for i in range(_TILE * k, min(_TILE * k + _TILE, n)):
+            a = matrix[i, first:last]
+            b = matrix[first:last, i]
+            r = roots[first:last]
+            most = 1.0000005 * roots[i]
+            # Each loop by itself becomes vector instructions.
+            for j in range(a.size):
+                differ += a[j] != b[j]
+            for j in range(a.size):
+                wrong += not abs(a[j]) <= most * r[j] + slack
+            for j in range(a.size if differ else 0):
+                wrong += not abs(a[j] - b[j]) <= slack
+    found[k, 0] = differ
+    found[k, 1] = wrong
+
+
+@njit(cache=_CACHE)
+def _survey(matrix, roots, slack, found):
+    """Count the entries that differ from their mirror images, and those that no positive semi-definite matrix has."""
+    for k in range(len(found)):
+        _survey_tiles(matrix, roots, slack, found, k)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _survey_in_parallel(matrix, roots, slack, found):
+    for k in prange(len(found)):
+        _survey_tiles(matrix, roots, slack, found, np.int64(k))
 
 
 def _check_callable(block, diagonal, start):
@@ -2563,40 +2614,47 @@ def _symmetric_rows(matrix, v, start, stop, out):
         i = j
 
 
-def _add_triangles(matrix, W, parts):
-    """Add to each part what its rows of the upper triangle, of equal area, contribute to W G.
+@register_jitable
+def _triangle_start(n, part, count):
+    """Return the first row of one of ``count`` parts of the upper triangle, which have equal areas."""
+    blocks = n / _STREAMS  # whole ones, or rows would be read twice
+    return _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
+
+
+@njit(cache=_CACHE)
+def _add_triangle(matrix, W, parts, part):
+    """Add to a part what its rows of the upper triangle contribute to W G.
 
     Where W has several rows, a few rows of the matrix at a time serve them all, which the caches keep.
     """
     n = W.shape[1]
-    count = len(parts)
-    few = 2 * _STREAMS if W.shape[0] > 1 else n
-    blocks = n / _STREAMS  # whole ones, or rows would be read twice
-    for part in prange(count):
-        k = np.int64(part)
-        start = _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - k / count))))
-        stop = (
-            _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - (k + 1) / count))))
-            if k + 1 < count
-            else n
-        )
-        for i in range(start, stop, few):
-            for c in range(W.shape[0]):
-                _symmetric_rows(matrix, W[c], i, min(i + few, stop), parts[k, c])
+    step = 2 * _STREAMS if W.shape[0] > 1 else n
+    start = _triangle_start(n, part, len(parts))
+    stop = n
+    if part + 1 < len(parts):
+        stop = _triangle_start(n, part + 1, len(parts))
+    for i in range(start, stop, step):
+        for c in range(W.shape[0]):
+            _symmetric_rows(matrix, W[c], i, min(i + step, stop), parts[part, c])
 
 
-_add_triangles_in_parallel, _add_triangles_alone = _for_threads(_add_triangles)
+@njit(cache=_CACHE, parallel=True)
+def _add_triangles(matrix, W, parts):
+    for part in prange(len(parts)):
+        _add_triangle(matrix, W, parts, np.int64(part))
 
 
 @njit(cache=_CACHE)
 def _dense_table_margins(G, W, M):
-    parts = np.zeros((1 if G.matrix.size < _SERIAL else _PARTS, W.shape[0], W.shape[1]))
-    if G.threads and len(parts) > 1:
-        _add_triangles_in_parallel(G.matrix, W, parts)
+    count = 1 if G.matrix.size < _SERIAL else _PARTS
+    parts = np.zeros((count, W.shape[0], W.shape[1]))
+    if G.threads and count > 1:
+        _add_triangles(G.matrix, W, parts)
     else:
-        _add_triangles_alone(G.matrix, W, parts)
+        for part in range(count):
+            _add_triangle(G.matrix, W, parts, part)
     M[:] = 0.0
-    for part in range(len(parts)):
+    for part in range(count):
         for c in range(W.shape[0]):
             _combine(1.0, M[c], 1.0, parts[part, c])
 
@@ -2747,17 +2805,17 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows c origin intercept t
 # Kinds of rows bring three operations of their own; the rest is written once for all of them.
 
 
-@_operation
+@_operation()
 def _row(G, i):
     """Return (c, x, columns): z_i has the entries c x in these columns."""
 
 
-@_operation
+@_operation("w d")
 def _set_dots(G, w, m, start):
     """m_k <- <z_(start + k), w> for all k."""
 
 
-@_operation
+@_operation("out d")
 def _add_rows(G, v, start, out):
     """out <- out + sum_k v_k z_(start + k); rows of weight zero are not read."""
 
@@ -2859,25 +2917,30 @@ def _row_margins(G, w, m):
         _dots_in_parts(G, w, m)
 
 
+@njit(cache=_CACHE)
+def _add_part(G, v, parts, part):
+    """Add to a part the sum of v_i z_i over its rows."""
+    start, stop = _part(v.size, part, len(parts))
+    _add_rows(G, v[start:stop], start, parts[part])
+
+
+@njit(cache=_CACHE, parallel=True)
 def _add_parts(G, v, parts):
-    """Add to each part the sum of v_i z_i over its rows."""
     for part in prange(len(parts)):
-        start, stop = _part(v.size, np.int64(part), len(parts))
-        _add_rows(G, v[start:stop], start, parts[part])
-
-
-_add_parts_in_parallel, _add_parts_alone = _for_threads(_add_parts)
+        _add_part(G, v, parts, np.int64(part))
 
 
 @njit(cache=_CACHE)
 def _row_lift(G, v, w):
-    parts = np.zeros((1 if G[0].size < _SERIAL else _PARTS, w.size))
-    if G.threads and len(parts) > 1:
-        _add_parts_in_parallel(G, v, parts)
+    count = 1 if G[0].size < _SERIAL else _PARTS
+    parts = np.zeros((count, w.size))
+    if G.threads and count > 1:
+        _add_parts(G, v, parts)
     else:
-        _add_parts_alone(G, v, parts)
+        for part in range(count):
+            _add_part(G, v, parts, part)
     w[:] = 0.0
-    for part in range(len(parts)):
+    for part in range(count):
         _combine(1.0, w, 1.0, parts[part])
 
 
@@ -3217,10 +3280,11 @@ def features(
             scale = y * _normalizers(G.diagonal(), normalize)
         G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
     else:
-        is_moved = constant > 0.0 or origin.any()
-        G = FeatureGram(np.asarray(X), None, origin if is_moved else None, constant)
-        if is_moved and not _is_mapped(X):
-            G = FeatureGram(G.coordinates())  # a copy makes every product faster
+        G = FeatureGram(np.asarray(X))
+        if constant or origin.any():
+            G = FeatureGram(G.rows, None, origin, constant)
+            if not _is_mapped(X):
+                G = FeatureGram(G.coordinates())  # a copy makes every product faster
         if not np.isfinite(G.diagonal()).all():
             for _ in _blocks(X):  # raises an error that names the entry of a file
                 pass
@@ -3366,14 +3430,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
             count += new.size
             known = places[index] >= 0
             total = np.zeros(n)
-            _enter_by_size(
-                index.size * n,
-                _combine_rows,
-                kept,
-                places[index[known]],
-                weights[known] * self.c[index[known]],
-                total,
-            )
+            scaled = weights[known] * self.c[index[known]]
+            _combine_rows(kept, places[index[known]], scaled, total)
             m += self.c * total
             if not known.all():
                 _add_by_product(self, index[~known], weights[~known], m)
@@ -5002,7 +5060,7 @@ def _to_affine_minimizer(p, m, active, i, size, scale):
     factor[:] = np.tril(L[:k, :k]).ravel()
     p[:] = m[:] = 0.0
     p[points] = x / x.sum()
-    _enter_by_size(k * m.size, _combine_rows, columns, order, p[points[order]], m)
+    _combine_rows(columns, order, p[points[order]], m)
 
 
 def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, blurs, least):

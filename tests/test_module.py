@@ -171,6 +171,33 @@ def test_the_module_keeps_to_its_size():
     assert len(tokens) <= 50_200 and len(functions) <= 412, (len(tokens), len(functions))
 
 
+def conditionals(node):
+    return [part for part in ast.walk(node) if isinstance(part, ast.IfExp)]
+
+
+def packs(node):
+    """Return True for an assignment of several values that is neither a swap nor the unpacking of one result."""
+    if not isinstance(node, ast.Assign):
+        return False
+    (target, *others) = node.targets
+    if others or not (isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)):
+        return bool(others)
+    names = [ast.unparse(part) for part in target.elts]
+    return sorted(names) != sorted(ast.unparse(part) for part in node.value.elts)
+
+
+def test_one_fact_a_line():
+    for node in ast.walk(TREE):
+        where = f"line {getattr(node, 'lineno', 0)}"
+        assert not isinstance(node, ast.NamedExpr) and not packs(node), where
+        if isinstance(node, ast.IfExp):
+            assert len(conditionals(node)) == 1, where
+        if isinstance(node, ast.Call):
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            chosen = [part for part in arguments if isinstance(part, ast.IfExp)]
+            assert not chosen or len(arguments) == 1, where
+
+
 def test_tab_completion_shows_the_toolkit():
     assert [name for name in dir(fm) if not name.startswith("__")] == sorted(fm.__all__)
     assert all(hasattr(fm, name) for name in fm.__all__)
