@@ -1,5 +1,11 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
+SPDX-License-Identifier: MIT
+Copyright (c) 2026 The fastmargin authors.  Version 1.0.0.
+
+This file is the whole library, and may be copied into any project.  It comes from the repository and package
+"fastmargin", which also hold the tests and the report (figures/README.md there) with the proof of every theorem.
+
 One problem.  Points x_i with labels y_i in {-1, +1} and a kernel K give the signed Gram matrix
 G_ij = y_i y_j K(x_i, x_j).  Weights alpha in R^n stand for f = sum_i alpha_i y_i phi(x_i), so that
 y_i f(x_i) = (G alpha)_i and ||f||^2 = alpha' G alpha =: ||alpha||_G^2.  The margin and its dual are
@@ -14,13 +20,28 @@ and for every alpha with ||alpha||_G > 0 and every p in the simplex Delta_n
 so every algorithm here, at every iteration, carries an interval ``lower <= rho <= upper``.  A p with
 ||p||_G <= eps proves that no margin above eps exists (Gordan's alternative).
 
-Conventions.  With linear features G = Z Z', rows z_i = y_i x_i, and w = Z' alpha is the separator;
-m = G alpha = Z w are the margins, the larger the better.  s = max_i G_ii is the scale: where a paper
-assumes ||x_i|| <= 1, steps are in units of 1/s here and smoothing parameters in units of s, so that
-every guarantee holds for any G.  A *kernel* is K(x, x'), never a piece of compiled code.
+Conventions.  s = max_i G_ii is the scale.  Where a paper assumes ||x_i|| <= 1, steps are in units of 1/s here, and
+smoothing parameters in units of s.  So every guarantee holds for any G.  A *kernel* is K(x, x'), never compiled code.
 
-Threads.  Large arrays are shared among Numba's threads (NUMBA_NUM_THREADS, numba.set_num_threads); results do not
-depend on their number.  Threads that wait sleep, or spin if OMP_WAIT_POLICY=ACTIVE is in the environment at first.
+Notation
+--------
+n, d          number of points, number of coordinates
+x_i, y_i      points in R^d, the rows of X; labels, -1 or +1
+K, G          K(x_i, x_j) = <phi(x_i), phi(x_j)>, the kernel matrix; G, the signed Gram matrix
+c_i           sign y_i times the normaliser of x_i: G_ij = c_i c_j K(x_i, x_j)
+Z, z_i        G = Z Z'; the rows z_i = c_i x_i of linear features, and c_i phi(x_i) of other kernels
+alpha, p, q   weights of the points: any alpha in R^n; p and q in the simplex Delta_n
+w, u          coordinates of the separators: w = Z' alpha, u = Z' q
+m             margins m = G alpha = Z w, the larger the better
+rho, s        the margin; the scale max_i G_ii
+v             any vector of n entries
+mu            smoothing parameter of a prox map
+gamma         parameter of the kernels "rbf", "laplacian" and "poly"; option of `isnkpvn`
+unit          2^-53, the largest relative error of one operation in double precision
+
+Threads.  Large arrays are shared among Numba's threads (NUMBA_NUM_THREADS, numba.set_num_threads).  Results do not
+depend on their number.  When its threads first start, the module sets OMP_WAIT_POLICY=PASSIVE for a moment, so that
+threads that wait sleep; a value of your own in the environment is kept.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
@@ -93,22 +114,14 @@ __version__ = "1.0.0"
 __all__ = [
     "ALGORITHMS",
     "CERTIFIED",
-    "DenseGram",
     "EXHAUSTED",
-    "FeatureGram",
-    "FreeGram",
     "INFEASIBLE",
-    "LazyGram",
     "MaxMarginClassifier",
-    "PairGram",
     "RUNNING",
     "Representation",
     "Result",
-    "RidgeGram",
     "Rounding",
-    "Run",
     "SEPARATED",
-    "SparseGram",
     "adaptive_sampling",
     "add_column",
     "batch_perceptron",
@@ -150,9 +163,22 @@ __all__ = [
 ]
 
 
+# What functions return: public, but left to their makers' docstrings, so that help(fastmargin) can be read.
+_RETURNED = [
+    "DenseGram",
+    "FeatureGram",
+    "FreeGram",
+    "LazyGram",
+    "PairGram",
+    "RidgeGram",
+    "Run",
+    "SparseGram",
+]
+
+
 def __dir__():
-    """List the toolkit for tab completion, without the modules that it imports."""
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+    """List the public names for tab completion, without the modules that this one imports."""
+    return [*__all__, *_RETURNED, *(name for name in globals() if name.startswith("__"))]
 
 
 Array: TypeAlias = np.ndarray
@@ -160,22 +186,19 @@ GramLike: TypeAlias = "ArrayLike | Representation"  # what algorithms take as G
 Callback: TypeAlias = "Callable[[Result], object] | None"
 _Decorated = TypeVar("_Decorated", bound=Callable)
 
-_FAST = {
-    "reassoc",
-    "contract",
-    "nsz",
-}  # sums may be reordered and fused; NaN and infinity keep their meaning
+# Sums may be reordered and fused; NaN and infinity keep their meaning.
+_FAST = {"reassoc", "contract", "nsz"}
 _EPS = float(np.finfo(np.float64).eps)
-_PARTS = 8  # of a product in parallel: a fixed number, so that the result is the same on any number of threads
-_CACHED = 1 << 14  # entries of rows that the caches of a core hold beside other things
+_PARTS = 8  # parts of a product in parallel: a fixed number, so that results do not depend on the number of threads
+_CACHED = 1 << 14  # entries of rows that the caches of a core hold together with the rest of a loop
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
 
-try:  # whether compiled code can be kept on disk: if not, Numba would refuse to go on
+# Find out whether compiled code can be kept on disk, because Numba refuses to compile where it cannot.
+try:
     _CACHE = True
     _probe = njit(__dir__, cache=True)
-    if is_jitted(
-        _probe
-    ):  # a module in a zip file is given a folder that nobody has tried to write to
+    if is_jitted(_probe):
+        # Numba gives a module in a zip file a folder without trying to write to it.
         os.makedirs(_probe.stats.cache_path, exist_ok=True)
         tempfile.TemporaryFile(dir=_probe.stats.cache_path).close()
 except (OSError, RuntimeError):
@@ -189,24 +212,30 @@ except (OSError, RuntimeError):
 _FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # of compiled code
 _PATIENCE = 2.0  # seconds after which a call that compiles says so
 
-_LOCK = threading.RLock()  # of Numba's threads, where their layer serves one caller at a time
-_PROCESS = os.getpid()  # the one that has the threads: forked children are without
-_WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"  # what OpenMP lets a user choose
+_LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
+_PROCESS = os.getpid()  # the process that has Numba's threads; its forked children have none
+_WAITING = (
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+)  # variables by which users choose how threads wait
 
 
 @functools.cache
 def _threads():
-    """Start Numba's threads, which sleep while they wait, unless the user has chosen otherwise; return their layer.
+    """Start Numba's threads and return the name of their layer.
 
-    OpenMP would let them spin, which holds up whoever needs the core.  It reads the choice as it is loaded; other
-    libraries and child processes are not to inherit ours.
+    Threads that wait would spin, and slow down any other process that needs the core.  OpenMP reads the variable that
+    lets them sleep when it is loaded.  Afterwards the variable is removed, so that other libraries and child processes
+    do not inherit it.
     """
-    chosen = any(name in os.environ for name in _WAITING)
+    has_chosen = any(name in os.environ for name in _WAITING)
     try:
-        os.environ |= {} if chosen else {"OMP_WAIT_POLICY": "PASSIVE"}
+        if not has_chosen:
+            os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
         get_num_threads()
     finally:
-        if not chosen:
+        if not has_chosen:
             os.environ.pop("OMP_WAIT_POLICY", None)
     return threading_layer()
 
@@ -214,13 +243,12 @@ def _threads():
 def _enter(code, *args):
     """Call compiled code that may share its work among Numba's threads.
 
-    OpenMP would end a forked child that asked for threads, which it is without.  The layer "workqueue" would end a
-    process that comes from two threads of Python at once, so there they take turns.
+    A forked child has no threads, and OpenMP would end it if it asked for them.  The layer "workqueue" would end a
+    process in which two threads of Python ask at once, so there they take turns.
     """
     if os.getpid() != _PROCESS:
-        return code(
-            *(arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args)
-        )
+        alone = [arg._replace(threads=False) if hasattr(arg, "threads") else arg for arg in args]
+        return code(*alone)
     with _LOCK if _threads() == "workqueue" else contextlib.nullcontext():
         return code(*args)
 
