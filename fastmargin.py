@@ -1722,9 +1722,9 @@ def decision_function(
 # 5.1 operations
 # ------------------------------------------------------------------------------------------------------
 #
-# Loops are written once, over anything that can do the operations below.  Over dense, feature and sparse G, which are
-# named tuples of arrays, operations are compiled functions, and loops run compiled from end to end.  Any other G is an
-# object with methods, over which the same loop runs as its own Python source: a product costs much more than that.
+# Every loop is written once, for any G that has the operations below.  A dense, feature or sparse G is a named tuple of
+# arrays.  Its operations are compiled functions, so that loops run compiled from end to end.  Any other G is an object
+# with methods.  Then the same loop runs as Python source, because a product costs much more than the interpreter.
 
 
 @register_jitable
@@ -1747,7 +1747,7 @@ def _one_by_one(G, W, M):
 
 
 def _image(G, v):
-    """Return G v, of any representation."""
+    """Return G v."""
     w = np.empty(G.shape()[1])
     m = np.empty(v.size)
     lift(G, v, w)
@@ -1763,29 +1763,29 @@ def _add_by_product(G, index, weights, m):
 
 
 class Representation:
-    """What a representation of G is: an object with four methods.  ``shape()`` returns (points, coordinates), the
-    lengths of v and of w = Z' v, and ``diagonal()`` the G_ii; ``lift(v, w)`` and ``margins(w, m)`` are the operations.
+    """The base class of all representations of G.  A subclass needs four methods.
 
-    It factors G = Z Z' by *coordinates*: w = Z' v stands for sum_i v_i z_i.  With explicit features w is that
-    vector, of length d; a dense G has no features at hand, so there w is v itself and Z w is read as G v.
+    ``shape()`` returns (n, d), the numbers of points and of coordinates.  ``diagonal()`` returns the G_ii.
+    ``lift(v, w)`` and ``margins(w, m)`` compute w <- Z'v and m <- Z w, which together are one product G v.
 
-    The other methods have defaults that make do with these four; overriding them makes G faster, `rounding` bounds
-    tighter.  Where ``access`` is not "products", ``restrict(index)``, G on some of the points, is needed, too.  Two
-    more help where a class has them: ``precise(v)``, (v' G v, G v, `Rounding`) in twice the working precision for
-    ||v||_1 <= 1, and ``separator(v)``, Z'v likewise.
+    *Coordinates* w = Z'v stand for the separator sum_i v_i z_i.  With explicit features w is that vector in R^d.  A
+    dense G has no features at hand.  There w is v itself, and Z w is G v.
 
-    The G of which ``lower <= rho <= upper`` holds is that of exact arithmetic on what these methods hold: on the stored
-    entries, or stored rows.  How far products may be from it is what `rounding` says.  By default they are sums over
-    points and coordinates, in any order, of which every operation errs by ``unit`` at most, relative to its result.
-    **A class that computes in single precision must set unit = 2.0**-24**, or its intervals may be false.  Where G is
-    meant to be that of other rows than the stored ones, `rounding` must say so: see `Rounding.of_rows`.
+    All other methods have defaults that use these four.  Overriding them makes G faster or `rounding` tighter.  Where
+    ``access`` is not "products", a method ``restrict(index)`` is needed as well; it returns G on some of the points.
+
+    The intervals lower <= rho <= upper are about the exact G of the numbers that the class stores.  `rounding` says how
+    far its products may be from exact ones.  By default they are sums over points and coordinates, in any order, in
+    which each operation has a relative error of at most ``unit``.  **A class that computes in single precision must set
+    unit = 2.0**-24**, or its intervals may be false.  If the stored rows are themselves approximations, `rounding` must
+    say so: see `Rounding.of_rows`.
 
     Attributes
     ----------
-    access : {"products", "computed", "stored"}, what it takes to have some entries of G
-    unit : float, the largest relative error of one operation in `lift` and `margins`: 2^-53, that of double precision
-    signs : None, or array, shape (n,), labels -1 and +1 of two classes in each of which p has half its weight, so that
-        margins may be changed by any b y: those of planes that need not pass through the origin (see `FreeGram`)
+    access : {"products", "computed", "stored"}, how single entries of G are had
+    unit : float, the largest relative error of one operation in `lift` and `margins`; 2^-53 for double precision
+    signs : array, shape (n,), or None, the labels of a problem with a free intercept (see `FreeGram`)
+    ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
 
     Examples
     --------
@@ -1810,7 +1810,10 @@ class Representation:
     table_margins = _one_by_one
 
     def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
-        """Take a softmax in each class, of weight 1/2, if G has signs: b is at the least ln sum_i exp(-m_i - b y_i)."""
+        """Do as the operation; with a free intercept, for the bias b that minimises ln sum_i exp(-m_i - b y_i).
+
+        Then each class has its own softmax, with weight 1/2.
+        """
         if self.signs is None:
             return _three_step_pass(self, w, m, q, u)
         margins(self, w, m)
@@ -1824,31 +1827,32 @@ class Representation:
         return math.log(2.0) + 0.5 * sum(logs)
 
     def checked(self) -> Representation:
-        """Return itself, in the layout that its operations expect; raise ValueError or TypeError for bad values."""
+        """Return G in the layout that its operations expect; raise ValueError or TypeError for bad values."""
         return self
 
     def rounding(self) -> Rounding:
-        """Return the `Rounding` of its operations; by default of sums over points and coordinates in any order, of
-        operations that err by ``unit``."""
+        """Return the `Rounding` of the operations; by default that of sums in any order, see ``unit``."""
         n, dimension = self.shape()
         margins = Rounding.of_rows(n, dimension, self.unit).margins
         return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
 
     def dense(self) -> Array:
-        """Return G itself, (n, n); asked of a few points at a time."""
+        """Return the matrix G, (n, n)."""
         every = np.arange(self.shape()[0])
         return self.block(every, every)
 
     def block(self, rows: Array, columns: Array) -> Array:
-        """Return G at some rows and columns, arrays of their numbers."""
+        """Return the entries of G in these rows and columns, which are arrays of point numbers."""
         out = np.zeros((rows.size, self.shape()[0]))
         for k, i in enumerate(rows):
             self.add_column(i, 1.0, out[k])
         return out[:, columns]
 
     def adder(self) -> Callable | None:
-        """Return ``add(index, weights, m)``, m <- m + sum_k weights_k G e_index_k for distinct points, which may keep
-        columns that it has seen; None where that costs as much as a product."""
+        """Return a function ``add(index, weights, m)``: m <- m + sum_k weights_k G e_index_k, for distinct points.
+
+        The function may keep columns that it has computed.  Return None if columns cost as much as products.
+        """
         return None
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
@@ -1883,19 +1887,20 @@ _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
 def _gamma(k, unit=_UNIT):
-    """Return k u / (1 - k u): the largest relative error of a term in a sum that saw k operations, in any order."""
+    """Return k unit / (1 - k unit), a bound of the relative error of a term of a sum after k operations on it."""
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
 
 class Rounding(namedtuple("Rounding", "margins square length")):
-    """A-priori bounds on the errors of a product, in units of s = max_i G_ii, at any v with ||v||_1 <= 1.
+    """Bounds on the rounding errors of a product, known before it is computed.
 
-    With (w, m) = (Z'v, G v) from `lift` and `margins` and r^2 from `square`, as computed,
+    Let v have ||v||_1 <= 1.  Let (w, m) = (Z'v, G v) be the results of `lift` and `margins`, and r^2 that of `square`.
+    With s = max_i G_ii
 
         |m_i - (G v)_i| <= margins s,
         sqrt(max(r^2 - square s, 0)) - length sqrt(s) <= ||v||_G <= sqrt(r^2 + square s) + length sqrt(s),
 
-    up to a few units in the last place of m_i and r^2 themselves.
+    up to a few units in the last place of m_i and r^2.
 
     Attributes
     ----------
@@ -1903,10 +1908,10 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
     Notes
     -----
-    Since |G_ij| <= s, a sum of n rounded terms G_ij v_j, in whatever order, errs by at most gamma_n s, with gamma_k =
-    k u / (1 - k u) and u = 2^-53, and by one rounding more where G itself was rounded when it was stored.  Over rows, w
-    errs by gamma_n sqrt(s) in length and <z_i, w> by gamma_d sqrt(s) ||w|| more.  A factor of 1.01 stands for products
-    of errors, for the rounding of s and, where s > 1e-285, for underflow.
+    A sum of n rounded terms G_ij v_j, in any order, has an error of at most gamma_n s, because |G_ij| <= s.  Here
+    gamma_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
+    has an error of at most gamma_n sqrt(s) in length, and <z_i, w> one of gamma_d sqrt(s) ||w||.  A factor of 1.01
+    covers products of errors, the rounding of s and, if s > 1e-285, underflow.
 
     References
     ----------
@@ -1920,23 +1925,23 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
     @classmethod
     def of_entries(cls, n: int, unit: float) -> Rounding:
-        """Of sums over the n entries of a row of G, which are themselves known to a relative ``unit``."""
+        """Return the bounds of sums over the n entries of a row of G, each stored with a relative error of ``unit``."""
         margins = 1.01 * (_gamma(n + 8) + unit)
         return cls(margins, 2.0 * margins, 0.0)
 
     @classmethod
     def of_rows(cls, n: int, d: int, unit: float = _UNIT, rows: float = 0.0) -> Rounding:
-        """Of w = Z'v and <z_i, w> by the n rows of Z, (n, d), known exactly or as products of two numbers.
+        """Return the bounds of w = Z'v and <z_i, w> for Z, (n, d), with entries that are products of two numbers.
 
-        ``unit`` is the largest relative error of one operation, 2^-53 in double and 2^-24 in single precision.
-        ``rows`` is that of each row, ||stored z_i - z_i|| <= rows ||z_i||, where G is of other rows than the stored.
-        ``square`` is to be <w, w> of the w that `lift` gives, summed in double precision.
+        ``unit`` is the largest relative error of one operation: 2^-53 in double and 2^-24 in single precision.
+        ``rows`` bounds the error of a stored row, ||stored z_i - z_i|| <= rows ||z_i||, if G is meant to be that of
+        other rows than the stored ones.  ``square`` must return <w, w>, summed in double precision.
         """
         error = 1.01 * (_gamma(n + d + 8, unit) + 2.0 * rows)
         return cls(error, 0.0, error)
 
     def scaled(self, share: float) -> Rounding:
-        """Return the same bounds in units of a larger s, of which the present one is this share."""
+        """Return the same bounds in units of a larger s; ``share`` is the present s over the larger one."""
         return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
 
 
@@ -1992,7 +1997,7 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
 
 @_operation("v n", "w d")
 def lift(G: Representation, v: Array, w: Array) -> None:
-    """w <- Z' v, the coordinates of sum_i v_i z_i; `lift` and `margins` together are one product G v.
+    """w <- Z'v, the coordinates of sum_i v_i z_i.  `lift` and `margins` together are one product G v.
 
     Parameters
     ----------
@@ -2028,7 +2033,7 @@ def margins(G: Representation, w: Array, m: Array) -> None:
 
 @_operation("m n")
 def add_column(G: Representation, i: int, c: float, m: Array) -> None:
-    """m <- m + c G e_i: one column, a product's n-th part.
+    """m <- m + c G e_i.  One column costs 1/n of a product.
 
     Parameters
     ----------
@@ -2048,7 +2053,7 @@ def add_column(G: Representation, i: int, c: float, m: Array) -> None:
 
 @_operation("w d", "m n", "q n", "u d")
 def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> float:
-    """m <- Z w, q <- softmax(-m), u <- Z' q: one product, and over features one reading of Z.
+    """m <- Z w, q <- softmax(-m), u <- Z'q.  This is one product, and with features one reading of Z.
 
     Parameters
     ----------
@@ -2071,7 +2076,7 @@ def softmax_pass(G: Representation, w: Array, m: Array, q: Array, u: Array) -> f
 
 @_operation("v n", "w d", "m n")
 def square(G: Representation, v: Array, w: Array, m: Array) -> float:
-    """v' G v, given w = Z' v and m = G v: no product.
+    """Return v'Gv from w = Z'v and m = G v, without a product.
 
     Parameters
     ----------
@@ -2087,7 +2092,7 @@ def square(G: Representation, v: Array, w: Array, m: Array) -> float:
 
 @_operation("W k d", "M k n")
 def table_margins(G: Representation, W: Array, M: Array) -> None:
-    """M <- W Z', the margins of several separators at once, one a row.
+    """M <- W Z', the margins of several separators at once; each is a row of W.
 
     Parameters
     ----------
@@ -2117,12 +2122,14 @@ _DEFAULTS = {
 
 
 class RidgeGram(Representation):
-    """G + diag(r) over another representation, what ``ridge=r`` makes of it; coordinates: those of G, sqrt(r_i) v_i.
+    """G + diag(r) for another representation G, made by the option ``ridge=r``.
+
+    Its coordinates are those of G, followed by the sqrt(r_i) v_i.
 
     Attributes
     ----------
     base : representation, G
-    ridge : array, shape (n,), r; given as such, or as one number for all
+    ridge : array, shape (n,), r; the constructor also takes one number for all points
 
     Examples
     --------
@@ -2155,13 +2162,15 @@ class RidgeGram(Representation):
         return self.base.diagonal() + self.ridge
 
     def _of_base(self, rounding):
-        """Return bounds in units of the base's s in units of this one; both are larger where numbers underflow."""
-        scale = float(self.diagonal().max())
-        of_base = max(float(self.base.diagonal().max()), _SMALLEST)
-        return rounding.scaled(max(of_base / scale, 1e-280))
+        """Return bounds that are in units of max_i G_ii without the ridge in units of that with it.
+
+        The least numbers allow for underflow.
+        """
+        scale = max(float(self.base.diagonal().max()), _SMALLEST)
+        return rounding.scaled(max(scale / float(self.diagonal().max()), 1e-280))
 
     def rounding(self) -> Rounding:
-        """Add a few units of the base's s to its errors, since |r_i v_i| <= |m_i| + s."""
+        """Add a few units of the base's s to its errors, because |r_i v_i| <= |m_i| + s."""
         (unit, of_square, of_length) = self.base.rounding()
         lost = _gamma(16)
         return self._of_base(
@@ -2215,7 +2224,7 @@ class RidgeGram(Representation):
 
 
 def _with_offset(G, signs, params, origin=None):
-    """Free the planes from the origin if the keywords ask for it; that of G is a point of the user's coordinates."""
+    """Return `FreeGram` over G if the keywords ask for it; its rows are x_i - origin."""
     if not _is_free(params):
         return G
     if np.ptp(signs) == 0.0:
@@ -2224,8 +2233,8 @@ def _with_offset(G, signs, params, origin=None):
 
 
 def _with_ridge(G, ridge):
-    ridged = RidgeGram(G, ridge)
-    return ridged if ridged.ridge.any() else G
+    ridge = _amounts(ridge, "ridge", G.shape()[0])
+    return RidgeGram(G, ridge) if ridge.any() else G
 
 
 _TAKES_FREE = (
@@ -2234,11 +2243,11 @@ _TAKES_FREE = (
 
 
 class FreeGram(Representation):
-    """G of planes that need not pass through the origin, what ``intercept="free"`` makes.
+    """G of planes that need not pass through the origin, made by ``intercept="free"``.
 
-    Here p ranges over the mixtures with y'p = 0, half of whose weight is in each class.  For these ||p||_G is half the
-    distance of a point of one convex hull from one of the other, wherever the origin is: G may be changed by any
-    h y' + y h', margins by any b y, and
+    Here p ranges over the points of the simplex with y'p = 0, so that each class has half of the weight.  For such p
+    ||p||_G is half the distance between a point of one convex hull and a point of the other.  It does not depend on the
+    origin: G may be replaced by G + h y' + y h' for any h, and margins m by m + b y for any b.  The margin is
 
         rho = max_{w, b} min_i y_i (<w, x_i> + b) / ||w|| = min_p ||p||_G.
 
@@ -2246,15 +2255,15 @@ class FreeGram(Representation):
     ----------
     base : representation, G
     signs : array, shape (n,), y
-    origin : array, shape (d,), or None, from which the rows of G are taken: near points that are far from 0, so that
-        what they have in common is not rounded.  Inner products with it are exact differences; None for 0
+    origin : array, shape (d,), or None; the rows of ``base`` are x_i - origin, which is exact for points that are far
+        from 0 but near each other; None stands for 0
 
     Notes
     -----
-    `softmax_pass` makes one softmax in each class, with weight 1/2 each: the gradient of ln sum_i exp(-m_i - b y_i),
-    minimised over b, which is as smooth as without b.  Those take it that work by such mixtures:
+    `softmax_pass` takes one softmax in each class, with weight 1/2.  That is the gradient of the minimum over b of
+    ln sum_i exp(-m_i - b y_i), which is as smooth as without b.  The algorithms whose p is such a mixture take G:
     `max_margin`, and `momentum`, `gradient_descent` and `normalized_gradient_descent` by default.  The logistic loss,
-    divide_by="norm" and all other algorithms go by single points or by other mixtures; `prepare` refuses it to them.
+    divide_by="norm" and all other algorithms use single points or other mixtures, so `prepare` refuses G to them.
 
     Examples
     --------
@@ -2287,9 +2296,10 @@ class FreeGram(Representation):
 
 
 class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
-    """A symmetric (n, n) matrix, C-ordered, float64 or float32.
+    """A symmetric (n, n) matrix, C-ordered, in float64 or float32.
 
-    Algorithms make it of a plain array.  One not symmetric to the last bit is copied, its upper triangle mirrored.
+    Algorithms make it from a plain array.  A matrix that is not symmetric to the last bit is copied, and its upper
+    triangle is mirrored.
 
     Attributes
     ----------
@@ -2329,7 +2339,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
     def adder(self) -> Callable | None:
         def add(index, weights, m):
-            if 2 * len(index) > m.size:  # a product reads half of G
+            if 2 * len(index) > m.size:  # more than a product, which reads half of G
                 _add_by_product(self, index, weights, m)
             else:
                 _combine_rows(self.matrix, index, weights, m)
