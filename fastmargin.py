@@ -2357,36 +2357,26 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
 
 
 def _symmetric(given, name):
-    """Return a C-ordered float matrix without visible flaw, symmetric to the last bit, or say where the flaw is."""
-    matrix = _array(given, name)
-    if (
-        matrix.ndim != 2
-        or not matrix.size
-        or matrix.shape[0] != matrix.shape[1]
-        or matrix.dtype.kind not in "fiub"
-    ):
+    """Return a C-ordered float matrix, symmetric to the last bit; raise an error that names the first visible flaw."""
+    given = _array(given, name)
+    is_square = given.ndim == 2 and given.size > 0 and given.shape[0] == given.shape[1]
+    if not is_square or given.dtype.kind not in "fiub":
         raise ValueError(
-            f"{name} must be a square matrix of real numbers; got shape {matrix.shape} of {matrix.dtype}"
+            f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}"
         )
-    if matrix.dtype not in (np.float32, np.float64):
-        matrix = matrix.astype(np.float64)
-    given = matrix
-    # A symmetric matrix is its own transpose: a Fortran-ordered one needs no copy.
-    matrix = matrix.T if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
+    if given.dtype not in (np.float32, np.float64):
+        given = given.astype(np.float64)
+    # A symmetric matrix is its own transpose, so that a Fortran-ordered one needs no copy.
+    matrix = given.T if given.flags.f_contiguous else np.ascontiguousarray(given)
     slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
     flaw, is_symmetric = _first_flaw(matrix, slack)
     if flaw is not None:
-        i, j, kind = flaw
-        demand = (
-            "must be finite",
-            f"must be symmetric (take ({name} + {name}.T) / 2)",
-            "must be positive semi-definite",
-        )[kind]
-        entries = (
-            f"{name}[{a}, {b}] = {given[a, b]}"
-            for a, b in dict.fromkeys(((i, j), (j, i), (i, i), (j, j)))
-        )
-        raise ValueError(f"{name} {demand}; row {i} has {', '.join(entries)}")
+        i, j, demand = flaw
+        if demand == "symmetric":
+            demand = f"symmetric (take ({name} + {name}.T) / 2)"
+        places = dict.fromkeys(((i, j), (j, i), (i, i), (j, j)))
+        entries = ", ".join(f"{name}[{a}, {b}] = {given[a, b]}" for a, b in places)
+        raise ValueError(f"{name} must be {demand}; row {i} has {entries}")
     if not is_symmetric:
         matrix = matrix.copy()
         _mirror(0, len(matrix), matrix.T)
@@ -2394,39 +2384,48 @@ def _symmetric(given, name):
 
 
 def _first_flaw(matrix, slack):
-    """Return (i, j, kind) of an entry that is not finite (0), not symmetric (1) or in a 2x2 minor below 0 (2), or None;
-    and whether the matrix is symmetric to the last bit."""
+    """Look for entries that no kernel matrix has.  Return (flaw, is_symmetric), the second to the last bit.
+
+    A flaw is (i, j, demand) for the first entry that is not "finite", not "symmetric" up to ``slack``, or not
+    "positive semi-definite" because |G_ij| > sqrt(G_ii G_jj) + slack; it is None if there is no such entry.
+    """
     n = len(matrix)
     diagonal = matrix.diagonal().astype(np.float64)
     with np.errstate(invalid="ignore"):
-        roots = np.sqrt(diagonal)  # NaN, which no comparison passes, where it is below 0
-    found = np.zeros((-(-n // _TILE), 2), np.int64)
-    _enter_by_size(matrix.size, _survey, _survey_in_parallel, matrix, roots, slack, found)
-    differ, wrong = found.sum(axis=0)
-    for rows in _slices(n, n) if wrong or not np.isfinite(diagonal).all() else ():
+        roots = np.sqrt(diagonal)  # NaN for a negative entry, and no comparison with NaN is true
+    # 1. Count the entries that differ from their mirror images, and those that have a flaw.
+    counts = np.zeros((-(-n // _TILE), 2), np.int64)
+    _enter_by_size(matrix.size, _survey, _survey_in_parallel, matrix, roots, slack, counts)
+    differ, wrong = counts.sum(axis=0)
+    if wrong == 0 and np.isfinite(diagonal).all():
+        return None, differ == 0
+    # 2. Find the first flaw below the diagonal, a few rows at a time.
+    for rows in _slices(n, n):
         a = matrix[rows, : rows.stop]
         b = matrix[: rows.stop, rows].T
         with np.errstate(invalid="ignore"):
-            flaws = np.array(
-                [
-                    ~(np.isfinite(a) & np.isfinite(b)),
-                    np.abs(a - b) > slack,
-                    (diagonal[rows, None] < 0.0)
-                    | (np.abs(a) > 1.0000005 * roots[rows, None] * roots[: rows.stop] + slack),
-                ]
-            )
-        places = np.argwhere(np.tril(flaws.any(axis=0), rows.start))
+            largest = 1.0000005 * roots[rows, None] * roots[: rows.stop] + slack
+            flaws = {
+                "finite": ~(np.isfinite(a) & np.isfinite(b)),
+                "symmetric": np.abs(a - b) > slack,
+                "positive semi-definite": (diagonal[rows, None] < 0.0) | (np.abs(a) > largest),
+            }
+        places = np.argwhere(np.tril(np.any([*flaws.values()], axis=0), rows.start))
         if places.size:
             i, j = places[0].tolist()
-            return (rows.start + i, j, int(np.argmax(flaws[:, i, j]))), False
-    return None, not differ
+            demands = [demand for demand, is_flawed in flaws.items() if is_flawed[i, j]]
+            return (rows.start + i, j, demands[0]), False
+    return None, differ == 0
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _survey_tiles(matrix, roots, slack, found, k):
-    """Do `_survey` for row k of tiles, and for half of the others, in a circle, so that all have as much to do."""
+def _survey_tiles(matrix, roots, slack, counts, k):
+    """Set counts[k] to the numbers of entries that differ from their mirror images, and that have a flaw.
+
+    Row k of tiles is compared with half of the others, in a circle, so that every k takes as long.
+    """
     n = roots.size
-    count = len(found)
+    count = len(counts)
     differ = 0
     wrong = 0
     for turn in range(count // 2 + 1):
@@ -2444,31 +2443,30 @@ def _survey_tiles(matrix, roots, slack, found, k):
                 wrong += not abs(a[j]) <= most * r[j] + slack
             for j in range(a.size if differ else 0):
                 wrong += not abs(a[j] - b[j]) <= slack
-    found[k, 0] = differ
-    found[k, 1] = wrong
+    counts[k, 0] = differ
+    counts[k, 1] = wrong
 
 
 @njit(cache=_CACHE)
-def _survey(matrix, roots, slack, found):
-    """Count the entries that differ from their mirror images, and those that no positive semi-definite matrix has."""
-    for k in range(len(found)):
-        _survey_tiles(matrix, roots, slack, found, k)
+def _survey(matrix, roots, slack, counts):
+    for k in range(len(counts)):
+        _survey_tiles(matrix, roots, slack, counts, k)
 
 
 @njit(cache=_CACHE, parallel=True)
-def _survey_in_parallel(matrix, roots, slack, found):
-    for k in prange(len(found)):
-        _survey_tiles(matrix, roots, slack, found, np.int64(k))
+def _survey_in_parallel(matrix, roots, slack, counts):
+    for k in prange(len(counts)):
+        _survey_tiles(matrix, roots, slack, counts, np.int64(k))
 
 
 def _check_callable(block, diagonal, start):
-    """Refuse a callable kernel whose values among the points from ``start`` on are no kernel's."""
+    """Refuse values of a callable among the points from ``start`` on that are not those of a kernel."""
     slack = 1e-5 * np.abs(diagonal).max()
     flaw, _ = _first_flaw(block, slack)
     if flaw is not None:
-        i, j, kind = flaw
+        i, j, demand = flaw
         raise ValueError(
-            f"kernel(A, B) must be {('finite', 'symmetric', 'positive semi-definite')[kind]}; for rows "
+            f"kernel(A, B) must be {demand}; for rows "
             f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}"
         )
     wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
