@@ -2487,7 +2487,9 @@ def gram(
     ridge: ArrayLike = 0.0,
     **params: Any,
 ) -> Array | FreeGram:
-    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation + r_i [i = j], exactly symmetric.
+    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation, plus r_i on the diagonal.
+
+    It is exactly symmetric.
 
     Parameters
     ----------
@@ -2500,43 +2502,52 @@ def gram(
         "poly": (gamma <x, x'> + coef0)^degree;
         "rbf": exp(-gamma ||x - x'||^2);
         "laplacian": exp(-gamma ||x - x'||_1);
-        "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]), the tangent kernel of
-        f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, a_j = +-1; without W its limit for w_j ~ N(0, I), m
-        infinite, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi) with t the angle between x and x';
+        "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]) for the rows w_1, ..., w_m of
+        the option W, the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, with a_j = +-1;
+        without W its limit for w_j ~ N(0, I) and m -> infinity, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with
+        t the angle between x and x';
         "precomputed": X is the matrix;
-        or a symmetric, positive semi-definite function ``kernel(A, B)`` of two sets of points, (k, d) and (m, d),
-        copies, that returns the values K(a_i, b_j), (k, m).
+        a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
+        (m, d), which are copies.  It must be symmetric and positive semi-definite.
     normalize : {"unit", "max", None}
-        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14), the default of all functions, whose sources
-        have ||x_i|| <= 1; "max" divides by max_i K_ii, so that G_ii <= 1 (ji21); None leaves K as it is, the default of
-        `MaxMarginClassifier`, as of every support vector machine.
+        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14).  "max" divides by max_i K_ii, so that
+        G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the sources have
+        ||x_i|| <= 1; it is None in `MaxMarginClassifier`, as in other support vector machines.
     dtype : {float64, float32}
-        float32 takes half the memory; sums over n stay in float64.
+        float32 takes half the memory.  Sums over n are in float64.
     ridge : float or array, shape (n,)
-        r_i >= 0, added to G_ii: hard margins of G + diag(r) are those of the SVM with squared slacks, which weigh
-        C_i = 1/(2 r_i).  One number r stands for all.
+        r_i >= 0, added to G_ii; one number stands for all points.  The hard margin of G + diag(r) belongs to the SVM
+        with squared slacks and the weights C_i = 1/(2 r_i).
     **params
-        gamma, a number, "scale" (the default), 1 / (d Var X), or "auto", 1 / d; sigma2 in its place for "rbf", with
-        gamma = 1/(2 sigma2); coef0 = 1 and degree = 3 for "poly"; W, (m, d), or None for "ntk".
-        For every kernel intercept = 0: c makes it K + c^2, as if all points had a constant feature c; "free" lets
-        planes pass anywhere: f + b, with b at no cost, has the margin, half the distance of two convex hulls.
+        gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
+        sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
+        coef0 = 1 and degree = 3: for "poly".
+        W: array, (m, d), or None, for "ntk".
+        intercept = 0: for every kernel.  A number c makes K into K + c^2, as if all points had a constant feature c.
+        "free" lets planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two
+        convex hulls.
 
     Returns
     -------
-    G : array, shape (n, n); with a free intercept FreeGram over it
+    G : array, shape (n, n); with a free intercept a FreeGram over it
 
     Raises
     ------
     ValueError
-        Values are not finite, labels are not -1 or +1, lengths differ, K(x, x) <= 0 under "unit", a parameter is out of
-        range, or a precomputed or callable kernel is not symmetric (blocks on the diagonal show it) or of wrong shape.
+        Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
+        range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
+        diagonal.
     TypeError
         The kernel does not take one of the parameters.
 
+    See Also
+    --------
+    features : rows of the linear kernel, without G.  lazy_gram : G on demand.  pair_gram : several classes.
+
     References
     ----------
-    "ntk": A. Jacot, F. Gabriel, C. Hongler, NeurIPS 2018; its limit is half the sum of the arc-cosine kernel of degree
-    1 and <x, x'> times that of degree 0: Y. Cho, L. Saul, NeurIPS 2009.
+    "ntk": A. Jacot, F. Gabriel, C. Hongler, NeurIPS 2018.  Its limit is half the sum of two kernels, the arc-cosine
+    kernel of degree 1, and <x, x'> times that of degree 0: Y. Cho, L. Saul, NeurIPS 2009.
 
     Examples
     --------
@@ -3260,32 +3271,38 @@ def features(
     intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
 ) -> Representation:
-    """G = Z Z' + diag(r) for the linear kernel, by its rows z_i = y_i x_i / scale; G itself is never formed.
+    """G = Z Z' + diag(r) for the linear kernel, by the rows z_i = c_i x_i, with c_i = y_i / scale.  G is never formed.
 
     Parameters
     ----------
     X : array or SciPy sparse matrix or array, shape (n, d)
-        The points.  Those of type float32 or float64 in C order are not copied, and must not change while G is in use;
-        memory-mapped ones (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every product.
+        The points.  An array in float64 or float32 and C order is not copied, so it must not change while G is in use.
+        Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
+        product.
     y : array, shape (n,), optional
-        Their labels, -1 or +1; without them z_i = x_i / scale, as for `pair_gram`.
+        Their labels, -1 or +1.  None means c_i = 1 / scale, as `pair_gram` needs it.
     normalize : {"unit", "max", None}
-        "unit" divides x_i by ||x_i||, "max" by max_i ||x_i||, None by 1.  Of points as they are, margins need None.
-        With None and a free intercept rows are taken from a point near them, where they are far from 0, exactly.
+        The scale: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
     intercept : float or "free"
-        Not 0: all points get it as one more feature, the last, before they are normalised.  "free": as in `gram`.
+        A number other than 0 is one more feature of all points, the last, before they are normalised.
+        "free": as in `gram`.  With normalize=None the rows are then x_i - o for a point o near the points, if these are
+        far from 0; the differences are exact.
     ridge : float or array, shape (n,)
         As in `gram`.
 
     Returns
     -------
-    G : FeatureGram or SparseGram; FreeGram over it with a free intercept, RidgeGram unless r = 0
-        A product reads Z, or its non-zeros, twice (once inside `softmax_pass`), a column once.
+    G : FeatureGram or SparseGram; with a free intercept a FreeGram over it; RidgeGram over these unless r = 0
+        A product reads X, or its non-zeros, twice (`softmax_pass` reads it once); a column reads it once.
 
     Raises
     ------
     ValueError
-        Values are not finite, labels are not -1 or +1, lengths differ, or a row is zero under "unit".
+        Values are not finite; labels are not -1 or +1; lengths differ; or a row is 0 under "unit".
+
+    See Also
+    --------
+    gram, lazy_gram : other kernels.  separator_margin : the margin of a separator that you have.
 
     Examples
     --------
@@ -3337,12 +3354,12 @@ _EVALUATED = 1024  # rows and columns of G that a product evaluates at a time
 
 
 class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")):
-    """G_ij = c_i c_j K(x_i, x_j), evaluated on demand, made by `lazy_gram`.
+    """G_ij = c_i c_j K(x_i, x_j), evaluated when it is needed; made by `lazy_gram`.
 
     Attributes
     ----------
     kernel : tuple, K with its parameters
-    points : tuple of arrays, the x_i, centred where K depends on distances alone, and what K needs of each
+    points : tuple of arrays, the x_i and what K needs of each; centred if K depends on distances alone
     c, entries : arrays, shape (n,), signs times normalisers and G_ii
 
     Examples
@@ -3361,12 +3378,11 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return self.entries
 
     def rounding(self) -> Rounding:
-        """An inner product of d terms errs by gamma_d ||x|| ||x'||, what follows by a few units in the last place.
+        """Bound the error of an inner product of d terms by gamma_d ||x|| ||x'||, and of each kernel from there.
 
-        Where distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, of which exp makes
-        less.
-
-        The arc cosine makes at most pi sqrt(e / 2) of an error e, the limit kernel 0.75 ||x|| ||x'|| times that.
+        If distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, and exp reduces it.
+        The arc cosine turns an error e into at most pi sqrt(e / 2), and the limit of "ntk" into 0.75 ||x|| ||x'||
+        times that.
         """
         kernel = self.kernel
         error = _gamma(kernel.dimension + len(kernel.W) + 16)
@@ -3393,7 +3409,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         _combine(1.0, m, c * self.c[i], column * self.c)
 
     def table_margins(self, W: Array, M: Array) -> None:
-        """Go by the gates of "ntk", the columns with a weight, or the lower triangle, whichever is least work."""
+        """Choose what takes the least work: the gates of "ntk", the columns with a weight, or the lower triangle."""
         n = self.c.size
         d = self.kernel.dimension
         width = len(self.kernel.W)
@@ -3416,8 +3432,11 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         M *= self.c
 
     def _add_through_gates(self, W, M):
-        """M <- M + W K: K is the inner product of the hidden layers and, for every gate, that of the points where it is
-        open for both, over the width."""
+        """M <- M + W K for "ntk".
+
+        K is the inner product of the hidden layers, plus, for every gate, the inner product of the points for which it
+        is open, divided by the width.
+        """
         points = self.points
         width = len(self.kernel.W)
         for w, m in zip(W, M, strict=True):
@@ -3447,7 +3466,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return block * self.c[columns] * self.c[rows, None]
 
     def adder(self) -> Callable | None:
-        """Keep columns of K while there is room for them."""
+        """Return a function that keeps columns of K while there is room for them."""
         n = self.c.size
         kept = np.empty((min(n, _KEPT // n), n))
         places = np.full(n, -1)
@@ -3476,7 +3495,7 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
 
 
 def _column_product(A, b):
-    """Return A b' for a single row b, in float64, without a copy of a dense A."""
+    """Return A b' for a single row b, in float64; a dense A is not copied."""
     if _is_sparse(A):
         return _product(A, b)
     out = np.empty((len(A), 1))
@@ -3495,7 +3514,7 @@ def lazy_gram(
     ridge: ArrayLike = 0.0,
     **params: Any,
 ) -> Representation:
-    """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, of which nothing is kept: entries are evaluated on demand.
+    """G_ij = y_i y_j K(x_i, x_j) / normalisation, as `gram`, but entries are evaluated when needed and never kept.
 
     Parameters
     ----------
@@ -3508,7 +3527,8 @@ def lazy_gram(
     normalize : {"unit", "max", None}
         As in `gram`.
     dtype : {float64, float32}, optional
-        Of the stored points: by default the file's, or float64; a file of another is copied.  Sums are in float64.
+        Type of the stored points, by default that of the file, or float64.  A file of another type is copied.  Sums are
+        in float64.
     ridge : float or array, shape (n,)
         As in `gram`.
     **params
@@ -3516,10 +3536,10 @@ def lazy_gram(
 
     Returns
     -------
-    G : LazyGram; FreeGram over it with a free intercept, RidgeGram unless r = 0
-        Memory: the points, and for "ntk" the hidden layer and its gates; during a product a few blocks of 8 MB, during
+    G : LazyGram; with a free intercept a FreeGram over it; RidgeGram over these unless r = 0
+        It keeps the points, and for "ntk" the hidden layer and its gates.  A product needs a few blocks of 8 MB, and
         `max_margin` 0.25 GB of columns.  A product evaluates the kernel n^2 / 2 times, or n times for each non-zero
-        weight, or for "ntk" goes through the network's gates, in O(n d m), whichever is least.
+        weight if that is less.  For "ntk" it can also go through the gates of the network, in O(n d m).
 
     Raises
     ------
@@ -3528,7 +3548,11 @@ def lazy_gram(
 
     Notes
     -----
-    G is that of the points as they are stored; certificates allow for the rounding of every evaluation.
+    The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.
+
+    See Also
+    --------
+    gram : the matrix itself.  features : rows of the linear kernel.
 
     Examples
     --------
@@ -3569,10 +3593,10 @@ def lazy_gram(
 
 
 class PairGram(Representation):
-    """The multiclass reduction, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
+    """The multiclass problem, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
 
-    The pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2); such rows are never written down.  Coordinates are
-    a table of those that K has for each class, (n_classes, n) where K is a matrix, row by row, times sqrt(2).
+    A pair stands for the row x_i (x) (e_{y_i} - e_j) / sqrt(2), which is never formed.  The coordinates are those of K
+    for each class, one class after the other, times sqrt(2).
 
     Attributes
     ----------
@@ -3702,8 +3726,9 @@ class PairGram(Representation):
 def pair_gram(
     K: GramLike, labels: ArrayLike, n_classes: int, *, ridge: ArrayLike = 0.0
 ) -> Representation:
-    """Multiclass problems as binary ones: G = Z Z' + diag(r) for the rows z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2),
-    one for each point and each class j other than its own.
+    """The multiclass problem as a binary one: G = Z Z' + diag(r) with a row for each point and wrong class.
+
+    The rows are z_(i,j) = x_i (x) (e_{y_i} - e_j) / sqrt(2), for all classes j other than the class y_i of x_i.
 
     Parameters
     ----------
@@ -3719,7 +3744,7 @@ def pair_gram(
     Returns
     -------
     G : PairGram; RidgeGram over it unless r = 0
-        Of n (n_classes - 1) pairs, point by point, wrong classes in order.  A product is one with K for all classes.
+        It has n (n_classes - 1) pairs, point by point, wrong classes in order.  A product takes one with K per class.
 
     Raises
     ------
@@ -3728,14 +3753,14 @@ def pair_gram(
 
     Notes
     -----
-    Weights alpha of the pairs make a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]), with the
-    scores f_c = sum_i T_ci K(x_i, .) of the classes, which `decision_function` gives, and (G alpha)_(i,j) is half of
-    f_{y_i}(x_i) - f_j(x_i).  Theorem 5.1: the margin of G is 1/sqrt(2) times the multiclass margin,
+    Weights alpha of the pairs give a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]).  The
+    scores of the classes are f_c = sum_i T_ci K(x_i, .); `decision_function` returns them.  (G alpha)_(i,j) is half of
+    f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 the margin of G is 1/sqrt(2) times the multiclass margin:
 
-        rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||f||),    ||f||^2 = sum_c ||f_c||^2,
+        rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||f||),    ||f||^2 = sum_c ||f_c||^2.
 
-    ||z_(i,j)|| = ||x_i||, and what is guaranteed of `momentum` holds with n (n_classes - 1) for n.  With two classes G
-    is the signed Gram matrix of the binary problem.
+    As ||z_(i,j)|| = ||x_i||, the guarantees of `momentum` hold with n (n_classes - 1) in place of n.  With two
+    classes G is the signed Gram matrix of the binary problem.
 
     References
     ----------
