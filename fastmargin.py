@@ -3546,13 +3546,13 @@ def lazy_gram(
     ValueError, TypeError
         As `gram`; and for a kernel that is a matrix or a function, which `gram` takes.
 
-    Notes
-    -----
-    The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.
-
     See Also
     --------
     gram : the matrix itself.  features : rows of the linear kernel.
+
+    Notes
+    -----
+    The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.
 
     Examples
     --------
