@@ -260,39 +260,46 @@ def _with_underflow(function: _Decorated) -> _Decorated:
 
 
 class Result(NamedTuple):
-    """What every algorithm returns.
+    """Weights, dual certificate and certified interval that every algorithm returns.
 
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); the scale is the algorithm's own.  (d,) from `winnow`.
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`
+        returns the separator w, (d,), here.
     p : array, shape (n,)
-        Point of the simplex, the dual certificate.
+        Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
-        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`);
-        lower is -sqrt(s) where ||alpha||_G cannot be told from 0.
+        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
+        If rounding could have made ||alpha||_G of 0, lower is -sqrt(s) with s = max_i G_ii.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
-        "infeasible": upper <= eps, no margin above upper exists, of which p is the proof.  The points may still be
-        separable by less than that: lower > 0 proves that they are, and only equal points with opposite labels (see
-        `contradiction`) prove that they are not, by any kernel.  eps is an option of the algorithm, or in its notes;
-        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved: use features instead of a
-        dense G, float64 instead of float32, or a larger tol or eps.  lower > 0 proves separability all the same;
-        "max_iter": none of these within max_iter iterations;
+        "infeasible": upper <= eps, so that p proves that no margin above upper exists; eps is an option of the
+        algorithm or stands in its notes.  The points may still be separable by a smaller margin: lower > 0 proves that
+        they are.  Only equal points with opposite labels (see `contradiction`) prove that no kernel separates them;
+        "rounding": one of these seems to hold, but rounding leaves it unproved.  Use features instead of a dense G,
+        float64 instead of float32, or a larger tol or eps.  Here too lower > 0 proves that the points are separable;
+        "max_iter": none of these held within max_iter iterations;
         "stopped": the callback returned True;
-        "running": not yet over, in the partial results that a callback sees.
+        "running": the run goes on; only a callback sees this.
     n_iter : int
-        Number of updates made, those of ``start`` included; iteration 0 is before the first.
+        Number of updates made, including those of ``start``.  Iteration 0 is the state before the first update.
     trace : structured array
-        A row per checkpoint of this call, the first at its start: iteration, products (G-vector products of the
-        iterations, a column counting 1/n), seconds (of the iterations, without compilation), lower, upper.  These come
-        from fresh products where the run ends; before, from what the loop holds, where it holds enough, widened by
-        what its recurrences may err.  Certificates count as no product and take no seconds.
+        One row per checkpoint of this call, the first at its start.  Fields: iteration; products, the number of
+        products G v that the iterations made, where a column counts 1/n; seconds, which the iterations took without
+        compilation; lower and upper.  Certificates count neither as products nor as seconds.  The last row comes from
+        fresh products.  Earlier rows come from vectors that the loop updates, if it has them, and are widened by the
+        errors that these updates may have made.
     iterates : array, shape (checkpoints, n), or None
-        alpha at every row of the trace, with keep_iterates=True; None in partial results.
+        With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
-        What the algorithm remembers, for ``start=result``.
+        The algorithm's variables, which ``start=result`` continues from.
+
+    See Also
+    --------
+    certificate : the interval for any alpha and p.
+    decision_function : the values f(x) at new points.
 
     Examples
     --------
@@ -314,24 +321,24 @@ class Result(NamedTuple):
 
     def __repr__(self) -> str:
         low = _written(self.lower, 6, _DOWN)
-        rows = len(self.trace)
         if self.status == "infeasible":
-            proved = f"no margin above {_written(self.upper, 2, _UP)}"
+            claim = f"no margin above {_written(self.upper, 2, _UP)}"
+            if self.lower > 0.0:
+                claim += f", separable: rho >= {low}"
         else:
-            gap = (
-                f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
-            )
-            proved = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
-        if self.lower > 0.0 and self.status not in ("separated", "certified"):
-            proved += f", separable: rho >= {low}" if self.status == "infeasible" else ", separable"
-        return (
-            f"Result({self.status!r}: {proved}, {self.n_iter} iteration{'s' * (self.n_iter != 1)}, "
-            f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})"
-        )
+            gap = "undefined"
+            if self.upper > 0.0:
+                gap = f"{(self.upper - self.lower) / self.upper:.2g}"
+            claim = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
+            if self.lower > 0.0 and self.status not in ("separated", "certified"):
+                claim += ", separable"
+        iterations = _counted(self.n_iter, "iteration")
+        checkpoints = _counted(len(self.trace), "checkpoint")
+        return f"Result({self.status!r}: {claim}, {iterations}, n = {self.p.size}, {checkpoints})"
 
 
 def _is_result(start):
-    """Return True for a Result, also one that the module made before it was loaded anew."""
+    """Return True for a Result, also for one of an earlier import of this module."""
     return getattr(start, "_fields", None) == Result._fields
 
 
@@ -340,11 +347,14 @@ _UP = decimal.ROUND_CEILING
 
 
 def _written(number, digits, rounding):
-    """Write a number in so many digits, rounded down or up, so that a bound stays one."""
-    rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(
-        float(number)
-    )
+    """Write a bound with this many digits; rounding it _DOWN or _UP keeps it a bound."""
+    context = decimal.Context(prec=digits, rounding=rounding)
+    rounded = context.create_decimal_from_float(float(number))
     return f"{float(rounded):.{digits}g}"
+
+
+def _counted(number, noun):
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 _TRACE = np.dtype(
@@ -357,7 +367,7 @@ def _is_sparse(a):
 
 
 def _array(a, name):
-    """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
+    """Return an array or data frame as a plain array; refuse sparse and masked arrays."""
     if _is_sparse(a):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
@@ -370,31 +380,38 @@ def _array(a, name):
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
-    is_table = plain.dtype.kind == "O" or (hasattr(a, "dtypes") and plain.dtype.kind not in "fiub")
-    if not (is_table and plain.size and plain.ndim):
+    is_mixed_frame = hasattr(a, "dtypes") and plain.dtype.kind not in "fiub"
+    if plain.dtype.kind != "O" and not is_mixed_frame:
         return plain
-    numbers = np.empty(plain.shape)  # of a data frame of several types, or of Python's objects
-    for k, (column, out) in enumerate(
-        zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)
-    ):
-        wrong = _first_that_is_no_number(column, out)
+    if plain.size == 0 or plain.ndim == 0:
+        return plain
+    return _table_of_numbers(plain, a, name)
+
+
+def _table_of_numbers(plain, given, name):
+    """Return Python objects, or columns of several types, in float64; errors name the row, column and dtype given."""
+    numbers = np.empty(plain.shape)
+    columns = np.atleast_2d(plain.T)
+    for k, out in enumerate(np.atleast_2d(numbers.T)):
+        wrong = _first_that_is_no_number(columns[k], out)
         if wrong is not None:
             row, value = wrong
-            where = (
-                f"row {row}"
-                if plain.ndim == 1
-                else f"row {row}, column {getattr(a, 'columns', range(k + 1))[k]!r}"
-            )
-            dtype = f", of dtype {np.atleast_1d(a.dtypes)[k]}," if hasattr(a, "dtypes") else ""
-            raise TypeError(f"{name} must hold real numbers; {where}{dtype} has {value}")
+            place = f"row {row}"
+            if plain.ndim > 1:
+                place += f", column {getattr(given, 'columns', range(k + 1))[k]!r}"
+            if hasattr(given, "dtypes"):
+                place += f", of dtype {np.atleast_1d(given.dtypes)[k]},"
+            raise TypeError(f"{name} must hold real numbers; {place} has {value}")
     return numbers
 
 
 def _first_that_is_no_number(values, out):
-    """Set ``out`` to the values; return the place of the first that is no real number, and what it is, or None."""
+    """Set ``out`` to the values and return None; or return the index of the first that is no real number, and what
+    it is."""
     for i, value in enumerate(values):
+        # A column of complex numbers makes all columns of a data frame complex.
         if isinstance(value, (complex, np.complexfloating)) and value.imag == 0.0:
-            value = value.real  # of a table with complex numbers in another column
+            value = value.real
         if isinstance(value, (str, bytes, complex, np.complexfloating)):
             return i, repr(value)
         if _is_missing(value):
@@ -407,50 +424,50 @@ def _first_that_is_no_number(values, out):
 
 
 def _is_missing(value):
-    """Return True for None and what pandas has in its place."""
+    """Return True for None and for the missing values of pandas."""
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _real_array(a, name, ndim, first=0):
-    """Return a finite float array of this dimension, float32 or float64; errors count rows from ``first`` on."""
-    labels = getattr(a, "columns", None)
+    """Return a finite array of ``ndim`` dimensions, float32 or float64.  Errors count rows from ``first``."""
+    columns = getattr(a, "columns", None)
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
     if a.dtype not in (np.float32, np.float64):
         a = a.astype(np.float64)
     if a.ndim != ndim:
-        raise ValueError(
-            f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}"
-        )
+        raise ValueError(f"{name} must have {_counted(ndim, 'dimension')}, got shape {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name} is empty, shape {a.shape}")
     is_finite = np.isfinite(a)
     if not is_finite.all():
-        row, *rest = np.argwhere(~is_finite)[0].tolist()
-        column = "" if labels is None else f", in column {labels[rest[0]]!r}"
+        index = np.argwhere(~is_finite)[0].tolist()
+        value = a[tuple(index)]
+        column = "" if columns is None else f", in column {columns[index[1]]!r}"
+        index[0] += first
         raise ValueError(
-            f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
-            f"{name}{[first + row, *rest]}{column}"
+            f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
+            f"{name}{index}{column}"
         )
     return a
 
 
 def _vector(v, name, n=None):
-    """Return a copy of a finite vector in float64, of n entries if that is said."""
+    """Return a copy of a finite vector in float64, of n entries unless n is None."""
     v = _real_array(v, name, 1).astype(np.float64)
     if n not in (None, v.size):
         raise ValueError(f"{name} must have {n} entries, got {v.size}")
     return v
 
 
-_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels, for which sparse points stay so
+_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels that read sparse points as they are
 
 
 def _sparse_points(X, name="X"):
-    """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
+    """Return a finite copy of a SciPy sparse matrix or array in compressed rows; SciPy itself is not imported."""
     X = X.tocsr(copy=True)
-    X.sum_duplicates()  # which puts columns in ascending order, too
+    X.sum_duplicates()  # sorts the columns of each row, too
     X.eliminate_zeros()
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
@@ -458,14 +475,15 @@ def _sparse_points(X, name="X"):
         raise TypeError(f"{name} must hold real numbers, got dtype {X.data.dtype}")
     wrong = np.flatnonzero(~np.isfinite(X.data))
     if wrong.size:
-        row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        place = f"{name}[{row}, {X.indices[wrong[0]]}]"
-        raise ValueError(f"{name} must be finite; row {row} has {X.data[wrong[0]]} at {place}")
+        first = wrong[0]
+        row = np.searchsorted(X.indptr, first, side="right") - 1
+        place = f"{name}[{row}, {X.indices[first]}]"
+        raise ValueError(f"{name} must be finite; row {row} has {X.data[first]} at {place}")
     return X
 
 
 def _squares(X):
-    """Return ||x_i||^2, summed in float64, of rows, dense or sparse."""
+    """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
     if _is_sparse(X):
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()
@@ -473,9 +491,10 @@ def _squares(X):
 
 
 def _points(X, name="X", kernel=None, first=0):
-    """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay.
+    """Return finite rows, C-ordered in float64, whose squared distances cannot overflow.
 
-    Sparse points stay so for kernels that are functions of inner products, and become dense for others.
+    The matrix of a precomputed kernel keeps its type and layout.  Sparse points stay sparse for kernels that are
+    functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.
     """
     if _is_sparse(X) and kernel is not None:
         X = _sparse_points(X, name).astype(np.float64)
@@ -498,7 +517,7 @@ def _points(X, name="X", kernel=None, first=0):
 
 
 def _is_mapped(X, dtype=None):
-    """Tell whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
+    """Return True if X is memory-mapped and can be read in place; with ``dtype``, only if it holds that type."""
     return (
         isinstance(X, np.memmap)
         and X.dtype in (np.float32, np.float64)
@@ -510,14 +529,16 @@ def _is_mapped(X, dtype=None):
 
 
 def _rows(X):
-    """Return checked points, sparse ones in compressed rows; mapped ones, which `_blocks` checks, as they are."""
+    """Return checked points, sparse ones in compressed rows.  Mapped points are returned as they are, since `_blocks`
+    checks them."""
     if _is_sparse(X):
         return _sparse_points(X)
     return X if _is_mapped(X) else _points(X)
 
 
 def _blocks(X):
-    """Yield (first row, checked rows in float64): of mapped points a few at a time, of checked ones all."""
+    """Yield (number of the first row, rows): checked points at once; mapped points block by block, checked here and
+    converted to float64."""
     mapped = _is_mapped(X)
     n = X.shape[0]
     few = max(1, (1 << 20) // X.shape[1]) if mapped else n
@@ -527,7 +548,7 @@ def _blocks(X):
 
 
 def _ranges(X):
-    """Return the least and the largest entry of each column, (2, d), of checked points, mapped or sparse ones too."""
+    """Return (low, high), (d,) each: the least and the largest entry of each column of checked or mapped points."""
     if not _is_sparse(X):
         low = functools.reduce(np.minimum, (block.min(axis=0) for _, block in _blocks(X)))
         high = functools.reduce(np.maximum, (block.max(axis=0) for _, block in _blocks(X)))
@@ -544,29 +565,51 @@ def _ranges(X):
 
 
 def _origin(X):
-    """Return a point o, (d,), within the ranges of columns that are narrow beside their distance from 0; 0 elsewhere.
+    """Return a point o, (d,): the middle of each column whose range is narrow compared to its distance from 0; 0 in
+    the other columns.
 
-    There x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz, Floating-Point
-    Computation, 1974), and no longer than the range of the column.  Sparse points have no zeros in such columns.
+    In a narrow column x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz,
+    Floating-Point Computation, 1974) and at most as large as the range of the column.  A narrow column of sparse points
+    has no zeros.
     """
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
     is_far = high - low <= np.abs(middle) / 3.0
     return np.where(
         is_far & (high > low).any(), middle, 0.0
-    )  # of equal points nothing would be left
+    )  # if all points are equal, moving them would make zeros of them
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
-    """Return labels of n points in float64; without any, +1 for all."""
+    """Return the labels of n points in float64; +1 for every point if y is None."""
     if y is None and name == "y":
         return np.ones(n)
-    y = _vector(y, name, n)
-    wrong = np.flatnonzero(~np.isin(y, allowed))
+    is_sign = allowed == (-1, 1)
+    try:
+        labels = _vector(y, name, n)
+    except TypeError as error:
+        remedy = _sign_remedy(y, name) if is_sign else ""
+        raise TypeError(f"{error}{remedy}") from None
+    wrong = np.flatnonzero(~np.isin(labels, allowed))
     if wrong.size:
-        wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
-        raise ValueError(f"labels must be {wanted}; {name}[{wrong[0]}] is {y[wrong[0]]:g}")
-    return y
+        first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
+        if is_sign:
+            raise ValueError(f"labels must be -1 or +1{_sign_remedy(y, name) or first}")
+        raise ValueError(f"labels must be integers from 0 to {allowed[-1]}{first}")
+    return labels
+
+
+def _sign_remedy(y, name):
+    """Return the end of an error: how to map labels of two values, also text, to -1 and +1; "" for other labels."""
+    try:
+        values = np.unique(np.asarray(y)).tolist()
+    except (TypeError, ValueError):  # the values have no order
+        return ""
+    if len(values) != 2 or isinstance(y, np.ma.MaskedArray):
+        return ""
+    low, high = values
+    remedy = f"np.where(np.asarray({name}) == {high!r}, 1, -1)"
+    return f"; {name} has {low!r} and {high!r}: pass {remedy}"
 
 
 def _choice(value, name, options):
@@ -576,23 +619,21 @@ def _choice(value, name, options):
 
 
 def _number(value, name, low=0.0, *, closed=False, infinite=False):
-    """Return a finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
+    """Return a finite number above ``low``; ``closed`` admits ``low`` itself, ``infinite`` admits inf."""
     try:
-        number = math.ldexp(value, 0)  # float(value) would read text
+        number = math.ldexp(value, 0)  # float(value) would accept text
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
-    if not (
-        low < number < math.inf or (closed and number == low) or (infinite and number == math.inf)
-    ):
-        raise ValueError(
-            f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
-            f"{', or inf' if infinite else ''}; got {value!r}"
-        )
+    is_end = (closed and number == low) or (infinite and number == math.inf)
+    if not is_end and not low < number < math.inf:
+        bound = "at least" if closed else "above"
+        infinity = ", or inf" if infinite else ""
+        raise ValueError(f"{name} must be finite and {bound} {low:g}{infinity}; got {value!r}")
     return number
 
 
 def _amounts(values, name, n):
-    """Return n finite numbers of at least 0 in float64; one number stands for n times itself."""
+    """Return n finite numbers >= 0 in float64; a single number is repeated."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
     values = _vector(values, name, n)
@@ -602,7 +643,7 @@ def _amounts(values, name, n):
 
 
 def _refuse_overflow(*numbers, place=""):
-    if not all(np.isfinite(part).all() for part in numbers):
+    if not all(np.isfinite(array).all() for array in numbers):
         raise FloatingPointError(
             f"the iterates or their margins are not finite{place}: they overflowed, or G was "
             "written to during the run; rescale G, or give a smaller step"
@@ -623,8 +664,9 @@ def _count(value, name, low=0):
 # 2 vectors
 # ======================================================================================================
 #
-# Steps that loops take are compiled by themselves, so that loops which run as Python source are as fast; what compiled
-# code alone calls is compiled into its callers.
+# Functions that algorithms call in their loops are compiled one by one, with njit: they are fast even where the loop
+# itself runs as Python source.  Functions that only compiled code calls are register_jitable: they are compiled into
+# their callers.
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -637,7 +679,7 @@ def _dot(a, b):
 
 @njit(cache=_CACHE)
 def _copy(a, b):
-    """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
+    """b[: a.size] <- a.  Numba would compile an error about shapes into b[:] = a, which takes seconds."""
     for i in range(a.size):
         b[i] = a[i]
 
@@ -658,18 +700,18 @@ def _scale(c, v):
 
 @njit(cache=_CACHE)
 def _least(v):
-    """Return v.min(), NaN if there is one; Numba compiles that as a loop over arrays of any shape, for long."""
+    """Return the least entry, or NaN if there is one.  Numba takes long to compile v.min(), which serves all shapes."""
     low = math.inf
-    missing = False
+    has_nan = False
     for i in range(v.size):
         low = v[i] if v[i] < low else low
-        missing |= v[i] != v[i]
-    return math.nan if missing else low
+        has_nan |= v[i] != v[i]
+    return math.nan if has_nan else low
 
 
 @njit(cache=_CACHE)
 def _exceeds(v, floor):
-    """Tell whether all of v are above ``floor``."""
+    """Return True if every entry of v is above ``floor``."""
     for i in range(v.size):
         if not v[i] > floor:
             return False
@@ -678,7 +720,7 @@ def _exceeds(v, floor):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _total(v):
-    """Return v.sum(), which likewise compiles for long."""
+    """Return the sum of the entries.  Numba takes long to compile v.sum()."""
     total = 0.0
     for i in range(v.size):
         total += v[i]
@@ -687,35 +729,35 @@ def _total(v):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _softmax(m, q):
-    """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
+    """q <- softmax(-m); return ln sum_i exp(-m_i)."""
     low = _least(m)
     for i in range(m.size):
         q[i] = math.exp(low - m[i])
-    total = _total(
-        q
-    )  # by itself: beside a store, how it is summed would depend on where the arrays lie
+    # The sum has a loop of its own: in the loop above, its order would depend on where the arrays lie in memory.
+    total = _total(q)
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
 
 
-@register_jitable(fastmath=False)  # unless told, it takes on the flags of whoever calls it first
+@register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
 def _add_exactly(high, low, a, b):
-    """Return (high, low) + a b, a sum in two parts: ``low`` collects what the product and the addition round off.
+    """Return (high, low) with high + low = the given high + low + a b; low collects the rounding errors.
 
     Knuth's sum and Dekker's product, as in T. Ogita, S. Rump, S. Oishi, SIAM J. Sci. Comput. 26, 2005.
     """
     product = a * b
     total = high + product
+    # The factor 2^27 + 1 splits a number into halves of 26 bits, whose products are exact.
     split_a = 134217729.0 * a
-    split_b = 134217729.0 * b  # 2^27 + 1: halves of 26 bits, whose products are exact
+    split_b = 134217729.0 * b
     a_high = split_a - (split_a - a)
     b_high = split_b - (split_b - b)
     a_low = a - a_high
     b_low = b - b_high
     lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    part = total - high
-    return total, low + (lost + ((high - (total - part)) + (product - part)))
+    added = total - high
+    return total, low + (lost + ((high - (total - added)) + (product - added)))
 
 
 @njit(cache=_CACHE)
@@ -729,9 +771,13 @@ def _precise_dot(a, b):
 
 
 @register_jitable
-def _part(n, part, count):
-    """Return start and stop of one of so many parts of n rows; all but the last hold a multiple of four."""
-    return n // 4 * part // count * 4, n if part + 1 == count else n // 4 * (part + 1) // count * 4
+def _part(n, k, count):
+    """Return (start, stop) of part k of n rows in ``count`` parts.  All but the last hold a multiple of four."""
+    groups = n // 4
+    start = groups * k // count * 4
+    if k + 1 == count:
+        return start, n
+    return start, groups * (k + 1) // count * 4
 
 
 @_for_threads
@@ -763,7 +809,7 @@ def _combine_rows(matrix, index, weights, out):
 
 
 def _distribution(q, name, n):
-    """Check that q is a point of the simplex of R^n, up to rounding."""
+    """Return q in float64; refuse it unless it is a point of the simplex of R^n up to rounding."""
     q = _real_array(q, name, 1)
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
@@ -775,63 +821,65 @@ def _distribution(q, name, n):
 
 
 def _offset(signs, m):
-    """Return the b for which m + b y is as large as can be in its least entry, y the signs of two classes."""
+    """Return the bias b that maximises min_i (m + b y)_i, where y are the signs of two classes."""
     return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
 
 
 def _weights(alpha, signs=None):
-    """Return p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0, within each class of these signs."""
-    alpha = np.ldexp(
-        alpha, -math.frexp(float(alpha.max()))[1]
-    )  # exact but for underflow, and the sum cannot overflow
+    """Return p = alpha / sum alpha for alpha >= 0.
+
+    If alpha = 0, p is uniform; with signs, it is uniform in each class, and both classes weigh the same.
+    """
+    # A power of two scales exactly, apart from underflow; then the sum cannot overflow.
+    exponent = math.frexp(float(alpha.max()))[1]
+    alpha = np.ldexp(alpha, -exponent)
     if not alpha.any():
-        alpha = (
-            np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs
-        )  # as much in either class
+        alpha = np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs
     return alpha / alpha.sum()
 
 
-@register_jitable(fastmath=False)  # as for `_add_exactly`
+@register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
 def _excess(x, top, tau):
-    """Return the excess over tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
+    """Return the excess of x over top + tau.  x - top must come first: it is exact where x is large and near top."""
     return max((x - top) - tau, 0.0)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _simplex_tau(v, top, tau):
-    """Return the threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
+    """Return the threshold tau at which the excesses of v over top + tau sum to 1.
 
-    Newton's method, exact once the support stays, if the last step came from a sum near 1 and lost no digits.  Each
-    round divides the product of the support and of what the sum has above 1 by at least four: O(log n) rounds.
+    Newton's method starts at the tau given, and returns it if nothing exceeds it.  The method is exact once the
+    support no longer changes, if the last step came from a sum near 1 and lost no digits.  Each round divides the
+    product of sum - 1 and the number of entries in the support by at least four: O(log n) rounds suffice.
     """
-    count = 0
-    before = tau
+    previous_count = 0
+    previous_tau = tau
     for _ in range(100):
+        # 1. Sum the excesses.  The loop has no branch, which would be mispredicted.
         total = 0.0
-        left = 0
-        for i in range(v.size):  # without a branch, which would be mispredicted
-            x = _excess(v[i], top, tau)
-            total += x
-            left += x > 0.0
-        if left == 0:  # as of NaN
+        count = 0
+        for i in range(v.size):
+            excess = _excess(v[i], top, tau)
+            total += excess
+            count += excess > 0.0
+        if count == 0:  # nothing exceeds tau, or v has NaN
             break
-        if (
-            total > 1.0 and left < v.size // 4
-        ):  # tau is not too large: what it excludes is out for good
-            kept = np.empty(left + 1, v.dtype)
+        # 2. A sum above 1 means that the answer is above tau: drop the entries below tau if they are many.
+        if total > 1.0 and count < v.size // 4:
+            kept = np.empty(count + 1, v.dtype)
             k = 0
             for i in range(v.size):
-                kept[k] = v[i]  # stays if k moves on
+                kept[k] = v[i]  # the next entry overwrites it unless k advances
                 k += _excess(v[i], top, tau) > 0.0
-            v = kept[:left]
-        last = before
-        before = tau
-        tau = tau + (total - 1.0) / left
-        if (
-            left == count and abs(total - 1.0) <= left * _EPS or tau == last
-        ):  # rounding may move it to and fro
-            break
-        count = left
+            v = kept[:count]
+        # 3. Make the Newton step.  Rounding may move tau back and forth between two values: that ends the search, too.
+        next_tau = tau + (total - 1.0) / count
+        is_exact = count == previous_count and abs(total - 1.0) <= count * _EPS
+        if is_exact or next_tau == previous_tau:
+            return next_tau
+        previous_count = count
+        previous_tau = tau
+        tau = next_tau
     return tau
 
 
@@ -839,41 +887,55 @@ def _simplex_tau(v, top, tau):
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite."""
     n = v.size
-    quarter = (v.size + 3) // 4
+    # 1. The maximum.  Four quarters side by side are faster: in one loop each maximum would wait for the previous one.
+    quarter = (n + 3) // 4
     a = v[:quarter]
     b = v[n // 4 :]
     c = v[n // 2 :]
     d = v[n - quarter :]
     top = v[0]
-    for i in range(quarter):  # four at a time, since every maximum waits for the one before
+    for i in range(quarter):
         top = max(max(max(a[i], b[i]), max(c[i], d[i])), top)
-    tau = _simplex_tau(
-        v, top, _simplex_tau(v[: n // 64], top, -1.0)
-    )  # that of a part is below, often by little
+    # 2. The threshold.  That of a few entries is a lower bound, often a near one.
+    start = _simplex_tau(v[: n // 64], top, -1.0)
+    tau = _simplex_tau(v, top, start)
+    # 3. The projection.
     for i in range(n):
         out[i] = _excess(v[i], top, tau)
     return out
 
 
 def project_simplex(v: ArrayLike) -> Array:
-    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
+    """Euclidean projection of v onto the simplex Delta: argmin_{p in Delta} ||p - v||_2, exactly.
 
-    A few passes, O(log n) at worst, no sort (C. Michelot, Journal of Optimization Theory and Applications 50, 1986).
-    Callable inside njit as well.
+    Delta holds the p >= 0 in R^n with sum 1.  The projection is p_i = max(v_i - tau, 0) for the one tau at which these
+    sum to 1.  tau is found in a few passes over v without a sort, in O(log n) passes at worst.  Functions compiled by
+    njit may call project_simplex; there v is not checked.
 
     Parameters
     ----------
-    v : array, shape (n,), finite
+    v : array, shape (n,)
+        Any finite vector; it is not modified.
 
     Returns
     -------
     p : array, shape (n,)
-        max(v - tau, 0) for the one tau at which it sums to 1.
+        The point of the simplex nearest to v.
 
     Raises
     ------
+    TypeError
+        v does not hold real numbers.
     ValueError
-        v is empty, not finite or not a vector (checked in calls from Python; compiled callers vouch for it).
+        v is empty, not finite or not a vector.
+
+    See Also
+    --------
+    l2_prox, entropy_prox : smoothed minimisers over the simplex.
+
+    References
+    ----------
+    C. Michelot, Journal of Optimization Theory and Applications 50, 1986.
 
     Examples
     --------
@@ -884,21 +946,22 @@ def project_simplex(v: ArrayLike) -> Array:
     return _project_simplex(v, v)
 
 
-overload(project_simplex)(
-    lambda v: lambda v: _project_simplex(v, np.empty(v.size))
-)  # for compiled callers
+# Compiled callers of a prox map run the code given to `overload`.
+overload(project_simplex)(lambda v: lambda v: _project_simplex(v, np.empty(v.size)))
 
 
 @register_jitable
 def _fall(low, g, mu):
-    """Return (low - g) / mu, also where the difference of two finite numbers overflows."""
+    """Return (low - g) / mu for low <= g, also where the difference overflows."""
     difference = low - g
-    return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
+    if difference > -np.inf:
+        return difference / mu
+    return 2.0 * ((0.5 * low - 0.5 * g) / mu)
 
 
 @njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
-    """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
+    """out_i <- q_i exp(-g_i / mu) / sum; the least g_i with q_i > 0 is taken as 0, so that nothing overflows."""
     low = np.inf
     for i in range(g.size):
         if q[i] > 0.0 and g[i] < low:
@@ -910,27 +973,35 @@ def _entropy_prox(g, mu, q, out):
 
 
 def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
-    """Entropy prox map: argmin_{p in Delta} <g, p> + mu KL(p || q), p_i proportional to q_i exp(-g_i / mu).
+    """Entropy prox map of the simplex Delta: argmin_{p in Delta} <g, p> + mu KL(p || q).
 
-    Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
+    KL(p || q) = sum_i p_i ln(p_i / q_i), so that p_i is proportional to q_i exp(-g_i / mu).  Finite arguments do not
+    overflow.  As mu -> 0, p tends to q restricted to the least g_i with q_i > 0.  Functions compiled by njit may call
+    entropy_prox; there the arguments are not checked.
 
     Parameters
     ----------
-    g : array, shape (n,), finite
+    g : array, shape (n,)
+        Any finite vector, such as the margins G alpha.
     mu : float
         Smoothing parameter, above 0, in units of g.
     q : array, shape (n,), optional
-        Centre, in the simplex; by default uniform, so that p = softmax(-g / mu).
+        Centre, a point of the simplex.  By default it is uniform, and p = softmax(-g / mu).
 
     Returns
     -------
     p : array, shape (n,)
-        In the simplex, zero where q is.
+        Point of the simplex, with p_i = 0 where q_i = 0.
 
     Raises
     ------
-    ValueError
-        g is not finite, mu <= 0, or q is not in the simplex (checked in calls from Python).
+    ValueError, TypeError
+        g is not a finite vector of real numbers, mu is not a finite number above 0, or q is not in the simplex of R^n.
+
+    See Also
+    --------
+    l2_prox : the prox map with the squared Euclidean distance in place of KL.
+    snkp, isnkpvn : algorithms that use this prox map.
 
     Examples
     --------
@@ -954,7 +1025,7 @@ def _compiled_entropy_prox(g, mu, q=None):
 
 @njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
-    """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
+    """out <- project_simplex(q - g / mu).  The least g_i is taken as 0, so that no entry overflows to +infinity."""
     low = _least(g)
     for i in range(g.size):
         out[i] = q[i] + _fall(low, g[i], mu)
@@ -962,26 +1033,34 @@ def _l2_prox(g, mu, q, out):
 
 
 def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
-    """Euclidean prox map: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
+    """Euclidean prox map of the simplex Delta: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2.
 
-    Nothing overflows.  Callable inside njit as well.
+    The minimiser is project_simplex(q - g / mu).  Finite arguments do not overflow.  Functions compiled by njit may
+    call l2_prox; there the arguments are not checked.
 
     Parameters
     ----------
-    g, mu
-        As in `entropy_prox`.
+    g : array, shape (n,)
+        Any finite vector, such as the margins G alpha.
+    mu : float
+        Smoothing parameter, above 0, in units of g.
     q : array, shape (n,)
         Centre, any finite vector.
 
     Returns
     -------
     p : array, shape (n,)
-        In the simplex.
+        Point of the simplex.
 
     Raises
     ------
-    ValueError
-        g or q is not finite, their lengths differ, or mu <= 0 (checked in calls from Python).
+    ValueError, TypeError
+        g or q is not a finite vector of real numbers, their lengths differ, or mu is not a finite number above 0.
+
+    See Also
+    --------
+    entropy_prox : the prox map with the Kullback-Leibler divergence in place of the distance.
+    snkpvn, isnkpvn : algorithms that use this prox map.
 
     Examples
     --------
@@ -989,7 +1068,9 @@ def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     array([0.625, 0.375])
     """
     g = _vector(g, "g")
-    return _l2_prox(g, _number(mu, "mu"), _vector(q, "q", g.size), np.empty(g.size))
+    mu = _number(mu, "mu")
+    q = _vector(q, "q", g.size)
+    return _l2_prox(g, mu, q, np.empty(g.size))
 
 
 overload(l2_prox)(lambda g, mu, q: lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size)))

@@ -210,6 +210,7 @@ SECTIONS = [
     "Returns",
     "Other Parameters",
     "Raises",
+    "See Also",
     "Notes",
     "References",
     "Examples",
