@@ -1229,7 +1229,7 @@ def _descend(face, x, g, k):
 # 4 kernels
 # ======================================================================================================
 
-_KERNELS = {
+_KERNELS = {  # names and the keywords that they take beside "intercept"
     "linear": (),
     "poly": ("gamma", "coef0", "degree"),
     "rbf": ("gamma", "sigma2"),
@@ -1237,30 +1237,36 @@ _KERNELS = {
     "ntk": ("W",),
     "precomputed": (),
 }
-_NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
+_NORMAL = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
-    """Points as kernels read them.
+    """Points in the form that kernels read.
 
-    rows, squares : array or sparse, (n, d), and array, (n,), the points and ||x_i||^2
-    hidden, gates : arrays, shape (n, width), relu(W x_i) / sqrt(width) and, in float32, 1 where W x_i > 0, else 0
+    rows : array or sparse, shape (n, d), the points
+    squares : array, shape (n,), ||x_i||^2
+    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
+    gates : array of float32, shape (n, width), 1 where W x_i > 0, else 0
     """
 
     def take(self, index):
-        """Return some of the points, by numbers, mask or slice."""
-        return _Prepared(*(part[index] for part in self))
+        """Return the points that numbers, a mask or a slice select."""
+        return _Prepared(*(array[index] for array in self))
 
 
 def _without_zeros(points):
-    """Return points without the coordinates that are zero in all of them, of which no kernel's values take notice."""
-    used = points.rows.any(axis=0) if not _is_sparse(points.rows) else np.True_
-    return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
+    """Return points without the coordinates that are zero in all of them.  These change no value of a named kernel."""
+    if _is_sparse(points.rows):
+        return points
+    used = points.rows.any(axis=0)
+    if used.all():
+        return points
+    return points._replace(rows=points.rows.compress(used, axis=1))
 
 
 def _product(A, B):
-    """Return A B', summed in float64, of rows, dense or sparse."""
+    """Return A B' for dense or sparse rows, summed in float64."""
     A = A.astype(np.float64, copy=False)
     B = B.astype(np.float64, copy=False)
     if _is_sparse(A) and _is_sparse(B):
@@ -1268,42 +1274,43 @@ def _product(A, B):
     return np.asarray(A @ B.T)
 
 
-_SPARSE = 0.03  # share of entries that are not 0, below which products skip the others
+_SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
 
 
 def _sparse_product(A, B):
-    """Return A B' of sparse rows; of A made dense, and some rows of B at a time, where these have few zeros."""
+    """Return A B' for sparse rows.  If B has few zeros, A and a chunk of B at a time are made dense."""
     if B.nnz <= _SPARSE * B.shape[0] * B.shape[1]:
         return np.ascontiguousarray((B @ A.T).toarray().T)
     out = np.empty((A.shape[0], B.shape[0]))
     dense = A.toarray()
-    for rows in _slices(B.shape[0], B.shape[1]):
-        out[:, rows] = dense @ B[rows].toarray().T
+    for chunk in _slices(B.shape[0], B.shape[1]):
+        out[:, chunk] = dense @ B[chunk].toarray().T
     return out
 
 
 class _Kernel(
     namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")
 ):
-    """A kernel with its parameters, resolved against the training points.
+    """A kernel with its parameters, as the training points determine them.
 
-    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
+    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable" for a function
     gamma, coef0, degree : float, float, int
-    dimension : int, terms of an inner product: columns of the points, or the most entries of a sparse one
-    offset : float, added to every value: the square of the intercept
-    center : array, shape (d,), or None, subtracted from the points, see `_origin`: distances do not change
-    is_far : bool, of "rbf": distances come from differences of coordinates, as inner products would cancel
-    W : array, shape (width, d), of "ntk"; elsewhere without rows
-    function : callable or None, of "callable"
+    dimension : int, terms of an inner product: columns of the points, or the most entries of a sparse row
+    offset : float, the square of the intercept, which is added to every value
+    center : array, shape (d,), or None; it is subtracted from all points, which changes no distance (see `_origin`)
+    is_far : bool, for "rbf": distances are summed over differences of coordinates, as inner products would cancel
+    W : array, shape (width, d), for "ntk"; without rows for other kernels
+    function : callable, or None for a named kernel
     """
 
     def prepare(self, X, dtype=np.float64):
-        """Prepare checked rows X for `block`, stored in this dtype."""
+        """Prepare checked rows X for `block`; points and hidden layer are stored in this dtype."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
         if _is_sparse(X) and (self.is_far or self.center is not None):
             X = X.toarray()
-        X = X if self.center is None else X - self.center
+        if self.center is not None:
+            X = X - self.center
         hidden = X @ self.W.T
         gates = (hidden > 0.0).astype(np.float32)
         hidden *= gates
@@ -1314,32 +1321,42 @@ class _Kernel(
         return _Prepared(X, _squares(X), hidden, gates)
 
     def block(self, A, B, product=_product):
-        """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
+        """Return K(a_i, b_j) for prepared points A and B; ``product`` multiplies their rows.
+
+        If K is precomputed, the b_j are the first len(B) training points.
+        """
+        # 1. The values without an intercept
         if self.name == "precomputed":
             values = A.rows[:, : len(B.rows)]
         elif self.name == "callable":
             values = self._called(A.rows, B.rows)
         elif self.name == "laplacian" or self.is_far:
             values = np.empty((A.squares.size, B.squares.size))
+            work = values.size * self.dimension
             is_squared = self.name == "rbf"
-            _enter_by_size(
-                values.size * self.dimension, _decay, self.gamma, A.rows, B.rows, is_squared, values
-            )
+            _enter_by_size(work, _decay, self.gamma, A.rows, B.rows, is_squared, values)
         else:
-            values = product(A.rows, B.rows)
+            values = self._from_products(A, B, product)
+        # 2. The intercept
+        return values + self.offset if self.offset else values
+
+    def _from_products(self, A, B, product):
+        """Return K(a_i, b_j) for a kernel that is a function of inner products."""
+        values = product(A.rows, B.rows)
+        rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
         if self.name == "poly":
             values *= self.gamma
             values += self.coef0
             base = values.copy()
             for _ in range(self.degree - 1):
                 values *= base
-        elif self.name == "rbf" and not self.is_far:
-            squared = self.gamma * (
-                1.0 - (self.dimension + 8.0) * _EPS
-            )  # rounded up, K is 1 for copies of a point
+        elif self.name == "rbf":
+            # The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for
+            # two copies of a point.
+            gamma = self.gamma * (1.0 - rounding)
             values *= 2.0 * self.gamma
-            values -= squared * A.squares[:, None]
-            values -= squared * B.squares
+            values -= gamma * A.squares[:, None]
+            values -= gamma * B.squares
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
         elif self.name == "ntk":
@@ -1347,21 +1364,18 @@ class _Kernel(
             values /= len(self.W)
             values += product(A.hidden, B.hidden)
         elif self.name == "ntk limit":
-            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(
-                B.squares
-            )  # a product might leave the range of numbers
+            # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
+            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            cosines[cosines >= 1.0 - 2.0 * (self.dimension + 8.0) * _EPS] = (
-                1.0  # it may be, as for copies of a point
-            )
+            # A cosine that may be 1 is taken as 1, so that two copies of a point have the angle 0.
+            cosines[cosines >= 1.0 - 2.0 * rounding] = 1.0
             angles = np.arccos(np.maximum(cosines, -1.0))
-            values = (
-                lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
-            )
-        return values + self.offset if self.offset else values
+            factors = np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)
+            values = lengths * factors / (2.0 * np.pi)
+        return values
 
     def _called(self, A, B):
-        """Return the checked values of a function that a user gave as the kernel; it may write to its copies."""
+        """Return the checked values of the user's function, which gets copies, as it may write to them."""
         values = _real_array(self.function(A.copy(), B.copy()), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
             raise ValueError(
@@ -1370,50 +1384,51 @@ class _Kernel(
         return values
 
     def diagonal(self, points):
-        """Return K(x_i, x_i) for prepared points, training ones or new."""
+        """Return K(x_i, x_i) for prepared points, training or new ones."""
         values = points.squares
-        hidden = points.hidden
         if self.name == "precomputed":
             values = points.rows.diagonal()
         elif self.name == "callable":
-            blocks = np.array_split(
-                points.rows, len(values) // 32 + 1
-            )  # of whose values only the diagonal is used
+            # Only the diagonals of the blocks are used, so the blocks are small.
+            blocks = np.array_split(points.rows, len(values) // 32 + 1)
             values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
         elif self.name in ("rbf", "laplacian"):
             values = np.ones(len(values))
         elif self.name == "poly":
             values = (self.gamma * values + self.coef0) ** self.degree
         elif self.name == "ntk":
-            values = np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64) + values * (
-                points.gates.sum(axis=1, dtype=np.float64) / len(self.W)
-            )
+            hidden = np.einsum("ij,ij->i", points.hidden, points.hidden, dtype=np.float64)
+            open_gates = points.gates.sum(axis=1, dtype=np.float64)
+            values = hidden + values * (open_gates / len(self.W))
         return values + self.offset
 
     def sums(self, weights, X, Xnew):
-        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and prepared points; not normalised."""
+        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised."""
         sums = np.zeros((len(weights), Xnew.squares.size))
-        if weights.any():
-            support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
-            weights = weights[:, support]
-            X = X.take(support)
-            for rows in _slices(Xnew.squares.size, weights.shape[1]):
-                sums[:, rows] = weights @ self.block(Xnew.take(rows), X).T
+        if not weights.any():
+            return sums
+        support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
+        weights = weights[:, support]
+        X = X.take(support)
+        for chunk in _slices(Xnew.squares.size, weights.shape[1]):
+            sums[:, chunk] = weights @ self.block(Xnew.take(chunk), X).T
         return sums
 
 
 def _slices(n, width):
-    """Yield slices of n rows, as many rows of this width as are computed at a time."""
+    """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
     step = max(1, _AT_ONCE // width)
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
 
 
 def _kernel(kernel, X, params, weights=1.0, is_moved=False):
-    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted.
+    """Return the `_Kernel` of a name or callable with its keywords; training points X determine gamma and the centre.
 
-    ``is_moved`` says that G does not change where "linear" is taken from another origin.
+    ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
+    changes the values of K.
     """
+    # 1. Which kernel it is, and which keywords it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = (*_KERNELS.get(name, ()), "intercept")
     unknown = sorted(set(params) - set(accepted))
@@ -1423,6 +1438,7 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
         )
+    # 2. Its parameters
     W = np.empty((0, X.shape[1]))
     if params.get("W") is not None:
         W = _points(params["W"], "W")
@@ -1434,95 +1450,111 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
         name = "ntk limit"
     gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
-    intercept = (
-        0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
-    )
-    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    center = None
-    dimension = X.shape[1]
-    is_sparse = _is_sparse(X)
-    if is_sparse:
-        dimension = int(np.diff(X.indptr).max())
-    if name == "linear" and is_moved and not _is_mapped(X):
-        center = _origin(X)
-        center = None if is_sparse and not center.any() else center
-    if name in ("rbf", "laplacian") and not (_is_mapped(X) or is_sparse):
-        center = _origin(X)
-        center = np.where(center == 0.0, X.mean(axis=0), center)
-    is_far = name == "rbf" and _distance_error(gamma, dimension, _largest_square(X, center)) > _FAR
     degree = _count(params.get("degree", 3), "degree", 1)
+    intercept = 0.0
+    if not _is_free(params):
+        intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
+    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
+    # 3. How to compute inner products and distances
+    dimension = int(np.diff(X.indptr).max()) if _is_sparse(X) else X.shape[1]
+    center = _center(name, X, is_moved)
+    is_far = False
+    if name == "rbf":
+        largest = _largest_square(X, center)
+        is_far = _distance_error(gamma, dimension, largest) > _FAR
     function = kernel if callable(kernel) else None
     return _Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
+
+
+def _center(name, X, is_moved):
+    """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
+    if _is_mapped(X):
+        return None
+    if name == "linear" and is_moved:
+        origin = _origin(X)
+        return None if _is_sparse(X) and not origin.any() else origin
+    if name in ("rbf", "laplacian") and not _is_sparse(X):
+        origin = _origin(X)
+        return np.where(origin == 0.0, X.mean(axis=0), origin)
+    return None
 
 
 _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
 
 
 def _distance_error(gamma, d, largest):
-    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= largest."""
+    """Bound the error of gamma ||x - x'||^2 from inner products of d terms, if ||x||^2, ||x'||^2 <= largest."""
     return 8.0 * gamma * largest * (d + 16.0) * 0.51 * _EPS
 
 
 def _largest_square(X, center):
-    """Return max_i ||x_i - center||^2, center None for 0."""
+    """Return max_i ||x_i - center||^2; a center of None is 0."""
     moved = (block if center is None else block - center for _, block in _blocks(X))
     with np.errstate(over="ignore"):
         return max(float(_squares(block).max()) for block in moved)
 
 
 def _is_free(params):
-    """Tell whether these keywords ask for planes that need not pass through the origin."""
+    """Return True if a kernel's keywords say intercept="free": planes need not pass through the origin."""
     intercept = params.get("intercept", 0.0)
     return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
 
 
 def _gamma_of(params, X, weights):
-    """Return gamma, by itself, by sigma2, "auto", 1 / d, or the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
-    gamma = params.get("gamma", "scale")
+    """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
-        return _number(0.5 / _number(params["sigma2"], "sigma2"), "gamma = 1/(2 sigma2)")
+        sigma2 = _number(params["sigma2"], "sigma2")
+        return _number(0.5 / sigma2, "gamma = 1/(2 sigma2)")
+    gamma = params.get("gamma", "scale")
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
+    d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
-        return 1.0 / X.shape[1]
-    variance, is_constant = _variance(X, np.broadcast_to(weights, X.shape[0]))
-    spread = X.shape[1] * variance
-    if spread < _NORMAL and is_constant:
-        spread = float(X.shape[1])
+        return 1.0 / d
+    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
+    if spread < _NORMAL and _is_constant(X):
+        return 1.0 / d
     if not _NORMAL <= spread < math.inf:
+        flow = "underflows" if spread < 1.0 else "overflows"
         raise ValueError(
-            f'gamma="scale" is 1 / (d Var X), and d Var X {"under" if spread < 1.0 else "over"}flows; '
-            "rescale the points, or give gamma"
+            f'gamma="scale" is 1 / (d Var X), and d Var X {flow}; rescale the points, or give gamma'
         )
     return 1.0 / spread
 
 
 def _variance(X, weights):
-    """Return the variance of the entries of weighted rows, zeros of sparse ones too, and whether all are equal."""
+    """Return the variance of the entries of X, whose rows have weights, (n,); sparse rows include their zeros."""
     if _is_sparse(X):
-        of_rows = np.asarray(X.mean(axis=1)).ravel()
-        mean = weights @ of_rows / weights.sum()
-        squares = (
-            _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean
-        )  # the mean of (x_ij - mean)^2 in a row
-        return max(float(weights @ squares / weights.sum()), 0.0), X.nnz == 0
+        row_means = np.asarray(X.mean(axis=1)).ravel()
+        mean = weights @ row_means / weights.sum()
+        # The mean of (x_ij - mean)^2 over each row
+        deviations = _squares(X) / X.shape[1] - 2.0 * mean * row_means + mean * mean
+        return max(float(weights @ deviations / weights.sum()), 0.0)
+
+    def mean_of(function):
+        sums = (
+            weights[first : first + len(block)] @ function(block).mean(axis=1)
+            for first, block in _blocks(X)
+        )
+        return sum(sums) / weights.sum()
+
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = (
-            sum(weights[k : k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X))
-            / weights.sum()
-        )
-        total = sum(
-            weights[k : k + len(block)] @ ((block - mean) ** 2).mean(axis=1)
-            for k, block in _blocks(X)
-        )
-    return float(total / weights.sum()), all((block == X[0, 0]).all() for _, block in _blocks(X))
+        mean = mean_of(lambda block: block)
+        return float(mean_of(lambda block: (block - mean) ** 2))
+
+
+def _is_constant(X):
+    """Return True if all entries are equal; sparse points are constant only if they have no entries."""
+    if _is_sparse(X):
+        return X.nnz == 0
+    return all((block == X[0, 0]).all() for _, block in _blocks(X))
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _absolute_distance(a, b):
-    """Return ||a - b||_1; by itself, since how it is summed would depend on the code around it."""
+    """Return ||a - b||_1.  It is compiled by itself, as the order of the sum would depend on the code around it."""
     total = 0.0
     for k in range(a.size):
         total += abs(np.float64(a[k]) - b[k])
@@ -1531,7 +1563,7 @@ def _absolute_distance(a, b):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _squared_distance(a, b):
-    """Return ||a - b||_2^2; by itself, as `_absolute_distance`."""
+    """Return ||a - b||_2^2.  It is compiled by itself, as `_absolute_distance` is."""
     total = 0.0
     for k in range(a.size):
         difference = np.float64(a[k]) - b[k]
@@ -1554,7 +1586,7 @@ _ABOVE_DIAGONAL = ~np.tri(_TILE, dtype=bool)
 
 
 def _mirror(start, stop, out):
-    """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, a few rows at a time, which caches keep."""
+    """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, in tiles that fit into caches."""
     for first in range(start, stop, _TILE):
         last = min(first + _TILE, stop)
         out[:first, first:last] = out[first:last, :first].T
@@ -1563,21 +1595,23 @@ def _mirror(start, stop, out):
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
-    """Return c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
+    """Return c such that c_i c_j K_ij is normalised, from K_ii; errors call the points ``name``.
+
+    "max" divides new points by the largest entry of ``reference``, the diagonal of the training points.
+    """
     _choice(normalize, "normalize", ("unit", "max", None))
-    top = (diagonal if reference is None else reference).max()
+    largest = (diagonal if reference is None else reference).max()
     if not np.isfinite(diagonal).all():
-        raise ValueError(
-            f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points"
-        )
-    if top < _NORMAL and (top > 0.0 or normalize == "max"):
+        row = np.argmin(np.isfinite(diagonal))
+        raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
+    if largest < _NORMAL and (largest > 0.0 or normalize == "max"):
         raise ValueError(
             f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points"
         )
     if normalize is None:
         return np.ones(diagonal.size)
     if normalize == "max":
-        return np.full(diagonal.size, 1.0 / math.sqrt(top))
+        return np.full(diagonal.size, 1.0 / math.sqrt(largest))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
         raise ValueError(
@@ -1587,7 +1621,8 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
 
 
 def _problem(X, kernel, normalize, params):
-    """Prepare checked points; return the kernel, the points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij."""
+    """Return the kernel, the prepared points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij, for checked X."""
+    # With a free intercept any origin serves, unless points are normalised.
     kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
@@ -1598,25 +1633,31 @@ def _problem(X, kernel, normalize, params):
 def kernel_matrix(
     A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any
 ) -> Array:
-    """Cross matrix K(a_i, b_j), unsigned and not normalised.
+    """Kernel values K(a_i, b_j) between two sets of points, without signs and not normalised.
 
     Parameters
     ----------
     A : array, shape (k, d)
-        The training points, on which gamma="scale" is resolved; for kernel="precomputed" (k, k), their matrix.
+        The training points, which determine gamma="scale".  For kernel="precomputed", their kernel matrix, (k, k).
     B : array, shape (m, d)
-        Other points; for kernel="precomputed" (m, k), the values K(b_j, a_i).
+        Other points.  For kernel="precomputed", the values K(b_j, a_i), (m, k).
     kernel, **params
-        As in `gram`.
+        The kernel and its parameters, as in `gram`.
 
     Returns
     -------
     K : array, shape (k, m)
+        K_ij = K(a_i, b_j).
 
     Raises
     ------
     ValueError, TypeError
-        As `gram`; and the numbers of columns differ.
+        A, B, the kernel or a parameter is bad, as in `gram`; or A and B have different numbers of columns.
+
+    See Also
+    --------
+    gram : the signed, normalised matrix of one set of points.
+    decision_function : the scores of new points.
 
     Examples
     --------
@@ -1633,17 +1674,18 @@ def kernel_matrix(
 
 
 def _pairs(labels, n_classes):
-    """Return (point, right, wrong): the pairs of a point with each class that is not its own, point by point."""
+    """Return (point, right, wrong): for each pair its point, the point's class and one of the other classes."""
     point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
     return point, labels[point], wrong
 
 
 def _class_weights(alpha, labels, n_classes):
-    """Return T of `pair_gram`, (k, n_classes, n), for each of k weights of the pairs."""
-    T = np.zeros((len(alpha), n_classes, len(labels)))
-    (point, _, wrong) = _pairs(labels, n_classes)
+    """Return the class weights T of `pair_gram`, (k, n_classes, n), for k rows alpha of weights of the pairs."""
+    n = len(labels)
+    T = np.zeros((len(alpha), n_classes, n))
+    point, _, wrong = _pairs(labels, n_classes)
     T[:, wrong, point] = -alpha
-    T[:, labels, np.arange(len(labels))] = alpha.reshape(len(alpha), len(labels), -1).sum(axis=2)
+    T[:, labels, np.arange(n)] = alpha.reshape(len(alpha), n, -1).sum(axis=2)
     return T
 
 
@@ -1654,42 +1696,53 @@ def decision_function(
     y: ArrayLike,
     Xnew: ArrayLike,
     *,
-    kernel: str | Callable,
+    kernel: str | Callable | None = None,
     normalize: str | None = "unit",
     n_classes: int | None = None,
     **params: Any,
 ) -> Array:
-    """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
-    those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
+    """Scores f(x) = sum_i alpha_i y_i K(x_i, x) of new points x; sign f(x) is the predicted label.
+
+    K is normalised as in `gram`: divided by sqrt(K(x_i, x_i) K(x, x)) for "unit", by max_i K(x_i, x_i) for "max".
+    With intercept="free" a bias is added to f, so that the least margin of the training points is as large as possible.
+    With ``n_classes`` there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of
+    `pair_gram`; the largest predicts the class.
 
     Parameters
     ----------
     alpha : array, shape (n,) or (k, n)
-        Weights, such as Result.alpha, or k times weights, such as Result.iterates.  With ``n_classes`` those of the
-        pairs of `pair_gram`, n (n_classes - 1) in place of n.
+        Weights, such as Result.alpha, or k rows of weights, such as Result.iterates.  With ``n_classes``, the weights
+        of the n (n_classes - 1) pairs of `pair_gram`.
     X : array, shape (n, d)
-        The training points; for kernel="precomputed" (n, n), their kernel matrix.
+        The training points.  For kernel="precomputed", their kernel matrix, (n, n).
     y : array, shape (n,)
-        Their labels, -1 or +1; with ``n_classes`` 0 to n_classes - 1.
+        Their labels, -1 or +1; with ``n_classes``, 0 to n_classes - 1.
     Xnew : array, shape (m, d)
-        The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
-    kernel, normalize
-        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so the kernel has no default.
+        The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).
+    kernel : str or callable
+        The kernel that made G, "linear" for `features`.  It must be given, as alpha does not tell it.
+    normalize : {"unit", "max", None}
+        The normalisation that made G, as in `gram`.
     n_classes : int, optional
-        Of a multiclass problem.
+        Number of classes of a multiclass problem.
     **params
         The kernel's parameters, as in `gram`.
 
     Returns
     -------
-    scores : array, shape (m,) or (m, n_classes)
-        Positive where label +1 is predicted; or the largest in a row is that of the class predicted.  For k times
-        weights k such arrays, (k, m) or (k, m, n_classes).
+    scores : array, shape (m,), or (m, n_classes) with ``n_classes``
+        f(x), or f_c(x), for the rows x of Xnew.  k rows of weights give k such arrays, (k, m) or (k, m, n_classes).
 
     Raises
     ------
     ValueError, TypeError
-        As `gram`; lengths differ; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of Xnew.
+        The points, labels, kernel or parameters are bad, as in `gram`; kernel is missing; lengths or numbers of columns
+        differ; or normalize="unit" is asked of a precomputed kernel, which does not tell K(x, x) of new points.
+
+    See Also
+    --------
+    kernel_matrix : the values K(x_i, x).
+    MaxMarginClassifier : an estimator that keeps the kernel and the support vectors.
 
     Examples
     --------
@@ -1698,20 +1751,27 @@ def decision_function(
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
+    # 1. Check the arguments
+    if kernel is None:
+        raise TypeError(
+            "decision_function needs kernel=..., the kernel that made G, as alpha does not tell it: pass "
+            'kernel="linear" for features, "rbf" if gram or lazy_gram had none'
+        )
     X = _points(X, "X", kernel)
     Xnew = _points(Xnew, "Xnew", kernel)
-    many = np.ndim(alpha) == 2
-    alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
+    n = X.shape[0]
+    has_rows = np.ndim(alpha) == 2
+    alpha = np.atleast_2d(_real_array(alpha, "alpha", 2 if has_rows else 1))
     if n_classes is None:
-        y = _labels(y, X.shape[0])
-        pairs = X.shape[0]
+        y = _labels(y, n)
+        expected = n
     else:
         n_classes = _count(n_classes, "n_classes", 2)
-        y = _labels(y, X.shape[0], "labels", range(n_classes)).astype(np.int64)
-        pairs = y.size * (n_classes - 1)
-    if alpha.shape[1] != pairs:
+        y = _labels(y, n, "labels", range(n_classes)).astype(np.int64)
+        expected = n * (n_classes - 1)
+    if alpha.shape[1] != expected:
         raise ValueError(
-            f"alpha has {alpha.shape[1]} weights, and {y.size} rows of X have {pairs}; they must agree"
+            f"alpha has {alpha.shape[1]} weights, and {n} rows of X have {expected}; they must agree"
         )
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(
@@ -1721,21 +1781,28 @@ def decision_function(
         raise ValueError(
             'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
         )
+    # 2. Weigh the functions c_i K(x_i, x)
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
-    weights = (
-        alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
-    )
+    if n_classes is None:
+        weights = alpha * y
+    else:
+        weights = _class_weights(alpha, y, n_classes).reshape(-1, n)
+    weights = weights * normalizer
+    # 3. Sum them, and normalise by K(x, x)
     new = kernel.prepare(Xnew)
-    of_new = np.ones(Xnew.shape[0]) if kernel.name == "precomputed" else kernel.diagonal(new)
-    scores = kernel.sums(weights * normalizer, points, new) * _normalizers(
-        of_new, normalize, "Xnew", diagonal
-    )
+    if kernel.name == "precomputed":
+        new_diagonal = np.ones(Xnew.shape[0])
+    else:
+        new_diagonal = kernel.diagonal(new)
+    new_normalizer = _normalizers(new_diagonal, normalize, "Xnew", diagonal)
+    scores = kernel.sums(weights, points, new) * new_normalizer
+    # 4. Order the scores by class, or add the bias
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, Xnew.shape[0]).swapaxes(1, 2)
     elif _is_free(params):
-        known = kernel.sums(weights * normalizer, points, points) * normalizer
+        known = kernel.sums(weights, points, points) * normalizer
         scores += np.array([[_offset(y, y * f)] for f in known])
-    return scores if many else scores[0]
+    return scores if has_rows else scores[0]
 
 
 # ======================================================================================================
