@@ -271,7 +271,7 @@ class Result(NamedTuple):
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
         lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
-        If rounding could have made ||alpha||_G of 0, lower is -sqrt(s) with s = max_i G_ii.
+        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
@@ -289,8 +289,8 @@ class Result(NamedTuple):
         One row per checkpoint of this call, the first at its start.  Fields: iteration; products, the number of
         products G v that the iterations made, where a column counts 1/n; seconds, which the iterations took without
         compilation; lower and upper.  Certificates count neither as products nor as seconds.  The last row comes from
-        fresh products.  Earlier rows come from vectors that the loop updates, if it has them, and are widened by the
-        errors that these updates may have made.
+        fresh products.  Earlier rows may come from vectors that the loop updates; then they are widened by the errors
+        that these updates may have made.
     iterates : array, shape (checkpoints, n), or None
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
@@ -1265,22 +1265,18 @@ def _without_zeros(points):
     return points._replace(rows=points.rows.compress(used, axis=1))
 
 
+_SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
+
+
 def _product(A, B):
     """Return A B' for dense or sparse rows, summed in float64."""
     A = A.astype(np.float64, copy=False)
     B = B.astype(np.float64, copy=False)
-    if _is_sparse(A) and _is_sparse(B):
-        return _sparse_product(A, B)
-    return np.asarray(A @ B.T)
-
-
-_SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
-
-
-def _sparse_product(A, B):
-    """Return A B' for sparse rows.  If B has few zeros, A and a chunk of B at a time are made dense."""
+    if not (_is_sparse(A) and _is_sparse(B)):
+        return np.asarray(A @ B.T)
     if B.nnz <= _SPARSE * B.shape[0] * B.shape[1]:
         return np.ascontiguousarray((B @ A.T).toarray().T)
+    # B has few zeros: A, and a chunk of B at a time, are faster as dense arrays.
     out = np.empty((A.shape[0], B.shape[0]))
     dense = A.toarray()
     for chunk in _slices(B.shape[0], B.shape[1]):
@@ -1514,8 +1510,10 @@ def _gamma_of(params, X, weights):
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / d
     spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
-    if spread < _NORMAL and _is_constant(X):
-        return 1.0 / d
+    if spread < _NORMAL:
+        low, high = _ranges(X)
+        if low.min() == high.max():
+            return 1.0 / d
     if not _NORMAL <= spread < math.inf:
         flow = "underflows" if spread < 1.0 else "overflows"
         raise ValueError(
@@ -1532,24 +1530,15 @@ def _variance(X, weights):
         # The mean of (x_ij - mean)^2 over each row
         deviations = _squares(X) / X.shape[1] - 2.0 * mean * row_means + mean * mean
         return max(float(weights @ deviations / weights.sum()), 0.0)
-
-    def mean_of(function):
-        sums = (
-            weights[first : first + len(block)] @ function(block).mean(axis=1)
-            for first, block in _blocks(X)
-        )
-        return sum(sums) / weights.sum()
-
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = mean_of(lambda block: block)
-        return float(mean_of(lambda block: (block - mean) ** 2))
-
-
-def _is_constant(X):
-    """Return True if all entries are equal; sparse points are constant only if they have no entries."""
-    if _is_sparse(X):
-        return X.nnz == 0
-    return all((block == X[0, 0]).all() for _, block in _blocks(X))
+        total = 0.0
+        for first, block in _blocks(X):
+            total += weights[first : first + len(block)] @ block.mean(axis=1)
+        mean = total / weights.sum()
+        total = 0.0
+        for first, block in _blocks(X):
+            total += weights[first : first + len(block)] @ ((block - mean) ** 2).mean(axis=1)
+        return float(total / weights.sum())
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
