@@ -850,7 +850,8 @@ def _simplex_tau(v, top, tau):
 
     Newton's method starts at the tau given, and returns it if nothing exceeds it.  The method is exact once the
     support no longer changes, if the last step came from a sum near 1 and lost no digits.  Each round divides the
-    product of sum - 1 and the number of entries in the support by at least four: O(log n) rounds suffice.
+    product of sum - 1 and the number of entries in the support by at least four, so that double precision is reached
+    in O(log n) rounds; proof: "Passes of the projection onto the simplex" in figures/README.md.
     """
     previous_count = 0
     previous_tau = tau
@@ -909,8 +910,8 @@ def project_simplex(v: ArrayLike) -> Array:
     """Euclidean projection of v onto the simplex Delta: argmin_{p in Delta} ||p - v||_2, exactly.
 
     Delta holds the p >= 0 in R^n with sum 1.  The projection is p_i = max(v_i - tau, 0) for the one tau at which these
-    sum to 1.  tau is found in a few passes over v without a sort, in O(log n) passes at worst.  Functions compiled by
-    njit may call project_simplex; there v is not checked.
+    sum to 1.  tau is found without a sort, in a few passes over v, O(log n) at worst; proof: "Passes of the projection
+    onto the simplex" in figures/README.md.  Functions compiled by njit may call project_simplex; there v is unchecked.
 
     Parameters
     ----------
@@ -1081,6 +1082,7 @@ _ENTROPY, _L2 = range(2)
 
 @njit(cache=_CACHE)
 def _prox(which, g, mu, q, out):
+    """out <- entropy_prox(g, mu, q) or l2_prox(g, mu, q)."""
     if which == _ENTROPY:
         _entropy_prox(g, mu, q, out)
     else:
@@ -1229,7 +1231,7 @@ def _descend(face, x, g, k):
 # 4 kernels
 # ======================================================================================================
 
-_KERNELS = {  # names and the keywords that they take beside "intercept"
+_KERNELS = {  # the keywords of each kernel; all take "intercept", too
     "linear": (),
     "poly": ("gamma", "coef0", "degree"),
     "rbf": ("gamma", "sigma2"),
