@@ -278,39 +278,46 @@ def _with_underflow(function: _Decorated) -> _Decorated:
 
 
 class Result(NamedTuple):
-    """What every algorithm returns.
+    """Weights, dual certificate and certified interval that every algorithm returns.
 
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i); the scale is the algorithm's own.  (d,) from `winnow`.
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`
+        returns the separator w, (d,), here.
     p : array, shape (n,)
-        Point of the simplex, the dual certificate.
+        Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
-        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`);
-        lower is -sqrt(s) where ||alpha||_G cannot be told from 0.
+        lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
+        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
-        "infeasible": upper <= eps, no margin above upper exists, of which p is the proof.  The points may still be
-        separable by less than that: lower > 0 proves that they are, and only equal points with opposite labels (see
-        `contradiction`) prove that they are not, by any kernel.  eps is an option of the algorithm, or in its notes;
-        "rounding": one of these holds as far as can be seen, but rounding leaves it unproved: use features instead of a
-        dense G, float64 instead of float32, or a larger tol or eps.  lower > 0 proves separability all the same;
-        "max_iter": none of these within max_iter iterations;
+        "infeasible": upper <= eps, so that p proves that no margin above upper exists; eps is an option of the
+        algorithm or stands in its notes.  The points may still be separable by a smaller margin: lower > 0 proves that
+        they are.  Only equal points with opposite labels (see `contradiction`) prove that no kernel separates them;
+        "rounding": one of these seems to hold, but rounding leaves it unproved.  Use features instead of a dense G,
+        float64 instead of float32, or a larger tol or eps.  Here too lower > 0 proves that the points are separable;
+        "max_iter": none of these held within max_iter iterations;
         "stopped": the callback returned True;
-        "running": not yet over, in the partial results that a callback sees.
+        "running": the run goes on; only a callback sees this.
     n_iter : int
-        Number of updates made, those of ``start`` included; iteration 0 is before the first.
+        Number of updates made, including those of ``start``.  Iteration 0 is the state before the first update.
     trace : structured array
-        A row per checkpoint of this call, the first at its start: iteration, products (G-vector products of the
-        iterations, a column counting 1/n), seconds (of the iterations, without compilation), lower, upper.  These come
-        from fresh products where the run ends; before, from what the loop holds, where it holds enough, widened by
-        what its recurrences may err.  Certificates count as no product and take no seconds.
+        One row per checkpoint of this call, the first at its start.  Fields: iteration; products, the number of
+        products G v that the iterations made, where a column counts 1/n; seconds, which the iterations took without
+        compilation; lower and upper.  Certificates count neither as products nor as seconds.  The last row comes from
+        fresh products.  Earlier rows may come from vectors that the loop updates; then they are widened by the errors
+        that these updates may have made.
     iterates : array, shape (checkpoints, n), or None
-        alpha at every row of the trace, with keep_iterates=True; None in partial results.
+        With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
-        What the algorithm remembers, for ``start=result``.
+        The algorithm's variables, which ``start=result`` continues from.
+
+    See Also
+    --------
+    certificate : the interval for any alpha and p.
+    decision_function : the values f(x) at new points.
 
     Examples
     --------
@@ -332,24 +339,24 @@ class Result(NamedTuple):
 
     def __repr__(self) -> str:
         low = _written(self.lower, 6, _DOWN)
-        rows = len(self.trace)
         if self.status == "infeasible":
-            proved = f"no margin above {_written(self.upper, 2, _UP)}"
+            claim = f"no margin above {_written(self.upper, 2, _UP)}"
+            if self.lower > 0.0:
+                claim += f", separable: rho >= {low}"
         else:
-            gap = (
-                f"{(self.upper - self.lower) / self.upper:.2g}" if self.upper > 0.0 else "undefined"
-            )
-            proved = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
-        if self.lower > 0.0 and self.status not in ("separated", "certified"):
-            proved += f", separable: rho >= {low}" if self.status == "infeasible" else ", separable"
-        return (
-            f"Result({self.status!r}: {proved}, {self.n_iter} iteration{'s' * (self.n_iter != 1)}, "
-            f"n = {self.p.size}, {rows} checkpoint{'s' * (rows != 1)})"
-        )
+            gap = "undefined"
+            if self.upper > 0.0:
+                gap = f"{(self.upper - self.lower) / self.upper:.2g}"
+            claim = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
+            if self.lower > 0.0 and self.status not in ("separated", "certified"):
+                claim += ", separable"
+        iterations = _counted(self.n_iter, "iteration")
+        checkpoints = _counted(len(self.trace), "checkpoint")
+        return f"Result({self.status!r}: {claim}, {iterations}, n = {self.p.size}, {checkpoints})"
 
 
 def _is_result(start):
-    """Return True for a Result, also one that the module made before it was loaded anew."""
+    """Return True for a Result, also for one of an earlier import of this module."""
     return getattr(start, "_fields", None) == Result._fields
 
 
@@ -358,11 +365,14 @@ _UP = decimal.ROUND_CEILING
 
 
 def _written(number, digits, rounding):
-    """Write a number in so many digits, rounded down or up, so that a bound stays one."""
-    rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(
-        float(number)
-    )
+    """Write a bound with this many digits; rounding it _DOWN or _UP keeps it a bound."""
+    context = decimal.Context(prec=digits, rounding=rounding)
+    rounded = context.create_decimal_from_float(float(number))
     return f"{float(rounded):.{digits}g}"
+
+
+def _counted(number, noun):
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 _TRACE = np.dtype(
@@ -375,7 +385,7 @@ def _is_sparse(a):
 
 
 def _array(a, name):
-    """Return an array or data frame that a user passes as a plain array; refuse sparse and masked ones."""
+    """Return an array or data frame as a plain array; refuse sparse and masked arrays."""
     if _is_sparse(a):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
@@ -388,31 +398,38 @@ def _array(a, name):
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
-    is_table = plain.dtype.kind == "O" or (hasattr(a, "dtypes") and plain.dtype.kind not in "fiub")
-    if not (is_table and plain.size and plain.ndim):
+    is_mixed_frame = hasattr(a, "dtypes") and plain.dtype.kind not in "fiub"
+    if plain.dtype.kind != "O" and not is_mixed_frame:
         return plain
-    numbers = np.empty(plain.shape)  # of a data frame of several types, or of Python's objects
-    for k, (column, out) in enumerate(
-        zip(np.atleast_2d(plain.T), np.atleast_2d(numbers.T), strict=True)
-    ):
-        wrong = _first_that_is_no_number(column, out)
+    if plain.size == 0 or plain.ndim == 0:
+        return plain
+    return _table_of_numbers(plain, a, name)
+
+
+def _table_of_numbers(plain, given, name):
+    """Return Python objects, or columns of several types, in float64; errors name the row, column and dtype given."""
+    numbers = np.empty(plain.shape)
+    columns = np.atleast_2d(plain.T)
+    for k, out in enumerate(np.atleast_2d(numbers.T)):
+        wrong = _first_that_is_no_number(columns[k], out)
         if wrong is not None:
             row, value = wrong
-            where = (
-                f"row {row}"
-                if plain.ndim == 1
-                else f"row {row}, column {getattr(a, 'columns', range(k + 1))[k]!r}"
-            )
-            dtype = f", of dtype {np.atleast_1d(a.dtypes)[k]}," if hasattr(a, "dtypes") else ""
-            raise TypeError(f"{name} must hold real numbers; {where}{dtype} has {value}")
+            place = f"row {row}"
+            if plain.ndim > 1:
+                place += f", column {getattr(given, 'columns', range(k + 1))[k]!r}"
+            if hasattr(given, "dtypes"):
+                place += f", of dtype {np.atleast_1d(given.dtypes)[k]},"
+            raise TypeError(f"{name} must hold real numbers; {place} has {value}")
     return numbers
 
 
 def _first_that_is_no_number(values, out):
-    """Set ``out`` to the values; return the place of the first that is no real number, and what it is, or None."""
+    """Set ``out`` to the values and return None; or return the index of the first that is no real number, and what
+    it is."""
     for i, value in enumerate(values):
+        # A column of complex numbers makes all columns of a data frame complex.
         if isinstance(value, (complex, np.complexfloating)) and value.imag == 0.0:
-            value = value.real  # of a table with complex numbers in another column
+            value = value.real
         if isinstance(value, (str, bytes, complex, np.complexfloating)):
             return i, repr(value)
         if _is_missing(value):
@@ -425,50 +442,50 @@ def _first_that_is_no_number(values, out):
 
 
 def _is_missing(value):
-    """Return True for None and what pandas has in its place."""
+    """Return True for None and for the missing values of pandas."""
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _real_array(a, name, ndim, first=0):
-    """Return a finite float array of this dimension, float32 or float64; errors count rows from ``first`` on."""
-    labels = getattr(a, "columns", None)
+    """Return a finite array of ``ndim`` dimensions, float32 or float64.  Errors count rows from ``first``."""
+    columns = getattr(a, "columns", None)
     a = _array(a, name)
     if a.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
     if a.dtype not in (np.float32, np.float64):
         a = a.astype(np.float64)
     if a.ndim != ndim:
-        raise ValueError(
-            f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {a.shape}"
-        )
+        raise ValueError(f"{name} must have {_counted(ndim, 'dimension')}, got shape {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name} is empty, shape {a.shape}")
     is_finite = np.isfinite(a)
     if not is_finite.all():
-        row, *rest = np.argwhere(~is_finite)[0].tolist()
-        column = "" if labels is None else f", in column {labels[rest[0]]!r}"
+        index = np.argwhere(~is_finite)[0].tolist()
+        value = a[tuple(index)]
+        column = "" if columns is None else f", in column {columns[index[1]]!r}"
+        index[0] += first
         raise ValueError(
-            f"{name} must be finite, without NaN or inf; row {first + row} has {a[(row, *rest)]} at "
-            f"{name}{[first + row, *rest]}{column}"
+            f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
+            f"{name}{index}{column}"
         )
     return a
 
 
 def _vector(v, name, n=None):
-    """Return a copy of a finite vector in float64, of n entries if that is said."""
+    """Return a copy of a finite vector in float64, of n entries unless n is None."""
     v = _real_array(v, name, 1).astype(np.float64)
     if n not in (None, v.size):
         raise ValueError(f"{name} must have {n} entries, got {v.size}")
     return v
 
 
-_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels, for which sparse points stay so
+_OF_INNER_PRODUCTS = "linear", "poly", "rbf"  # kernels that read sparse points as they are
 
 
 def _sparse_points(X, name="X"):
-    """Return a finite copy of a SciPy sparse matrix or array in compressed rows, by its own methods."""
+    """Return a finite copy of a SciPy sparse matrix or array in compressed rows; SciPy itself is not imported."""
     X = X.tocsr(copy=True)
-    X.sum_duplicates()  # which puts columns in ascending order, too
+    X.sum_duplicates()  # sorts the columns of each row, too
     X.eliminate_zeros()
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(f"{name} must have 2 dimensions and be not empty, got shape {X.shape}")
@@ -476,14 +493,15 @@ def _sparse_points(X, name="X"):
         raise TypeError(f"{name} must hold real numbers, got dtype {X.data.dtype}")
     wrong = np.flatnonzero(~np.isfinite(X.data))
     if wrong.size:
-        row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        place = f"{name}[{row}, {X.indices[wrong[0]]}]"
-        raise ValueError(f"{name} must be finite; row {row} has {X.data[wrong[0]]} at {place}")
+        first = wrong[0]
+        row = np.searchsorted(X.indptr, first, side="right") - 1
+        place = f"{name}[{row}, {X.indices[first]}]"
+        raise ValueError(f"{name} must be finite; row {row} has {X.data[first]} at {place}")
     return X
 
 
 def _squares(X):
-    """Return ||x_i||^2, summed in float64, of rows, dense or sparse."""
+    """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
     if _is_sparse(X):
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()
@@ -491,11 +509,11 @@ def _squares(X):
 
 
 def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
-    """Return finite rows, C-ordered in float64, with finite squared distances; those of a precomputed kernel stay.
+    """Return finite rows, C-ordered in float64, whose squared distances cannot overflow.
 
-    With ``dtype=None`` rows in float32 stay as they are.
-
-    Sparse points stay so for kernels that are functions of inner products, and become dense for others.
+    The matrix of a precomputed kernel keeps its type and layout.  Sparse points stay sparse for kernels that are
+    functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.  With dtype=None
+    rows in float32 keep their type.
     """
     if _is_sparse(X) and kernel is not None:
         X = _sparse_points(X, name).astype(np.float64)
@@ -518,7 +536,7 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
 
 
 def _is_mapped(X, dtype=None):
-    """Tell whether X is memory-mapped in a layout that can be read in place, as the dtype given, if any."""
+    """Return True if X is memory-mapped and can be read in place; with ``dtype``, only if it holds that type."""
     return (
         isinstance(X, np.memmap)
         and X.dtype in (np.float32, np.float64)
@@ -530,14 +548,16 @@ def _is_mapped(X, dtype=None):
 
 
 def _rows(X):
-    """Return checked points, sparse ones in compressed rows; mapped ones, which `_blocks` checks, as they are."""
+    """Return checked points, sparse ones in compressed rows.  Mapped points are returned as they are, since `_blocks`
+    checks them."""
     if _is_sparse(X):
         return _sparse_points(X)
     return X if _is_mapped(X) else _points(X, dtype=None)
 
 
 def _blocks(X):
-    """Yield (first row, checked rows in float64): of mapped points a few at a time, of checked ones all."""
+    """Yield (number of the first row, rows): checked points at once; mapped points block by block, checked here and
+    converted to float64."""
     mapped = _is_mapped(X)
     n = X.shape[0]
     few = max(1, (1 << 20) // X.shape[1]) if mapped else n
@@ -547,7 +567,7 @@ def _blocks(X):
 
 
 def _ranges(X):
-    """Return the least and the largest entry of each column, (2, d), of checked points, mapped or sparse ones too."""
+    """Return (low, high), (d,) each: the least and the largest entry of each column of checked or mapped points."""
     if not _is_sparse(X):
         low = functools.reduce(np.minimum, (block.min(axis=0) for _, block in _blocks(X)))
         high = functools.reduce(np.maximum, (block.max(axis=0) for _, block in _blocks(X)))
@@ -564,29 +584,51 @@ def _ranges(X):
 
 
 def _origin(X):
-    """Return a point o, (d,), within the ranges of columns that are narrow beside their distance from 0; 0 elsewhere.
+    """Return a point o, (d,): the middle of each column whose range is narrow compared to its distance from 0; 0 in
+    the other columns.
 
-    There x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz, Floating-Point
-    Computation, 1974), and no longer than the range of the column.  Sparse points have no zeros in such columns.
+    In a narrow column x and o are within a factor of 2 of each other, so that x - o is exact (P. Sterbenz,
+    Floating-Point Computation, 1974) and at most as large as the range of the column.  A narrow column of sparse points
+    has no zeros.
     """
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
     is_far = high - low <= np.abs(middle) / 3.0
     return np.where(
         is_far & (high > low).any(), middle, 0.0
-    )  # of equal points nothing would be left
+    )  # if all points are equal, moving them would make zeros of them
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
-    """Return labels of n points in float64; without any, +1 for all."""
+    """Return the labels of n points in float64; +1 for every point if y is None."""
     if y is None and name == "y":
         return np.ones(n)
-    y = _vector(y, name, n)
-    wrong = np.flatnonzero(~np.isin(y, allowed))
+    is_sign = allowed == (-1, 1)
+    try:
+        labels = _vector(y, name, n)
+    except TypeError as error:
+        remedy = _sign_remedy(y, name) if is_sign else ""
+        raise TypeError(f"{error}{remedy}") from None
+    wrong = np.flatnonzero(~np.isin(labels, allowed))
     if wrong.size:
-        wanted = "-1 or +1" if name == "y" else f"integers from 0 to {allowed[-1]}"
-        raise ValueError(f"labels must be {wanted}; {name}[{wrong[0]}] is {y[wrong[0]]:g}")
-    return y
+        first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
+        if is_sign:
+            raise ValueError(f"labels must be -1 or +1{_sign_remedy(y, name) or first}")
+        raise ValueError(f"labels must be integers from 0 to {allowed[-1]}{first}")
+    return labels
+
+
+def _sign_remedy(y, name):
+    """Return the end of an error: how to map labels of two values, also text, to -1 and +1; "" for other labels."""
+    try:
+        values = np.unique(np.asarray(y)).tolist()
+    except (TypeError, ValueError):  # the values have no order
+        return ""
+    if len(values) != 2 or isinstance(y, np.ma.MaskedArray):
+        return ""
+    low, high = values
+    remedy = f"np.where(np.asarray({name}) == {high!r}, 1, -1)"
+    return f"; {name} has {low!r} and {high!r}: pass {remedy}"
 
 
 def _choice(value, name, options):
@@ -596,23 +638,21 @@ def _choice(value, name, options):
 
 
 def _number(value, name, low=0.0, *, closed=False, infinite=False):
-    """Return a finite number above ``low`` (or at it, when ``closed``; or inf, when ``infinite``)."""
+    """Return a finite number above ``low``; ``closed`` admits ``low`` itself, ``infinite`` admits inf."""
     try:
-        number = math.ldexp(value, 0)  # float(value) would read text
+        number = math.ldexp(value, 0)  # float(value) would accept text
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
-    if not (
-        low < number < math.inf or (closed and number == low) or (infinite and number == math.inf)
-    ):
-        raise ValueError(
-            f"{name} must be finite and {'at least' if closed else 'above'} {low:g}"
-            f"{', or inf' if infinite else ''}; got {value!r}"
-        )
+    is_end = (closed and number == low) or (infinite and number == math.inf)
+    if not is_end and not low < number < math.inf:
+        bound = "at least" if closed else "above"
+        infinity = ", or inf" if infinite else ""
+        raise ValueError(f"{name} must be finite and {bound} {low:g}{infinity}; got {value!r}")
     return number
 
 
 def _amounts(values, name, n):
-    """Return n finite numbers of at least 0 in float64; one number stands for n times itself."""
+    """Return n finite numbers >= 0 in float64; a single number is repeated."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
     values = _vector(values, name, n)
@@ -622,7 +662,7 @@ def _amounts(values, name, n):
 
 
 def _refuse_overflow(*numbers, place=""):
-    if not all(np.isfinite(part).all() for part in numbers):
+    if not all(np.isfinite(array).all() for array in numbers):
         raise FloatingPointError(
             f"the iterates or their margins are not finite{place}: they overflowed, or G was "
             "written to during the run; rescale G, or give a smaller step"
@@ -643,8 +683,9 @@ def _count(value, name, low=0):
 # 2 vectors
 # ======================================================================================================
 #
-# Steps that loops take are compiled by themselves, so that loops which run as Python source are as fast; what compiled
-# code alone calls is compiled into its callers.
+# Functions that algorithms call in their loops are compiled one by one, with njit: they are fast even where the loop
+# itself runs as Python source.  Functions that only compiled code calls are register_jitable: they are compiled into
+# their callers.
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -657,7 +698,7 @@ def _dot(a, b):
 
 @njit(cache=_CACHE)
 def _copy(a, b):
-    """The first entries of b <- a; b[:] = a would compile the text of an error about shapes, for seconds."""
+    """b[: a.size] <- a.  Numba would compile an error about shapes into b[:] = a, which takes seconds."""
     for i in range(a.size):
         b[i] = a[i]
 
@@ -678,18 +719,18 @@ def _scale(c, v):
 
 @njit(cache=_CACHE)
 def _least(v):
-    """Return v.min(), NaN if there is one; Numba compiles that as a loop over arrays of any shape, for long."""
+    """Return the least entry, or NaN if there is one.  Numba takes long to compile v.min(), which serves all shapes."""
     low = math.inf
-    missing = False
+    has_nan = False
     for i in range(v.size):
         low = v[i] if v[i] < low else low
-        missing |= v[i] != v[i]
-    return math.nan if missing else low
+        has_nan |= v[i] != v[i]
+    return math.nan if has_nan else low
 
 
 @njit(cache=_CACHE)
 def _exceeds(v, floor):
-    """Tell whether all of v are above ``floor``."""
+    """Return True if every entry of v is above ``floor``."""
     for i in range(v.size):
         if not v[i] > floor:
             return False
@@ -698,7 +739,7 @@ def _exceeds(v, floor):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _total(v):
-    """Return v.sum(), which likewise compiles for long."""
+    """Return the sum of the entries.  Numba takes long to compile v.sum()."""
     total = 0.0
     for i in range(v.size):
         total += v[i]
@@ -707,35 +748,35 @@ def _total(v):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _softmax(m, q):
-    """q <- softmax(-m); returns ln sum_i exp(-m_i)."""
+    """q <- softmax(-m); return ln sum_i exp(-m_i)."""
     low = _least(m)
     for i in range(m.size):
         q[i] = math.exp(low - m[i])
-    total = _total(
-        q
-    )  # by itself: beside a store, how it is summed would depend on where the arrays lie
+    # The sum has a loop of its own: in the loop above, its order would depend on where the arrays lie in memory.
+    total = _total(q)
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
 
 
-@register_jitable(fastmath=False)  # unless told, it takes on the flags of whoever calls it first
+@register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
 def _add_exactly(high, low, a, b):
-    """Return (high, low) + a b, a sum in two parts: ``low`` collects what the product and the addition round off.
+    """Return (high, low) with high + low = the given high + low + a b; low collects the rounding errors.
 
     Knuth's sum and Dekker's product, as in T. Ogita, S. Rump, S. Oishi, SIAM J. Sci. Comput. 26, 2005.
     """
     product = a * b
     total = high + product
+    # The factor 2^27 + 1 splits a number into halves of 26 bits, whose products are exact.
     split_a = 134217729.0 * a
-    split_b = 134217729.0 * b  # 2^27 + 1: halves of 26 bits, whose products are exact
+    split_b = 134217729.0 * b
     a_high = split_a - (split_a - a)
     b_high = split_b - (split_b - b)
     a_low = a - a_high
     b_low = b - b_high
     lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    part = total - high
-    return total, low + (lost + ((high - (total - part)) + (product - part)))
+    added = total - high
+    return total, low + (lost + ((high - (total - added)) + (product - added)))
 
 
 @njit(cache=_CACHE)
@@ -749,9 +790,13 @@ def _precise_dot(a, b):
 
 
 @register_jitable
-def _part(n, part, count):
-    """Return start and stop of one of so many parts of n rows; all but the last hold a multiple of four."""
-    return n // 4 * part // count * 4, n if part + 1 == count else n // 4 * (part + 1) // count * 4
+def _part(n, k, count):
+    """Return (start, stop) of part k of n rows in ``count`` parts.  All but the last hold a multiple of four."""
+    groups = n // 4
+    start = groups * k // count * 4
+    if k + 1 == count:
+        return start, n
+    return start, groups * (k + 1) // count * 4
 
 
 # Loops that several threads share are written twice, over one compiled step: with `range` for one thread, and with
@@ -808,7 +853,7 @@ def _combine_rows(matrix, index, weights, out):
 
 
 def _distribution(q, name, n):
-    """Check that q is a point of the simplex of R^n, up to rounding."""
+    """Return q in float64; refuse it unless it is a point of the simplex of R^n up to rounding."""
     q = _real_array(q, name, 1)
     slack = 1e-9 if q.dtype == np.float64 else 1e-5
     q = q.astype(np.float64)
@@ -820,63 +865,66 @@ def _distribution(q, name, n):
 
 
 def _offset(signs, m):
-    """Return the b for which m + b y is as large as can be in its least entry, y the signs of two classes."""
+    """Return the bias b that maximises min_i (m + b y)_i, where y are the signs of two classes."""
     return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
 
 
 def _weights(alpha, signs=None):
-    """Return p = alpha / sum alpha for alpha >= 0; uniform where alpha = 0, within each class of these signs."""
-    alpha = np.ldexp(
-        alpha, -math.frexp(float(alpha.max()))[1]
-    )  # exact but for underflow, and the sum cannot overflow
+    """Return p = alpha / sum alpha for alpha >= 0.
+
+    If alpha = 0, p is uniform; with signs, it is uniform in each class, and both classes weigh the same.
+    """
+    # A power of two scales exactly, apart from underflow; then the sum cannot overflow.
+    exponent = math.frexp(float(alpha.max()))[1]
+    alpha = np.ldexp(alpha, -exponent)
     if not alpha.any():
-        alpha = (
-            np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs
-        )  # as much in either class
+        alpha = np.ones(alpha.size) if signs is None else 1.0 - signs.mean() * signs
     return alpha / alpha.sum()
 
 
-@register_jitable(fastmath=False)  # as for `_add_exactly`
+@register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
 def _excess(x, top, tau):
-    """Return the excess over tau; the difference from ``top`` must come first, so that nothing cancels at large |x|."""
+    """Return the excess of x over top + tau.  x - top must come first: it is exact where x is large and near top."""
     return max((x - top) - tau, 0.0)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _simplex_tau(v, top, tau):
-    """Return the threshold at which the excess of v sums to 1, from tau on; tau itself if nothing exceeds it.
+    """Return the threshold tau at which the excesses of v over top + tau sum to 1.
 
-    Newton's method, exact once the support stays, if the last step came from a sum near 1 and lost no digits.  Each
-    round divides the product of the support and of what the sum has above 1 by at least four: O(log n) rounds.
+    Newton's method starts at the tau given, and returns it if nothing exceeds it.  The method is exact once the
+    support no longer changes, if the last step came from a sum near 1 and lost no digits.  Each round divides the
+    product of sum - 1 and the number of entries in the support by at least four, so that double precision is reached
+    in O(log n) rounds; proof: "Passes of the projection onto the simplex" in figures/README.md.
     """
-    count = 0
-    before = tau
+    previous_count = 0
+    previous_tau = tau
     for _ in range(100):
+        # 1. Sum the excesses.  The loop has no branch, which would be mispredicted.
         total = 0.0
-        left = 0
-        for i in range(v.size):  # without a branch, which would be mispredicted
-            x = _excess(v[i], top, tau)
-            total += x
-            left += x > 0.0
-        if left == 0:  # as of NaN
+        count = 0
+        for i in range(v.size):
+            excess = _excess(v[i], top, tau)
+            total += excess
+            count += excess > 0.0
+        if count == 0:  # nothing exceeds tau, or v has NaN
             break
-        if (
-            total > 1.0 and left < v.size // 4
-        ):  # tau is not too large: what it excludes is out for good
-            kept = np.empty(left + 1, v.dtype)
+        # 2. A sum above 1 means that the answer is above tau: drop the entries below tau if they are many.
+        if total > 1.0 and count < v.size // 4:
+            kept = np.empty(count + 1, v.dtype)
             k = 0
             for i in range(v.size):
-                kept[k] = v[i]  # stays if k moves on
+                kept[k] = v[i]  # the next entry overwrites it unless k advances
                 k += _excess(v[i], top, tau) > 0.0
-            v = kept[:left]
-        last = before
-        before = tau
-        tau = tau + (total - 1.0) / left
-        if (
-            left == count and abs(total - 1.0) <= left * _EPS or tau == last
-        ):  # rounding may move it to and fro
-            break
-        count = left
+            v = kept[:count]
+        # 3. Make the Newton step.  Rounding may move tau back and forth between two values: that ends the search, too.
+        next_tau = tau + (total - 1.0) / count
+        is_exact = count == previous_count and abs(total - 1.0) <= count * _EPS
+        if is_exact or next_tau == previous_tau:
+            return next_tau
+        previous_count = count
+        previous_tau = tau
+        tau = next_tau
     return tau
 
 
@@ -884,41 +932,55 @@ def _simplex_tau(v, top, tau):
 def _project_simplex(v, out):
     """out <- argmin_{p in Delta} ||p - v||; v may have entries of -infinity, but its maximum is finite."""
     n = v.size
-    quarter = (v.size + 3) // 4
+    # 1. The maximum.  Four quarters side by side are faster: in one loop each maximum would wait for the previous one.
+    quarter = (n + 3) // 4
     a = v[:quarter]
     b = v[n // 4 :]
     c = v[n // 2 :]
     d = v[n - quarter :]
     top = v[0]
-    for i in range(quarter):  # four at a time, since every maximum waits for the one before
+    for i in range(quarter):
         top = max(max(max(a[i], b[i]), max(c[i], d[i])), top)
-    tau = _simplex_tau(
-        v, top, _simplex_tau(v[: n // 64], top, -1.0)
-    )  # that of a part is below, often by little
+    # 2. The threshold.  That of a few entries is a lower bound, often a near one.
+    start = _simplex_tau(v[: n // 64], top, -1.0)
+    tau = _simplex_tau(v, top, start)
+    # 3. The projection.
     for i in range(n):
         out[i] = _excess(v[i], top, tau)
     return out
 
 
 def project_simplex(v: ArrayLike) -> Array:
-    """Euclidean projection onto the simplex: argmin_{p in Delta} ||p - v||_2, exactly.
+    """Euclidean projection of v onto the simplex Delta: argmin_{p in Delta} ||p - v||_2, exactly.
 
-    A few passes, O(log n) at worst, no sort (C. Michelot, Journal of Optimization Theory and Applications 50, 1986).
-    Callable inside njit as well.
+    Delta holds the p >= 0 in R^n with sum 1.  The projection is p_i = max(v_i - tau, 0) for the one tau at which these
+    sum to 1.  tau is found without a sort, in a few passes over v, O(log n) at worst; proof: "Passes of the projection
+    onto the simplex" in figures/README.md.  Functions compiled by njit may call project_simplex; there v is unchecked.
 
     Parameters
     ----------
-    v : array, shape (n,), finite
+    v : array, shape (n,)
+        Any finite vector; it is not modified.
 
     Returns
     -------
     p : array, shape (n,)
-        max(v - tau, 0) for the one tau at which it sums to 1.
+        The point of the simplex nearest to v.
 
     Raises
     ------
+    TypeError
+        v does not hold real numbers.
     ValueError
-        v is empty, not finite or not a vector (checked in calls from Python; compiled callers vouch for it).
+        v is empty, not finite or not a vector.
+
+    See Also
+    --------
+    l2_prox, entropy_prox : smoothed minimisers over the simplex.
+
+    References
+    ----------
+    C. Michelot, Journal of Optimization Theory and Applications 50, 1986.
 
     Examples
     --------
@@ -929,21 +991,22 @@ def project_simplex(v: ArrayLike) -> Array:
     return _project_simplex(v, v)
 
 
-overload(project_simplex)(
-    lambda v: lambda v: _project_simplex(v, np.empty(v.size))
-)  # for compiled callers
+# Compiled callers of a prox map run the code given to `overload`.
+overload(project_simplex)(lambda v: lambda v: _project_simplex(v, np.empty(v.size)))
 
 
 @register_jitable
 def _fall(low, g, mu):
-    """Return (low - g) / mu, also where the difference of two finite numbers overflows."""
+    """Return (low - g) / mu for low <= g, also where the difference overflows."""
     difference = low - g
-    return difference / mu if difference > -np.inf else 2.0 * ((0.5 * low - 0.5 * g) / mu)
+    if difference > -np.inf:
+        return difference / mu
+    return 2.0 * ((0.5 * low - 0.5 * g) / mu)
 
 
 @njit(cache=_CACHE)
 def _entropy_prox(g, mu, q, out):
-    """out_i <- q_i exp(-g_i / mu) / sum, in logarithms, relative to the least g_i with q_i > 0."""
+    """out_i <- q_i exp(-g_i / mu) / sum; the least g_i with q_i > 0 is taken as 0, so that nothing overflows."""
     low = np.inf
     for i in range(g.size):
         if q[i] > 0.0 and g[i] < low:
@@ -955,27 +1018,35 @@ def _entropy_prox(g, mu, q, out):
 
 
 def entropy_prox(g: ArrayLike, mu: float, q: ArrayLike | None = None) -> Array:
-    """Entropy prox map: argmin_{p in Delta} <g, p> + mu KL(p || q), p_i proportional to q_i exp(-g_i / mu).
+    """Entropy prox map of the simplex Delta: argmin_{p in Delta} <g, p> + mu KL(p || q).
 
-    Nothing overflows, and mu -> 0 gives q restricted to the least g_i.  Callable inside njit as well.
+    KL(p || q) = sum_i p_i ln(p_i / q_i), so that p_i is proportional to q_i exp(-g_i / mu).  Finite arguments do not
+    overflow.  As mu -> 0, p tends to q restricted to the least g_i with q_i > 0.  Functions compiled by njit may call
+    entropy_prox; there the arguments are not checked.
 
     Parameters
     ----------
-    g : array, shape (n,), finite
+    g : array, shape (n,)
+        Any finite vector, such as the margins G alpha.
     mu : float
         Smoothing parameter, above 0, in units of g.
     q : array, shape (n,), optional
-        Centre, in the simplex; by default uniform, so that p = softmax(-g / mu).
+        Centre, a point of the simplex.  By default it is uniform, and p = softmax(-g / mu).
 
     Returns
     -------
     p : array, shape (n,)
-        In the simplex, zero where q is.
+        Point of the simplex, with p_i = 0 where q_i = 0.
 
     Raises
     ------
-    ValueError
-        g is not finite, mu <= 0, or q is not in the simplex (checked in calls from Python).
+    ValueError, TypeError
+        g is not a finite vector of real numbers, mu is not a finite number above 0, or q is not in the simplex of R^n.
+
+    See Also
+    --------
+    l2_prox : the prox map with the squared Euclidean distance in place of KL.
+    snkp, isnkpvn : algorithms that use this prox map.
 
     Examples
     --------
@@ -999,7 +1070,7 @@ def _compiled_entropy_prox(g, mu, q=None):
 
 @njit(cache=_CACHE)
 def _l2_prox(g, mu, q, out):
-    """out <- project_simplex(q - g / mu); g is shifted first, so that g / mu cannot overflow upwards."""
+    """out <- project_simplex(q - g / mu).  The least g_i is taken as 0, so that no entry overflows to +infinity."""
     low = _least(g)
     for i in range(g.size):
         out[i] = q[i] + _fall(low, g[i], mu)
@@ -1007,26 +1078,34 @@ def _l2_prox(g, mu, q, out):
 
 
 def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
-    """Euclidean prox map: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2  =  project_simplex(q - g / mu).
+    """Euclidean prox map of the simplex Delta: argmin_{p in Delta} <g, p> + (mu/2) ||p - q||^2.
 
-    Nothing overflows.  Callable inside njit as well.
+    The minimiser is project_simplex(q - g / mu).  Finite arguments do not overflow.  Functions compiled by njit may
+    call l2_prox; there the arguments are not checked.
 
     Parameters
     ----------
-    g, mu
-        As in `entropy_prox`.
+    g : array, shape (n,)
+        Any finite vector, such as the margins G alpha.
+    mu : float
+        Smoothing parameter, above 0, in units of g.
     q : array, shape (n,)
         Centre, any finite vector.
 
     Returns
     -------
     p : array, shape (n,)
-        In the simplex.
+        Point of the simplex.
 
     Raises
     ------
-    ValueError
-        g or q is not finite, their lengths differ, or mu <= 0 (checked in calls from Python).
+    ValueError, TypeError
+        g or q is not a finite vector of real numbers, their lengths differ, or mu is not a finite number above 0.
+
+    See Also
+    --------
+    entropy_prox : the prox map with the Kullback-Leibler divergence in place of the distance.
+    snkpvn, isnkpvn : algorithms that use this prox map.
 
     Examples
     --------
@@ -1034,7 +1113,9 @@ def l2_prox(g: ArrayLike, mu: float, q: ArrayLike) -> Array:
     array([0.625, 0.375])
     """
     g = _vector(g, "g")
-    return _l2_prox(g, _number(mu, "mu"), _vector(q, "q", g.size), np.empty(g.size))
+    mu = _number(mu, "mu")
+    q = _vector(q, "q", g.size)
+    return _l2_prox(g, mu, q, np.empty(g.size))
 
 
 overload(l2_prox)(lambda g, mu, q: lambda g, mu, q: _l2_prox(g, mu, q, np.empty(g.size)))
@@ -1045,6 +1126,7 @@ _ENTROPY, _L2 = range(2)
 
 @njit(cache=_CACHE)
 def _prox(which, g, mu, q, out):
+    """out <- entropy_prox(g, mu, q) or l2_prox(g, mu, q)."""
     if which == _ENTROPY:
         _entropy_prox(g, mu, q, out)
     else:
@@ -1193,7 +1275,7 @@ def _descend(face, x, g, k):
 # 4 kernels
 # ======================================================================================================
 
-_KERNELS = {
+_KERNELS = {  # the keywords of each kernel; all take "intercept", too
     "linear": (),
     "poly": ("gamma", "coef0", "degree"),
     "rbf": ("gamma", "sigma2"),
@@ -1201,73 +1283,76 @@ _KERNELS = {
     "ntk": ("W",),
     "precomputed": (),
 }
-_NORMAL = float(np.finfo(np.float64).tiny)  # below which numbers have fewer digits
+_NORMAL = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
-    """Points as kernels read them.
+    """Points in the form that kernels read.
 
-    rows, squares : array or sparse, (n, d), and array, (n,), the points and ||x_i||^2
-    hidden, gates : arrays, shape (n, width), relu(W x_i) / sqrt(width) and, in float32, 1 where W x_i > 0, else 0
+    rows : array or sparse, shape (n, d), the points
+    squares : array, shape (n,), ||x_i||^2
+    hidden : array, shape (n, width), relu(W x_i) / sqrt(width)
+    gates : array of float32, shape (n, width), 1 where W x_i > 0, else 0
     """
 
     def take(self, index):
-        """Return some of the points, by numbers, mask or slice."""
-        return _Prepared(*(part[index] for part in self))
+        """Return the points that numbers, a mask or a slice select."""
+        return _Prepared(*(array[index] for array in self))
 
 
 def _without_zeros(points):
-    """Return points without the coordinates that are zero in all of them, of which no kernel's values take notice."""
-    used = points.rows.any(axis=0) if not _is_sparse(points.rows) else np.True_
-    return points if used.all() else points._replace(rows=points.rows.compress(used, axis=1))
+    """Return points without the coordinates that are zero in all of them.  These change no value of a named kernel."""
+    if _is_sparse(points.rows):
+        return points
+    used = points.rows.any(axis=0)
+    if used.all():
+        return points
+    return points._replace(rows=points.rows.compress(used, axis=1))
+
+
+_SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
 
 
 def _product(A, B):
-    """Return A B', summed in float64, of rows, dense or sparse."""
+    """Return A B' for dense or sparse rows, summed in float64."""
     A = A.astype(np.float64, copy=False)
     B = B.astype(np.float64, copy=False)
-    if _is_sparse(A) and _is_sparse(B):
-        return _sparse_product(A, B)
-    return np.asarray(A @ B.T)
-
-
-_SPARSE = 0.03  # share of entries that are not 0, below which products skip the others
-
-
-def _sparse_product(A, B):
-    """Return A B' of sparse rows; of A made dense, and some rows of B at a time, where these have few zeros."""
+    if not (_is_sparse(A) and _is_sparse(B)):
+        return np.asarray(A @ B.T)
     if B.nnz <= _SPARSE * B.shape[0] * B.shape[1]:
         return np.ascontiguousarray((B @ A.T).toarray().T)
+    # B has few zeros: A, and a chunk of B at a time, are faster as dense arrays.
     out = np.empty((A.shape[0], B.shape[0]))
     dense = A.toarray()
-    for rows in _slices(B.shape[0], B.shape[1]):
-        out[:, rows] = dense @ B[rows].toarray().T
+    for chunk in _slices(B.shape[0], B.shape[1]):
+        out[:, chunk] = dense @ B[chunk].toarray().T
     return out
 
 
 class _Kernel(
     namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")
 ):
-    """A kernel with its parameters, resolved against the training points.
+    """A kernel with its parameters, as the training points determine them.
 
-    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable"
+    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable" for a function
     gamma, coef0, degree : float, float, int
-    dimension : int, terms of an inner product: columns of the points, or the most entries of a sparse one
-    offset : float, added to every value: the square of the intercept
-    center : array, shape (d,), or None, subtracted from the points, see `_origin`: distances do not change
-    is_far : bool, of "rbf": distances come from differences of coordinates, as inner products would cancel
-    W : array, shape (width, d), of "ntk"; elsewhere without rows
-    function : callable or None, of "callable"
+    dimension : int, terms of an inner product: columns of the points, or the most entries of a sparse row
+    offset : float, the square of the intercept, which is added to every value
+    center : array, shape (d,), or None; it is subtracted from all points, which changes no distance (see `_origin`)
+    is_far : bool, for "rbf": distances are summed over differences of coordinates, as inner products would cancel
+    W : array, shape (width, d), for "ntk"; without rows for other kernels
+    function : callable, or None for a named kernel
     """
 
     def prepare(self, X, dtype=np.float64):
-        """Prepare checked rows X for `block`, stored in this dtype."""
+        """Prepare checked rows X for `block`; points and hidden layer are stored in this dtype."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
         if _is_sparse(X) and (self.is_far or self.center is not None):
             X = X.toarray()
-        X = X if self.center is None else X - self.center
+        if self.center is not None:
+            X = X - self.center
         hidden = X @ self.W.T
         gates = (hidden > 0.0).astype(np.float32)
         hidden *= gates
@@ -1278,7 +1363,11 @@ class _Kernel(
         return _Prepared(X, _squares(X), hidden, gates)
 
     def block(self, A, B, product=_product):
-        """Return K(a_i, b_j) for prepared points; of a precomputed K, the b_j are the first of the training points."""
+        """Return K(a_i, b_j) for prepared points A and B; ``product`` multiplies their rows.
+
+        If K is precomputed, the b_j are the first len(B) training points.
+        """
+        # 1. The values without an intercept
         if self.name == "precomputed":
             values = A.rows[:, : len(B.rows)]
         elif self.name == "callable":
@@ -1287,20 +1376,27 @@ class _Kernel(
             values = np.empty((A.squares.size, B.squares.size))
             self._decay(A.rows, B.rows, values)
         else:
-            values = product(A.rows, B.rows)
+            values = self._from_products(A, B, product)
+        # 2. The intercept
+        return values + self.offset if self.offset else values
+
+    def _from_products(self, A, B, product):
+        """Return K(a_i, b_j) for a kernel that is a function of inner products."""
+        values = product(A.rows, B.rows)
+        rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
         if self.name == "poly":
             values *= self.gamma
             values += self.coef0
             base = values.copy()
             for _ in range(self.degree - 1):
                 values *= base
-        elif self.name == "rbf" and not self.is_far:
-            squared = self.gamma * (
-                1.0 - (self.dimension + 8.0) * _EPS
-            )  # rounded up, K is 1 for copies of a point
+        elif self.name == "rbf":
+            # The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for
+            # two copies of a point.
+            gamma = self.gamma * (1.0 - rounding)
             values *= 2.0 * self.gamma
-            values -= squared * A.squares[:, None]
-            values -= squared * B.squares
+            values -= gamma * A.squares[:, None]
+            values -= gamma * B.squares
             np.minimum(values, 0.0, out=values)
             np.exp(values, out=values)
         elif self.name == "ntk":
@@ -1308,18 +1404,15 @@ class _Kernel(
             values /= len(self.W)
             values += product(A.hidden, B.hidden)
         elif self.name == "ntk limit":
-            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(
-                B.squares
-            )  # a product might leave the range of numbers
+            # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
+            lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            cosines[cosines >= 1.0 - 2.0 * (self.dimension + 8.0) * _EPS] = (
-                1.0  # it may be, as for copies of a point
-            )
+            # A cosine that may be 1 is taken as 1, so that two copies of a point have the angle 0.
+            cosines[cosines >= 1.0 - 2.0 * rounding] = 1.0
             angles = np.arccos(np.maximum(cosines, -1.0))
-            values = (
-                lengths * (np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)) / (2.0 * np.pi)
-            )
-        return values + self.offset if self.offset else values
+            factors = np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)
+            values = lengths * factors / (2.0 * np.pi)
+        return values
 
     def _decay(self, A, B, out):
         """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
@@ -1328,7 +1421,7 @@ class _Kernel(
         _enter_by_size(work, _decay_alone, _decay_in_parallel, self.gamma, A, B, is_squared, out)
 
     def _called(self, A, B):
-        """Return the checked values of a function that a user gave as the kernel; it may write to its copies."""
+        """Return the checked values of the user's function, which gets copies, as it may write to them."""
         values = _real_array(self.function(A.copy(), B.copy()), "kernel(A, B)", 2)
         if values.shape != (len(A), len(B)):
             raise ValueError(
@@ -1337,50 +1430,51 @@ class _Kernel(
         return values
 
     def diagonal(self, points):
-        """Return K(x_i, x_i) for prepared points, training ones or new."""
+        """Return K(x_i, x_i) for prepared points, training or new ones."""
         values = points.squares
-        hidden = points.hidden
         if self.name == "precomputed":
             values = points.rows.diagonal()
         elif self.name == "callable":
-            blocks = np.array_split(
-                points.rows, len(values) // 32 + 1
-            )  # of whose values only the diagonal is used
+            # Only the diagonals of the blocks are used, so the blocks are small.
+            blocks = np.array_split(points.rows, len(values) // 32 + 1)
             values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
         elif self.name in ("rbf", "laplacian"):
             values = np.ones(len(values))
         elif self.name == "poly":
             values = (self.gamma * values + self.coef0) ** self.degree
         elif self.name == "ntk":
-            values = np.einsum("ij,ij->i", hidden, hidden, dtype=np.float64) + values * (
-                points.gates.sum(axis=1, dtype=np.float64) / len(self.W)
-            )
+            hidden = np.einsum("ij,ij->i", points.hidden, points.hidden, dtype=np.float64)
+            open_gates = points.gates.sum(axis=1, dtype=np.float64)
+            values = hidden + values * (open_gates / len(self.W))
         return values + self.offset
 
     def sums(self, weights, X, Xnew):
-        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and prepared points; not normalised."""
+        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised."""
         sums = np.zeros((len(weights), Xnew.squares.size))
-        if weights.any():
-            support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
-            weights = weights[:, support]
-            X = X.take(support)
-            for rows in _slices(Xnew.squares.size, weights.shape[1]):
-                sums[:, rows] = weights @ self.block(Xnew.take(rows), X).T
+        if not weights.any():
+            return sums
+        support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
+        weights = weights[:, support]
+        X = X.take(support)
+        for chunk in _slices(Xnew.squares.size, weights.shape[1]):
+            sums[:, chunk] = weights @ self.block(Xnew.take(chunk), X).T
         return sums
 
 
 def _slices(n, width):
-    """Yield slices of n rows, as many rows of this width as are computed at a time."""
+    """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
     step = max(1, _AT_ONCE // width)
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
 
 
 def _kernel(kernel, X, params, weights=1.0, is_moved=False):
-    """Resolve a kernel's name, or a callable, and its keywords against the training points X, weighted.
+    """Return the `_Kernel` of a name or callable with its keywords; training points X determine gamma and the centre.
 
-    ``is_moved`` says that G does not change where "linear" is taken from another origin.
+    ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
+    changes the values of K.
     """
+    # 1. Which kernel it is, and which keywords it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
     accepted = (*_KERNELS.get(name, ()), "intercept")
     unknown = sorted(set(params) - set(accepted))
@@ -1390,6 +1484,7 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
         )
+    # 2. Its parameters
     W = np.empty((0, X.shape[1]))
     if params.get("W") is not None:
         W = _points(params["W"], "W")
@@ -1401,95 +1496,104 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
         name = "ntk limit"
     gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
-    intercept = (
-        0.0 if _is_free(params) else _number(params.get("intercept", 0.0), "intercept", closed=True)
-    )
-    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
-    center = None
-    dimension = X.shape[1]
-    is_sparse = _is_sparse(X)
-    if is_sparse:
-        dimension = int(np.diff(X.indptr).max())
-    if name == "linear" and is_moved and not _is_mapped(X):
-        center = _origin(X)
-        center = None if is_sparse and not center.any() else center
-    if name in ("rbf", "laplacian") and not (_is_mapped(X) or is_sparse):
-        center = _origin(X)
-        center = np.where(center == 0.0, X.mean(axis=0), center)
-    is_far = name == "rbf" and _distance_error(gamma, dimension, _largest_square(X, center)) > _FAR
     degree = _count(params.get("degree", 3), "degree", 1)
+    intercept = 0.0
+    if not _is_free(params):
+        intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
+    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
+    # 3. How to compute inner products and distances
+    dimension = int(np.diff(X.indptr).max()) if _is_sparse(X) else X.shape[1]
+    center = _center(name, X, is_moved)
+    is_far = False
+    if name == "rbf":
+        largest = _largest_square(X, center)
+        is_far = _distance_error(gamma, dimension, largest) > _FAR
     function = kernel if callable(kernel) else None
     return _Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
+
+
+def _center(name, X, is_moved):
+    """Return the point that is subtracted from all points to lose fewer digits, or None to leave them in place."""
+    if _is_mapped(X):
+        return None
+    if name == "linear" and is_moved:
+        origin = _origin(X)
+        return None if _is_sparse(X) and not origin.any() else origin
+    if name in ("rbf", "laplacian") and not _is_sparse(X):
+        origin = _origin(X)
+        return np.where(origin == 0.0, X.mean(axis=0), origin)
+    return None
 
 
 _FAR = 1e-10  # the largest error of a value of "rbf" for which distances come from inner products
 
 
 def _distance_error(gamma, d, largest):
-    """Bound the error of gamma ||x - x'||^2 by inner products of d terms, for ||x||^2, ||x'||^2 <= largest."""
+    """Bound the error of gamma ||x - x'||^2 from inner products of d terms, if ||x||^2, ||x'||^2 <= largest."""
     return 8.0 * gamma * largest * (d + 16.0) * 0.51 * _EPS
 
 
 def _largest_square(X, center):
-    """Return max_i ||x_i - center||^2, center None for 0."""
+    """Return max_i ||x_i - center||^2; a center of None is 0."""
     moved = (block if center is None else block - center for _, block in _blocks(X))
     with np.errstate(over="ignore"):
         return max(float(_squares(block).max()) for block in moved)
 
 
 def _is_free(params):
-    """Tell whether these keywords ask for planes that need not pass through the origin."""
+    """Return True if a kernel's keywords say intercept="free": planes need not pass through the origin."""
     intercept = params.get("intercept", 0.0)
     return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
 
 
 def _gamma_of(params, X, weights):
-    """Return gamma, by itself, by sigma2, "auto", 1 / d, or the scale of X: 1 / (d Var X); where Var X = 0, 1 / d."""
-    gamma = params.get("gamma", "scale")
+    """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
             raise ValueError("give gamma or sigma2 = 1/(2 gamma), not both")
-        return _number(0.5 / _number(params["sigma2"], "sigma2"), "gamma = 1/(2 sigma2)")
+        sigma2 = _number(params["sigma2"], "sigma2")
+        return _number(0.5 / sigma2, "gamma = 1/(2 sigma2)")
+    gamma = params.get("gamma", "scale")
     if not isinstance(gamma, str):
         return _number(gamma, "gamma")
+    d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
-        return 1.0 / X.shape[1]
-    variance, is_constant = _variance(X, np.broadcast_to(weights, X.shape[0]))
-    spread = X.shape[1] * variance
-    if spread < _NORMAL and is_constant:
-        spread = float(X.shape[1])
+        return 1.0 / d
+    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
+    if spread < _NORMAL:
+        low, high = _ranges(X)
+        if low.min() == high.max():
+            return 1.0 / d
     if not _NORMAL <= spread < math.inf:
+        flow = "underflows" if spread < 1.0 else "overflows"
         raise ValueError(
-            f'gamma="scale" is 1 / (d Var X), and d Var X {"under" if spread < 1.0 else "over"}flows; '
-            "rescale the points, or give gamma"
+            f'gamma="scale" is 1 / (d Var X), and d Var X {flow}; rescale the points, or give gamma'
         )
     return 1.0 / spread
 
 
 def _variance(X, weights):
-    """Return the variance of the entries of weighted rows, zeros of sparse ones too, and whether all are equal."""
+    """Return the variance of the entries of X, whose rows have weights, (n,); sparse rows include their zeros."""
     if _is_sparse(X):
-        of_rows = np.asarray(X.mean(axis=1)).ravel()
-        mean = weights @ of_rows / weights.sum()
-        squares = (
-            _squares(X) / X.shape[1] - 2.0 * mean * of_rows + mean * mean
-        )  # the mean of (x_ij - mean)^2 in a row
-        return max(float(weights @ squares / weights.sum()), 0.0), X.nnz == 0
+        row_means = np.asarray(X.mean(axis=1)).ravel()
+        mean = weights @ row_means / weights.sum()
+        # The mean of (x_ij - mean)^2 over each row
+        deviations = _squares(X) / X.shape[1] - 2.0 * mean * row_means + mean * mean
+        return max(float(weights @ deviations / weights.sum()), 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = (
-            sum(weights[k : k + len(block)] @ block.mean(axis=1) for k, block in _blocks(X))
-            / weights.sum()
-        )
-        total = sum(
-            weights[k : k + len(block)] @ ((block - mean) ** 2).mean(axis=1)
-            for k, block in _blocks(X)
-        )
-    return float(total / weights.sum()), all((block == X[0, 0]).all() for _, block in _blocks(X))
+        total = 0.0
+        for first, block in _blocks(X):
+            total += weights[first : first + len(block)] @ block.mean(axis=1)
+        mean = total / weights.sum()
+        total = 0.0
+        for first, block in _blocks(X):
+            total += weights[first : first + len(block)] @ ((block - mean) ** 2).mean(axis=1)
+        return float(total / weights.sum())
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _absolute_distance(a, b):
-    """Return ||a - b||_1; by itself, since how it is summed would depend on the code around it."""
+    """Return ||a - b||_1.  It is compiled by itself, as the order of the sum would depend on the code around it."""
     total = 0.0
     for k in range(a.size):
         total += abs(np.float64(a[k]) - b[k])
@@ -1498,7 +1602,7 @@ def _absolute_distance(a, b):
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _squared_distance(a, b):
-    """Return ||a - b||_2^2; by itself, as `_absolute_distance`."""
+    """Return ||a - b||_2^2.  It is compiled by itself, as `_absolute_distance` is."""
     total = 0.0
     for k in range(a.size):
         difference = np.float64(a[k]) - b[k]
@@ -1530,7 +1634,7 @@ _ABOVE_DIAGONAL = ~np.tri(_TILE, dtype=bool)
 
 
 def _mirror(start, stop, out):
-    """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, a few rows at a time, which caches keep."""
+    """out_ji <- out_ij for the rows i from start to stop - 1 and all j < i, in tiles that fit into caches."""
     for first in range(start, stop, _TILE):
         last = min(first + _TILE, stop)
         out[:first, first:last] = out[first:last, :first].T
@@ -1539,21 +1643,23 @@ def _mirror(start, stop, out):
 
 
 def _normalizers(diagonal, normalize, name="X", reference=None):
-    """Return c with c_i c_j K_ij normalised.  ``reference`` is the training diagonal, for new points under "max"."""
+    """Return c such that c_i c_j K_ij is normalised, from K_ii; errors call the points ``name``.
+
+    "max" divides new points by the largest entry of ``reference``, the diagonal of the training points.
+    """
     _choice(normalize, "normalize", ("unit", "max", None))
-    top = (diagonal if reference is None else reference).max()
+    largest = (diagonal if reference is None else reference).max()
     if not np.isfinite(diagonal).all():
-        raise ValueError(
-            f"K(x, x) overflows at row {np.argmin(np.isfinite(diagonal))} of {name}; rescale the points"
-        )
-    if top < _NORMAL and (top > 0.0 or normalize == "max"):
+        row = np.argmin(np.isfinite(diagonal))
+        raise ValueError(f"K(x, x) overflows at row {row} of {name}; rescale the points")
+    if largest < _NORMAL and (largest > 0.0 or normalize == "max"):
         raise ValueError(
             f"every row of X has K(x, x) below {_NORMAL:.1g}, where digits are lost; rescale the points"
         )
     if normalize is None:
         return np.ones(diagonal.size)
     if normalize == "max":
-        return np.full(diagonal.size, 1.0 / math.sqrt(top))
+        return np.full(diagonal.size, 1.0 / math.sqrt(largest))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
         raise ValueError(
@@ -1563,7 +1669,8 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
 
 
 def _problem(X, kernel, normalize, params):
-    """Prepare checked points; return the kernel, the points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij."""
+    """Return the kernel, the prepared points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij, for checked X."""
+    # With a free intercept any origin serves, unless points are normalised.
     kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
     points = kernel.prepare(X)
     diagonal = kernel.diagonal(points)
@@ -1574,25 +1681,31 @@ def _problem(X, kernel, normalize, params):
 def kernel_matrix(
     A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any
 ) -> Array:
-    """Cross matrix K(a_i, b_j), unsigned and not normalised.
+    """Kernel values K(a_i, b_j) between two sets of points, without signs and not normalised.
 
     Parameters
     ----------
     A : array, shape (k, d)
-        The training points, on which gamma="scale" is resolved; for kernel="precomputed" (k, k), their matrix.
+        The training points, which determine gamma="scale".  For kernel="precomputed", their kernel matrix, (k, k).
     B : array, shape (m, d)
-        Other points; for kernel="precomputed" (m, k), the values K(b_j, a_i).
+        Other points.  For kernel="precomputed", the values K(b_j, a_i), (m, k).
     kernel, **params
-        As in `gram`.
+        The kernel and its parameters, as in `gram`.
 
     Returns
     -------
     K : array, shape (k, m)
+        K_ij = K(a_i, b_j).
 
     Raises
     ------
     ValueError, TypeError
-        As `gram`; and the numbers of columns differ.
+        A, B, the kernel or a parameter is bad, as in `gram`; or A and B have different numbers of columns.
+
+    See Also
+    --------
+    gram : the signed, normalised matrix of one set of points.
+    decision_function : the scores of new points.
 
     Examples
     --------
@@ -1609,17 +1722,18 @@ def kernel_matrix(
 
 
 def _pairs(labels, n_classes):
-    """Return (point, right, wrong): the pairs of a point with each class that is not its own, point by point."""
+    """Return (point, right, wrong): for each pair its point, the point's class and one of the other classes."""
     point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
     return point, labels[point], wrong
 
 
 def _class_weights(alpha, labels, n_classes):
-    """Return T of `pair_gram`, (k, n_classes, n), for each of k weights of the pairs."""
-    T = np.zeros((len(alpha), n_classes, len(labels)))
-    (point, _, wrong) = _pairs(labels, n_classes)
+    """Return the class weights T of `pair_gram`, (k, n_classes, n), for k rows alpha of weights of the pairs."""
+    n = len(labels)
+    T = np.zeros((len(alpha), n_classes, n))
+    point, _, wrong = _pairs(labels, n_classes)
     T[:, wrong, point] = -alpha
-    T[:, labels, np.arange(len(labels))] = alpha.reshape(len(alpha), len(labels), -1).sum(axis=2)
+    T[:, labels, np.arange(n)] = alpha.reshape(len(alpha), n, -1).sum(axis=2)
     return T
 
 
@@ -1630,42 +1744,53 @@ def decision_function(
     y: ArrayLike,
     Xnew: ArrayLike,
     *,
-    kernel: str | Callable,
+    kernel: str | Callable | None = None,
     normalize: str | None = "unit",
     n_classes: int | None = None,
     **params: Any,
 ) -> Array:
-    """Scores f(x) = sum_i alpha_i y_i K(x_i, x), normalised as in `gram`, for every row x of Xnew; with ``n_classes``
-    those of all classes, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of `pair_gram`.
+    """Scores f(x) = sum_i alpha_i y_i K(x_i, x) of new points x; sign f(x) is the predicted label.
+
+    K is normalised as in `gram`: divided by sqrt(K(x_i, x_i) K(x, x)) for "unit", by max_i K(x_i, x_i) for "max".
+    With intercept="free" a bias is added to f, so that the least margin of the training points is as large as possible.
+    With ``n_classes`` there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of
+    `pair_gram`; the largest predicts the class.
 
     Parameters
     ----------
     alpha : array, shape (n,) or (k, n)
-        Weights, such as Result.alpha, or k times weights, such as Result.iterates.  With ``n_classes`` those of the
-        pairs of `pair_gram`, n (n_classes - 1) in place of n.
+        Weights, such as Result.alpha, or k rows of weights, such as Result.iterates.  With ``n_classes``, the weights
+        of the n (n_classes - 1) pairs of `pair_gram`.
     X : array, shape (n, d)
-        The training points; for kernel="precomputed" (n, n), their kernel matrix.
+        The training points.  For kernel="precomputed", their kernel matrix, (n, n).
     y : array, shape (n,)
-        Their labels, -1 or +1; with ``n_classes`` 0 to n_classes - 1.
+        Their labels, -1 or +1; with ``n_classes``, 0 to n_classes - 1.
     Xnew : array, shape (m, d)
-        The points to score; for kernel="precomputed" (m, n), the values K(x, x_i).
-    kernel, normalize
-        What made G, as in `gram`; for `features` "linear".  The weights do not tell, so the kernel has no default.
+        The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).
+    kernel : str or callable
+        The kernel that made G, "linear" for `features`.  It must be given, as alpha does not tell it.
+    normalize : {"unit", "max", None}
+        The normalisation that made G, as in `gram`.
     n_classes : int, optional
-        Of a multiclass problem.
+        Number of classes of a multiclass problem.
     **params
         The kernel's parameters, as in `gram`.
 
     Returns
     -------
-    scores : array, shape (m,) or (m, n_classes)
-        Positive where label +1 is predicted; or the largest in a row is that of the class predicted.  For k times
-        weights k such arrays, (k, m) or (k, m, n_classes).
+    scores : array, shape (m,), or (m, n_classes) with ``n_classes``
+        f(x), or f_c(x), for the rows x of Xnew.  k rows of weights give k such arrays, (k, m) or (k, m, n_classes).
 
     Raises
     ------
     ValueError, TypeError
-        As `gram`; lengths differ; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of Xnew.
+        The points, labels, kernel or parameters are bad, as in `gram`; kernel is missing; lengths or numbers of columns
+        differ; or normalize="unit" is asked of a precomputed kernel, which does not tell K(x, x) of new points.
+
+    See Also
+    --------
+    kernel_matrix : the values K(x_i, x).
+    MaxMarginClassifier : an estimator that keeps the kernel and the support vectors.
 
     Examples
     --------
@@ -1674,20 +1799,27 @@ def decision_function(
     >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
     array([ True, False])
     """
+    # 1. Check the arguments
+    if kernel is None:
+        raise TypeError(
+            "decision_function needs kernel=..., the kernel that made G, as alpha does not tell it: pass "
+            'kernel="linear" for features, "rbf" if gram or lazy_gram had none'
+        )
     X = _points(X, "X", kernel)
     Xnew = _points(Xnew, "Xnew", kernel)
-    many = np.ndim(alpha) == 2
-    alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + many))
+    n = X.shape[0]
+    has_rows = np.ndim(alpha) == 2
+    alpha = np.atleast_2d(_real_array(alpha, "alpha", 2 if has_rows else 1))
     if n_classes is None:
-        y = _labels(y, X.shape[0])
-        pairs = X.shape[0]
+        y = _labels(y, n)
+        expected = n
     else:
         n_classes = _count(n_classes, "n_classes", 2)
-        y = _labels(y, X.shape[0], "labels", range(n_classes)).astype(np.int64)
-        pairs = y.size * (n_classes - 1)
-    if alpha.shape[1] != pairs:
+        y = _labels(y, n, "labels", range(n_classes)).astype(np.int64)
+        expected = n * (n_classes - 1)
+    if alpha.shape[1] != expected:
         raise ValueError(
-            f"alpha has {alpha.shape[1]} weights, and {y.size} rows of X have {pairs}; they must agree"
+            f"alpha has {alpha.shape[1]} weights, and {n} rows of X have {expected}; they must agree"
         )
     if X.shape[1] != Xnew.shape[1]:
         raise ValueError(
@@ -1697,21 +1829,28 @@ def decision_function(
         raise ValueError(
             'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
         )
+    # 2. Weigh the functions c_i K(x_i, x)
     kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
-    weights = (
-        alpha * y if n_classes is None else _class_weights(alpha, y, n_classes).reshape(-1, len(y))
-    )
+    if n_classes is None:
+        weights = alpha * y
+    else:
+        weights = _class_weights(alpha, y, n_classes).reshape(-1, n)
+    weights = weights * normalizer
+    # 3. Sum them, and normalise by K(x, x)
     new = kernel.prepare(Xnew)
-    of_new = np.ones(Xnew.shape[0]) if kernel.name == "precomputed" else kernel.diagonal(new)
-    scores = kernel.sums(weights * normalizer, points, new) * _normalizers(
-        of_new, normalize, "Xnew", diagonal
-    )
+    if kernel.name == "precomputed":
+        new_diagonal = np.ones(Xnew.shape[0])
+    else:
+        new_diagonal = kernel.diagonal(new)
+    new_normalizer = _normalizers(new_diagonal, normalize, "Xnew", diagonal)
+    scores = kernel.sums(weights, points, new) * new_normalizer
+    # 4. Order the scores by class, or add the bias
     if n_classes is not None:
         scores = scores.reshape(len(alpha), n_classes, Xnew.shape[0]).swapaxes(1, 2)
     elif _is_free(params):
-        known = kernel.sums(weights * normalizer, points, points) * normalizer
+        known = kernel.sums(weights, points, points) * normalizer
         scores += np.array([[_offset(y, y * f)] for f in known])
-    return scores if many else scores[0]
+    return scores if has_rows else scores[0]
 
 
 # ======================================================================================================

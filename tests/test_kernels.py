@@ -471,6 +471,55 @@ def test_bad_points(case, call):
     check_raises(lambda: call(X, y), error, words)
 
 
+@pytest.mark.parametrize(
+    "y, error, words",
+    [
+        ([0, 1, 1], ValueError, ["labels must be -1 or +1", "y has 0 and 1", "== 1, 1, -1)"]),
+        (np.array([0, 1, 1], np.uint8), ValueError, ["y has 0 and 1", "== 1, 1, -1)"]),
+        ([1.5, -1.0, 1.5], ValueError, ["y has -1.0 and 1.5", "== 1.5, 1, -1)"]),
+        ([True, False, True], ValueError, ["y has False and True", "== True, 1, -1)"]),
+        (["spam", "ham", "ham"], TypeError, ["y has 'ham' and 'spam'", "== 'spam', 1, -1)"]),
+        (np.array(["b", "a", "b"], object), TypeError, ["real numbers", "== 'b', 1, -1)"]),
+    ],
+    ids=["0 and 1", "uint8", "floats", "bool", "text", "objects"],
+)
+def test_two_other_labels_are_told_how_to_become_signs(y, error, words):
+    """The remedy in the message is right as it stands: it gives the larger label the sign +1."""
+    expected = np.where(np.asarray(y) == max(np.asarray(y).tolist()), 1, -1)
+    for make in (fm.gram, fm.features, fm.lazy_gram):
+        check_raises(lambda make=make: make(X3, y), error, words)
+    with pytest.raises(error) as caught:
+        fm.gram(X3, y)
+    remedy = str(caught.value).partition("pass ")[2]
+    assert np.array_equal(eval(remedy, {"np": np, "y": y}), expected)
+
+
+@pytest.mark.parametrize(
+    "y, error",
+    [
+        ([0, 0, 0], ValueError),
+        ([0, 1, 2], ValueError),
+        (["a", "b", "c"], TypeError),
+        (["a", None, "a"], TypeError),
+        (np.ma.array(["a", "b", "a"]), TypeError),
+    ],
+)
+def test_no_remedy_is_named_for_labels_that_are_not_two(y, error):
+    with pytest.raises(error) as caught:
+        fm.gram(X3, y)
+    assert "np.where" not in str(caught.value)
+
+
+def test_signs_of_a_free_intercept_are_told_what_they_may_be():
+    G = fm.features(X3, Y3)
+    check_raises(
+        lambda: fm.FreeGram(G, [2, 1, 1]),
+        ValueError,
+        ["labels must be -1 or +1", "signs has 1 and 2", "np.asarray(signs) == 2"],
+    )
+    check_raises(lambda: fm.FreeGram(G, [0, 1, 2]), ValueError, ["-1 or +1", "signs[0] is 0"])
+
+
 def scores(X, Xnew, normalize=None, **options):
     return fm.decision_function(np.ones(3), X, Y3, Xnew, normalize=normalize, **options)
 
@@ -517,7 +566,7 @@ BAD_CALLS = [  # call, exception, words of the message
     (
         lambda: fm.decision_function(np.ones(3), X3, Y3, X3),
         TypeError,
-        ["keyword-only argument: 'kernel'"],
+        ["kernel=", "the kernel that made G", '"linear" for features'],
     ),
     (
         lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1], kernel="rbf"),
