@@ -3711,119 +3711,129 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # ======================================================================================================
 
 
+# What rounding may do.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from
+# the true ones.  `_bracket` moves each number by its bound in the direction in which lower <= rho <= upper stays true:
+# the numerator of lower down, its denominator up (down if the numerator is negative), the length of p up, its sum down.
+# A root, a quotient and a difference of what is at hand err by `_LAST` at most, relative to their result.
+# The width upper - lower is the gap of the numbers as computed plus ``blur``, which is due to these bounds.
+
+
 def _squares_and_margins(G, scale, *points):
-    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1."""
+    """Return [(v' G v, G v), ...] for points v with ||v||_1 <= 1."""
     n, dimension = G.shape()
     W = np.empty((len(points), dimension))
     M = np.empty((len(points), n))
     for v, w in zip(points, W, strict=True):
         lift(G, v, w)
     table_margins(G, W, M)
-    blur = G.rounding().square * scale
+    error = G.rounding().square * scale
     return [
-        (_nonnegative(square(G, v, w, m), blur), m) for v, w, m in zip(points, W, M, strict=True)
+        (_nonnegative(square(G, v, w, m), error), m) for v, w, m in zip(points, W, M, strict=True)
     ]
 
 
-def _nonnegative(size, blur):
-    """Return v'Gv, or 0 where it is negative by rounding; refuse a G for which it is by more."""
-    if size < -blur:
+def _nonnegative(norm2, error):
+    """Return v'Gv, or 0 where rounding has made it negative; raise ValueError where it is below -error."""
+    if norm2 < -error:
         raise ValueError(
-            f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1"
+            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
         )
-    return max(size, 0.0)
+    return max(norm2, 0.0)
 
 
 def _unit_range(v):
-    """Return v times the power of two, exact but for underflow, that brings ||v||_1 into [1/2, 1]."""
-    v = np.ldexp(
-        v, -math.frexp(float(np.abs(v).max()))[1]
-    )  # first the largest entry: the sum might overflow
+    """Return v times the power of two that brings ||v||_1 into [1/2, 1]; only underflow can round."""
+    # The largest entry comes first, as the sum of all might overflow.
+    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
-class _Seen(namedtuple("_Seen", "least size total rounding")):
-    """Products at some v, as computed: min_i (G v)_i, ||v||_G^2, ||v||_1 and the `Rounding` of the first two."""
+class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
+    """min_i (G v)_i and ||v||_G^2 as computed at some v, ||v||_1, and the `Rounding` of the first two."""
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
-        blur = self.rounding.square * scale * self.total * self.total
-        root = self.rounding.length * math.sqrt(scale) * self.total
-        size = max(self.size, 0.0)
-        return (
-            math.sqrt(size),
-            (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
-            (1.0 + _LAST) * math.sqrt(size + blur) + root,
-        )
+        norm2 = max(self.norm2, 0.0)
+        square_error = self.rounding.square * scale * self.total * self.total
+        length_error = self.rounding.length * math.sqrt(scale) * self.total
+        least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
+        shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
+        longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
+        return math.sqrt(norm2), shortest, longest
 
 
 def _bracket(scale, alpha, p, total, terms, unit):
-    """Return lower, upper, and what rounding adds to upper - lower, by alpha and p / total, a sum of so many terms."""
-    length, _, longest = p.lengths(scale)
-    gap = length / total
+    """Return (lower, upper, blur) from the `_Seen` of alpha and of p; blur is the width that is due to rounding.
+
+    p is divided by ``total``, a sum of so many terms.  ``unit`` is the relative error of ``scale`` as a bound of G_ii.
+    """
+    # 1. upper = ||p||_G / sum p.
+    p_length, _, longest = p.lengths(scale)
     upper = longest / total * (1.0 + _LAST + _gamma(terms))
+
+    # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
     length, shortest, longest = alpha.lengths(scale)
     least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
-    extreme = longest if least > 0.0 else shortest
-    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
-    lower = max(lower, least / extreme) if extreme > 0.0 else lower
+    divisor = longest if least > 0.0 else shortest
+    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)
+    if divisor > 0.0:
+        lower = max(lower, least / divisor)
     lower -= _LAST * abs(lower)
-    # So written that margins of NaN, which leave lower as it is, show in what is returned.
-    gap -= lower if alpha.least <= 0.0 or length == 0.0 else alpha.least / length
-    return lower, upper, upper - lower - max(gap, 0.0)
+
+    # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
+    computed = lower
+    if not (alpha.least <= 0.0 or length == 0.0):
+        computed = alpha.least / length
+    gap = max(p_length / total - computed, 0.0)
+    return lower, upper, upper - lower - gap
 
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
-    """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
-    points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
-    known = [G.precise(v) for v in points] if precise else [None]
+    """Return (lower, upper, blur): the interval of `certificate` for checked input, and its width due to rounding."""
+    # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
+    points = [_unit_range(p)]
+    if alpha is not p and alpha.any():
+        points.append(_unit_range(alpha))
+
+    # 2. Multiply, in twice the working precision if that is wanted and G can.
+    results = [G.precise(v) for v in points] if precise else [None]
     total = math.fsum(points[0])
     terms = 0
-    if known[0] is None:
-        known = [(*at, G.rounding()) for at in products(G, scale, *points)]
+    if results[0] is None:
+        results = [(norm2, m, G.rounding()) for norm2, m in products(G, scale, *points)]
         total = float(points[0].sum())
         terms = p.size
+
+    # 3. A free intercept takes the best bias.  p is ``tilt`` away, in ||.||_1, from half its weight in each class.
+    tilt = 0.0
     if G.signs is not None:
-        tilt = abs(
-            math.fsum(G.signs * points[0])
-        )  # the p of half its weight in each class is so far away, in ||.||_1
+        tilt = abs(math.fsum(G.signs * points[0]))
         if tilt > 1e-6:
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
             )
-        known = [_with_best_bias(G.signs, scale, tilt, *at) for at in known]
-    seen = [
-        _Seen(
-            float(m.min()),
-            _nonnegative(size, rounding.square * scale),
-            float(np.abs(v).sum()),
-            rounding,
-        )
-        for v, (size, m, rounding) in zip(points, known, strict=True)
-    ]
-    of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
-    lower, upper, blur = map(
-        float, _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins)
-    )
+    seen = []
+    for v, (norm2, m, rounding) in zip(points, results, strict=True):
+        if G.signs is not None:
+            # Each m_i errs by some units in its last place.  m + b y cancels what the m_i have in common, as for points
+            # far from the origin, so that these units must be counted here, and those of the sum.
+            lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
+            m = m + _offset(G.signs, m) * G.signs
+            rounding = rounding._replace(
+                margins=rounding.margins + lost, length=rounding.length + 4.0 * tilt
+            )
+        norm2 = _nonnegative(norm2, rounding.square * scale)
+        seen.append(_Seen(float(m.min()), norm2, float(np.abs(v).sum()), rounding))
+
+    # 4. Put them together, outwards.
+    seen_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
+    ends = _bracket(scale, seen_alpha, seen[0], total, terms, G.rounding().margins)
+    lower, upper, blur = map(float, ends)
     if lower > upper:
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
     return lower, upper, blur
-
-
-def _with_best_bias(signs, scale, tilt, size, m, rounding):
-    """Return (v'Gv, G v + b y, `Rounding`) for the best b, where v is ``tilt`` away from half its weight in each class.
-
-    Bounds of m are up to a few units in the last place of each m_i.  The sum with b y cancels what m_i have in common,
-    as for points far from the origin, so that these units must be counted here, and those of the sum.
-    """
-    lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
-    return (
-        size,
-        m + _offset(signs, m) * signs,
-        rounding._replace(margins=rounding.margins + lost, length=rounding.length + 4.0 * tilt),
-    )
 
 
 _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
@@ -3856,7 +3866,7 @@ def _meets(k, until, alpha, m, report):
 
 
 def _has_coordinates(G):
-    """Tell whether squares are those of coordinates, so that inner products can be, too."""
+    """Return True if `square` returns <w, w>, so that w is an explicit feature vector."""
     n, dimension = G.shape()
     w = np.arange(1.0, dimension + 1.0)
     return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
@@ -3868,6 +3878,8 @@ def certificate(
 ) -> tuple[float, float]:
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
+    Here ||v||_G = sqrt(v' G v), and rho is the maximum margin.
+
     Parameters
     ----------
     G : array, shape (n, n), or representation
@@ -3875,41 +3887,44 @@ def certificate(
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex; it is divided by its sum.
+        A point of the simplex; it is divided by its sum.  With a free intercept half of its weight must be in each
+        class.
     precise : bool
-        Use products in twice the working precision, several times as dear, where the representation has them.
+        Use products in twice the working precision where the representation has them.  They take several times as long.
 
     Returns
     -------
     lower, upper : float
-        By two products, independent of any algorithm, and rounded outwards: the inequalities hold in exact arithmetic.
+        From two products, independent of any algorithm.  They are rounded outwards: the inequalities hold in exact
+        arithmetic.  With a free intercept lower is that of the best bias b.
 
     Raises
     ------
     ValueError
         Shapes or values are bad, or G turns out not to be positive semi-definite.
 
+    See Also
+    --------
+    separator_margin : the margin of a separator w that is given by its coordinates
+    contradiction : two equal points with different labels, a proof that rho <= 0
+    Rounding : the bounds on the errors of a product
+
     Notes
     -----
-    With a free intercept p must have half its weight in each class, and lower is that of the best b.
+    The rho that is bounded belongs to the stored rows.  With a dense G it is the rho of every positive semi-definite
+    matrix whose upper triangle rounds to the stored one: a float32 G stands for all matrices that round to it.
 
-    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose upper
-    triangle rounds to the stored one, G among them if it is one: a float32 G stands for all that storing it lost.
-
-    A power of two brings ||v||_1 to at most 1.  With r = ||v||_G as computed and the `Rounding` of a product
-
-        lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
-                else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
-        upper = (sqrt(r^2 + square s) + length sqrt(s)) / (sum p - gamma_n).
-
-    Near the optimum this widens the interval, relative to rho, u = 2^-53 and s that below a RidgeGram, by about
+    With u = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
+    by about
 
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        40 u + up to u s / rho^2                with features and ``precise``, the second by the rounding of alpha.
+        40 u + up to u s / rho^2                with features and ``precise``; the second term rounds alpha.
 
-    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.
+    Here s is that of the matrix without its ridge.  lower is never below -sqrt(s), up to rounding.  With a dense G
+    upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.  Formulas and
+    proof: "Rounding in a certificate" in figures/README.md.
 
     References
     ----------
@@ -3918,8 +3933,8 @@ def certificate(
     Examples
     --------
     >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
-    >>> lower < 0.5 < upper, upper - lower < 1e-13
-    (True, True)
+    >>> round(lower, 6), round(upper, 6), lower < 0.5 < upper < lower + 1e-13
+    (0.5, 0.5, True)
     """
     G, scale = _representation(G)
     n = G.shape()[0]
@@ -3928,110 +3943,134 @@ def certificate(
 
 @_with_underflow
 def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
-    """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
+    """The margin of a separator that one already has: an interval around min_i (<z_i, w> + y_i b) / ||w||.
+
+    z_i are the rows of G, y_i the labels, b is a bias, 0 unless the intercept is free.
 
     Parameters
     ----------
     G : FeatureGram, SparseGram or MappedGram of rows z_i; PairGram over one of these
-        Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
-        ``normalize=None`` for points as they are.
+        Made by `features`, or by `pair_gram` of such; with a ridge or without.  Give ``normalize=None`` for points as
+        they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
-        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.  With a free intercept (d,) is a direction,
-        and the margin is that of its best bias; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
+        Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
+        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
 
     Returns
     -------
     lower, upper : float
-        lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper, b = 0 unless the intercept is free, for the rows and the w
-        that are stored: computed in floating point, rounded outward by a proven bound; and
-        lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.
-        With a ridge the scale of w matters: the margin is 1 / sqrt(N + sum_i xi_i^2 / r_i), where xi_i =
-        max(0, 1 - <z_i, w> - y_i b) and N = ||w||^2, for pairs ||w||^2 / 2.  N + sum_i xi_i^2 / r_i is twice the
-        objective of a soft margin.
+        lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper for the rows and the w that are stored, rounded outwards by a
+        proven bound; and lower <= rho, the maximum margin.  For pairs, and with a ridge, see the Notes.
 
     Raises
     ------
     TypeError, ValueError
         G has no coordinates, as a dense one; w is of another shape, not finite, or 0.
 
+    See Also
+    --------
+    certificate : the interval of weights alpha and p, for any G
+    max_margin : lower over its upper end is the share of the maximum margin that w is certified to have
+
     Notes
     -----
-    The interval is a few units in the last place of the largest <z_i, w> or bias wide, over ||w||.  It is
-    2 (n + d) u sqrt(s) wide, u = 2^-53, for rows in a mapped file and those of other libraries.
-    Over the upper end of `max_margin`, lower is a certified share of the maximum margin.  A representation of your own
-    says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
+    Pairs: the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||) over points i and classes j other than y_i,
+    with f_c(x) = <w_c, x>.
+
+    With a ridge r the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b) the margin is
+
+        1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2, for pairs ||w||^2 / 2,
+
+    where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.
+
+    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows in a
+    mapped file and those of other libraries it is 2 (n + d) u sqrt(s) wide, u = 2^-53, s = max_i G_ii.  A
+    representation of your own says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns
+    <w, w>.
 
     Examples
     --------
     >>> G = fm.features([[3.0, 0.0], [0.0, -4.0]], [1, -1], normalize=None)
-    >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])  # 3 / sqrt(2)
-    >>> lower <= 2.1213203435596427 <= upper, round(lower / fm.max_margin(G).upper, 6)  # of 12 / 5
-    (True, 0.883883)
+    >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])
+    >>> round(lower, 6), lower <= 3.0 / np.sqrt(2.0) <= upper
+    (2.12132, True)
+    >>> round(lower / fm.max_margin(G).upper, 6)
+    0.883883
     """
+    # 1. Take G apart: its ridge, pairs of classes, and rows.
     G, _ = _representation(G)
     ridge = G.ridge if isinstance(G, RidgeGram) else None
     G = G.without_ridge()
-    several = isinstance(G, PairGram)
     rows = G.points_gram()
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
-    w = _real_array(w, "w", 1 + several)
-    wanted = (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
-    has_bias = G.signs is not None and w.shape == (wanted[0] + 1,)
-    bias = 0.0
-    if has_bias:
+    d = rows.shape()[1]
+    shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
+
+    # 2. Take w apart: with a free intercept its own bias may stand behind it.
+    w = _real_array(w, "w", len(shape))
+    bias = None
+    if G.signs is not None and w.shape == (d + 1,):
         bias = float(w[-1])
         w = w[:-1]
-    if w.shape != wanted or not w.any():
-        or_with_bias = f", or {(wanted[0] + 1,)} with a bias," if G.signs is not None else ""
+    if w.shape != shape or not w.any():
+        or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
         raise ValueError(
-            f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}"
+            f"w must have shape {shape}{or_with_bias} and not be 0, got shape {w.shape}"
         )
-    if ridge is not None and G.signs is not None and not has_bias:
+    if ridge is not None and G.signs is not None and bias is None:
         raise ValueError(
-            f"with a ridge and a free intercept w must have shape {(wanted[0] + 1,)}: give the bias, too"
+            f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
-    from_origin = 0.0
-    if has_bias and G.origin is not None:
-        from_origin = sum(_precise_dot(w.astype(np.float64), G.origin))  # rows are x_i - o
-    of_rows = bias + from_origin if has_bias else None
-    return _of_separator(G, ridge, w, of_rows, abs(from_origin))
+
+    # 3. The stored rows are x_i - origin: move the bias there.
+    moved = 0.0
+    if bias is not None and G.origin is not None:
+        moved = sum(_precise_dot(w.astype(np.float64), G.origin))
+        bias += moved
+    return _of_separator(G, ridge, w, bias, abs(moved))
 
 
-def _of_separator(G, ridge, w, bias, cancelled):
-    """Return `separator_margin` for the bias that belongs to the rows; None stands for the best one.
+def _of_separator(G, ridge, w, bias, largest):
+    """Return `separator_margin` for the bias that belongs to the stored rows; None stands for the best one.
 
-    ``cancelled`` is the size of what was added up to this bias, which its rounding is in proportion to.
+    ``largest`` is the largest term of the sum that this bias is: its rounding is in proportion to that.
     """
+    # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w = np.ldexp(w.astype(np.float64), -exponent)
     goal = math.ldexp(1.0, -exponent)
-    length = math.sqrt(
-        sum(_precise_dot(w.ravel(), w.ravel())) * (0.5 if isinstance(G, PairGram) else 1.0)
-    )
-    m, lost, error = _margins_of(G, w)
+    norm2 = sum(_precise_dot(w.ravel(), w.ravel()))
+    if isinstance(G, PairGram):
+        norm2 *= 0.5
+    length = math.sqrt(norm2)
+
+    # 2. Margins with their bias, and the largest terms that they are sums of.
+    m, terms, error = _margins_of(G, w)
     if G.signs is not None:
         bias = _offset(G.signs, m) if bias is None else math.ldexp(bias, -exponent)
-        lost = max(abs(bias), math.ldexp(cancelled, -exponent))
+        terms = max(abs(bias), math.ldexp(largest, -exponent))
         m += bias * G.signs
+
+    # 3. Without a ridge the least of them decides.
     if ridge is None:
         least = float(m.min()) / length
-        blur = _LAST * (abs(least) + lost / length) + error
-        return least - blur, least + blur
-    blur = _LAST * (np.abs(m) + lost) + error * length
-    lower, upper = (
-        _with_slacks(length / goal, np.maximum(goal - m + sign * blur, 0.0) / goal, ridge)
-        for sign in (1.0, -1.0)
-    )
-    if upper < _NORMAL:  # where numbers lose digits
+        rounding = _LAST * (abs(least) + terms / length) + error
+        return least - rounding, least + rounding
+
+    # 4. With a ridge the slacks count, once with the least and once with the largest margins.
+    rounding = _LAST * (np.abs(m) + terms) + error * length
+    lower = _with_slacks(length / goal, np.maximum(goal - m + rounding, 0.0) / goal, ridge)
+    upper = _with_slacks(length / goal, np.maximum(goal - m - rounding, 0.0) / goal, ridge)
+    if upper < _NORMAL:  # Such numbers have fewer digits.
         return 0.0, _NORMAL
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 def _margins_of(G, w):
-    """Return <z_i, w>, the size of what cancelled in it, and a bound of its error over ||w||.
+    """Return <z_i, w>, the largest term that cancelled in it, and a bound on its error over ||w||.
 
-    To this error come a few units in the last place of <z_i, w> and of what cancelled.
+    On top of this error come a few units in the last place of <z_i, w> and of the largest term.
     """
     rows = G.without_shift().points_gram()
     m = np.empty(G.shape()[0])
@@ -4049,19 +4088,21 @@ def _margins_of(G, w):
 
 
 def _with_slacks(length, slacks, ridge):
-    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), which may overflow; 0 with a slack where there is no ridge."""
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack."""
     with np.errstate(over="ignore", divide="ignore"):
         terms = np.divide(slacks, np.sqrt(ridge), out=np.zeros_like(slacks), where=slacks > 0.0)
     largest = max(float(terms.max()), length)
     if largest == math.inf:
         return 0.0
+    # The largest term is taken out, so that no square can overflow.
     return 1.0 / (largest * math.sqrt((length / largest) ** 2 + math.fsum((terms / largest) ** 2)))
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
-    """Two equal points with different labels, which no kernel separates: rho <= 0, whatever rounding does.
+    """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
 
-    It is the one proof that there is no margin at all.  "infeasible" says that there is none above some eps.
+    This is the one proof that there is no margin at all.  The status "infeasible" only says that there is none above
+    some eps.
 
     Parameters
     ----------
@@ -4072,12 +4113,16 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     Returns
     -------
     pair : (i, j), i < j, or None
-        The numbers of two such rows, the first that there are.
+        The numbers of two such rows; j is the first row that contradicts an earlier one.
 
     Raises
     ------
     ValueError, TypeError
         X is not finite, or lengths differ.
+
+    See Also
+    --------
+    certificate : an upper bound on rho from weights p
 
     Examples
     --------
@@ -4086,7 +4131,6 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """
     X = _rows(X)
     y = np.asarray(y)
-    seen = {}
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
@@ -4094,42 +4138,45 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
 
     def key(i):
         if not _is_sparse(X):
-            return (X[i] + 0.0).tobytes()  # of the two zeros, one
-        part = slice(X.indptr[i], X.indptr[i + 1])
-        return X.indices[part].tobytes() + X.data[part].tobytes()
+            return (X[i] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
+        entries = slice(X.indptr[i], X.indptr[i + 1])
+        return X.indices[entries].tobytes() + X.data[entries].tobytes()
 
+    first = {}  # the first row of each key; keys themselves would be a copy of X
     for i in range(len(y)):
-        j = seen.setdefault(hash(key(i)), i)
+        j = first.setdefault(hash(key(i)), i)
         if y[i] != y[j] and key(i) == key(j):
             return j, i
     return None
 
 
 def _operator_norm(G):
-    """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
+    """Return a bound above the largest eigenvalue of G, by about 3 %, and the number of products it took.
 
-    Lanczos: k steps miss a fraction e of it with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the
-    spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No
-    vectors are kept: rounding repeats eigenvalues (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
+    It fails with a probability of 5e-8 at n = 10^4.  Lanczos: k steps miss a fraction e of the eigenvalue with
+    probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J.
+    Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then repeats eigenvalues
+    (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n = G.shape()[0]
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
-    T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
+    steps = min(64, n)
+    T = np.zeros((steps, steps))  # tridiagonal and symmetric; its lower half
     v = np.random.default_rng(0).standard_normal(n)
-    before = np.zeros(n)
-    for k in range(len(T)):
-        size = float(np.linalg.norm(v))
-        if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
-            T = T[:k, :k]
+    previous = np.zeros(n)
+    for k in range(steps):
+        length = float(np.linalg.norm(v))
+        if k and length <= 1e-13 * T.max():
+            T = T[:k, :k]  # This space is invariant: its largest eigenvalue is exact.
             break
-        v /= size
+        v /= length
         m = _image(G, v) / scale
         T[k, k] = v @ m
         m -= T[k, k] * v
         if k:
-            T[k, k - 1] = size
-            m -= size * before
-        before = v
+            T[k, k - 1] = length
+            m -= length * previous
+        previous = v
         v = m
     return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
