@@ -3949,9 +3949,9 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     Parameters
     ----------
-    G : FeatureGram, SparseGram or MappedGram of rows z_i; PairGram over one of these
-        Made by `features`, or by `pair_gram` of such; with a ridge or without.  Give ``normalize=None`` for points as
-        they are.
+    G : FeatureGram or SparseGram of rows z_i; PairGram over one of these
+        Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
+        ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
         Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
         which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
