@@ -3711,11 +3711,11 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # ======================================================================================================
 
 
-# What rounding may do.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from
-# the true ones.  `_bracket` moves each number by its bound in the direction in which lower <= rho <= upper stays true:
-# the numerator of lower down, its denominator up (down if the numerator is negative), the length of p up, its sum down.
-# A root, a quotient and a difference of what is at hand err by `_LAST` at most, relative to their result.
-# The width upper - lower is the gap of the numbers as computed plus ``blur``, which is due to these bounds.
+# Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
+# ones.  `_bracket` moves each number by its bound in the direction in which lower <= rho <= upper stays true: the
+# numerator of lower down, its denominator up (down if the numerator is negative), the length of p up, the sum of p
+# down.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most, relative to
+# their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to these bounds.
 
 
 def _squares_and_margins(G, scale, *points):
@@ -3763,9 +3763,9 @@ class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
 
 
 def _bracket(scale, alpha, p, total, terms, unit):
-    """Return (lower, upper, blur) from the `_Seen` of alpha and of p; blur is the width that is due to rounding.
+    """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
-    p is divided by ``total``, a sum of so many terms.  ``unit`` is the relative error of ``scale`` as a bound of G_ii.
+    ``total`` is a sum of ``terms`` terms.  ``unit`` bounds the relative error of ``scale``.
     """
     # 1. upper = ||p||_G / sum p.
     p_length, _, longest = p.lengths(scale)
@@ -3816,7 +3816,8 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     for v, (norm2, m, rounding) in zip(points, results, strict=True):
         if G.signs is not None:
             # Each m_i errs by some units in its last place.  m + b y cancels what the m_i have in common, as for points
-            # far from the origin, so that these units must be counted here, and those of the sum.
+            # far from the origin, so that these units must be counted here, and those of the sum.  `products` may keep
+            # its m, so that this is another array.
             lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
             m = m + _offset(G.signs, m) * G.signs
             rounding = rounding._replace(
@@ -4031,10 +4032,10 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     return _of_separator(G, ridge, w, bias, abs(moved))
 
 
-def _of_separator(G, ridge, w, bias, largest):
+def _of_separator(G, ridge, w, bias, bias_term):
     """Return `separator_margin` for the bias that belongs to the stored rows; None stands for the best one.
 
-    ``largest`` is the largest term of the sum that this bias is: its rounding is in proportion to that.
+    ``bias_term`` is the size of the terms of which this bias is a sum: its rounding is in proportion to them.
     """
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = math.frexp(float(np.abs(w).max()))[1]
@@ -4045,21 +4046,21 @@ def _of_separator(G, ridge, w, bias, largest):
         norm2 *= 0.5
     length = math.sqrt(norm2)
 
-    # 2. Margins with their bias, and the largest terms that they are sums of.
-    m, terms, error = _margins_of(G, w)
+    # 2. Margins with their bias, and the largest term of these sums.
+    m, term, error = _margins_of(G, w)
     if G.signs is not None:
         bias = _offset(G.signs, m) if bias is None else math.ldexp(bias, -exponent)
-        terms = max(abs(bias), math.ldexp(largest, -exponent))
+        term = max(abs(bias), math.ldexp(bias_term, -exponent))
         m += bias * G.signs
 
     # 3. Without a ridge the least of them decides.
     if ridge is None:
         least = float(m.min()) / length
-        rounding = _LAST * (abs(least) + terms / length) + error
+        rounding = _LAST * (abs(least) + term / length) + error
         return least - rounding, least + rounding
 
     # 4. With a ridge the slacks count, once with the least and once with the largest margins.
-    rounding = _LAST * (np.abs(m) + terms) + error * length
+    rounding = _LAST * (np.abs(m) + term) + error * length
     lower = _with_slacks(length / goal, np.maximum(goal - m + rounding, 0.0) / goal, ridge)
     upper = _with_slacks(length / goal, np.maximum(goal - m - rounding, 0.0) / goal, ridge)
     if upper < _NORMAL:  # Such numbers have fewer digits.
@@ -6657,7 +6658,7 @@ def _settle(span, alpha, u, r):
     if gap2 <= 0.02 * upper2:
         span.tilt[:] = 0.0  # Below 1 % it costs more than the theorem promises.
 
-    # 4. Minimise.  Halve mu where the minimum ends the phase and r is short: then the product has brought little.
+    # 4. Minimise.  Halve mu while the minimum ends the phase and r is short: the span has what matters at this mu.
     while True:
         if mu <= 0.5 * span.phase_mu[0]:
             span.phase_mu[0] = mu
