@@ -3993,7 +3993,7 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     --------
     >>> G = fm.features([[3.0, 0.0], [0.0, -4.0]], [1, -1], normalize=None)
     >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])
-    >>> round(lower, 6), lower <= 3.0 / np.sqrt(2.0) <= upper
+    >>> round(lower, 6), lower <= 3.0 / 2.0**0.5 <= upper
     (2.12132, True)
     >>> round(lower / fm.max_margin(G).upper, 6)
     0.883883
