@@ -3816,8 +3816,8 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     for v, (norm2, m, rounding) in zip(points, results, strict=True):
         if G.signs is not None:
             # Each m_i errs by some units in its last place.  m + b y cancels what the m_i have in common, as for points
-            # far from the origin, so that these units must be counted here, and those of the sum.  `products` may keep
-            # its m, so that this is another array.
+            # far from the origin, so that these units must be counted here, and the sum's own.  `products` may keep its
+            # m, so that this is another array.
             lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
             m = m + _offset(G.signs, m) * G.signs
             rounding = rounding._replace(
@@ -6393,13 +6393,15 @@ def homotopic_subgradient(
 
 _TAU = 0.5  # the step along a new direction, with which the descent begins
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
-_THETA = 0.04  # the gradient in the span over ||p||_G, at most, while nothing is separated
-_NEWTON_STEPS = 40  # in a row that do not halve the gradient: rounding lets it get no shorter
+_THETA = 0.04  # bounds the gradient in the span, over ||p||_G, until the points are separated
+_NEWTON_STEPS = (
+    40  # After so many in a row that do not halve the gradient, rounding lets it get no shorter.
+)
 
-# Columns of the small problem, which looks for the shortest mixture of so many Z'p_j.
-_SHORTEST = 0  # the shortest mixture that was found
+# The columns of the small problem, min_c ||sum_j c_j Z'p_j|| over the simplex, of which p is the solution.
+_SHORTEST = 0  # the solution so far: the shortest mixture
 _MEAN = 1  # the mean of the phase
-_FIRST_RECENT = 2  # the recent Z'q, the latest in the last column
+_FIRST_RECENT = 2  # from here on the recent Z'q; the last column is the latest
 _COLUMNS = 16
 
 
@@ -6500,7 +6502,7 @@ def _minimize(span, alpha, mu, accuracy):
     rounding lets the gradient get no shorter.  Sets y, mu and q = softmax(lambda tilt - M'y), keeps the alpha of the
     largest margin, and returns phi(y).
     """
-    # 1. Begin at y or, after another mu, at the multiple of y that has the same mu y, whichever has the smaller phi.
+    # 1. Begin at y or, after another mu, at the multiple of y with the same mu y if phi is smaller there.
     y = span.y
     M = span.margins
     q = span.q
@@ -6734,15 +6736,16 @@ def subspace_perceptron(
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
     It keeps the span V_k of all past products Z'p_j, by an orthonormal basis v_0, ..., v_{k-1}, and solves the problem
-    in it afresh, which takes no product.  The weights are tilted by T_k, which is what the span has not explained of
-    each row z_i.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and
+    in it afresh, which takes no product.  The weights are tilted by T_k, the part of each row z_i that the span does not
+    explain.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and
     mu = 0 until the points are separated,
 
         phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
         p_k = softmax(lambda T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
 
-    alpha is the y_k of the largest margin; its weights may have either sign.  p is the shortest mixture found of p, the
-    last 14 p_j and their mean since mu was halved.  From the first separator on mu falls as the gap does.
+    alpha is the y_k of the largest margin L; its weights may have either sign.  p is the shortest mixture found of p,
+    of the last 14 p_j and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator on
+    mu is at most (U^2 - L^2) / (ln n + lambda), U = ||p||_G, and is halved where the theory allows.
 
     Parameters
     ----------
@@ -6751,8 +6754,8 @@ def subspace_perceptron(
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
     memory : float
-        Bytes for the basis, at least those of five vectors.  A vector takes 16 n, with features 16 n + 8 d; the p_j
-        take 128 n beside it.  A larger span is cut down to that of p, the mean and y_k: no bound is lost, but the
+        Bytes for the basis; it has room for five vectors at least.  A vector takes 16 n, with features 16 n + 8 d.  The
+        p_j take another 128 n.  A larger span is cut down to that of p, the mean and y_k: no bound is lost, but the
         theorems end there.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
@@ -6764,15 +6767,17 @@ def subspace_perceptron(
 
     Notes
     -----
+    In both theorems ||p||_G, rho, e, lower and upper are in units of sqrt(s), too.
+
     Theorem 1.  Let R = 2 (ln n + lambda).  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)).
     So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated or no margin is as large
     as e, and ||p||_G < e proves it, where `snkp` and `momentum` take (8 ln n)^(1/2) / e.  Up to logarithms, no
     deterministic method that sees Z by products alone does with fewer on all data (Kornowski & Shamir).
     Proof: "Subspace perceptron" in figures/README.md.
 
-    Theorem 2.  From the separator on, upper - lower <= eps upper within
-    200 (R^2 / (eps rho^2))^(1/3) + log2(28 / (eps rho^2)) + 1 products more, for any gap 0.0101 <= eps <= 1/2 and
-    n >= 4, if no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
+    Theorem 2.  From the separator on, upper - lower <= g upper within
+    200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 products more, for any gap 0.0101 <= g <= 1/2 and n >= 4, if
+    no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
     Proof: "An optimal perceptron" in figures/README.md.
 
     The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
