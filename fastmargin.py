@@ -6736,16 +6736,16 @@ def subspace_perceptron(
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
     It keeps the span V_k of all past products Z'p_j, by an orthonormal basis v_0, ..., v_{k-1}, and solves the problem
-    in it afresh, which takes no product.  The weights are tilted by T_k, the part of each row z_i that the span does not
-    explain.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and
-    mu = 0 until the points are separated,
+    in it afresh, which takes no product.  The weights are tilted by T_k, the part of each row z_i that the span leaves
+    out.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and mu = 0
+    until the points are separated,
 
         phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
         p_k = softmax(lambda T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
 
     alpha is the y_k of the largest margin L; its weights may have either sign.  p is the shortest mixture found of p,
-    of the last 14 p_j and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator on
-    mu is at most (U^2 - L^2) / (ln n + lambda), U = ||p||_G, and is halved where the theory allows.
+    of the last 14 p_j and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator
+    on mu is at most (U^2 - L^2) / (ln n + lambda), U = ||p||_G, and is halved where the theory allows.
 
     Parameters
     ----------
