@@ -3956,119 +3956,130 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
 # ======================================================================================================
 
 
+# Rounding.  A product gives G v and ||v||_G^2 as computed; the `Rounding` of G bounds how far they are from the true
+# ones.  `_bracket` moves each number by its bound in the direction in which lower <= rho <= upper stays true: the
+# numerator of lower down, its denominator up (down if the numerator is negative), the length of p up, the sum of p
+# down.  The few operations after the product, a root, a quotient and a difference, err by `_LAST` at most, relative to
+# their result.  So upper - lower is the gap of the numbers as computed, plus ``blur``, the width due to these bounds.
+
+
 def _squares_and_margins(G, scale, *points):
-    """Return [(v' G v, G v), ...] at points with ||v||_1 <= 1."""
+    """Return [(v' G v, G v), ...] for points v with ||v||_1 <= 1."""
     n, dimension = G.shape()
     W = np.empty((len(points), dimension))
     M = np.empty((len(points), n))
     for v, w in zip(points, W, strict=True):
         lift(G, v, w)
     table_margins(G, W, M)
-    blur = G.rounding().square * scale
+    error = G.rounding().square * scale
     return [
-        (_nonnegative(square(G, v, w, m), blur), m) for v, w, m in zip(points, W, M, strict=True)
+        (_nonnegative(square(G, v, w, m), error), m) for v, w, m in zip(points, W, M, strict=True)
     ]
 
 
-def _nonnegative(size, blur):
-    """Return v'Gv, or 0 where it is negative by rounding; refuse a G for which it is by more."""
-    if size < -blur:
+def _nonnegative(norm2, error):
+    """Return v'Gv, or 0 where rounding has made it negative; raise ValueError where it is below -error."""
+    if norm2 < -error:
         raise ValueError(
-            f"G is not positive semi-definite: v'Gv = {size:g} at a v with ||v||_1 <= 1"
+            f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
         )
-    return max(size, 0.0)
+    return max(norm2, 0.0)
 
 
 def _unit_range(v):
-    """Return v times the power of two, exact but for underflow, that brings ||v||_1 into [1/2, 1]."""
-    v = np.ldexp(
-        v, -math.frexp(float(np.abs(v).max()))[1]
-    )  # first the largest entry: the sum might overflow
+    """Return v times the power of two that brings ||v||_1 into [1/2, 1]; only underflow can round."""
+    # The largest entry comes first, as the sum of all might overflow.
+    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])
     return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
-class _Seen(namedtuple("_Seen", "least size total rounding")):
-    """Products at some v, as computed: min_i (G v)_i, ||v||_G^2, ||v||_1 and the `Rounding` of the first two."""
+class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
+    """min_i (G v)_i and ||v||_G^2 as computed at some v, ||v||_1, and the `Rounding` of the first two."""
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
-        blur = self.rounding.square * scale * self.total * self.total
-        root = self.rounding.length * math.sqrt(scale) * self.total
-        size = max(self.size, 0.0)
-        return (
-            math.sqrt(size),
-            (1.0 - _LAST) * math.sqrt(max(size * (1.0 - _LAST) - blur, 0.0)) - root,
-            (1.0 + _LAST) * math.sqrt(size + blur) + root,
-        )
+        norm2 = max(self.norm2, 0.0)
+        square_error = self.rounding.square * scale * self.total * self.total
+        length_error = self.rounding.length * math.sqrt(scale) * self.total
+        least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
+        shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
+        longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
+        return math.sqrt(norm2), shortest, longest
 
 
 def _bracket(scale, alpha, p, total, terms, unit):
-    """Return lower, upper, and what rounding adds to upper - lower, by alpha and p / total, a sum of so many terms."""
-    length, _, longest = p.lengths(scale)
-    gap = length / total
+    """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
+
+    ``total`` is a sum of ``terms`` terms.  ``unit`` bounds the relative error of ``scale``.
+    """
+    # 1. upper = ||p||_G / sum p.
+    p_length, _, longest = p.lengths(scale)
     upper = longest / total * (1.0 + _LAST + _gamma(terms))
+
+    # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
     length, shortest, longest = alpha.lengths(scale)
     least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
-    extreme = longest if least > 0.0 else shortest
-    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)  # by Cauchy-Schwarz, for every alpha
-    lower = max(lower, least / extreme) if extreme > 0.0 else lower
+    divisor = longest if least > 0.0 else shortest
+    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)
+    if divisor > 0.0:
+        lower = max(lower, least / divisor)
     lower -= _LAST * abs(lower)
-    # So written that margins of NaN, which leave lower as it is, show in what is returned.
-    gap -= lower if alpha.least <= 0.0 or length == 0.0 else alpha.least / length
-    return lower, upper, upper - lower - max(gap, 0.0)
+
+    # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
+    computed = lower
+    if not (alpha.least <= 0.0 or length == 0.0):
+        computed = alpha.least / length
+    gap = max(p_length / total - computed, 0.0)
+    return lower, upper, upper - lower - gap
 
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
-    """Return lower and upper of `certificate`, for checked input, and how much of upper - lower is due to rounding."""
-    points = [_unit_range(v) for v in ((p, alpha) if alpha is not p and alpha.any() else (p,))]
-    known = [G.precise(v) for v in points] if precise else [None]
+    """Return (lower, upper, blur): the interval of `certificate` for checked input, and its width due to rounding."""
+    # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
+    points = [_unit_range(p)]
+    if alpha is not p and alpha.any():
+        points.append(_unit_range(alpha))
+
+    # 2. Multiply, in twice the working precision if that is wanted and G can.
+    results = [G.precise(v) for v in points] if precise else [None]
     total = math.fsum(points[0])
     terms = 0
-    if known[0] is None:
-        known = [(*at, G.rounding()) for at in products(G, scale, *points)]
+    if results[0] is None:
+        results = [(norm2, m, G.rounding()) for norm2, m in products(G, scale, *points)]
         total = float(points[0].sum())
         terms = p.size
+
+    # 3. A free intercept takes the best bias.  p is ``tilt`` away, in ||.||_1, from half its weight in each class.
+    tilt = 0.0
     if G.signs is not None:
-        tilt = abs(
-            math.fsum(G.signs * points[0])
-        )  # the p of half its weight in each class is so far away, in ||.||_1
+        tilt = abs(math.fsum(G.signs * points[0]))
         if tilt > 1e-6:
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
             )
-        known = [_with_best_bias(G.signs, scale, tilt, *at) for at in known]
-    seen = [
-        _Seen(
-            float(m.min()),
-            _nonnegative(size, rounding.square * scale),
-            float(np.abs(v).sum()),
-            rounding,
-        )
-        for v, (size, m, rounding) in zip(points, known, strict=True)
-    ]
-    of_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
-    lower, upper, blur = map(
-        float, _bracket(scale, of_alpha, seen[0], total, terms, G.rounding().margins)
-    )
+    seen = []
+    for v, (norm2, m, rounding) in zip(points, results, strict=True):
+        if G.signs is not None:
+            # Each m_i errs by some units in its last place.  m + b y cancels what the m_i have in common, as for points
+            # far from the origin, so that these units must be counted here, and the sum's own.  `products` may keep its
+            # m, so that this is another array.
+            lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
+            m = m + _offset(G.signs, m) * G.signs
+            rounding = rounding._replace(
+                margins=rounding.margins + lost, length=rounding.length + 4.0 * tilt
+            )
+        norm2 = _nonnegative(norm2, rounding.square * scale)
+        seen.append(_Seen(float(m.min()), norm2, float(np.abs(v).sum()), rounding))
+
+    # 4. Put them together, outwards.
+    seen_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
+    ends = _bracket(scale, seen_alpha, seen[0], total, terms, G.rounding().margins)
+    lower, upper, blur = map(float, ends)
     if lower > upper:
         raise ValueError(
             f"G is not positive semi-definite: weak duality fails, {lower:g} <= rho <= {upper:g}"
         )
     return lower, upper, blur
-
-
-def _with_best_bias(signs, scale, tilt, size, m, rounding):
-    """Return (v'Gv, G v + b y, `Rounding`) for the best b, where v is ``tilt`` away from half its weight in each class.
-
-    Bounds of m are up to a few units in the last place of each m_i.  The sum with b y cancels what m_i have in common,
-    as for points far from the origin, so that these units must be counted here, and those of the sum.
-    """
-    lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
-    return (
-        size,
-        m + _offset(signs, m) * signs,
-        rounding._replace(margins=rounding.margins + lost, length=rounding.length + 4.0 * tilt),
-    )
 
 
 _TARGET = 6  # entry of a loop's report: the relative gap at which it halts
@@ -4101,7 +4112,7 @@ def _meets(k, until, alpha, m, report):
 
 
 def _has_coordinates(G):
-    """Tell whether squares are those of coordinates, so that inner products can be, too."""
+    """Return True if `square` returns <w, w>, so that w is an explicit feature vector."""
     n, dimension = G.shape()
     w = np.arange(1.0, dimension + 1.0)
     return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
@@ -4113,6 +4124,8 @@ def certificate(
 ) -> tuple[float, float]:
     """The certified interval: lower <= min_i (G alpha)_i / ||alpha||_G  <=  rho  <=  ||p||_G <= upper.
 
+    Here ||v||_G = sqrt(v' G v), and rho is the maximum margin.
+
     Parameters
     ----------
     G : array, shape (n, n), or representation
@@ -4120,41 +4133,44 @@ def certificate(
     alpha : array, shape (n,)
         Any weights.
     p : array, shape (n,)
-        A point of the simplex; it is divided by its sum.
+        A point of the simplex; it is divided by its sum.  With a free intercept half of its weight must be in each
+        class.
     precise : bool
-        Use products in twice the working precision, several times as dear, where the representation has them.
+        Use products in twice the working precision where the representation has them.  They take several times as long.
 
     Returns
     -------
     lower, upper : float
-        By two products, independent of any algorithm, and rounded outwards: the inequalities hold in exact arithmetic.
+        From two products, independent of any algorithm.  They are rounded outwards: the inequalities hold in exact
+        arithmetic.  With a free intercept lower is that of the best bias b.
 
     Raises
     ------
     ValueError
         Shapes or values are bad, or G turns out not to be positive semi-definite.
 
+    See Also
+    --------
+    separator_margin : the margin of a separator w that is given by its coordinates
+    contradiction : two equal points with different labels, a proof that rho <= 0
+    Rounding : the bounds on the errors of a product
+
     Notes
     -----
-    With a free intercept p must have half its weight in each class, and lower is that of the best b.
+    The rho that is bounded belongs to the stored rows.  With a dense G it is the rho of every positive semi-definite
+    matrix whose upper triangle rounds to the stored one: a float32 G stands for all matrices that round to it.
 
-    The rho bounded is that of the stored rows; with a dense G that of every positive semi-definite matrix whose upper
-    triangle rounds to the stored one, G among them if it is one: a float32 G stands for all that storing it lost.
-
-    A power of two brings ||v||_1 to at most 1.  With r = ||v||_G as computed and the `Rounding` of a product
-
-        lower = (min_i m_i - margins s) / (sqrt(r^2 + square s) + length sqrt(s))   if the numerator is positive,
-                else over the least that ||alpha||_G can be, and never below -sqrt(s), which always holds;
-        upper = (sqrt(r^2 + square s) + length sqrt(s)) / (sum p - gamma_n).
-
-    Near the optimum this widens the interval, relative to rho, u = 2^-53 and s that below a RidgeGram, by about
+    With u = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
+    by about
 
         3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
         (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        40 u + up to u s / rho^2                with features and ``precise``, the second by the rounding of alpha.
+        40 u + up to u s / rho^2                with features and ``precise``; the second term rounds alpha.
 
-    With a dense G upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.
+    Here s is that of the matrix without its ridge.  lower is never below -sqrt(s), up to rounding.  With a dense G
+    upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.  Formulas and
+    proof: "Rounding in a certificate" in figures/README.md.
 
     References
     ----------
@@ -4163,8 +4179,8 @@ def certificate(
     Examples
     --------
     >>> lower, upper = fm.certificate(np.eye(4), np.ones(4), np.full(4, 0.25))
-    >>> lower < 0.5 < upper, upper - lower < 1e-13
-    (True, True)
+    >>> round(lower, 6), round(upper, 6), lower < 0.5 < upper < lower + 1e-13
+    (0.5, 0.5, True)
     """
     G, scale = _representation(G)
     n = G.shape()[0]
@@ -4173,7 +4189,9 @@ def certificate(
 
 @_with_underflow
 def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
-    """The margin of a separator that one already has: an interval around min_i <z_i, w> / ||w||, at most rho.
+    """The margin of a separator that one already has: an interval around min_i (<z_i, w> + y_i b) / ||w||.
+
+    z_i are the rows of G, y_i the labels, b is a bias, 0 unless the intercept is free.
 
     Parameters
     ----------
@@ -4181,102 +4199,124 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
         Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
         ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
-        Not 0.  With ``intercept=c`` the last of d is b / c, for the bias b.  With a free intercept (d,) is a direction,
-        and the margin is that of its best bias; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
+        Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
+        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
 
     Returns
     -------
     lower, upper : float
-        lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper, b = 0 unless the intercept is free, for the rows and the w
-        that are stored: computed in floating point, rounded outward by a proven bound; and
-        lower <= rho.  Of pairs the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||), f_c(x) = <w_c, x>.
-        With a ridge the scale of w matters: the margin is 1 / sqrt(N + sum_i xi_i^2 / r_i), where xi_i =
-        max(0, 1 - <z_i, w> - y_i b) and N = ||w||^2, for pairs ||w||^2 / 2.  N + sum_i xi_i^2 / r_i is twice the
-        objective of a soft margin.
+        lower <= min_i (<z_i, w> + y_i b) / ||w|| <= upper for the rows and the w that are stored, rounded outwards by a
+        proven bound; and lower <= rho, the maximum margin.  For pairs, and with a ridge, see the Notes.
 
     Raises
     ------
     TypeError, ValueError
         G has no coordinates, as a dense one; w is of another shape, not finite, or 0.
 
+    See Also
+    --------
+    certificate : the interval of weights alpha and p, for any G
+    max_margin : lower over its upper end is the share of the maximum margin that w is certified to have
+
     Notes
     -----
-    The interval is a few units in the last place of the largest <z_i, w> or bias wide, over ||w||.  It is
-    2 (n + d) u sqrt(s) wide, u = 2^-53, for rows in a mapped file and those of other libraries.
-    Over the upper end of `max_margin`, lower is a certified share of the maximum margin.  A representation of your own
-    says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
+    Pairs: the margin is min (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||w||) over points i and classes j other than y_i,
+    with f_c(x) = <w_c, x>.
+
+    With a ridge r the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b) the margin is
+
+        1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2, for pairs ||w||^2 / 2,
+
+    where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.
+
+    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows in a
+    mapped file and those of other libraries it is 2 (n + d) u sqrt(s) wide, u = 2^-53, s = max_i G_ii.  A
+    representation of your own says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns
+    <w, w>.
 
     Examples
     --------
     >>> G = fm.features([[3.0, 0.0], [0.0, -4.0]], [1, -1], normalize=None)
-    >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])  # 3 / sqrt(2)
-    >>> lower <= 2.1213203435596427 <= upper, round(lower / fm.max_margin(G).upper, 6)  # of 12 / 5
-    (True, 0.883883)
+    >>> lower, upper = fm.separator_margin(G, [1.0, 1.0])
+    >>> round(lower, 6), lower <= 3.0 / 2.0**0.5 <= upper
+    (2.12132, True)
+    >>> round(lower / fm.max_margin(G).upper, 6)
+    0.883883
     """
+    # 1. Take G apart: its ridge, pairs of classes, and rows.
     G, _ = _representation(G)
     ridge = G.ridge if isinstance(G, RidgeGram) else None
     G = G.without_ridge()
-    several = isinstance(G, PairGram)
     rows = G.points_gram()
     if not _has_coordinates(rows):
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
-    w = _real_array(w, "w", 1 + several)
-    wanted = (G.n_classes, rows.shape()[1]) if several else rows.shape()[1:]
-    has_bias = G.signs is not None and w.shape == (wanted[0] + 1,)
-    bias = 0.0
-    if has_bias:
+    d = rows.shape()[1]
+    shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
+
+    # 2. Take w apart: with a free intercept its own bias may stand behind it.
+    w = _real_array(w, "w", len(shape))
+    bias = None
+    if G.signs is not None and w.shape == (d + 1,):
         bias = float(w[-1])
         w = w[:-1]
-    if w.shape != wanted or not w.any():
-        or_with_bias = f", or {(wanted[0] + 1,)} with a bias," if G.signs is not None else ""
+    if w.shape != shape or not w.any():
+        or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
         raise ValueError(
-            f"w must have shape {wanted}{or_with_bias} and not be 0, got shape {w.shape}"
+            f"w must have shape {shape}{or_with_bias} and not be 0, got shape {w.shape}"
         )
-    if ridge is not None and G.signs is not None and not has_bias:
+    if ridge is not None and G.signs is not None and bias is None:
         raise ValueError(
-            f"with a ridge and a free intercept w must have shape {(wanted[0] + 1,)}: give the bias, too"
+            f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
-    from_origin = 0.0
-    if has_bias and G.origin is not None:
-        from_origin = sum(_precise_dot(w.astype(np.float64), G.origin))  # rows are x_i - o
-    of_rows = bias + from_origin if has_bias else None
-    return _of_separator(G, ridge, w, of_rows, abs(from_origin))
+
+    # 3. The stored rows are x_i - origin: move the bias there.
+    moved = 0.0
+    if bias is not None and G.origin is not None:
+        moved = sum(_precise_dot(w.astype(np.float64), G.origin))
+        bias += moved
+    return _of_separator(G, ridge, w, bias, abs(moved))
 
 
-def _of_separator(G, ridge, w, bias, cancelled):
-    """Return `separator_margin` for the bias that belongs to the rows; None stands for the best one.
+def _of_separator(G, ridge, w, bias, bias_term):
+    """Return `separator_margin` for the bias that belongs to the stored rows; None stands for the best one.
 
-    ``cancelled`` is the size of what was added up to this bias, which its rounding is in proportion to.
+    ``bias_term`` is the size of the terms of which this bias is a sum: its rounding is in proportion to them.
     """
+    # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = math.frexp(float(np.abs(w).max()))[1]
     w = np.ldexp(w.astype(np.float64), -exponent)
     goal = math.ldexp(1.0, -exponent)
-    length = math.sqrt(
-        sum(_precise_dot(w.ravel(), w.ravel())) * (0.5 if isinstance(G, PairGram) else 1.0)
-    )
-    m, lost, error = _margins_of(G, w)
+    norm2 = sum(_precise_dot(w.ravel(), w.ravel()))
+    if isinstance(G, PairGram):
+        norm2 *= 0.5
+    length = math.sqrt(norm2)
+
+    # 2. Margins with their bias, and the largest term of these sums.
+    m, term, error = _margins_of(G, w)
     if G.signs is not None:
         bias = _offset(G.signs, m) if bias is None else math.ldexp(bias, -exponent)
-        lost = max(abs(bias), math.ldexp(cancelled, -exponent))
+        term = max(abs(bias), math.ldexp(bias_term, -exponent))
         m += bias * G.signs
+
+    # 3. Without a ridge the least of them decides.
     if ridge is None:
         least = float(m.min()) / length
-        blur = _LAST * (abs(least) + lost / length) + error
-        return least - blur, least + blur
-    blur = _LAST * (np.abs(m) + lost) + error * length
-    lower, upper = (
-        _with_slacks(length / goal, np.maximum(goal - m + sign * blur, 0.0) / goal, ridge)
-        for sign in (1.0, -1.0)
-    )
-    if upper < _NORMAL:  # where numbers lose digits
+        rounding = _LAST * (abs(least) + term / length) + error
+        return least - rounding, least + rounding
+
+    # 4. With a ridge the slacks count, once with the least and once with the largest margins.
+    rounding = _LAST * (np.abs(m) + term) + error * length
+    lower = _with_slacks(length / goal, np.maximum(goal - m + rounding, 0.0) / goal, ridge)
+    upper = _with_slacks(length / goal, np.maximum(goal - m - rounding, 0.0) / goal, ridge)
+    if upper < _NORMAL:  # Such numbers have fewer digits.
         return 0.0, _NORMAL
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
 
 
 def _margins_of(G, w):
-    """Return <z_i, w>, the size of what cancelled in it, and a bound of its error over ||w||.
+    """Return <z_i, w>, the largest term that cancelled in it, and a bound on its error over ||w||.
 
-    To this error come a few units in the last place of <z_i, w> and of what cancelled.
+    On top of this error come a few units in the last place of <z_i, w> and of the largest term.
     """
     rows = G.without_shift().points_gram()
     m = np.empty(G.shape()[0])
@@ -4294,19 +4334,21 @@ def _margins_of(G, w):
 
 
 def _with_slacks(length, slacks, ridge):
-    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), which may overflow; 0 with a slack where there is no ridge."""
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack."""
     with np.errstate(over="ignore", divide="ignore"):
         terms = np.divide(slacks, np.sqrt(ridge), out=np.zeros_like(slacks), where=slacks > 0.0)
     largest = max(float(terms.max()), length)
     if largest == math.inf:
         return 0.0
+    # The largest term is taken out, so that no square can overflow.
     return 1.0 / (largest * math.sqrt((length / largest) ** 2 + math.fsum((terms / largest) ** 2)))
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
-    """Two equal points with different labels, which no kernel separates: rho <= 0, whatever rounding does.
+    """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
 
-    It is the one proof that there is no margin at all.  "infeasible" says that there is none above some eps.
+    This is the one proof that there is no margin at all.  The status "infeasible" only says that there is none above
+    some eps.
 
     Parameters
     ----------
@@ -4317,12 +4359,16 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     Returns
     -------
     pair : (i, j), i < j, or None
-        The numbers of two such rows, the first that there are.
+        The numbers of two such rows; j is the first row that contradicts an earlier one.
 
     Raises
     ------
     ValueError, TypeError
         X is not finite, or lengths differ.
+
+    See Also
+    --------
+    certificate : an upper bound on rho from weights p
 
     Examples
     --------
@@ -4331,7 +4377,6 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """
     X = _rows(X)
     y = np.asarray(y)
-    seen = {}
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
@@ -4339,42 +4384,45 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
 
     def key(i):
         if not _is_sparse(X):
-            return (X[i] + 0.0).tobytes()  # of the two zeros, one
-        part = slice(X.indptr[i], X.indptr[i + 1])
-        return X.indices[part].tobytes() + X.data[part].tobytes()
+            return (X[i] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
+        entries = slice(X.indptr[i], X.indptr[i + 1])
+        return X.indices[entries].tobytes() + X.data[entries].tobytes()
 
+    first = {}  # the first row of each key; keys themselves would be a copy of X
     for i in range(len(y)):
-        j = seen.setdefault(hash(key(i)), i)
+        j = first.setdefault(hash(key(i)), i)
         if y[i] != y[j] and key(i) == key(j):
             return j, i
     return None
 
 
 def _operator_norm(G):
-    """Return a bound above the largest eigenvalue of G, by about 3 % and all but surely, and the products it took.
+    """Return a bound above the largest eigenvalue of G, by about 3 %, and the number of products it took.
 
-    Lanczos: k steps miss a fraction e of it with probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the
-    spectrum (Kuczynski & Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992): 5e-8 at n = 10^4, k = 64, e = 0.03.  No
-    vectors are kept: rounding repeats eigenvalues (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
+    It fails with a probability of 5e-8 at n = 10^4.  Lanczos: k steps miss a fraction e of the eigenvalue with
+    probability at most 1.65 sqrt(n) exp(-sqrt(e) (2k - 1)), whatever the spectrum (Kuczynski & Wozniakowski, SIAM J.
+    Matrix Anal. Appl. 13, 1992); here k = 64 and e = 0.03.  No vectors are kept: rounding then repeats eigenvalues
+    (A. Greenbaum, Linear Algebra and its Applications 113, 1989).
     """
     n = G.shape()[0]
     scale = G.diagonal().max()  # taken out, so that no square of G's entries can over- or underflow
-    T = np.zeros((min(64, n), min(64, n)))  # tridiagonal and symmetric; its lower half
+    steps = min(64, n)
+    T = np.zeros((steps, steps))  # tridiagonal and symmetric; its lower half
     v = np.random.default_rng(0).standard_normal(n)
-    before = np.zeros(n)
-    for k in range(len(T)):
-        size = float(np.linalg.norm(v))
-        if k and size <= 1e-13 * T.max():  # an invariant subspace: its largest eigenvalue is exact
-            T = T[:k, :k]
+    previous = np.zeros(n)
+    for k in range(steps):
+        length = float(np.linalg.norm(v))
+        if k and length <= 1e-13 * T.max():
+            T = T[:k, :k]  # This space is invariant: its largest eigenvalue is exact.
             break
-        v /= size
+        v /= length
         m = _image(G, v) / scale
         T[k, k] = v @ m
         m -= T[k, k] * v
         if k:
-            T[k, k - 1] = size
-            m -= size * before
-        before = v
+            T[k, k - 1] = length
+            m -= length * previous
+        previous = v
         v = m
     return scale * np.linalg.eigvalsh(T)[-1] / (1.0 - 0.03), len(T)
 
@@ -6288,38 +6336,46 @@ def _hinge_descent_loop(
     z,
     w,
     m,
-    of_alpha,
+    image,
     largest,
     age,
     report,
-    found,
+    setup,
     bounds,
     step,
     accel,
     restart,
 ):
-    """Step in alpha = -u of the paper; bounds[k] = 1 / lambda_{k+1}.  accel = inf is the method without inertia.
+    """Iterate the paper's Algorithm 1 or 2 in alpha = -u.
 
-    m = G z at the point z of the next step, and of_alpha = G alpha follows from it; largest[0] is the largest
-    ||alpha||_1 so far, to which its errors are in proportion; age[0] counts steps since the last restart.  step 0
-    stands for found[0].
+    bounds[k]     1 / lambda_{k+1}: step k + 1 keeps alpha in [0, bounds[k]]
+    previous      alpha one step ago
+    z, m          the point that the next step is taken from, and G z
+    image         G alpha, which follows from G z and the G alpha of one step ago
+    largest[0]    the largest ||alpha||_1 so far, to which the errors of image are in proportion
+    age[0]        the steps since the last restart
+    setup[0]      the step, where ``step`` is 0
+    accel         the paper's alpha, of the inertia t / (t + accel); inf is the method without inertia
     """
-    step = step if step > 0.0 else found[0]
+    if step == 0.0:
+        step = setup[0]
     while k < until:
         uphill = _projected_step(alpha, previous, z, m, step, bounds[k]) > 0.0
         age[0] = 0 if restart and uphill else age[0] + 1
-        inertia = (age[0] + 1.0) / (age[0] + 1.0 + accel) if age[0] > 0 else 0.0
+        inertia = 0.0
+        if age[0] > 0:
+            inertia = (age[0] + 1.0) / (age[0] + 1.0 + accel)
         _extrapolate(alpha, previous, inertia, z)
         lift(G, z, w)
         margins(G, w, m)
-        _combine(inertia / (1.0 + inertia), of_alpha, 1.0 / (1.0 + inertia), m)
+        _combine(inertia / (1.0 + inertia), image, 1.0 / (1.0 + inertia), m)
         k += 1
         total = _total(alpha)
         largest[0] = max(largest[0], total)
         if k >= until or report[_TARGET] > 0.0:
-            size = _dot(alpha, of_alpha)
+            norm2 = _dot(alpha, image)
             reach = 3.0 * largest[0]  # ||z||_1 <= reach
-            if _closes(report, _least(of_alpha), size, reach, size, total, reach):
+            if _closes(report, _least(image), norm2, reach, norm2, total, reach):
                 return k, CERTIFIED
     return k, RUNNING
 
@@ -6332,22 +6388,23 @@ def _hinge_descent(G, lam, lam0, accel, restart, step, *run_options):
     with np.errstate(divide="ignore", over="ignore"):
         bounds = 1.0 / _penalties(lam, lam0, run.checkpoints[-1])
     n, dimension = run.G.shape()
-    found = np.array([step, 0.0])
-    spent = 0.0  # the step, and the products that it took to find it
+    setup = np.array([step, 0.0])  # the step, and the products that it took to find it
+    spent = 0.0
     if step == 0.0 and run.start is None:
         _squares_and_margins(run.G, run.scale, np.full(n, 1.0 / n))  # compiles, outside the clock
         begin = time.perf_counter()
         norm, products = _operator_norm(run.G)
-        found[:] = (1.0 / norm, products)
+        setup[:] = (1.0 / norm, products)
         spent = time.perf_counter() - begin
-    *state, report = map(np.zeros, (n, n, n, dimension, n, n, 1, 1, 7))
+    vectors = map(np.zeros, (n, n, n, dimension, n, n))
+    report = np.zeros(7)
     return drive(
         run,
         _hinge_descent_loop,
-        (*state, report, found),
+        (*vectors, np.zeros(1), np.zeros(1), report, setup),
         parameters=(bounds, step, accel, restart),
         report=report,
-        products=lambda k: found[1] + k,
+        products=lambda k: setup[1] + k,
         spent=spent,
     )
 
@@ -6366,36 +6423,51 @@ def diagonal_descent(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1): projected gradient on the dual of
-    min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2, one step for each lambda_t,
+    """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1).
 
-        u_0 = 0,   u_t = clip(u_{t-1} - gamma G u_{t-1} - gamma, -1/lambda_t, 0),   w_t = -Z'u_t;   alpha = -u.
+    With the margins m = Z w, one step of projected gradient for each lambda_t on the dual of
+    min_w (1/lambda_t) sum_i max(0, 1 - m_i) + ||w||^2 / 2:
+
+        u_0 = 0,   u_t = clip(u_{t-1} - gamma G u_{t-1} - gamma, -1/lambda_t, 0),   w_t = -Z'u_t.
+
+    The result has alpha = -u and p = alpha / sum alpha.  One product per iteration.
 
     Parameters
     ----------
     lam : str, callable or array
-        s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an
-        array with s(t) at [t - 1]; not negative (0: no bound), in the theory non-increasing.
+        s(t) in lambda_t = lam0 s(t): "1/log(1+t)", "1/sqrt(t)", "1/t", "1/t^2", "2^-t", a callable of t, or an array
+        with s(t) at [t - 1].  It must not be negative; 0 leaves u without a lower bound.
     lam0 : float
         Above 0, in the units of G.
     step : float, optional
-        gamma itself, not in units of 1/s; by default that of ``start``, or 1/||G||_op on the safe side, by at most 64
-        products, which the trace counts as spent before iteration 0.
+        gamma itself, not in units of 1/s.  By default that of ``start``, or a little less than 1/||G||_op, the inverse
+        of the largest eigenvalue of G; at most 64 products find it, which the trace counts as spent before iteration 0.
+
+    See Also
+    --------
+    inertial_diagonal_descent : the same step with inertia
+    momentum : another method of one product per iteration, ahead where G is ill conditioned
+    max_margin : the exact solver
 
     Notes
     -----
-    For gamma <= 1/||G||_op and non-increasing lambda_t, D_t(u_t) = ||w_t||^2 / 2 + sum_i u_t,i never increases
-    (Lemma 5.3), and on separable data w_t -> w*, the separator of least norm with margins >= 1, rho = 1/||w*||,
-    linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  If that holds from t = 1 on, (5.4) with its constants is
+    Let gamma <= 1/||G||_op, and let lambda_t not rise.  Then D(u_t) = ||w_t||^2 / 2 + sum_i u_{t,i} never increases
+    (Lemma 5.3).  On separable data w_t -> w*, the separator of least norm with margins >= 1, for which rho = 1/||w*||;
+    with u* a minimiser of D over u <= 0, it does so linearly once lambda_t <= 1/||u*|| (Theorem 5.1).  If this holds
+    from t = 1 on, (5.4) with its constants is
+
         ||w_t - w*|| <= ||w*|| (1 + gamma mu)^(-t/2),   mu = 1 / (8 H^2 (A^2 + 2)),
-        A = 3 ||w*|| / sqrt(2) + 2 sqrt(2) ||G||_op^(1/2) ||u*||,
-    H the Hoffman constant of (5.3).  This mu is tiny; the distance is seen to fall as (1 - gamma nu)^t, nu the least
-    positive eigenvalue of G on the face of u*.  p = alpha / sum alpha.  One product per iteration.
+        A = 3 ||w*|| / sqrt(2) + 2 sqrt(2) ||G||_op^(1/2) ||u*||,   H the Hoffman constant of (5.3).
+
+    This mu is tiny.  The distance is seen to fall as (1 - gamma nu)^t, where nu is the least positive eigenvalue of G
+    on the face of u*, the points with u*_i < 0.
 
     Examples
     --------
-    >>> fm.diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-9).status
-    'certified'
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> result = fm.diagonal_descent(G, tol=1e-9)
+    >>> result.status, round(result.lower, 6)
+    ('certified', 0.92388)
     """
     return _hinge_descent(
         G, lam, lam0, math.inf, False, step, max_iter, tol, trace_at, keep_iterates, callback, start
@@ -6418,8 +6490,14 @@ def inertial_diagonal_descent(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2): the step of `diagonal_descent` taken from
-    z_t = u + (t/(t + accel)) (u - u_previous).
+    """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2).
+
+    The step of `diagonal_descent`, taken from a point z_t further along: with the margins m = Z w, for each lambda_t
+
+        z_t = u_{t-1} + (t/(t + accel)) (u_{t-1} - u_{t-2}),   u_t = clip(z_t - gamma G z_t - gamma, -1/lambda_t, 0),
+
+    w_t = -Z'u_t, from u_0 = u_{-1} = 0.  The result has alpha = -u and p = alpha / sum alpha.  One product per
+    iteration.
 
     Parameters
     ----------
@@ -6428,42 +6506,45 @@ def inertial_diagonal_descent(
     accel : float
         The paper's alpha, above 0.
     step : float, optional
-        As in `diagonal_descent`.
+        gamma, as in `diagonal_descent`.
     restart : bool
-        Begin anew from u, at t = 1, where inertia led uphill: <z - u, u - u_previous> > 0.  False is the paper's.
+        Begin anew from u_t, with t counted from 1 again and no inertia at first, where inertia led uphill:
+        <z_t - u_t, u_t - u_{t-1}> > 0.  False is the paper's.
+
+    See Also
+    --------
+    diagonal_descent : the same step without inertia; lam, lam0 and step
+    momentum : another method of one product per iteration, ahead where G is ill conditioned
+    max_margin : the exact solver
 
     Notes
     -----
-    Theorem 5.2, for accel >= 3, gamma <= 1/||G||_op and lambda_t <= 1/||u*|| from t = 1 on that do not rise:
-    ||w_t - w*|| <= C/(t + accel - 1) with
-    C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
-    Of the algorithm as it is listed, which begins with u_0 = u_1, our own proof (in tests/test_apidopoulos22.py) gives
-    this C for accel >= 2 + sqrt(5) = 4.24, and up to sqrt(2) times as much for 3 <= accel < 4.24.
+    Let gamma <= 1/||G||_op, the inverse of the largest eigenvalue of G, let lambda_t not rise, let u* be a minimiser of
+    D(u) = ||Z'u||^2 / 2 + sum_i u_i over u <= 0, and w* = -Z'u*, on separable data the separator of least norm with
+    margins >= 1.
 
-    Once the face of u* is found, the error of u along an eigenvector of G on the face, of eigenvalue mu, follows
-        e_t = q (1 + beta_t) e_{t-1} - q beta_t e_{t-2},   q = 1 - gamma mu,   beta_t = t/(t + accel)
-    (mu = 0 does not move w).  With P_t = q^t beta_1 ... beta_t and e_t = P_t^{1/2} v_t this is v_t = 2 q^{1/2} v_{t-1}
-    - v_{t-2}, up to O(1/t^2) of these terms, so that v_t stays bounded and turns by arccos q^{1/2} a step.  Hence
-    ||w_t - w*|| has the envelope t^(-accel/2) (1 - gamma mu)^(t/2) of the least mu > 0, half of the exponential rate
-    of `diagonal_descent`; near the solution FISTA, too, is slower than ISTA (Tao et al.).  With restarts, which are
-    those of O'Donoghue & Candes, it is measured to fall by 0.5 to 1.2 (gamma mu)^{1/2} a step.  R-linear rates, with
-    restarts and without, are proved where the objective is strongly convex (Bao et al.), which D need not be.
+    - Theorem 5.2, for accel >= 3 and lambda_t <= 1/||u*|| from t = 1 on: ||w_t - w*|| <= C/(t + accel - 1) with
+      C = (accel - 1) (||w_0||^2 - ||w*||^2 + 2 ||u_0 - u*||_1 + ||u_0 - u*||^2 / gamma)^{1/2}.
+      For the algorithm as it is listed we prove this with C for accel >= 2 + sqrt(5) = 4.24, and with sqrt(2) C for
+      3 <= accel < 4.24.
+    - D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases, with restarts or without.  On separable data w_t -> w*
+      in both cases, if lambda_t comes down to 1/||u*|| or less.
+    - Once the face of u*, the points with u*_i < 0, is found, ||w_t - w*|| has the envelope
+      t^(-accel/2) (1 - gamma nu)^(t/2), with nu the least positive eigenvalue of G on this face: half the exponential
+      rate of `diagonal_descent`.  With restarts it is measured to fall by 0.5 to 1.2 (gamma nu)^{1/2} a step.
 
-    For gamma <= 1/||G||_op and lambda_t that do not rise, D(u_t) + ||u_t - u_{t-1}||^2 / (2 gamma) never increases,
-    with restarts or without; so on separable data w_t -> w* with restarts, too.
-    p = alpha / sum alpha.  One product per iteration.
+    Proofs of ours: "Inertial diagonal descent" in figures/README.md.
 
     References
     ----------
-    B. O'Donoghue, E. Candes, Adaptive restart for accelerated gradient schemes, Found. Comput. Math. 15, 2015;
-    S. Tao, D. Boley, S. Zhang, Local linear convergence of ISTA and FISTA on the LASSO problem, arXiv 1501.02888, 2015;
-    C. Bao, L. Chen, J. Li, Z. Shen, Accelerated gradient methods with gradient restart: global linear convergence,
-    arXiv 2401.07672, 2024.
+    B. O'Donoghue, E. Candes, Adaptive restart for accelerated gradient schemes, Found. Comput. Math. 15, 2015.
 
     Examples
     --------
-    >>> fm.inertial_diagonal_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-4).status
-    'certified'
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> result = fm.inertial_diagonal_descent(G, tol=1e-4)
+    >>> result.status, round(result.lower, 3)
+    ('certified', 0.924)
     """
     accel = _number(accel, "accel")
     restart = bool(restart)
@@ -6481,6 +6562,7 @@ def _penalised_step(alpha, m, shrink, gain):
 
 @njit(cache=_CACHE)
 def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
+    """Iterate alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m < 1]; step is s eta_t, penalty lambda_t / s."""
     while k < until:
         t = k + 1.0
         step = t**-b
@@ -6505,15 +6587,23 @@ def homotopic_subgradient(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22: subgradient
-    steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 with a vanishing penalty,
+    """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22.
 
-        alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s.
+    With the margins m = G alpha = Z w, subgradient steps on (1/n) sum_i max(0, 1 - m_i) + (lambda_t / 2) ||w||^2 under
+    a vanishing penalty:
+
+        alpha <- (1 - eta_t lambda_t) alpha + (eta_t / n) [m_i < 1],   lambda_t = s t^-a,  eta_t = t^-b / s,
+
+    where s = max_i G_ii, [.] is 1 where the inequality holds and else 0, and alpha begins at 0.
 
     Parameters
     ----------
     a, b : float
         Exponents above 0 with a + b <= 1, so that the shrinkage sums to infinity.
+
+    See Also
+    --------
+    diagonal_descent, inertial_diagonal_descent : the methods of apidopoulos22
 
     Notes
     -----
@@ -6525,8 +6615,9 @@ def homotopic_subgradient(
 
     Examples
     --------
-    >>> fm.homotopic_subgradient(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0
-    True
+    >>> result = fm.homotopic_subgradient(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]))
+    >>> round(result.lower, 4), round(result.upper, 4)
+    (0.9239, 0.9239)
     """
     a = _number(a, "a")
     b = _number(b, "b")
@@ -6534,9 +6625,8 @@ def homotopic_subgradient(
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    return drive(
-        run, _homotopic_loop, tuple(map(np.zeros, (n, dimension, n))), parameters=(a, b, run.scale)
-    )
+    state = (np.zeros(n), np.zeros(dimension), np.zeros(n))
+    return drive(run, _homotopic_loop, state, parameters=(a, b, run.scale))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -6546,63 +6636,73 @@ def homotopic_subgradient(
 # After every product the problem in the span of all past ones is solved.  `_extend` makes the product, `_minimize`
 # solves that problem by Newton's method, and `_settle` keeps the mixtures and chooses mu as the theorems allow.
 
-_TAU = 0.5  # the step along a new direction, from which the descent begins
-_LAMBDA = -math.log(1.0 - _TAU) - _TAU  # of the tilt
-_THETA = 0.04  # part of ||p||_G that the gradient in the span may have while nothing is separated
-_NEWTON_STEPS = 40  # in a row that do not halve the gradient: rounding lets it get no shorter
-_RECENT = 14  # products that the shortest mixture is looked for among
+_TAU = 0.5  # the step along a new direction, with which the descent begins
+_LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
+_THETA = 0.04  # bounds the gradient in the span, over ||p||_G, until the points are separated
+_NEWTON_STEPS = (
+    40  # After so many in a row that do not halve the gradient, rounding lets it get no shorter.
+)
+
+# The columns of the small problem, min_c ||sum_j c_j Z'p_j|| over the simplex, of which p is the solution.
+_SHORTEST = 0  # the solution so far: the shortest mixture
+_MEAN = 1  # the mean of the phase
+_FIRST_RECENT = 2  # from here on the recent Z'q; the last column is the latest
+_COLUMNS = 16
 
 
 class _Span(NamedTuple):
     """Keep the span of past Z'q, by an orthonormal basis v_0, v_1, ..., and points in it; lengths in units of sqrt(s).
 
-    What has an entry for every v_j grows with the basis.
+    The first five arrays have a row for each v_j, and grow with the basis.
     """
 
-    coordinates: (
-        np.ndarray
-    )  # (k, dimension) of v_j where inner products are taken by them, else (k, 0)
+    # (k, d) the v_j themselves if G has coordinates, else (k, 0): then inner products are taken by weights and margins
+    coordinates: np.ndarray
     margins: np.ndarray  # (k, n) Z v_j
-    weights: np.ndarray  # (k, n), of which Z' makes v_j
+    weights: np.ndarray  # (k, n) v_j = Z' weights_j
     y: np.ndarray  # (k,) the minimiser
-    points: (
-        np.ndarray
-    )  # (1 + k, 16) the shortest mixture, that of a phase, recent Z'q; first, what v_j leave out
-    shares: np.ndarray  # (16, n) their weights
-    q: np.ndarray  # (n,) of the next product
+    # (1 + k, 16) the columns of the small problem; row 0 is the length of the component outside the basis
+    points: np.ndarray
+    mixtures: np.ndarray  # (16, n) their weights p_j: points_j = Z'p_j
+    q: np.ndarray  # (n,) the weights of the next product
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
-    best: np.ndarray  # (1,) L, the margin of alpha
+    lower: np.ndarray  # (1,) L, the margin of alpha
     mu: np.ndarray  # (1,) 0 until the points are separated
-    first: np.ndarray  # (1,) mu where the phase began
-    total: np.ndarray  # (1,) sum of 1 / r^2 over the phase
+    phase_mu: np.ndarray  # (1,) mu where the phase began
+    phase_sum: np.ndarray  # (1,) the sum of 1 / r^2 over the phase
 
 
-def _new_span(n, dimension):
-    """Make the span of nothing."""
-    grows = map(np.zeros, ((0, dimension), (0, n), (0, n), 0, (1, 2 + _RECENT)))
+def _new_span(n, d):
+    """Return the span of nothing, for rows of d coordinates."""
     return _Span(
-        *grows,
-        np.full((2 + _RECENT, n), 1.0 / n),
-        np.full(n, 1.0 / n),
-        np.ones(n),
-        np.full(1, -np.inf),
-        np.zeros(1),
-        np.full(1, np.inf),
-        np.zeros(1),
+        coordinates=np.zeros((0, d)),
+        margins=np.zeros((0, n)),
+        weights=np.zeros((0, n)),
+        y=np.zeros(0),
+        points=np.zeros((1, _COLUMNS)),
+        mixtures=np.full((_COLUMNS, n), 1.0 / n),
+        q=np.full(n, 1.0 / n),
+        tilt=np.ones(n),
+        lower=np.full(1, -np.inf),
+        mu=np.zeros(1),
+        phase_mu=np.full(1, np.inf),
+        phase_sum=np.zeros(1),
     )
 
 
 def _negligible(G):
-    """Bound the square of a length, in units of sqrt(s), that may be all rounding, also of what is taken from it."""
+    """Return the squared length, in units of s, below which a component is rounding, also after Gram-Schmidt."""
     rounding = G.rounding()
     return 16.0 * rounding.square + (100.0 * max(rounding.length, _gamma(G.shape()[0]))) ** 2
 
 
 def _extend(G, span, unit, negligible):
-    """Spend a product on u = Z'q, whose rest beyond the span joins the basis; return u, and its length r or 0.
+    """Make the product u = Z'q and let its component outside the span join the basis.
 
-    Gram-Schmidt twice: by coordinates, or by weights and margins with the product between the two.
+    Returns u in the new basis and the length r of that component.  If rounding may be all of it, it does not join: it
+    stands in row 0 of u, and r is 0.
     """
+    # 1. The product, and Gram-Schmidt twice: u = sum_j t_j v_j + (the component), which is Z' residual.
     q = span.q
     w = np.empty(G.shape()[1])
     m = np.empty(span.q.size)
@@ -6616,21 +6716,24 @@ def _extend(G, span, unit, negligible):
         w -= again @ span.coordinates
         margins(G, w, m)
         m /= unit
-        size = w @ w
-        rest = q - (t + again) @ span.weights
+        norm2 = w @ w
+        residual = q - (t + again) @ span.weights
     else:
         t = span.margins @ q
-        rest = q - t @ span.weights
-        m = _image(G, rest) / (unit * unit)
-        again = span.margins @ rest
-        rest -= again @ span.weights
+        residual = q - t @ span.weights
+        m = _image(G, residual) / (unit * unit)
+        again = span.margins @ residual
+        residual -= again @ span.weights
         m -= again @ span.margins
-        size = max(rest @ m, 0.0)
+        norm2 = max(residual @ m, 0.0)
     t += again
-    r = math.sqrt(size)
-    if size <= negligible or t.size == min(m.size, w.size):
+    r = math.sqrt(norm2)
+    if norm2 <= negligible or t.size == min(m.size, w.size):
         return np.append(r, t), 0.0
-    for array, row in zip(span[:5], (w[:d] / r, m / r, rest / r, _TAU, 0.0), strict=True):
+
+    # 2. The component is r times the next v_j.
+    rows = (w[:d] / r, m / r, residual / r, _TAU, 0.0)
+    for array, row in zip(span[:5], rows, strict=True):
         array.resize((len(array) + 1, *array.shape[1:]), refcheck=False)
         array[-1] = row
     np.maximum(span.tilt - span.margins[-1] ** 2, 0.0, out=span.tilt)
@@ -6641,70 +6744,77 @@ def _minimize(span, alpha, mu, accuracy):
     """Take Newton steps on phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
 
     They end at a gradient of length ``accuracy`` or less, with mu = 0 also at the first y that separates, and where
-    rounding lets the gradient get no shorter.  After another mu they begin at the better of y and what stands for the
-    same mu y.  Sets q = softmax(lambda tilt - M'y), keeps the best alpha, and returns phi(y).
+    rounding lets the gradient get no shorter.  Sets y, mu and q = softmax(lambda tilt - M'y), keeps the alpha of the
+    largest margin, and returns phi(y).
     """
+    # 1. Begin at y or, after another mu, at the multiple of y with the same mu y if phi is smaller there.
     y = span.y
     M = span.margins
     q = span.q
-    trial = np.empty(span.q.size)
+    new_q = np.empty(span.q.size)
     m = y @ M
     shift = _LAMBDA * span.tilt
     scale = span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
     value = 0.5 * mu * (y @ y) + _softmax(m - shift, q)
-    new = 0.5 * mu * scale**2 * (y @ y) + _softmax(scale * m - shift, trial)
-    if new < value:
+    new_value = 0.5 * mu * scale**2 * (y @ y) + _softmax(scale * m - shift, new_q)
+    if new_value < value:
         y *= scale
         m *= scale
-        q[:] = trial
-        value = new
+        q[:] = new_q
+        value = new_value
     span.mu[0] = mu
-    ridge = 1e-9
+
+    damping = 1e-9
     length = 1.0
-    shortest = math.inf
+    least2 = math.inf
     idle = 0
     while idle < _NEWTON_STEPS:
+        # 2. The gradient.
         mean = M @ q
         downhill = mean - mu * y
-        slope = downhill @ downhill
-        if slope <= accuracy**2 or (mu == 0.0 and m.min() > 0.0):
+        slope2 = downhill @ downhill
+        if slope2 <= accuracy**2 or (mu == 0.0 and m.min() > 0.0):
             break
-        idle = 0 if slope < 0.25 * shortest else idle + 1
-        shortest = min(shortest, slope)
-        if length < 1.0:  # with mu = 0 the Hessian may be 0, where one point has all weight
-            ridge = min(1e-9, 10.0 * ridge)
-        elif idle > 0:  # or far below its trace along the gradient, where phi has no minimum
-            ridge *= 0.1
-        active = np.flatnonzero(
-            q > min(1e-9, 0.1 * accuracy) / q.size
-        )  # the columns that matter to the Hessian
+        idle = 0 if slope2 < 0.25 * least2 else idle + 1
+        least2 = min(least2, slope2)
+
+        # 3. The Hessian, by the points that matter to it.  With mu = 0 it is damped: it may be 0, where one point has
+        # all weight, or far below its trace along the gradient, where phi has no minimum.
+        active = np.flatnonzero(q > min(1e-9, 0.1 * accuracy) / q.size)
         columns = M.take(active, axis=1)
         columns -= mean[:, None]
         columns *= np.sqrt(q[active])
         H = columns @ columns.T
-        raised = mu if mu > 0.0 else ridge * (H.trace() + slope)
-        H.flat[:: len(H) + 1] += max(raised, 4.0 * _EPS * H.trace())
+        if length < 1.0:
+            damping = min(1e-9, 10.0 * damping)
+        elif idle > 0:
+            damping *= 0.1
+        added = mu if mu > 0.0 else damping * (H.trace() + slope2)
+        H.flat[:: len(H) + 1] += max(added, 4.0 * _EPS * H.trace())
+
+        # 4. The Newton step, halved until phi falls by a quarter of what the slope promises.
         step = np.linalg.solve(H, downhill)
-        move = step @ M
+        m_step = step @ M
         decrease = step @ downhill
         length = 1.0
         while length > 1e-18:
-            new = 0.5 * mu * np.sum((y + length * step) ** 2) + _softmax(
-                m + length * move - shift, trial
-            )
-            if new <= value - 0.25 * length * decrease + 4.0 * _EPS * abs(value):
+            norm2 = np.sum((y + length * step) ** 2)
+            new_value = 0.5 * mu * norm2 + _softmax(m + length * m_step - shift, new_q)
+            if new_value <= value - 0.25 * length * decrease + 4.0 * _EPS * abs(value):
                 break
             length *= 0.5
-        else:
+        if length <= 1e-18:
             break
         y += length * step
-        m += length * move
-        q[:] = trial
-        value = new
-    size = math.sqrt(y @ y)
-    if size > 0.0 and m.min() > span.best[0] * size:
-        span.best[0] = m.min() / size
-        alpha[:] = (y / size) @ span.weights
+        m += length * m_step
+        q[:] = new_q
+        value = new_value
+
+    # 5. Keep the alpha of the largest margin.
+    y_length = math.sqrt(y @ y)
+    if y_length > 0.0 and m.min() > span.lower[0] * y_length:
+        span.lower[0] = m.min() / y_length
+        alpha[:] = (y / y_length) @ span.weights
     return value
 
 
@@ -6714,89 +6824,105 @@ def _shortest(K):
 
     They begin at the shorter of the first two, and first go towards the last, as the theorems ask.
     """
-    away = 0 if K[0, 0] <= K[1, 1] else 1
+    leaving = 0 if K[0, 0] <= K[1, 1] else 1
+    entering = len(K) - 1
     c = np.zeros(len(K))
-    g = K[away].copy()
-    to = len(K) - 1
-    c[away] = 1.0
+    c[leaving] = 1.0
+    g = K[leaving].copy()  # K c
     for _ in range(1000):
-        rise = g[away] - g[to]
-        bend = K[to, to] - 2.0 * K[to, away] + K[away, away]
-        share = min(c[away], max(rise, 0.0) / max(bend, 1e-300))
-        c[to] += share
-        c[away] -= share
-        g += share * (K[to] - K[away])
-        to = g.argmin()
-        away = np.where(c > 0.0, g, -np.inf).argmax()
-        if g[away] - g[to] <= 1e-9 * g[away]:
+        slope = g[leaving] - g[entering]
+        distance2 = K[entering, entering] - 2.0 * K[entering, leaving] + K[leaving, leaving]
+        share = min(c[leaving], max(slope, 0.0) / max(distance2, 1e-300))
+        c[entering] += share
+        c[leaving] -= share
+        g += share * (K[entering] - K[leaving])
+        entering = g.argmin()
+        leaving = np.where(c > 0.0, g, -np.inf).argmax()
+        if g[leaving] - g[entering] <= 1e-9 * g[leaving]:
             break
     return c
 
 
-def _mix(span, q, u, r):
-    """Take u = Z'q into the mean of a phase, with weight 1 / r^2, and among the points of which p is the shortest."""
+def _mix(span, u, r):
+    """Enter u = Z'q into the columns of the small problem, and find the shortest mixture of them."""
+    # 1. The first product is in all columns; later ones are in the last, and the oldest goes.
     points = span.points
-    shares = span.shares
+    mixtures = span.mixtures
     if u.size <= 1 + (r > 0.0):
-        points[:] = u[:, None]  # the first is all there is
-        shares[:] = q
-    points[:, 2:-1] = points[:, 3:]
-    shares[2:-1] = shares[3:]
+        points[:] = u[:, None]
+        mixtures[:] = span.q
+    points[:, _FIRST_RECENT:-1] = points[:, _FIRST_RECENT + 1 :]
+    mixtures[_FIRST_RECENT:-1] = mixtures[_FIRST_RECENT + 1 :]
     points[:, -1] = u
-    shares[-1] = q
+    mixtures[-1] = span.q
+
+    # 2. The mean of the phase, with weights 1 / r^2.
     if span.mu[0] > 0.0:
         weight = 1.0 / max(r * r, 1e-300)
-        span.total[0] += weight
-        points[:, 1] += weight / span.total[0] * (u - points[:, 1])
-        shares[1] += weight / span.total[0] * (q - shares[1])
+        span.phase_sum[0] += weight
+        share = weight / span.phase_sum[0]
+        points[:, _MEAN] += share * (u - points[:, _MEAN])
+        mixtures[_MEAN] += share * (span.q - mixtures[_MEAN])
+
+    # 3. The shortest mixture, unless rounding makes it longer than the one at hand.
     c = _shortest(points.T @ points)
     x = points @ c
-    if x @ x < points[:, 0] @ points[:, 0]:
-        points[:, 0] = x
-        shares[0] = c @ shares
-        shares[0] /= shares[0].sum()
+    if x @ x < points[:, _SHORTEST] @ points[:, _SHORTEST]:
+        points[:, _SHORTEST] = x
+        mixtures[_SHORTEST] = c @ mixtures
+        mixtures[_SHORTEST] /= mixtures[_SHORTEST].sum()
 
 
 def _settle(span, alpha, u, r):
-    """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow."""
-    bound = math.log(span.q.size) + _LAMBDA
+    """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow.
+
+    "An optimal perceptron" in figures/README.md has the theorems, and the phases in which mu falls.
+    """
+    # 1. Mixtures.  At a mu below ``floor`` margins have no digits.  There, and where p has no length, all is rounding.
+    _mix(span, u, r)
     mu = span.mu[0]
-    _mix(span, span.q, u, r)
-    size = span.points[:, 0] @ span.points[:, 0]
-    floor = 1e-12 * math.sqrt(size)  # of mu, below which margins have no digits
+    upper2 = span.points[:, _SHORTEST] @ span.points[:, _SHORTEST]
+    floor = 1e-12 * math.sqrt(upper2)
     if span.y.size == 0 or floor < 1e-28 or (0.0 < mu <= floor and r == 0.0):
-        return  # there is nothing left but rounding
+        return
+
+    # 2. While no separator is known, mu is 0.  The first one gets the mu that makes mu y as long as the mixture.
     if mu == 0.0:
-        _minimize(span, alpha, 0.0, _THETA * math.sqrt(size))
-        if not span.best[0] > 0.0:
+        _minimize(span, alpha, 0.0, _THETA * math.sqrt(upper2))
+        if not span.lower[0] > 0.0:
             return
-        span.mu[0] = math.sqrt(
-            size / (span.y @ span.y)
-        )  # with which y stands for a separator of this length
+        span.mu[0] = math.sqrt(upper2 / (span.y @ span.y))
+
+    # 3. The next mu.  A phase ends by its sum or by the gap; the first one has no mu of a phase before it.
+    Lambda = math.log(span.q.size) + _LAMBDA
+    gap2 = upper2 - span.lower[0] ** 2
     if mu <= floor:
-        span.first[0] = mu = math.inf
-    gap = size - span.best[0] ** 2
-    ends = span.total[0] > 9.0 / (bound * span.first[0])
-    if ends:
-        mu = min(mu, 0.5 * span.first[0])
-    mu = max(min(mu, gap / bound), floor)
-    if gap <= 0.02 * size:
-        span.tilt[:] = 0.0  # below 1 % what it promises is less than what it costs
+        mu = math.inf
+        span.phase_mu[0] = math.inf
+    if span.phase_sum[0] > 9.0 / (Lambda * span.phase_mu[0]):
+        mu = min(mu, 0.5 * span.phase_mu[0])
+    mu = max(min(mu, gap2 / Lambda), floor)
+    if gap2 <= 0.02 * upper2:
+        span.tilt[:] = 0.0  # Below 1 % it costs more than the theorem promises.
+
+    # 4. Minimise.  Halve mu while the minimum ends the phase and r is short: the span has what matters at this mu.
     while True:
-        if mu <= 0.5 * span.first[0]:
-            span.first[0] = mu
-            span.total[0] = 0.0
-        value = _minimize(span, alpha, mu, math.sqrt(bound * mu / 32.0))
-        if mu <= floor or (r > 0.0 and (4.0 * r * r > gap or mu * value + 0.5 * size > bound * mu)):
-            break
+        if mu <= 0.5 * span.phase_mu[0]:
+            span.phase_mu[0] = mu
+            span.phase_sum[0] = 0.0
+        value = _minimize(span, alpha, mu, math.sqrt(Lambda * mu / 32.0))
+        is_long = 4.0 * r * r > gap2
+        is_open = mu * value + 0.5 * upper2 > Lambda * mu
+        if mu <= floor or (r > 0.0 and (is_long or is_open)):
+            return
         mu *= 0.5
 
 
 def _cut(span):
-    """Cut the span down to that of the mixtures and the minimiser."""
-    span.points[:, 2:] = span.points[:, :1]
-    span.shares[2:] = span.shares[0]
-    basis = np.linalg.qr(np.column_stack((span.points[1:, :2], span.y)))[0].T
+    """Cut the span down to that of the shortest mixture, the mean of the phase and the minimiser."""
+    span.points[:, _FIRST_RECENT:] = span.points[:, :1]
+    span.mixtures[_FIRST_RECENT:] = span.mixtures[_SHORTEST]
+    basis = np.linalg.qr(np.column_stack((span.points[1:, :_FIRST_RECENT], span.y)))[0].T
     rows = [basis @ array for array in span[:4]]
     rows.append(np.vstack((span.points[:1], basis @ span.points[1:])))
     for array, kept in zip(span[:5], rows, strict=True):
@@ -6806,26 +6932,35 @@ def _cut(span):
 
 
 def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, eps, blurs):
-    """Bring Z'q into the span by a product; p, mu, y and the next q follow at no product."""
+    """Bring Z'q into the span by a product; p, mu, y and the next q take none.  memory counts vectors of the basis."""
     n, dimension = G.shape()
     w = np.empty(dimension)
     m = np.empty(n)
     while True:
-        m[:] = math.inf  # so that a product decides
+        # 1. Halt if a product, which is not counted, confirms what the span says.
+        m[:] = math.inf  # so that this product decides
         if (
-            span.best[0] > 0.0
+            span.lower[0] > 0.0
             and least < math.inf
             and _is_separated(G, alpha, w, m, least * np.abs(alpha).sum())
         ):
             return k, SEPARATED
-        length = unit * math.sqrt(span.points[:, 0] @ span.points[:, 0])
-        if 0.0 < eps >= length and k > 0 and _is_small(G, span.shares[0], w, m, eps, blurs):
+        shortest = span.points[:, _SHORTEST]
+        length = unit * math.sqrt(shortest @ shortest)
+        if (
+            0.0 < eps >= length
+            and k > 0
+            and _is_small(G, span.mixtures[_SHORTEST], w, m, eps, blurs)
+        ):
             return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
+
+        # 2. Make room, make the product, and solve the problem in the span.
         if memory <= span.y.size < min(n, dimension):
             _cut(span)
-        _settle(span, alpha, *_extend(G, span, unit, negligible))
+        u, r = _extend(G, span, unit, negligible)
+        _settle(span, alpha, u, r)
         k += 1
 
 
@@ -6845,17 +6980,17 @@ def subspace_perceptron(
 ) -> Result:
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
-    Keeps the span V_k of all past Z'p_j and solves the problem in it afresh at no product, with weights tilted by what
-    V_k explains of each point.  P_k projects on V_k, lambda = ln 2 - 1/2, mu = 0 until the points are separated, and
+    It keeps the span V_k of all past products Z'p_j, by an orthonormal basis v_0, ..., v_{k-1}, and solves the problem
+    in it afresh, which takes no product.  The weights are tilted by T_k, the part of each row z_i that the span leaves
+    out.  With lengths in units of sqrt(s), s = max_i G_ii, P_k the projection on V_k, lambda = ln 2 - 1/2, and mu = 0
+    until the points are separated,
 
         phi_k(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda T_k(i) - <z_i, y>)  on V_k,   T_k(i) = 1 - ||P_k z_i||^2,
-        p_k = softmax(lambda T_k - Z y_k) for y_k near its minimum,   b_k = P_k Z'p_k,   r_k v_k = Z'p_k - b_k,
+        p_k = softmax(lambda T_k - Z y_k) for y_k near the minimum,   r_k v_k = Z'p_k - P_k Z'p_k,   ||v_k|| = 1.
 
-    lengths in units of sqrt(s); v_k, a unit vector, joins the span.  p is the shortest mixture found of p, of the last
-    14 p_j and of their mean since mu was halved, with weights 1/r_j^2; first it goes towards p_k as far as that is
-    shorter.  alpha is the y_k of the largest margin; its weights may have either sign.  Once there is a margin, with L
-    that of alpha, U = ||p||_G and Lambda = ln n + lambda, mu falls: it is at most (U^2 - L^2) / Lambda, and halved
-    where the theory or a short r_k allow it.
+    alpha is the y_k of the largest margin L; its weights may have either sign.  p is the shortest mixture found of p,
+    of the last 14 p_j and of the mean of the p_j since mu was halved, with weights 1/r_j^2.  From the first separator
+    on mu is at most (U^2 - L^2) / (ln n + lambda), U = ||p||_G, and is halved where the theory allows.
 
     Parameters
     ----------
@@ -6864,77 +6999,64 @@ def subspace_perceptron(
     eps : float
         Stop as "infeasible" at ||p||_G <= eps, not scaled by sqrt(s); 0: never.
     memory : float
-        Bytes for the basis, at least five vectors of 16 n, with features 16 n + 8 d; the p_j have 128 n.  A larger
-        span is cut down to that of p, the mean and y_k.  No bound is lost, but the theorems end there.
+        Bytes for the basis; it has room for five vectors at least.  A vector takes 16 n, with features 16 n + 8 d.  The
+        p_j take another 128 n.  A larger span is cut down to that of p, the mean and y_k: no bound is lost, but the
+        theorems end there.
     stop : {None, "separated"}
         Go on towards the maximum margin, or end at G alpha > 0.
 
+    See Also
+    --------
+    snkp, momentum : of order 1 / rho products, with no basis to keep
+    max_margin : the exact solver, ahead where rows of G can be had
+
     Notes
     -----
-    Theorem.  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)), R = 2 (ln n + lambda).  So
-    after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated or no margin is as large as
-    e, and ||p||_G < e proves it, where `snkp` and `momentum` take (8 ln n)^(1/2) / e.  Up to logarithms, no
+    In both theorems ||p||_G, rho, e, lower and upper are in units of sqrt(s), too.
+
+    Theorem 1.  Let R = 2 (ln n + lambda).  After N products either Z y_N > 0 or ||p||_G <= (R + 1/4) / (0.96 N^(3/2)).
+    So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated or no margin is as large
+    as e, and ||p||_G < e proves it, where `snkp` and `momentum` take (8 ln n)^(1/2) / e.  Up to logarithms, no
     deterministic method that sees Z by products alone does with fewer on all data (Kornowski & Shamir).
+    Proof: "Subspace perceptron" in figures/README.md.
 
-    Proof.  y_k is a point of V_k with (i) phi_k(y_k) <= phi_k(y_{k-1} + v_{k-1} / 2), or phi_k(y_{k-1}) if r_{k-1} = 0,
-    and (ii) ||b_k|| <= theta ||x_{k-1}||, where theta = 1/25, x = Z'p.  A descent from there comes to one or to a
-    separator: phi_k is convex and smooth, -b_k its gradient.  If phi_k is bounded below, gradients become as short as
-    one likes; if not, phi_k falls below 0, and by (a) Z y > 0 there.
-    (a) If <z_i, y> <= 0 for an i, then phi_k(y) >= 0, for T_k >= 0.  And phi_0 = ln n + lambda.
-    (b) -ln(1 - a/2) - a/2 = sum_{j > 1} (a/2)^j / j <= lambda a^2 for |a| <= 1, so exp(-a/2 - lambda a^2) <= 1 - a/2.
-    With a_i = <z_i, v_k> and p = p_k: T_{k+1} = T_k - a^2 and sum_i p_i a_i = <Z'p, v_k> = r_k, so
-    phi_{k+1}(y_k + v_k/2) = phi_k(y_k) + ln sum_i p_i exp(-a_i/2 - lambda a_i^2) <= phi_k(y_k) - r_k/2.  If y_N does
-    not separate, (a) and (i) thus give sum_{k < N} r_k <= R.
-    (c) x_{k-1} and b_k lie in V_k, and v_k is orthogonal to it.  With d = 1 - theta, a share c of p_k makes ||x_k||^2
-    at most (1 - c d)^2 ||x_{k-1}||^2 + c^2 r_k^2.  If r_k^2 >= d theta ||x_{k-1}||^2, the best c is at most 1 and gives
-    1/||x_k||^2 >= 1/||x_{k-1}||^2 + d^2 / t_k^2 with t_k = r_k, as x_0 = r_0 v_0 does.  Otherwise c = 1 gives
-    ||x_k|| <= theta^(1/2) ||x_{k-1}||, which is the same with t_k = (d theta)^(1/2) ||x_{k-1}||; of these t_k each is
-    at most theta^(1/2) times the one before, so that they sum to (d theta)^(1/2) / (1 - theta^(1/2)) < 1/4 at most.
-    (d) By Hoelder N = sum t_k^(2/3) t_k^(-2/3) <= (sum t_k)^(2/3) (sum t_k^-2)^(1/3) <= ((R + 1/4) / (d ||x||))^(2/3),
-    x = x_{N-1}.  And every p in the simplex has ||Z'p|| >= rho.
-
-    From the separator on, upper - lower <= eps upper within 200 (R^2 / (eps rho^2))^(1/3) + log2(28 / (eps rho^2)) + 1
-    products more, for 0.0101 <= eps <= 1/2 and n >= 4 (figures/README.md has the proof).  Where the gap is below 1 %
-    there is no tilt and no claim.  The span takes O(k (n + d)) operations beside product k, and Newton steps O(k^2 n).
-    One product per iteration.
+    Theorem 2.  From the separator on, upper - lower <= g upper within
+    200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 products more, for any gap 0.0101 <= g <= 1/2 and n >= 4, if
+    no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
+    Proof: "An optimal perceptron" in figures/README.md.
 
     The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
-    1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G, 1e-3 in float32.  Newton steps stop short of (ii) where
-    rounding asks for it, with features seen at ||p||_G < 1e-8 sqrt(s) alone.
+    1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G, 1e-3 in float32.  Newton steps may stop before they reach
+    the gradient that Theorem 1 asks for; with features this was seen at ||p||_G < 1e-8 sqrt(s) alone.
+
+    One product per iteration.  Besides, product k takes O(k (n + d)) operations, and each Newton step O(k^2 n).
 
     References
     ----------
     A. Nemirovski, Izvestia AN SSSR, Tekhnicheskaya Kibernetika 2, 1982 (ORTH); G. Narkiss, M. Zibulevsky, Technion
-    report CCIT 559, 2005 (a span of few directions); the inequality of (b): N. Cesa-Bianchi, Y. Mansour, G. Stoltz,
-    Machine Learning 66, 2007; the lower bound: G. Kornowski, O. Shamir, COLT 2025; other methods that meet it:
-    I. Karmarkar, L. O'Carroll, A. Sidford, STOC 2026, and, two with random numbers, COLT 2026.
+    report CCIT 559, 2005 (a span of few directions); the lower bound: G. Kornowski, O. Shamir, COLT 2025; other methods
+    that meet it: I. Karmarkar, L. O'Carroll, A. Sidford, STOC 2026, and, two with random numbers, COLT 2026.
 
     Examples
     --------
     >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
-    >>> fm.subspace_perceptron(G, tol=1e-6).status, fm.subspace_perceptron(G, stop="separated").n_iter
-    ('certified', 1)
+    >>> result = fm.subspace_perceptron(G, tol=1e-6)
+    >>> result.status, result.n_iter, round(result.lower, 5)
+    ('certified', 4, 0.92388)
     """
     eps = _number(eps, "eps", closed=True)
     memory = _number(memory, "memory")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    span = _new_span(n, dimension * _has_coordinates(run.G))
-    most = max(5, int(memory / (8.0 * (2 * n + span.coordinates.shape[1]))))
-    parameters = (
-        math.sqrt(run.scale),
-        most,
-        _negligible(run.G),
-        _separating_margin(run, stop),
-        eps,
-        _blurs(run),
-    )
+    d = dimension if _has_coordinates(run.G) else 0
+    most = max(5, int(memory / (8.0 * (2 * n + d))))
+    least = _separating_margin(run, stop)
     return drive(
         run,
         _subspace_loop,
-        (np.zeros(n), span),
-        lambda alpha, span: (alpha, span.shares[0]),
-        parameters=parameters,
+        (np.zeros(n), _new_span(n, d)),
+        lambda alpha, span: (alpha, span.mixtures[_SHORTEST]),
+        parameters=(math.sqrt(run.scale), most, _negligible(run.G), least, eps, _blurs(run)),
         eps=eps,
     )
 

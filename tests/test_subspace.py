@@ -67,9 +67,9 @@ def steps_of(monkeypatch, Z, **options):
                 W,
                 span.y.copy(),
                 span.q.copy(),
-                span.shares[0] @ Z,
-                span.shares[1].copy(),
-                *map(float, (span.best[0], span.mu[0], span.first[0], span.total[0])),
+                span.mixtures[0] @ Z,
+                span.mixtures[1].copy(),
+                *map(float, (span.lower[0], span.mu[0], span.phase_mu[0], span.phase_sum[0])),
                 bool(span.tilt.any()),
             )
         )
@@ -405,7 +405,7 @@ def test_the_basis_stays_orthonormal(kind, memory):
         state = state_of(fm.subspace_perceptron(G, memory=vectors(G, memory), max_iter=iterations))
         M = state["margins"]
         N = state["weights"]
-        p = state["shares"][0]
+        p = state["mixtures"][0]
         k = len(state["y"])
         assert iterations - 10 <= k <= iterations if iterations <= memory else 4 <= k <= memory
         inner = N @ (dense(LONGER) / unit**2)
