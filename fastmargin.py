@@ -73,7 +73,6 @@ import itertools
 import math
 import operator
 import os
-import re
 import sys
 import tempfile
 import threading
@@ -3826,33 +3825,34 @@ def _with_best_bias(signs, scale, tilt, size, m, rounding):
     )
 
 
-_TARGET = 6  # entry of a loop's report: the relative gap at which it halts
+# The entries of a loop's report (see `drive`).
+_LEAST, _NORM2, _TOTAL, _DUAL_NORM2, _DUAL_TOTAL, _REACH, _TARGET = range(7)
 
 
 @njit(cache=_CACHE)
-def _closes(report, least, size, total, dual_size, dual_total, reach):
-    """Fill a loop's report (see `drive`), without room for rounding; return whether the gap is down to its target."""
-    report[0] = least
-    report[1] = size
-    report[2] = total
-    report[3] = dual_size
-    report[4] = dual_total
-    report[5] = reach
-    if not (size > 0.0 and dual_total > 0.0):
+def _closes(report, least, norm2, total, dual_norm2, dual_total, reach):
+    """Fill a loop's report; return True if its relative gap, without room for rounding, is down to the target."""
+    report[_LEAST] = least
+    report[_NORM2] = norm2
+    report[_TOTAL] = total
+    report[_DUAL_NORM2] = dual_norm2
+    report[_DUAL_TOTAL] = dual_total
+    report[_REACH] = reach
+    if not (norm2 > 0.0 and dual_total > 0.0):
         return False
-    return math.sqrt(max(dual_size, 0.0)) / dual_total * (
-        1.0 - report[_TARGET]
-    ) <= least / math.sqrt(size)
+    lower = least / math.sqrt(norm2)
+    upper = math.sqrt(max(dual_norm2, 0.0)) / dual_total
+    return upper * (1.0 - report[_TARGET]) <= lower
 
 
 @njit(cache=_CACHE)
 def _meets(k, until, alpha, m, report):
-    """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return whether the gap is down to the target."""
-    if k < until and report[_TARGET] == 0.0:  # nobody looks
+    """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return True if the gap is down to the target."""
+    if k < until and report[_TARGET] == 0.0:  # nobody reads this report
         return False
-    size = _dot(alpha, m)
+    norm2 = _dot(alpha, m)
     total = _total(alpha)
-    return _closes(report, _least(m), size, total, size, total, total)
+    return _closes(report, _least(m), norm2, total, norm2, total, total)
 
 
 def _has_coordinates(G):
@@ -4142,25 +4142,27 @@ def _operator_norm(G):
 #
 #     loop(G, k, until, *state, *parameters) -> (k, flag)
 #
-# that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
-# must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
-# Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.  Its body consists of
-# scalar logic, operations and compiled steps, never of a loop over elements, so that it is fast as Python source, too.
+# It goes from iteration k to iteration ``until`` at the latest and changes the arrays of the state in place.  A number
+# that it must remember lies in an array of one entry, since compiled code cannot rebind its arguments.  What the loop
+# does depends on its arguments alone: then a run can be cut at any iteration and resumed, bit for bit.  The body of a
+# loop consists of scalar arithmetic, operations on G and compiled steps.  It has no loop over elements, so that it is
+# fast as Python source, too.
 
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(
-    5
-)  # a loop's answer: go on, or halt for this reason
+# Why a loop returns: it has reached ``until``, or it halts for this reason.
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)
 
 
 class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start")):
-    """A checked G with the checked run options: what `prepare` makes and `drive` takes.
+    """A checked G with the checked options of a run; `prepare` makes it, `drive` takes it.
 
     Attributes
     ----------
     G : representation
-    scale : float, s = max_i G_ii
+    scale : float
+        s = max_i G_ii.
     tol : float or None
-    checkpoints : array of int, iterations of certificates, the first and the last of the run among them
+    checkpoints : array of int
+        Iterations to certify, in ascending order; the first and the last of the run are among them.
     keep_iterates : bool
     callback : callable or None
     start : Result or None
@@ -4170,6 +4172,50 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     >>> fm.prepare(np.eye(2), max_iter=3).checkpoints
     array([0, 1, 2, 3])
     """
+
+
+# What the docstrings of all algorithms share; `prepare` has the run options, too.
+
+_MATRIX = """    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+"""
+_RUN_OPTIONS = """    max_iter : int
+        Largest number of updates in this call; those of ``start`` are not counted.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
+        first such iteration, another one at the next checkpoint.
+    trace_at : array of int, optional
+        Checkpoints: the iterations to certify and to trace.  By default 16 a decade; the first and the last iteration
+        are always among them.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
+        as in the trace.  It may change what it is given: alpha and p are copies, and the trace is a table that only
+        callbacks see.  If it returns True, the run ends as "stopped".
+    start : Result, optional
+        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
+        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
+        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
+"""
+_COMMON = f"""    Returns
+    -------
+    result : Result
+        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
+        upper exists, not that the points cannot be separated.
+
+    Other Parameters
+    ----------------
+{_RUN_OPTIONS}
+    Raises
+    ------
+    ValueError, TypeError
+        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows; it has a free
+        intercept, which the algorithm does not take; an option is out of range; start is of another run.
+    FloatingPointError
+        The iterates overflowed, or G was written to during the run.
+
+"""
 
 
 @_with_underflow
@@ -4190,24 +4236,8 @@ def prepare(
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    max_iter : int
-        Updates at most, beside those of ``start``.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints, at once if the loop has an interval.
-    trace_at : array of int, optional
-        Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
-        alpha and p are its own, and the trace is a table kept for callbacks alone; lower and upper are as in the trace.
-        Returning True ends the run as "stopped".
-    start : Result, optional
-        Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
-        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
-        margins of some separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
     free_intercept : bool
-        Whether the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
+        True if the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
         class, as the q of `softmax_pass` has.
 
     Returns
@@ -4218,10 +4248,8 @@ def prepare(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero; a free
-        intercept that the algorithm does not take; parameters out of range.
-    FloatingPointError
-        The iterates overflowed, or G was written to during the run.
+        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows; it has a free
+        intercept, which the loop does not take; an option is out of range.  The message names the argument.
 
     Examples
     --------
@@ -4229,28 +4257,12 @@ def prepare(
     2.0
     """
     max_iter = _count(max_iter, "max_iter")
-    tol = None if tol is None else _number(tol, "tol")
+    if tol is not None:
+        tol = _number(tol, "tol")
     if not (start is None or _is_result(start)):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     first = 0 if start is None else start.n_iter
-    last = first + max_iter
-    if trace_at is None:
-        decades = math.log10(max(last, 1))
-        points = np.unique(
-            np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
-        )
-    else:
-        points = _array(trace_at, "trace_at").ravel()
-        if (
-            points.dtype.kind not in "iu" or points.min(initial=0) < 0
-        ):  # find the one to name; an empty list is fine
-            whole = (
-                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
-            )
-            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
-    checkpoints = np.unique(
-        np.concatenate(([first], points[(points > first) & (points < last)], [last]))
-    )
+    checkpoints = _checkpoints(first, first + max_iter, trace_at)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     G, scale = _representation(G)
@@ -4260,6 +4272,29 @@ def prepare(
             "for a penalised bias, or leave it out"
         )
     return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
+
+
+if prepare.__doc__ is not None:  # python -OO removes docstrings
+    prepare.__doc__ = prepare.__doc__.replace(
+        "    free_intercept :", _RUN_OPTIONS + "    free_intercept :"
+    )
+
+
+def _checkpoints(first, last, trace_at):
+    """Return ``first``, ``last`` and the iterations between them at which to certify."""
+    if trace_at is None:
+        decades = math.log10(max(last, 1))
+        points = np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
+    else:
+        points = _array(trace_at, "trace_at").ravel()
+        if points.dtype.kind not in "iu" or points.min(initial=0) < 0:
+            # Each number is read by itself, so that the error names it.  Floats may be whole numbers.
+            whole = [
+                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
+            ]
+            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
+    inside = points[(points > first) & (points < last)]
+    return np.unique(np.concatenate(([first], inside, [last])))
 
 
 @_with_underflow
@@ -4278,53 +4313,60 @@ def drive(
     spent: float = 0.0,
     eps: float = 0.0,
 ) -> Result:
-    """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
+    """Take an algorithm from checkpoint to checkpoint, certify each, and return the Result.
 
     Parameters
     ----------
     run : Run
         From `prepare`.
     loop : callable
-        ``loop(G, k, until, *state, *parameters) -> (k, flag)``: goes from iteration k to iteration ``until`` at the
-        latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
-        SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  CERTIFIED is believed where fresh products
-        confirm it; else the loop is sent on, and must advance.  It is plain Python or compiled with njit, without
-        cache=True.  Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions
-        of G that it calls must then be plain or register_jitable.
+        ``loop(G, k, until, *state, *parameters) -> (k, flag)``, plain Python or compiled with njit, without
+        cache=True.  It goes from iteration k to iteration ``until`` at the latest, changes the arrays of the state in
+        place, and returns the iteration reached with RUNNING; or it halts before, with SEPARATED, INFEASIBLE,
+        EXHAUSTED or CERTIFIED.  If fresh products do not confirm CERTIFIED, the loop is sent on, and must advance.
+        Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions of G that it
+        calls must then be plain or register_jitable.
     state : tuple
-        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  A ``start`` overwrites them.  One
-        that grows does so by its own ``resize``, along the first axis.
+        Arrays, and NamedTuples of arrays, at iteration 0: all that the loop changes.  A ``start`` overwrites them.  An
+        array that grows does so by its own ``resize``, along the first axis.
     solution : callable, optional
-        ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
-        array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
+        ``solution(*state) -> (alpha, p)``, the primal and the dual point, p >= 0; the driver copies them.  One array
+        for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
     parameters : tuple, optional
-        What else the loop is given: numbers, arrays that it only reads, NamedTuples.
+        Other arguments of the loop: numbers, arrays that it only reads, NamedTuples.
     products : callable, optional
-        G-vector products that k iterations cost, by default k.
+        Number of G-vector products that k iterations cost; by default k.
     interval : callable, optional
-        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)``, finite, by fresh products, with what rounding
-        adds to upper - lower; by default as `certificate`.
+        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, finite; blur is the part of
+        upper - lower that is due to rounding.  By default as `certificate`.
     report : array, shape (7,), optional
-        One of the state, in which the loop leaves (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1, ||p||_G^2, ||p||_1,
-        reach) of the iteration that it reaches, for any p >= 0 with G p from vectors of ||.||_1 <= reach, up to 16
-        roundings an iteration.  Products are left to the end of the run, and to where rounding makes a hundredth of
-        this interval or of upper.  The last entry is the relative gap, 0 for none, at which to halt as CERTIFIED; it
-        is halved where that proves premature.
+        One array of the state, in which the loop leaves an interval, so that most checkpoints need no fresh products:
+
+            report[0]   min_i (G alpha)_i
+            report[1]   ||alpha||_G^2
+            report[2]   ||alpha||_1
+            report[3]   ||p||_G^2, for any p >= 0
+            report[4]   ||p||_1
+            report[5]   reach: G p is a combination of products with vectors of ||.||_1 <= reach
+            report[6]   written by the driver: the relative gap at which to halt as CERTIFIED; 0 for none
+
+        The loop writes the first six where it returns, with errors of at most 16 roundings an iteration.  Fresh
+        products are made where rounding is more than 1 % of this interval or of upper, and at the end of the run.
+        report[6] is halved each time that fresh products do not confirm CERTIFIED.
     reported : callable, optional
-        ``reported(*state) -> (alpha, p)``, the points that the report is about, where they are not those of
-        ``solution``: what a callback is given, and what is certified where the loop halts.
+        ``reported(*state) -> (alpha, p)``, the points of the report, if they are not those of ``solution``.  A
+        callback is given these points, and they are certified where the loop halts.
     by_square : bool, optional
-        The squares in the report come from `square`; else from inner products of n terms, which may err by more.
+        True if the squares in the report come from `square`; sums of n terms are allowed a larger error.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
-        "infeasible" is believed of the loop at upper <= eps, as "separated" is at lower > 0.
+        The loop's INFEASIBLE counts at upper <= eps; its SEPARATED counts at lower > 0.
 
     Returns
     -------
     result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
-        upper exists, not that the points cannot be separated.
+        With the certified interval lower <= rho <= upper of its alpha and p.
 
     Raises
     ------
@@ -4336,14 +4378,13 @@ def drive(
     Notes
     -----
     The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
-    first argument of the KeyboardInterrupt is the Result, "stopped", of iteration n_iter, certified by fresh products;
-    its trace ends at the last checkpoint.  It is a ``start`` where the loop is compiled.  One that runs as Python
-    source may have been interrupted between two changes of its state: then the Result is that of the last entry, and
-    is refused as a start.
+    first argument of the KeyboardInterrupt is a Result, "stopped", certified by fresh products; its trace ends at the
+    last checkpoint.  It is a ``start`` if the loop is compiled.  A loop of Python source may have been interrupted
+    between two changes of its state: then the Result is that of the last entry, and is refused as a start.
 
     Examples
     --------
-    The perceptron that takes the row of least margin (the README has a longer one).
+    The perceptron that takes the row of least margin (the README has a longer example).
 
     >>> import numba
     >>> @numba.njit
@@ -4365,112 +4406,110 @@ def drive(
             "drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
             f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}"
         )
+    G = run.G
+    interval = interval or _interval
     arrays = _arrays(state)
-    first, last = run.checkpoints[[0, -1]].tolist()
-    origin = (
-        getattr(loop, "__qualname__", type(loop).__name__),
-        run.G.shape(),
-        run.scale,
-        _sample(run.G),
-    )
-    seconds = (
-        spent
-        if run.start is None
-        else spent + _resume(run.start, origin, arrays, run.G.rounding().margins)
-    )
+    name = getattr(loop, "__qualname__", type(loop).__name__)
+    origin = (name, G.shape(), run.scale, _sample(G))
+    seconds = spent
+    if run.start is not None:
+        seconds += _resume(run.start, origin, arrays, G.rounding().margins)
     if report is not None:
         report[_TARGET] = run.tol or 0.0
-    loop = loop if run.G.routines else getattr(loop, "py_func", loop)
-    is_compiled = is_jitted(loop)
-    answers = []
-    k, flag = _advance(
-        loop, run.G, first, first, state + parameters, answers
-    )  # compiles, outside the clock
-    rows = []
-    iterates = []
-    shown = np.empty(run.checkpoints.size, dtype=_TRACE)
-    steps = 1
-    refuted = None
-    known = None  # the iteration that alpha and p are of
-    certified = functools.partial(_certified, run, interval or _interval, eps)
 
-    def result(trace, kept, is_whole=True):
-        return Result(
-            alpha.copy(),
-            p.copy(),
-            lower,
-            upper,
-            status,
-            int(k),
-            trace,
-            kept,
-            (*origin, [a.copy() for a in arrays] if is_whole else None),
-        )
+    # A call that goes nowhere compiles the loop, outside the clock.
+    if not G.routines:
+        loop = getattr(loop, "py_func", loop)
+    is_compiled = is_jitted(loop)
+    first, last = run.checkpoints[[0, -1]].tolist()
+    answers = []
+    k, flag = _advance(loop, G, first, first, state + parameters, answers)
+    chunk = 1  # iterations of the next call of the loop
+    refuted = None  # the iteration at which products last refuted CERTIFIED
+    known = None  # the iteration of alpha and p
+    rows = []
+    shown = np.empty(run.checkpoints.size, dtype=_TRACE)  # callbacks may write to it
+    iterates = []
+
+    def points(of_report):
+        """Return (alpha, p) of the state, or those that its report is about."""
+        chosen = reported if of_report and reported is not None else solution
+        return _primal_and_dual(chosen, state, k, G.signs)
+
+    def result(trace, kept=None, is_whole=True):
+        """Return the Result at iteration k."""
+        held = [array.copy() for array in arrays] if is_whole else None
+        weights = alpha.copy(), p.copy()
+        return Result(*weights, lower, upper, status, int(k), trace, kept, (*origin, held))
+
+    def callback_stops():
+        """Return True if the callback, shown the last row, returns True."""
+        shown[len(rows) - 1] = rows[-1]
+        returned = run.callback(result(shown[: len(rows)]))
+        return isinstance(returned, (bool, np.bool_)) and bool(returned)
 
     try:
         for checkpoint in run.checkpoints:
             status = "running"
             while status == "running":
+                # 1. Take the loop to the checkpoint, or to where it halts.
                 while k < checkpoint and flag == RUNNING:
                     if not is_compiled:
-                        entry = k, *map(np.copy, _primal_and_dual(solution, state, k, run.G.signs))
+                        entry = (k, *map(np.copy, points(False)))
                     begin = time.perf_counter()
-                    k, flag = _advance(
-                        loop, run.G, k, min(checkpoint, k + steps), state + parameters, answers
-                    )
+                    until = min(checkpoint, k + chunk)
+                    k, flag = _advance(loop, G, k, until, state + parameters, answers)
                     elapsed = time.perf_counter() - begin
                     seconds += elapsed
                     if elapsed < 0.1:
-                        steps *= 2
+                        chunk *= 2
                     elif elapsed > 0.4:
-                        steps = max(1, steps // 2)
-                    if flag == CERTIFIED and k == refuted:
-                        raise ValueError(
-                            f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance"
-                        )
-                bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
-                if bounds is None or run.keep_iterates or run.callback is not None:
-                    points = (
-                        reported or solution if bounds is not None or flag != RUNNING else solution
+                        chunk = max(1, chunk // 2)
+                if flag == CERTIFIED and k == refuted:
+                    raise ValueError(
+                        f"the loop {name} says CERTIFIED at iteration {k} again; it must advance"
                     )
-                    alpha, p = _primal_and_dual(points, state, k, run.G.signs)
+                # 2. Bound the margin, by the report if it may do, else by fresh products.
+                bounds = None
+                if report is not None and flag == RUNNING and k < last:
+                    bounds = _reported_interval(run, k, report, by_square, eps)
+                if bounds is None or run.keep_iterates or run.callback is not None:
+                    alpha, p = points(bounds is not None or flag != RUNNING)
                     known = k
-                lower, upper, status = bounds or certified(k, flag, alpha, p)
-                if flag == CERTIFIED:  # believed, or not
+                if bounds is None:
+                    bounds = _certified(run, interval, eps, k, flag, alpha, p)
+                lower, upper, status = bounds
+                # 3. Send a loop on that claimed too much.
+                if flag == CERTIFIED:
                     flag = RUNNING
                     refuted = k
                     if report is not None:
                         report[_TARGET] *= 0.5
                 if k == checkpoint:
                     break
+            # 4. Trace the checkpoint and show it to the callback.
             rows.append((k, products(k), seconds, lower, upper))
             if run.keep_iterates:
                 iterates.append(alpha.copy())
-            if run.callback is not None:
-                shown[len(rows) - 1] = rows[
-                    -1
-                ]  # in a table of its own: a callback may do what it likes with it
-                answer = run.callback(result(shown[: len(rows)], None))
-                if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
-                    lower, upper, status = certified(
-                        k, flag, alpha, p
-                    )  # what is returned comes from fresh products
-                    rows[-1] = (*rows[-1][:3], lower, upper)
-                    status = "stopped" if status == "running" else status
+            if run.callback is not None and callback_stops() and status == "running":
+                lower, upper, status = _certified(run, interval, eps, k, flag, alpha, p)
+                rows[-1] = (k, products(k), seconds, lower, upper)
+                if status == "running":
+                    status = "stopped"
             if status != "running":
                 kept = np.array(iterates) if run.keep_iterates else None
                 return result(np.array(rows, dtype=_TRACE), kept)
-    except KeyboardInterrupt as interrupt:  # with what is certified by then
-        is_whole = is_compiled or bool(answers)
+    except KeyboardInterrupt as interrupt:
         status = "stopped"
-        if is_whole:
-            k = answers[0][0] if answers else k
-            if known != k:
-                points = reported if reported and k > 0 else solution
-                alpha, p = _primal_and_dual(points, state, k, run.G.signs)
-        else:
+        is_whole = is_compiled or bool(answers)
+        if not is_whole:  # an iteration of Python source was cut
             k, alpha, p = entry
-        lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
+        else:
+            if answers:  # the last may not have reached k
+                k = answers[0][0]
+            if known != k:
+                alpha, p = points(k > 0)
+        lower, upper, _ = interval(G, run.scale, alpha, p, False)
         interrupt.args = (result(np.array(rows, dtype=_TRACE), None, is_whole), *interrupt.args)
         raise
 
@@ -4479,7 +4518,7 @@ _SAMPLED = 16  # points by which one G is told from another
 
 
 def _sample(G):
-    """Return margins of some separator at some points: of G among these alone, unless that costs products."""
+    """Return the margins of a test separator at some points, by which a resumed run knows its G."""
     n = G.shape()[0]
     index = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
     if G.access != "products":
@@ -4495,62 +4534,67 @@ def _sample(G):
 def _arrays(state):
     """Return the arrays of a state in order, those in NamedTuples too."""
     found = []
-    for part in state:
-        if not isinstance(part, (np.ndarray, tuple)):
+    for member in state:
+        if isinstance(member, np.ndarray):
+            found.append(member)
+        elif isinstance(member, tuple):
+            found += _arrays(member)
+        else:
             raise TypeError(
-                f"the state of a loop consists of arrays; {part!r} belongs to its parameters"
+                f"the state of a loop consists of arrays; {member!r} belongs to its parameters"
             )
-        found += _arrays(part) if isinstance(part, tuple) else [part]
     return found
 
 
 def _resume(start, origin, arrays, rounding):
-    """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
-    *before, scale, sample, held = start.state
+    """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
+    *kind, scale, sample, held = start.state
+    *this_kind, this_scale, this_sample = origin
     if held is None:
         raise ValueError(
             "start was interrupted within an iteration, so that its state cannot go on; max_margin also "
             "takes weights, start=result.alpha"
         )
-    *now, wanted, seen = origin
-    slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
-    differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
-    if (
-        before != now
-        or abs(scale - wanted) > 1e-12 * wanted
-        or differs
-        or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]
+    slack = max(1e-9, 4.0 * rounding) * np.abs(this_sample).max()
+    is_same_sample = (
+        sample.shape == this_sample.shape and (np.abs(sample - this_sample) <= slack).all()
+    )
+    layout, this_layout = ([(a.shape[1:], a.dtype) for a in state] for state in (held, arrays))
+    if not (
+        kind == this_kind
+        and abs(scale - this_scale) <= 1e-12 * this_scale
+        and is_same_sample
+        and layout == this_layout
     ):
         raise ValueError(
             "start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
-            f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * differs}; "
+            f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * (not is_same_sample)}; "
             "max_margin also takes weights, start=result.alpha"
         )
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
         array[...] = source
-    return float(
-        start.trace["seconds"].max(initial=0.0)
-    )  # no row yet, if it was interrupted at its start
+    return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
 
 
-def _take_down(answers, loop, *args):
-    """Append what the loop returns to a list.
+def _keep_answer(answers, loop, *args):
+    """Append the answer of a loop to a list.
 
-    Ctrl-C is raised between two instructions of Python: if it came while compiled code ran, when that has returned and
-    its answer has no name yet.  Here no instruction lies between the return and the list.
+    Python raises KeyboardInterrupt between two of its instructions.  If Ctrl-C came while compiled code ran, the state
+    has changed by then, and an answer without a name would be lost.  Here no instruction lies between the return of
+    the loop and the list.
     """
     answers.extend(itertools.starmap(loop, [args]))
 
 
 def _advance(loop, G, k, until, arguments, answers):
-    """Return (k, flag) after a call of the loop, if that is what it returned; ``answers`` is empty during the call."""
+    """Call the loop and return its checked answer (k, flag); ``answers`` is empty until the loop has returned."""
     answers.clear()
     if is_jitted(loop):
-        _enter(_take_down, answers, loop, G, k, until, *arguments)
+        _enter(_keep_answer, answers, loop, G, k, until, *arguments)
     else:
-        _take_down(answers, loop, G, k, until, *arguments)
+        _keep_answer(answers, loop, G, k, until, *arguments)
     (answer,) = answers
     if not (
         isinstance(answer, tuple)
@@ -4562,7 +4606,8 @@ def _advance(loop, G, k, until, arguments, answers):
         raise TypeError(
             f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}"
         )
-    if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
+    reached, flag = answer
+    if not k <= reached <= until or (flag == RUNNING and reached != until):
         raise ValueError(
             f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}"
         )
@@ -4570,7 +4615,7 @@ def _advance(loop, G, k, until, arguments, answers):
 
 
 def _primal_and_dual(solution, state, k, signs):
-    """Return (alpha, p) of a state, if they can be certified."""
+    """Return (alpha, p) of a state at iteration k; refuse numbers that cannot be certified."""
     if solution is None:
         alpha = state[0]
         p = _weights(alpha, signs)
@@ -4584,121 +4629,115 @@ def _primal_and_dual(solution, state, k, signs):
     return alpha, p
 
 
-def _on_the_way(run, k, report, by_square, flag, eps):
-    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None.
+def _reported_interval(run, k, report, by_square, eps):
+    """Return (lower, upper, "running") from a loop's report at iteration k, or None if fresh products must decide.
 
-    Beside the errors of a product, and of squares as sums of n terms unless `square` took them, a report has at most 16
-    roundings an iteration of terms that come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors
-    of a product, and 16 roundings, are those of a vector of ||.||_1 = reach.
+    They decide where the interval would end the run, and where rounding is more than 1 % of it or of upper.
+
+    A report errs by as much as a product and by 16 roundings an iteration, of terms that come to s ||alpha||_1 in
+    margins and to sqrt(s) ||alpha||_1 in length; squares that are sums of n terms err by more.  G p errs by as much as
+    a product, and 16 roundings, with a vector of ||.||_1 = reach.
     """
-    if report is None or flag != RUNNING:
-        return None
-    least, size, total, dual_size, dual_total, reach, _ = report.tolist()
-    (unit, of_square, of_length) = run.G.rounding()
+    least, norm2, total, dual_norm2, dual_total, reach, _ = report.tolist()
     n = run.G.shape()[0]
     scale = run.scale
-    if not by_square:
-        of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
+    rounding = run.G.rounding()
     drift = _gamma(16.0 * k)
-    few = _gamma(16.0)
+    margins = rounding.margins + drift
+    length = rounding.length + drift
+    square = rounding.square
+    if not by_square:
+        square = max(square, rounding.margins + 1.01 * _gamma(n + 8))
     squares = (
         scale * total * total,
         scale * dual_total * dual_total,
     )  # "**" would raise where these overflow
-    if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
+    if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None  # squares might over- or underflow; alpha = 0 says nothing
-    alpha = _Seen(
-        least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
-    )
-    of_square = reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift
-    p = _Seen(0.0, dual_size, dual_total, Rounding(0.0, of_square, of_length + drift))
-    lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, unit + drift)
-    if (
-        upper > eps
-        and min(upper, upper - lower) > 100.0 * blur
-        and not upper - lower <= (run.tol or 0.0) * upper
-    ):
-        return lower, upper, "running"
-    return None
+    dual_square = reach / dual_total * (square + 2.02 * _gamma(16.0)) + 2.02 * drift
+    alpha = _Seen(least, norm2, total, Rounding(margins, square + 2.02 * drift, length))
+    p = _Seen(0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
+    lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, margins)
+    is_sharp = min(upper, upper - lower) > 100.0 * blur
+    if not is_sharp or upper <= eps or upper - lower <= (run.tol or 0.0) * upper:
+        return None
+    return lower, upper, "running"
 
 
 def _certified(run, interval, eps, k, flag, alpha, p):
-    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
+    """Return (lower, upper, status) at iteration k by fresh products; a claim of the loop counts where they prove it.
 
-    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
-    rounding again, more iterations are of no use.
+    Where rounding may hide the answer, and at the end of the run, a more precise interval is tried.  If rounding hides
+    the answer from that, too, more iterations are of no use.
     """
-    last = k == run.checkpoints[-1]
+    is_last = k == run.checkpoints[-1]
+    tol = run.tol
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
         _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
-        gap = 0.0 if run.tol is None else run.tol * upper
-        if upper <= 0.0 or (
-            upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))
-        ):
+        takes_eps = flag == INFEASIBLE or (precise and flag != SEPARATED)
+        if upper <= 0.0 or (upper <= eps and takes_eps):
             return lower, upper, "infeasible"
         if flag == SEPARATED and lower > 0.0:
             return lower, upper, "separated"
-        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(
-            run.tol
-        ) * Fraction(upper):
+        if tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
             return lower, upper, "certified"
-        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
-        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
-            return lower, upper, "max_iter" if last else "running"
+        if flag not in (RUNNING, CERTIFIED):
+            continue
+        if tol is not None:
+            gap = tol * upper
+            can_close = upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+            if not can_close or (is_last and not precise):
+                continue
+        status = "max_iter" if is_last else "running"
+        return lower, upper, status
     return lower, upper, "rounding"
 
 
 ALGORITHMS = {}
 
 
-def _files_kept():
-    """Return how many files the folder of compiled code has: new code shows at once.  It may have been removed."""
+def _count_compiled_files():
+    """Return the number of files in the folder of compiled code, which may have been removed."""
     try:
         return len(os.listdir(_FOLDER))
     except OSError:
         return 0
 
 
+@contextlib.contextmanager
+def _compilation_note(name):
+    """Print a note on a terminal if the block takes long and has put compiled code into its folder."""
+    if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
+        yield
+        return
+    before = _count_compiled_files()
+
+    def note():
+        if _count_compiled_files() > before:
+            print(f"fastmargin: compiling {name}, once; kept in {_FOLDER}", file=sys.stderr)
+
+    timer = threading.Timer(_PATIENCE, note)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _algorithm(function: _Decorated) -> _Decorated:
-    """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
-    compiles."""
-    if function.__doc__ is not None:  # python -OO has none
-        head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
-        own, notes, rest = own.partition("    Notes\n")
-        parts = re.split(
-            "    (?=G :|max_iter :|free_intercept :|Returns|Raises|Examples)", prepare.__doc__
-        )
-        of_G, options, _, _, raised = parts[1:6]
-        returned = re.split("    (?=Returns|Raises)", drive.__doc__)[1]
+    """Enter an algorithm into ALGORITHMS; its docstring gets what all share, and a first call says that it compiles."""
+    if function.__doc__ is not None:  # python -OO removes docstrings
+        head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
+        own, _, tail = body.partition("\n\n")
         if not own.startswith(("    G :", "    Z :")):
-            own = f"    {of_G}{own}"
-        function.__doc__ = (
-            f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
-            f"    {raised}{notes}{rest}"
-        )
+            own = _MATRIX + own
+        function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
 
     @functools.wraps(function)
     def algorithm(*args, **options):
-        with np.errstate(under="ignore"):  # as `_with_underflow`
-            if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
-                return function(*args, **options)
-            known = _files_kept()
-            note = threading.Timer(
-                _PATIENCE,
-                lambda: (
-                    _files_kept() > known
-                    and print(
-                        f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}",
-                        file=sys.stderr,
-                    )
-                ),
-            )
-            note.start()
-            try:
-                return function(*args, **options)
-            finally:
-                note.cancel()
+        with np.errstate(under="ignore"), _compilation_note(function.__name__):
+            return function(*args, **options)
 
     ALGORITHMS[function.__name__] = algorithm
     return algorithm
