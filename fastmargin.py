@@ -4913,7 +4913,7 @@ def nkp(
 
 
 @register_jitable
-def _ends(G, k, first, until, p, w, m, report, eps, blurs, least):
+def _halting(G, k, first, until, p, w, m, report, eps, blurs, least):
     """Return the flag of a run with alpha = p, by m = G p, and ||p||_G^2 if it goes on; m may be made afresh."""
     if _is_separated(G, p, w, m, least):
         return SEPARATED, 0.0
@@ -4936,7 +4936,7 @@ def _accuracy(run, eps, name="eps"):
 def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least):
     first = k
     while True:
-        flag, norm2 = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
+        flag, norm2 = _halting(G, k, first, until, p, w, m, report, eps, blurs, least)
         if flag != RUNNING or k >= until:
             return k, flag
         j = np.argmin(m)
@@ -5095,7 +5095,7 @@ def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, bl
     w = np.empty(G.shape()[1])
     first = k
     while True:
-        flag, norm2 = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
+        flag, norm2 = _halting(G, k, first, until, p, w, m, report, eps, blurs, least)
         if flag != RUNNING or k >= until:
             return k, flag
         # 1. The entering point, whose column is read once.
@@ -5553,7 +5553,8 @@ def winnow(
     rows = run.G.rows
     n, d = rows.shape
     w = np.full(d, 1.0 / d)
-    blur = _gamma(n + 2 * d + 8)  # of z_i / ||x_i||_inf and w / sum, sums in any order
+    # Errors of z_i / ||x_i||_inf, of w / sum, and of inner products with sums in any order.
+    blur = _gamma(n + 2 * d + 8)
 
     def interval(G, scale, w, p, precise):
         lower = float((rows @ w).min())
@@ -5627,7 +5628,7 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, 
     return k, RUNNING
 
 
-def _at_rest(run, logistic, shift=0.0):
+def _zero_state(run, logistic, shift=0.0):
     """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
     alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
@@ -5685,7 +5686,7 @@ def gradient_descent(
     run = prepare(
         G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic
     )
-    state = _at_rest(run, logistic)
+    state = _zero_state(run, logistic)
     parameters = logistic, _RISK, step / run.scale
     return drive(run, _gradient_loop, state, parameters=parameters, report=state[-1])
 
@@ -5771,7 +5772,7 @@ def normalized_gradient_descent(
     run = prepare(
         G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not by_norm
     )
-    state = _at_rest(run, False)
+    state = _zero_state(run, False)
     alpha, _, m, q, u, _, report = state
     if not by_norm:
         parameters = False, schedule, step / run.scale
@@ -5809,12 +5810,12 @@ def _momentum_loop(
                 return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
-        # 2. Make the move.  Where its interval is looked at, keep it and the margins before it.
-        looks = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
+        # 2. Make the move.  For a report keep it, and the margins before it.
+        reports = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
         beta = k / (k + 1.0)
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
-        if looks:
+        if reports:
             _copy(g, move.v)
             _copy(gw, move.w)
             _combine(1.0, move.v, 1.0, q)
@@ -5823,7 +5824,7 @@ def _momentum_loop(
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
         # 3. Report.  G move errs as both margins do, of many moves up to now: hence the reach.
-        if looks:
+        if reports:
             _combine(-1.0 / step, move.m, 1.0 / step, m)
             total = _total(alpha)
             if _closes(
@@ -5912,7 +5913,7 @@ def momentum(
     if logistic:
         step *= -math.expm1(-1.0) if shifted else 1.0 / n
     shift = math.log(n) if shifted else 0.0
-    alpha, w, m, q, u, _, report = _at_rest(run, logistic, shift)
+    alpha, w, m, q, u, _, report = _zero_state(run, logistic, shift)
     g = np.zeros(n)
     gw = np.zeros(dimension)
     move = _Point(*map(np.zeros, (n, dimension, n)))
