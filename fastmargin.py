@@ -4287,10 +4287,14 @@ def _checkpoints(first, last, trace_at):
         decades = math.log10(max(last, 1))
         points = np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
     else:
-        given = _array(trace_at, "trace_at").ravel().tolist()
-        whole = [int(k) if isinstance(k, float) and k.is_integer() else k for k in given]
-        points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
-    inside = points[(points > first) & (points < last)]
+        points = _array(trace_at, "trace_at").ravel()
+        if points.dtype.kind not in "iu" or points.min(initial=0) < 0:
+            # Read them one by one, so that an error names the number.  Floats may be whole numbers.
+            whole = (
+                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
+            )
+            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
+    inside = points[(points > first) & (points < last)].astype(np.int64)
     return np.unique(np.concatenate(([first], inside, [last])))
 
 
@@ -4327,8 +4331,8 @@ def drive(
         Arrays, and NamedTuples of arrays, at iteration 0: all that the loop changes.  A ``start`` overwrites them.  An
         array that grows does so by its own ``resize``, along the first axis.
     solution : callable, optional
-        ``solution(*state) -> (alpha, p)``, the primal and the dual point, p >= 0; the driver copies them.  One array
-        for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
+        ``solution(*state) -> (alpha, p)``, the primal and the dual point, p >= 0; the driver copies them.  If both are
+        one array, a product is saved.  By default alpha >= 0 is the first array of the state, p = alpha / sum alpha.
     parameters : tuple, optional
         Other arguments of the loop: numbers, arrays that it only reads, NamedTuples.
     products : callable, optional
@@ -4354,11 +4358,12 @@ def drive(
         ``reported(*state) -> (alpha, p)``, the points of the report, if they are not those of ``solution``.  A
         callback is given these points, and they are certified where the loop halts.
     by_square : bool, optional
-        True if the squares in the report come from `square`; sums of n terms are allowed a larger error.
+        True if the squares in the report come from `square`.  Otherwise they are taken for sums of n terms, which err
+        by more.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
-        The loop's INFEASIBLE counts at upper <= eps; its SEPARATED counts at lower > 0.
+        The loop's INFEASIBLE is believed at upper <= eps, as its SEPARATED is at lower > 0.
 
     Returns
     -------
@@ -4374,10 +4379,10 @@ def drive(
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
+    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; results do not depend on the cuts.  The
     first argument of the KeyboardInterrupt is a Result, "stopped", certified by fresh products; its trace ends at the
     last checkpoint.  It is a ``start`` if the loop is compiled.  A loop of Python source may have been interrupted
-    between two changes of its state: then the Result is that of the last entry, and is refused as a start.
+    between two changes of its state: then the Result is that of its last entry, and is refused as a start.
 
     Examples
     --------

@@ -165,6 +165,7 @@ def test_trace_at_and_iterates(name, kind):
         range(61),
         np.array([60]),
         np.arange(0, 61, 7),
+        np.arange(0, 61, 7, dtype=np.uint64),
         5,
         [],
         None,
