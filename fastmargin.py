@@ -94,7 +94,6 @@ import itertools
 import math
 import operator
 import os
-import re
 import sys
 import tempfile
 import threading
@@ -512,8 +511,8 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
     """Return finite rows, C-ordered in float64, whose squared distances cannot overflow.
 
     The matrix of a precomputed kernel keeps its type and layout.  Sparse points stay sparse for kernels that are
-    functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.  With dtype=None
-    rows in float32 keep their type.
+    functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.  With
+    dtype=None rows in float32 keep their type.
     """
     if _is_sparse(X) and kernel is not None:
         X = _sparse_points(X, name).astype(np.float64)
@@ -4082,33 +4081,34 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     return lower, upper, blur
 
 
-_TARGET = 6  # entry of a loop's report: the relative gap at which it halts
+# The entries of a loop's report (see `drive`).
+_LEAST, _NORM2, _TOTAL, _DUAL_NORM2, _DUAL_TOTAL, _REACH, _TARGET = range(7)
 
 
 @njit(cache=_CACHE)
-def _closes(report, least, size, total, dual_size, dual_total, reach):
-    """Fill a loop's report (see `drive`), without room for rounding; return whether the gap is down to its target."""
-    report[0] = least
-    report[1] = size
-    report[2] = total
-    report[3] = dual_size
-    report[4] = dual_total
-    report[5] = reach
-    if not (size > 0.0 and dual_total > 0.0):
+def _closes(report, least, norm2, total, dual_norm2, dual_total, reach):
+    """Fill a loop's report; return True if its relative gap, without room for rounding, is down to the target."""
+    report[_LEAST] = least
+    report[_NORM2] = norm2
+    report[_TOTAL] = total
+    report[_DUAL_NORM2] = dual_norm2
+    report[_DUAL_TOTAL] = dual_total
+    report[_REACH] = reach
+    if not (norm2 > 0.0 and dual_total > 0.0):
         return False
-    return math.sqrt(max(dual_size, 0.0)) / dual_total * (
-        1.0 - report[_TARGET]
-    ) <= least / math.sqrt(size)
+    lower = least / math.sqrt(norm2)
+    upper = math.sqrt(max(dual_norm2, 0.0)) / dual_total
+    return upper * (1.0 - report[_TARGET]) <= lower
 
 
 @njit(cache=_CACHE)
 def _meets(k, until, alpha, m, report):
-    """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return whether the gap is down to the target."""
-    if k < until and report[_TARGET] == 0.0:  # nobody looks
+    """Report on alpha >= 0 and p = alpha / sum alpha by m = G alpha; return True if the gap is down to the target."""
+    if k < until and report[_TARGET] == 0.0:  # nobody reads this report
         return False
-    size = _dot(alpha, m)
+    norm2 = _dot(alpha, m)
     total = _total(alpha)
-    return _closes(report, _least(m), size, total, size, total, total)
+    return _closes(report, _least(m), norm2, total, norm2, total, total)
 
 
 def _has_coordinates(G):
@@ -4435,25 +4435,27 @@ def _operator_norm(G):
 #
 #     loop(G, k, until, *state, *parameters) -> (k, flag)
 #
-# that takes the state, arrays changed in place, from iteration k to iteration ``until`` at the latest; what it
-# must remember beside arrays lies in arrays of one entry, since compiled code cannot rebind what it was given.
-# Nothing else may decide where it goes: then a run can be cut anywhere and resumed, bit for bit.  Its body consists of
-# scalar logic, operations and compiled steps, never of a loop over elements, so that it is fast as Python source, too.
+# It goes from iteration k to iteration ``until`` at the latest and changes the arrays of the state in place.  A number
+# that it must remember lies in an array of one entry, since compiled code cannot rebind its arguments.  What the loop
+# does depends on its arguments alone: then a run can be cut at any iteration and resumed, bit for bit.  The body of a
+# loop consists of scalar arithmetic, operations on G and compiled steps.  It has no loop over elements, so that it is
+# fast as Python source, too.
 
-RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(
-    5
-)  # a loop's answer: go on, or halt for this reason
+# Why a loop returns: it has reached ``until``, or it halts for this reason.
+RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)
 
 
 class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start")):
-    """A checked G with the checked run options: what `prepare` makes and `drive` takes.
+    """A checked G with the checked options of a run; `prepare` makes it, `drive` takes it.
 
     Attributes
     ----------
     G : representation
-    scale : float, s = max_i G_ii
+    scale : float
+        s = max_i G_ii.
     tol : float or None
-    checkpoints : array of int, iterations of certificates, the first and the last of the run among them
+    checkpoints : array of int
+        Iterations to certify, in ascending order; the first and the last of the run are among them.
     keep_iterates : bool
     callback : callable or None
     start : Result or None
@@ -4463,6 +4465,51 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     >>> fm.prepare(np.eye(2), max_iter=3).checkpoints
     array([0, 1, 2, 3])
     """
+
+
+# What the docstrings of all algorithms share; `prepare` has the run options, too.
+
+_MATRIX = """    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+"""
+_RUN_OPTIONS = """    max_iter : int
+        Largest number of updates in this call; those of ``start`` are not counted.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
+        first such iteration, another one at the next checkpoint.
+    trace_at : array of int, optional
+        Checkpoints: the iterations to certify and to trace.  By default 16 a decade; the first and the last iteration
+        are always among them.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
+        as in the trace.  It may change what it is given: alpha and p are copies, and the trace is a table that only
+        callbacks see.  If it returns True, the run ends as "stopped".
+    start : Result, optional
+        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
+        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
+        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
+"""
+_COMMON = f"""    Returns
+    -------
+    result : Result
+        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
+        upper exists, not that the points cannot be separated.
+
+    Other Parameters
+    ----------------
+{_RUN_OPTIONS}
+    Raises
+    ------
+    ValueError, TypeError
+        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
+        free intercept that the algorithm does not take; an option is out of range; start is of another run.  The
+        message names the argument.
+    FloatingPointError
+        The iterates overflowed, or G was written to during the run.
+
+"""
 
 
 @_with_underflow
@@ -4483,24 +4530,8 @@ def prepare(
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    max_iter : int
-        Updates at most, beside those of ``start``.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper: seen at checkpoints, at once if the loop has an interval.
-    trace_at : array of int, optional
-        Iterations to certify and trace; by default 16 a decade.  The first and the last are always in.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called with the partial Result (status "running" until the last) at every checkpoint, which it may change:
-        alpha and p are its own, and the trace is a table kept for callbacks alone; lower and upper are as in the trace.
-        Returning True ends the run as "stopped".
-    start : Result, optional
-        Go on from where this Result of the same algorithm on the same G ended, a partial one included: T1 iterations
-        and then T2 are T1 + T2, bit for bit.  Other options are those of this call.  Refused where shape, scale or the
-        margins of some separator at 16 points of G differ; a G changed at other points alone goes unnoticed.
     free_intercept : bool
-        Whether the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
+        True if the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
         class, as the q of `softmax_pass` has.
 
     Returns
@@ -4511,10 +4542,8 @@ def prepare(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: G not finite, square, symmetric, positive semi-definite where that shows, or zero; a free
-        intercept that the algorithm does not take; parameters out of range.
-    FloatingPointError
-        The iterates overflowed, or G was written to during the run.
+        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
+        free intercept that the loop does not take; an option is out of range.  The message names the argument.
 
     Examples
     --------
@@ -4522,28 +4551,12 @@ def prepare(
     2.0
     """
     max_iter = _count(max_iter, "max_iter")
-    tol = None if tol is None else _number(tol, "tol")
+    if tol is not None:
+        tol = _number(tol, "tol")
     if not (start is None or _is_result(start)):
         raise TypeError(f"start must be a Result or None, got {type(start).__name__}")
     first = 0 if start is None else start.n_iter
-    last = first + max_iter
-    if trace_at is None:
-        decades = math.log10(max(last, 1))
-        points = np.unique(
-            np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
-        )
-    else:
-        points = _array(trace_at, "trace_at").ravel()
-        if (
-            points.dtype.kind not in "iu" or points.min(initial=0) < 0
-        ):  # find the one to name; an empty list is fine
-            whole = (
-                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
-            )
-            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
-    checkpoints = np.unique(
-        np.concatenate(([first], points[(points > first) & (points < last)], [last]))
-    )
+    checkpoints = _checkpoints(first, first + max_iter, trace_at)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     G, scale = _representation(G)
@@ -4553,6 +4566,29 @@ def prepare(
             "for a penalised bias, or leave it out"
         )
     return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
+
+
+if prepare.__doc__ is not None:  # python -OO removes docstrings
+    prepare.__doc__ = prepare.__doc__.replace(
+        "    free_intercept :", _RUN_OPTIONS + "    free_intercept :"
+    )
+
+
+def _checkpoints(first, last, trace_at):
+    """Return ``first``, ``last`` and the iterations between them at which to certify."""
+    if trace_at is None:
+        decades = math.log10(max(last, 1))
+        points = np.round(np.logspace(0, decades, math.ceil(16 * decades) + 1)).astype(np.int64)
+    else:
+        points = _array(trace_at, "trace_at").ravel()
+        if points.dtype.kind not in "iu" or points.min(initial=0) < 0:
+            # Read them one by one, so that an error names the number.  Floats may be whole numbers.
+            whole = (
+                int(k) if isinstance(k, float) and k.is_integer() else k for k in points.tolist()
+            )
+            points = np.array([_count(k, "each of trace_at") for k in whole], dtype=np.int64)
+    inside = points[(points > first) & (points < last)].astype(np.int64)
+    return np.unique(np.concatenate(([first], inside, [last])))
 
 
 @_with_underflow
@@ -4571,53 +4607,61 @@ def drive(
     spent: float = 0.0,
     eps: float = 0.0,
 ) -> Result:
-    """Take an algorithm from checkpoint to checkpoint, certify each, and wrap up the Result.
+    """Take an algorithm from checkpoint to checkpoint, certify each, and return the Result.
 
     Parameters
     ----------
     run : Run
         From `prepare`.
     loop : callable
-        ``loop(G, k, until, *state, *parameters) -> (k, flag)``: goes from iteration k to iteration ``until`` at the
-        latest, changes the arrays of the state in place, and returns the iteration reached with RUNNING, or with
-        SEPARATED, INFEASIBLE, EXHAUSTED or CERTIFIED where it halts.  CERTIFIED is believed where fresh products
-        confirm it; else the loop is sent on, and must advance.  It is plain Python or compiled with njit, without
-        cache=True.  Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions
-        of G that it calls must then be plain or register_jitable.
+        ``loop(G, k, until, *state, *parameters) -> (k, flag)``, plain Python or compiled with njit, without
+        cache=True.  It goes from iteration k to iteration ``until`` at the latest, changes the arrays of the state in
+        place, and returns the iteration reached with RUNNING; or it halts before, with SEPARATED, INFEASIBLE,
+        EXHAUSTED or CERTIFIED.  If fresh products do not confirm CERTIFIED, the loop is sent on, and must advance.
+        Over a G that is neither dense nor by rows a compiled loop runs as its Python source; functions of G that it
+        calls must then be plain or register_jitable.
     state : tuple
-        Arrays and NamedTuples of arrays: all that the loop changes, at iteration 0.  A ``start`` overwrites them.  One
-        that grows does so by its own ``resize``, along the first axis.
+        Arrays, and NamedTuples of arrays, at iteration 0: all that the loop changes.  A ``start`` overwrites them.  An
+        array that grows does so by its own ``resize``, along the first axis.
     solution : callable, optional
-        ``solution(*state) -> (alpha, p)``, the primal and dual point, p non-negative, which the driver copies; one
-        array for both saves a product.  By default alpha >= 0 is the first of the state, and p = alpha / sum alpha.
+        ``solution(*state) -> (alpha, p)``, the primal and the dual point, p >= 0; the driver copies them.  If both are
+        one array, a product is saved.  By default alpha >= 0 is the first array of the state, p = alpha / sum alpha.
     parameters : tuple, optional
-        What else the loop is given: numbers, arrays that it only reads, NamedTuples.
+        Other arguments of the loop: numbers, arrays that it only reads, NamedTuples.
     products : callable, optional
-        G-vector products that k iterations cost, by default k.
+        Number of G-vector products that k iterations cost; by default k.
     interval : callable, optional
-        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)``, finite, by fresh products, with what rounding
-        adds to upper - lower; by default as `certificate`.
+        ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, finite; blur is the part of
+        upper - lower that is due to rounding.  By default as `certificate`.
     report : array, shape (7,), optional
-        One of the state, in which the loop leaves (min_i (G alpha)_i, ||alpha||_G^2, ||alpha||_1, ||p||_G^2, ||p||_1,
-        reach) of the iteration that it reaches, for any p >= 0 with G p from vectors of ||.||_1 <= reach, up to 16
-        roundings an iteration.  Products are left to the end of the run, and to where rounding makes a hundredth of
-        this interval or of upper.  The last entry is the relative gap, 0 for none, at which to halt as CERTIFIED; it
-        is halved where that proves premature.
+        One array of the state, in which the loop leaves an interval, so that most checkpoints need no fresh products:
+
+            report[0]   min_i (G alpha)_i
+            report[1]   ||alpha||_G^2
+            report[2]   ||alpha||_1
+            report[3]   ||p||_G^2, for any p >= 0
+            report[4]   ||p||_1
+            report[5]   reach: G p is a combination of products with vectors of ||.||_1 <= reach
+            report[6]   written by the driver: the relative gap at which to halt as CERTIFIED; 0 for none
+
+        The loop writes the first six where it returns, with errors of at most 16 roundings an iteration.  Fresh
+        products are made where rounding is more than 1 % of this interval or of upper, and at the end of the run.
+        report[6] is halved each time that fresh products do not confirm CERTIFIED.
     reported : callable, optional
-        ``reported(*state) -> (alpha, p)``, the points that the report is about, where they are not those of
-        ``solution``: what a callback is given, and what is certified where the loop halts.
+        ``reported(*state) -> (alpha, p)``, the points of the report, if they are not those of ``solution``.  A
+        callback is given these points, and they are certified where the loop halts.
     by_square : bool, optional
-        The squares in the report come from `square`; else from inner products of n terms, which may err by more.
+        True if the squares in the report come from `square`.  Otherwise they are taken for sums of n terms, which err
+        by more.
     spent : float, optional
         Seconds of set-up before iteration 0.
     eps : float, optional
-        "infeasible" is believed of the loop at upper <= eps, as "separated" is at lower > 0.
+        The loop's INFEASIBLE is believed at upper <= eps, as its SEPARATED is at lower > 0.
 
     Returns
     -------
     result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
-        upper exists, not that the points cannot be separated.
+        With the certified interval lower <= rho <= upper of its alpha and p.
 
     Raises
     ------
@@ -4628,15 +4672,14 @@ def drive(
 
     Notes
     -----
-    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; where it is cut changes nothing.  The
-    first argument of the KeyboardInterrupt is the Result, "stopped", of iteration n_iter, certified by fresh products;
-    its trace ends at the last checkpoint.  It is a ``start`` where the loop is compiled.  One that runs as Python
-    source may have been interrupted between two changes of its state: then the Result is that of the last entry, and
-    is refused as a start.
+    The loop is entered for about 0.2 s at a time, so that Ctrl-C is answered; results do not depend on the cuts.  The
+    first argument of the KeyboardInterrupt is a Result, "stopped", certified by fresh products; its trace ends at the
+    last checkpoint.  It is a ``start`` if the loop is compiled.  A loop of Python source may have been interrupted
+    between two changes of its state: then the Result is that of its last entry, and is refused as a start.
 
     Examples
     --------
-    The perceptron that takes the row of least margin (the README has a longer one).
+    The perceptron that takes the row of least margin (the README has a longer example).
 
     >>> import numba
     >>> @numba.njit
@@ -4658,112 +4701,109 @@ def drive(
             "drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
             f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}"
         )
+    # 1. Begin with the state that is given, or with that of a start.
+    G = run.G
+    interval = interval or _interval
+    reported = reported or solution
     arrays = _arrays(state)
-    first, last = run.checkpoints[[0, -1]].tolist()
-    origin = (
-        getattr(loop, "__qualname__", type(loop).__name__),
-        run.G.shape(),
-        run.scale,
-        _sample(run.G),
-    )
-    seconds = (
-        spent
-        if run.start is None
-        else spent + _resume(run.start, origin, arrays, run.G.rounding().margins)
-    )
+    name = getattr(loop, "__qualname__", type(loop).__name__)
+    origin = (name, G.shape(), run.scale, _sample(G))
+    seconds = spent
+    if run.start is not None:
+        seconds += _resume(run.start, origin, arrays, G.rounding().margins)
     if report is not None:
         report[_TARGET] = run.tol or 0.0
-    loop = loop if run.G.routines else getattr(loop, "py_func", loop)
-    is_compiled = is_jitted(loop)
-    answers = []
-    k, flag = _advance(
-        loop, run.G, first, first, state + parameters, answers
-    )  # compiles, outside the clock
-    rows = []
-    iterates = []
-    shown = np.empty(run.checkpoints.size, dtype=_TRACE)
-    steps = 1
-    refuted = None
-    known = None  # the iteration that alpha and p are of
-    certified = functools.partial(_certified, run, interval or _interval, eps)
 
-    def result(trace, kept, is_whole=True):
-        return Result(
-            alpha.copy(),
-            p.copy(),
-            lower,
-            upper,
-            status,
-            int(k),
-            trace,
-            kept,
-            (*origin, [a.copy() for a in arrays] if is_whole else None),
-        )
+    # 2. Compile the loop, outside the clock, by a call that goes nowhere.
+    if not G.routines:
+        loop = getattr(loop, "py_func", loop)
+    is_compiled = is_jitted(loop)
+    first, last = run.checkpoints[[0, -1]].tolist()
+    answers = []
+    k, flag = _advance(loop, G, first, first, state + parameters, answers)
+    chunk = 1  # iterations of the next call of the loop
+    refuted = None  # the iteration at which products last refuted CERTIFIED
+    known = None  # the iteration of alpha and p
+    rows = []
+    shown = np.empty(run.checkpoints.size, dtype=_TRACE)  # callbacks may write to it
+    iterates = []
+
+    def result(trace, kept=None, is_whole=True):
+        """Return the Result at iteration k."""
+        held = [array.copy() for array in arrays] if is_whole else None
+        weights = alpha.copy(), p.copy()
+        return Result(*weights, lower, upper, status, int(k), trace, kept, (*origin, held))
 
     try:
         for checkpoint in run.checkpoints:
             status = "running"
             while status == "running":
+                # 3. Take the loop to the checkpoint, or to where it halts.
                 while k < checkpoint and flag == RUNNING:
                     if not is_compiled:
-                        entry = k, *map(np.copy, _primal_and_dual(solution, state, k, run.G.signs))
+                        entry = (k, *map(np.copy, _primal_and_dual(solution, state, k, G.signs)))
                     begin = time.perf_counter()
-                    k, flag = _advance(
-                        loop, run.G, k, min(checkpoint, k + steps), state + parameters, answers
-                    )
+                    until = min(checkpoint, k + chunk)
+                    k, flag = _advance(loop, G, k, until, state + parameters, answers)
                     elapsed = time.perf_counter() - begin
                     seconds += elapsed
                     if elapsed < 0.1:
-                        steps *= 2
+                        chunk *= 2
                     elif elapsed > 0.4:
-                        steps = max(1, steps // 2)
-                    if flag == CERTIFIED and k == refuted:
-                        raise ValueError(
-                            f"the loop {origin[0]} says CERTIFIED at iteration {k} again; it must advance"
-                        )
-                bounds = _on_the_way(run, k, report, by_square, flag, eps) if k < last else None
-                if bounds is None or run.keep_iterates or run.callback is not None:
-                    points = (
-                        reported or solution if bounds is not None or flag != RUNNING else solution
+                        chunk = max(1, chunk // 2)
+                if flag == CERTIFIED and k == refuted:
+                    raise ValueError(
+                        f"the loop {name} says CERTIFIED at iteration {k} again; it must advance"
                     )
-                    alpha, p = _primal_and_dual(points, state, k, run.G.signs)
+                # 4. Bound the margin: by the report, or by fresh products where they must decide.
+                bounds = None
+                if report is not None and flag == RUNNING and k < last:
+                    bounds = _reported_interval(run, k, report, by_square, eps)
+                if bounds is None or run.keep_iterates or run.callback is not None:
+                    is_reported = bounds is not None or flag != RUNNING
+                    points = reported if is_reported else solution
+                    alpha, p = _primal_and_dual(points, state, k, G.signs)
                     known = k
-                lower, upper, status = bounds or certified(k, flag, alpha, p)
-                if flag == CERTIFIED:  # believed, or not
+                if bounds is None:
+                    bounds = _certified(run, interval, eps, k, flag, alpha, p)
+                lower, upper, status = bounds
+                # 5. Send on a loop whose claim was refuted.
+                if flag == CERTIFIED:
                     flag = RUNNING
                     refuted = k
                     if report is not None:
                         report[_TARGET] *= 0.5
                 if k == checkpoint:
                     break
+            # 6. Trace the checkpoint and show it to the callback.
             rows.append((k, products(k), seconds, lower, upper))
             if run.keep_iterates:
                 iterates.append(alpha.copy())
             if run.callback is not None:
-                shown[len(rows) - 1] = rows[
-                    -1
-                ]  # in a table of its own: a callback may do what it likes with it
-                answer = run.callback(result(shown[: len(rows)], None))
-                if status == "running" and isinstance(answer, (bool, np.bool_)) and answer:
-                    lower, upper, status = certified(
-                        k, flag, alpha, p
-                    )  # what is returned comes from fresh products
-                    rows[-1] = (*rows[-1][:3], lower, upper)
-                    status = "stopped" if status == "running" else status
+                shown[len(rows) - 1] = rows[-1]
+                answer = run.callback(result(shown[: len(rows)]))
+                stops = isinstance(answer, (bool, np.bool_)) and answer
+                if stops and status == "running":
+                    lower, upper, status = _certified(run, interval, eps, k, flag, alpha, p)
+                    rows[-1] = (k, products(k), seconds, lower, upper)
+                    if status == "running":
+                        status = "stopped"
             if status != "running":
                 kept = np.array(iterates) if run.keep_iterates else None
                 return result(np.array(rows, dtype=_TRACE), kept)
-    except KeyboardInterrupt as interrupt:  # with what is certified by then
-        is_whole = is_compiled or bool(answers)
+    except KeyboardInterrupt as interrupt:
+        # A loop of Python source without an answer was cut within an iteration.  An answer may not have reached k yet.
         status = "stopped"
-        if is_whole:
-            k = answers[0][0] if answers else k
-            if known != k:
-                points = reported if reported and k > 0 else solution
-                alpha, p = _primal_and_dual(points, state, k, run.G.signs)
-        else:
+        is_whole = is_compiled or bool(answers)
+        if not is_whole:
             k, alpha, p = entry
-        lower, upper, _ = (interval or _interval)(run.G, run.scale, alpha, p, False)
+        else:
+            if answers:
+                k = answers[0][0]
+            if known != k:
+                points = reported if k > 0 else solution
+                alpha, p = _primal_and_dual(points, state, k, G.signs)
+        lower, upper, _ = interval(G, run.scale, alpha, p, False)
         interrupt.args = (result(np.array(rows, dtype=_TRACE), None, is_whole), *interrupt.args)
         raise
 
@@ -4772,7 +4812,7 @@ _SAMPLED = 16  # points by which one G is told from another
 
 
 def _sample(G):
-    """Return margins of some separator at some points: of G among these alone, unless that costs products."""
+    """Return the margins of a test separator at some points, by which a resumed run knows its G."""
     n = G.shape()[0]
     index = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
     if G.access != "products":
@@ -4788,62 +4828,67 @@ def _sample(G):
 def _arrays(state):
     """Return the arrays of a state in order, those in NamedTuples too."""
     found = []
-    for part in state:
-        if not isinstance(part, (np.ndarray, tuple)):
+    for member in state:
+        if isinstance(member, np.ndarray):
+            found.append(member)
+        elif isinstance(member, tuple):
+            found += _arrays(member)
+        else:
             raise TypeError(
-                f"the state of a loop consists of arrays; {part!r} belongs to its parameters"
+                f"the state of a loop consists of arrays; {member!r} belongs to its parameters"
             )
-        found += _arrays(part) if isinstance(part, tuple) else [part]
     return found
 
 
 def _resume(start, origin, arrays, rounding):
-    """Fill the arrays of a state with those that ``start`` ended with; returns the seconds it took."""
-    *before, scale, sample, held = start.state
+    """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
+    *kind, scale, sample, held = start.state
+    *this_kind, this_scale, this_sample = origin
     if held is None:
         raise ValueError(
             "start was interrupted within an iteration, so that its state cannot go on; max_margin also "
             "takes weights, start=result.alpha"
         )
-    *now, wanted, seen = origin
-    slack = max(1e-9, 4.0 * rounding) * np.abs(seen).max()
-    differs = np.shape(sample) != seen.shape or not (np.abs(sample - seen) <= slack).all()
-    if (
-        before != now
-        or abs(scale - wanted) > 1e-12 * wanted
-        or differs
-        or [(a.shape[1:], a.dtype) for a in held] != [(a.shape[1:], a.dtype) for a in arrays]
+    slack = max(1e-9, 4.0 * rounding) * np.abs(this_sample).max()
+    is_same_sample = (
+        sample.shape == this_sample.shape and (np.abs(sample - this_sample) <= slack).all()
+    )
+    layout, this_layout = ([(a.shape[1:], a.dtype) for a in state] for state in (held, arrays))
+    if not (
+        kind == this_kind
+        and abs(scale - this_scale) <= 1e-12 * this_scale
+        and is_same_sample
+        and layout == this_layout
     ):
         raise ValueError(
             "start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
-            f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * differs}; "
+            f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * (not is_same_sample)}; "
             "max_margin also takes weights, start=result.alpha"
         )
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
             array.resize(source.shape, refcheck=False)
         array[...] = source
-    return float(
-        start.trace["seconds"].max(initial=0.0)
-    )  # no row yet, if it was interrupted at its start
+    return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
 
 
-def _take_down(answers, loop, *args):
-    """Append what the loop returns to a list.
+def _keep_answer(answers, loop, *args):
+    """Append the answer of a loop to a list.
 
-    Ctrl-C is raised between two instructions of Python: if it came while compiled code ran, when that has returned and
-    its answer has no name yet.  Here no instruction lies between the return and the list.
+    Python raises KeyboardInterrupt between two of its instructions.  If Ctrl-C came while compiled code ran, the state
+    has changed by then, and an answer without a name would be lost.  Here no instruction lies between the return of
+    the loop and the list.
     """
     answers.extend(itertools.starmap(loop, [args]))
 
 
 def _advance(loop, G, k, until, arguments, answers):
-    """Return (k, flag) after a call of the loop, if that is what it returned; ``answers`` is empty during the call."""
+    """Call the loop and return its checked answer (k, flag); ``answers`` is empty until the loop has returned."""
     answers.clear()
     if is_jitted(loop):
-        _enter(_take_down, answers, loop, G, k, until, *arguments)
+        _enter(_keep_answer, answers, loop, G, k, until, *arguments)
     else:
-        _take_down(answers, loop, G, k, until, *arguments)
+        _keep_answer(answers, loop, G, k, until, *arguments)
     (answer,) = answers
     if not (
         isinstance(answer, tuple)
@@ -4855,7 +4900,8 @@ def _advance(loop, G, k, until, arguments, answers):
         raise TypeError(
             f"a loop must return (k, flag), with a flag from RUNNING to CERTIFIED; got {answer!r}"
         )
-    if not k <= answer[0] <= until or (answer[1] == RUNNING and answer[0] != until):
+    reached, flag = answer
+    if not k <= reached <= until or (flag == RUNNING and reached != until):
         raise ValueError(
             f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}"
         )
@@ -4863,7 +4909,7 @@ def _advance(loop, G, k, until, arguments, answers):
 
 
 def _primal_and_dual(solution, state, k, signs):
-    """Return (alpha, p) of a state, if they can be certified."""
+    """Return (alpha, p) of a state at iteration k; refuse numbers that cannot be certified."""
     if solution is None:
         alpha = state[0]
         p = _weights(alpha, signs)
@@ -4877,121 +4923,115 @@ def _primal_and_dual(solution, state, k, signs):
     return alpha, p
 
 
-def _on_the_way(run, k, report, by_square, flag, eps):
-    """Return the loop's own interval, if it ends nothing and rounding is under 1 % of it; else None.
+def _reported_interval(run, k, report, by_square, eps):
+    """Return (lower, upper, "running") from a loop's report at iteration k, or None if fresh products must decide.
 
-    Beside the errors of a product, and of squares as sums of n terms unless `square` took them, a report has at most 16
-    roundings an iteration of terms that come to s ||alpha||_1, or to sqrt(s) ||alpha||_1 in length.  In G p the errors
-    of a product, and 16 roundings, are those of a vector of ||.||_1 = reach.
+    They decide where the interval would end the run, and where rounding is more than 1 % of it or of upper.
+
+    A report errs by as much as a product and by 16 roundings an iteration, of terms that come to s ||alpha||_1 in
+    margins and to sqrt(s) ||alpha||_1 in length; squares that are sums of n terms err by more.  G p errs by as much as
+    a product, and 16 roundings, with a vector of ||.||_1 = reach.
     """
-    if report is None or flag != RUNNING:
-        return None
-    least, size, total, dual_size, dual_total, reach, _ = report.tolist()
-    (unit, of_square, of_length) = run.G.rounding()
+    least, norm2, total, dual_norm2, dual_total, reach, _ = report.tolist()
     n = run.G.shape()[0]
     scale = run.scale
-    if not by_square:
-        of_square = max(of_square, unit + 1.01 * _gamma(n + 8))
+    rounding = run.G.rounding()
     drift = _gamma(16.0 * k)
-    few = _gamma(16.0)
+    margins = rounding.margins + drift
+    length = rounding.length + drift
+    square = rounding.square
+    if not by_square:
+        square = max(square, rounding.margins + 1.01 * _gamma(n + 8))
     squares = (
         scale * total * total,
         scale * dual_total * dual_total,
     )  # "**" would raise where these overflow
-    if not (1e-250 < min(squares) and max(squares) < 1e250 and unit + drift < 1.0):
+    if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None  # squares might over- or underflow; alpha = 0 says nothing
-    alpha = _Seen(
-        least, size, total, Rounding(unit + drift, of_square + 2.02 * drift, of_length + drift)
-    )
-    of_square = reach / dual_total * (of_square + 2.02 * few) + 2.02 * drift
-    p = _Seen(0.0, dual_size, dual_total, Rounding(0.0, of_square, of_length + drift))
-    lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, unit + drift)
-    if (
-        upper > eps
-        and min(upper, upper - lower) > 100.0 * blur
-        and not upper - lower <= (run.tol or 0.0) * upper
-    ):
-        return lower, upper, "running"
-    return None
+    dual_square = reach / dual_total * (square + 2.02 * _gamma(16.0)) + 2.02 * drift
+    alpha = _Seen(least, norm2, total, Rounding(margins, square + 2.02 * drift, length))
+    p = _Seen(0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
+    lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, margins)
+    is_sharp = min(upper, upper - lower) > 100.0 * blur
+    if not is_sharp or upper <= eps or upper - lower <= (run.tol or 0.0) * upper:
+        return None
+    return lower, upper, "running"
 
 
 def _certified(run, interval, eps, k, flag, alpha, p):
-    """Return (lower, upper, status) at iteration k: what the loop says counts where the interval proves it.
+    """Return (lower, upper, status) at iteration k by fresh products; a claim of the loop counts where they prove it.
 
-    Where the interval fails by what rounding adds to it, or it is the last, a precise one is tried; if that fails by
-    rounding again, more iterations are of no use.
+    Where rounding may hide the answer, and at the end of the run, a more precise interval is tried.  If rounding hides
+    the answer from that, too, more iterations are of no use.
     """
-    last = k == run.checkpoints[-1]
+    is_last = k == run.checkpoints[-1]
+    tol = run.tol
     for precise in (False, True):
         lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
         _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
-        gap = 0.0 if run.tol is None else run.tol * upper
-        if upper <= 0.0 or (
-            upper <= eps and (flag == INFEASIBLE or (precise and flag != SEPARATED))
-        ):
+        takes_eps = flag == INFEASIBLE or (precise and flag != SEPARATED)
+        if upper <= 0.0 or (upper <= eps and takes_eps):
             return lower, upper, "infeasible"
         if flag == SEPARATED and lower > 0.0:
             return lower, upper, "separated"
-        if run.tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(
-            run.tol
-        ) * Fraction(upper):
+        if tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
             return lower, upper, "certified"
-        on = run.tol is None or upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
-        if flag in (RUNNING, CERTIFIED) and on and (precise or not last or run.tol is None):
-            return lower, upper, "max_iter" if last else "running"
+        if flag not in (RUNNING, CERTIFIED):
+            continue
+        if tol is not None:
+            gap = tol * upper
+            can_close = upper - lower > blur + max(blur, gap) or (precise and blur <= gap)
+            if not can_close or (is_last and not precise):
+                continue
+        status = "max_iter" if is_last else "running"
+        return lower, upper, status
     return lower, upper, "rounding"
 
 
 ALGORITHMS = {}
 
 
-def _files_kept():
-    """Return how many files the folder of compiled code has: new code shows at once.  It may have been removed."""
+def _count_compiled_files():
+    """Return the number of files in the folder of compiled code, which may have been removed."""
     try:
         return len(os.listdir(_FOLDER))
     except OSError:
         return 0
 
 
+@contextlib.contextmanager
+def _compilation_note(name):
+    """Print a note on a terminal if the block takes long and has put compiled code into its folder."""
+    if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
+        yield
+        return
+    before = _count_compiled_files()
+
+    def note():
+        if _count_compiled_files() > before:
+            print(f"fastmargin: compiling {name}, once; kept in {_FOLDER}", file=sys.stderr)
+
+    timer = threading.Timer(_PATIENCE, note)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _algorithm(function: _Decorated) -> _Decorated:
-    """Enter an algorithm into ALGORITHMS, with what `prepare` and `drive` say in its docstring, and a note where it
-    compiles."""
-    if function.__doc__ is not None:  # python -OO has none
-        head, title, own = function.__doc__.partition("    Parameters\n    ----------\n")
-        own, notes, rest = own.partition("    Notes\n")
-        parts = re.split(
-            "    (?=G :|max_iter :|free_intercept :|Returns|Raises|Examples)", prepare.__doc__
-        )
-        of_G, options, _, _, raised = parts[1:6]
-        returned = re.split("    (?=Returns|Raises)", drive.__doc__)[1]
+    """Enter an algorithm into ALGORITHMS; its docstring gets what all share, and a first call says that it compiles."""
+    if function.__doc__ is not None:  # python -OO removes docstrings
+        head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
+        own, _, tail = body.partition("\n\n")
         if not own.startswith(("    G :", "    Z :")):
-            own = f"    {of_G}{own}"
-        function.__doc__ = (
-            f"{head}{title}{own}    {returned}    Other Parameters\n    ----------------\n    {options}"
-            f"    {raised}{notes}{rest}"
-        )
+            own = _MATRIX + own
+        function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
 
     @functools.wraps(function)
     def algorithm(*args, **options):
-        with np.errstate(under="ignore"):  # as `_with_underflow`
-            if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
-                return function(*args, **options)
-            known = _files_kept()
-            note = threading.Timer(
-                _PATIENCE,
-                lambda: (
-                    _files_kept() > known
-                    and print(
-                        f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}",
-                        file=sys.stderr,
-                    )
-                ),
-            )
-            note.start()
-            try:
-                return function(*args, **options)
-            finally:
-                note.cancel()
+        with np.errstate(under="ignore"), _compilation_note(function.__name__):
+            return function(*args, **options)
 
     ALGORITHMS[function.__name__] = algorithm
     return algorithm
@@ -5007,14 +5047,15 @@ def _algorithm(function: _Decorated) -> _Decorated:
 
 
 def _separating_margin(run, stop="separated"):
-    """Return the margin, at ||alpha||_1 = 1, of "separated", which rounding cannot make of 0; infinite to go on."""
-    going_on = _choice(stop, "stop", ("separated", None)) is None
-    return math.inf if going_on else 4.0 * run.G.rounding().margins * run.scale
+    """Return the least margin per unit of ||alpha||_1 that proves separation despite rounding; inf never stops."""
+    if _choice(stop, "stop", ("separated", None)) is None:
+        return math.inf
+    return 4.0 * run.G.rounding().margins * run.scale
 
 
 @register_jitable
 def _is_separated(G, alpha, w, m, floor):
-    """Tell whether G alpha > floor: what m, which follows a recurrence, says, a product (not counted) confirms."""
+    """Return True if G alpha > floor, by m, which follows a recurrence, and then by a product, which is not counted."""
     if not _exceeds(m, floor):
         return False
     lift(G, alpha, w)
@@ -5023,33 +5064,36 @@ def _is_separated(G, alpha, w, m, floor):
 
 
 def _blurs(run):
-    """Return what rounding may make of ||p||_G^2, and of ||p||_G beside that, at points of the simplex."""
+    """Return what rounding may add to ||p||_G^2, and then to ||p||_G, for p in the simplex."""
     rounding = run.G.rounding()
     return rounding.square * run.scale, rounding.length * math.sqrt(run.scale)
 
 
 @register_jitable
 def _is_small(G, p, w, m, eps, blurs):
-    """Tell whether ||p||_G <= eps, with room for rounding if there is any, by a product (not counted) in w and m."""
+    """Return True if ||p||_G <= eps, by a product in w and m, which is not counted.
+
+    Room is left for rounding, unless rounding alone comes to half of eps.
+    """
     lift(G, p, w)
     margins(G, w, m)
-    size = max(square(G, p, w, m), 0.0)
+    norm2 = max(square(G, p, w, m), 0.0)
     (blur, root) = blurs
     hopeless = math.sqrt(blur) + root > 0.5 * eps
-    return size <= eps * eps and (hopeless or 1.000001 * (math.sqrt(size + blur) + root) <= eps)
+    return norm2 <= eps * eps and (hopeless or 1.000001 * (math.sqrt(norm2 + blur) + root) <= eps)
 
 
 @njit(cache=_CACHE)
-def _next_row(m, i, level):
-    """Return the first row from i on, in cyclic order, whose margin is not above the level."""
-    while m[i] > level:
+def _next_row(m, i, floor):
+    """Return the first row from i on, in cyclic order, whose margin is not above the floor."""
+    while m[i] > floor:
         i = (i + 1) % m.size
     return i
 
 
 @njit(cache=_CACHE)
 def _perceptron_loop(G, k, until, alpha, w, m, position, report, cyclic, least):
-    """Take the next row of margin 0 or less from position[0] on, or the worst row; ||alpha||_1 = k."""
+    """Take the next row of margin 0 or less from position[0] on, or the row of least margin; ||alpha||_1 = k."""
     first = k
     while True:
         if _is_separated(G, alpha, w, m, least * k):  # inf * 0 is NaN, which nothing exceeds
@@ -5092,27 +5136,31 @@ def perceptron(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """The perceptron (ramdas14, Algorithm 1): while some (G alpha)_i <= 0, up to rounding, alpha_i <- alpha_i + 1.
+    """The perceptron (ramdas14, Algorithm 1): while some margin m_i = (G alpha)_i is 0 or less, alpha_i <- alpha_i + 1.
 
     Parameters
     ----------
     rule : {"cyclic", "worst"}
-        Take the next such row in cyclic order, or the one of least margin.
+        Which i of those with m_i <= 0, up to rounding, is taken: the next in cyclic order, or the one of least m_i.
+
+    See Also
+    --------
+    nkp : The rule "worst", scaled; it can go on towards the maximum margin.
 
     Notes
     -----
-    Stops as "separated" after at most s / rho^2 updates (Block 1962, Novikoff 1962).  p = alpha / sum alpha.
-    One column per iteration.
+    Starts at alpha = 0; p = alpha / sum alpha.  Stops as "separated" after at most s / rho^2 updates (Block 1962,
+    Novikoff 1962).  An iteration costs one column.
 
     Examples
     --------
-    >>> fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
-    'separated'
+    >>> result = fm.perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]))
+    >>> result.status, result.n_iter
+    ('separated', 1)
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    return _take_rows(
-        run, _choice(rule, "rule", ("cyclic", "worst")) == "cyclic", _separating_margin(run)
-    )
+    cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
+    return _take_rows(run, cyclic, _separating_margin(run))
 
 
 @_algorithm
@@ -5127,23 +5175,30 @@ def nkp(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): alpha_0 = 0,
-    alpha <- (1 - theta_k) alpha + theta_k e_i with i = argmin_i (G alpha)_i and theta_k = 1/(k+1).
+    """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): for k = 0, 1, ..., with theta_k = 1/(k+1),
+
+        alpha <- (1 - theta_k) alpha + theta_k e_i,   i = argmin_i (G alpha)_i,   alpha_0 = 0.
 
     Parameters
     ----------
     stop : {"separated", None}
-        End at G alpha > 0, or go on towards the maximum margin.
+        Stop at G alpha > 0, or go on towards the maximum margin.
+
+    See Also
+    --------
+    perceptron : With rule="worst" it takes the same rows.
+    snkp : The smoothed method, whose guarantee has 1/rho in place of 1/rho^2.
 
     Notes
     -----
-    `perceptron` with rule="worst", scaled: k alpha_k counts the rows taken.  A subgradient method for
-    L(alpha) = max_p -<alpha, p>_G + ||alpha||_G^2 / 2, whose minimum is -rho^2/2 (Lemma 3).  Stops as "separated"
-    within s / rho^2 iterations.  p = alpha.  One column per iteration.
+    k alpha_k counts the rows taken; p = alpha.  It is a subgradient method for L(alpha) = max_p -<alpha, p>_G +
+    ||alpha||_G^2 / 2, p in the simplex, whose minimum is -rho^2/2 (Lemma 3).  Stops as "separated" within s / rho^2
+    iterations.  An iteration costs one column.
 
     Examples
     --------
-    >>> fm.nkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), stop=None, tol=0.01).status
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])
+    >>> fm.nkp(G, stop=None, tol=0.01).status
     'certified'
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
@@ -5156,33 +5211,43 @@ def nkp(
 
 
 @register_jitable
-def _ends(G, k, first, until, p, w, m, report, eps, blurs, least):
-    """Tell why a run with alpha = p is over, by m = G p, and ||p||_G^2; m may be made afresh."""
+def _halting(G, k, first, until, p, w, m, report, eps, blurs, least):
+    """Return the flag of a run with alpha = p, by m = G p, and ||p||_G^2 if it goes on; m may be made afresh."""
     if _is_separated(G, p, w, m, least):
         return SEPARATED, 0.0
     if _dot(p, m) <= eps * eps and _is_small(G, p, w, m, eps, blurs):
         return INFEASIBLE, 0.0
-    size = _dot(p, m)  # again, as m may be another
-    return CERTIFIED if _meets(k, until, p, m, report) and k > first else RUNNING, size
+    norm2 = _dot(p, m)  # again, since m may be another
+    if _meets(k, until, p, m, report) and k > first:
+        return CERTIFIED, norm2
+    return RUNNING, norm2
+
+
+def _accuracy(run, eps, name="eps"):
+    """Return the checked length at which a run stops as "infeasible"; by default 1e-6 sqrt(s)."""
+    if eps is None:
+        eps = 1e-6 * math.sqrt(run.scale)
+    return _number(eps, name)
 
 
 @njit(cache=_CACHE)
 def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least):
     first = k
     while True:
-        flag, size = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
+        flag, norm2 = _halting(G, k, first, until, p, w, m, report, eps, blurs, least)
         if flag != RUNNING or k >= until:
             return k, flag
         j = np.argmin(m)
-        gain = size - m[j]
-        rest = diagonal[j] - m[j]  # <p - z_j, p> and <z_j - p, z_j>: their sum is ||p - z_j||^2
-        move = 0.0
-        if gain > 0.0:
-            move = gain / (gain + max(rest, 0.0))
-        _scale(1.0 - move, p)
-        _scale(1.0 - move, m)
-        p[j] += move
-        add_column(G, j, move, m)
+        # From p to z_j, ||.||^2 / 2 has the slope -fall at p and the slope rise at z_j.
+        fall = norm2 - m[j]
+        rise = diagonal[j] - m[j]
+        step = 0.0
+        if fall > 0.0:
+            step = fall / (fall + max(rise, 0.0))
+        _scale(1.0 - step, p)
+        _scale(1.0 - step, m)
+        p[j] += step
+        add_column(G, j, step, m)
         k += 1
 
 
@@ -5199,93 +5264,102 @@ def von_neumann(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Normalized von Neumann algorithm (ramdas14, section 5), Frank-Wolfe for min_p ||p||_G: p_0 = 1/n,
-    p <- (1 - lambda) p + lambda e_j with j = argmin_j (Gp)_j and lambda in [0, 1] by exact line search.
+    """Normalized von Neumann algorithm (ramdas14, section 5), which is Frank-Wolfe for min_p ||p||_G:
+
+        p <- (1 - lambda) p + lambda e_j,   j = argmin_j (G p)_j,   p_0 = 1/n,
+
+    with lambda in [0, 1] by exact line search.
 
     Parameters
     ----------
     eps : float, optional
-        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
     stop : {"separated", None}
-        End at Gp > 0, too, or go on.
+        Stop at G p > 0, too, or go on.
+
+    See Also
+    --------
+    frank_wolfe : Variants with an active set, which converge linearly or end at the optimum.
 
     Notes
     -----
-    If rho <= 0 it stops within s / eps^2 iterations (Dantzig 1992), and within 2 (s / rho^2) ln(||p_0||_G / eps); if
-    rho > 0, Gp > 0 within s / rho^2 (Epelman & Freund 2000).  alpha = p.  One product, then a column per iteration.
+    alpha = p.  If rho <= 0, it stops as "infeasible" within s / eps^2 iterations (Dantzig 1992), and within
+    2 (s / rho^2) ln(||p_0||_G / eps).  If rho > 0, G p > 0 within s / rho^2 iterations (Epelman & Freund 2000).  The
+    start costs one product, an iteration one column.
 
     Examples
     --------
-    >>> fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01).status
-    'infeasible'
+    >>> result = fm.von_neumann(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=0.01)
+    >>> result.status, result.upper <= 0.01
+    ('infeasible', True)
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    if eps is None:
-        eps = 1e-6 * math.sqrt(run.scale)
-    eps = _number(eps, "eps")
+    eps = _accuracy(run, eps)
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
-    w = np.zeros(dimension)
-    report = np.zeros(7)
     ((_, m),) = _squares_and_margins(run.G, run.scale, p)
+    report = np.zeros(7)
     return drive(
         run,
         _von_neumann_loop,
-        (p, w, m, report),
+        (p, np.zeros(dimension), m, report),
         lambda p, *_: (p, p),
-        report=report,
-        eps=eps,
         parameters=(run.G.diagonal(), eps, _blurs(run), _separating_margin(run, stop)),
         products=lambda k: 1.0 + k / n,
+        report=report,
+        eps=eps,
     )
 
 
 class _Active(NamedTuple):
-    """Keep points that p has had, the columns of G at these, and the face of those that it has."""
+    """The points that p has had, their columns of G, and the face of those that it has now."""
 
     points: np.ndarray  # (k,)
     columns: np.ndarray  # (k, n)
-    order: np.ndarray  # which of the points are in the face, in the order of its factor
+    order: np.ndarray  # places in ``points`` of the points in the face, in the order of its factor
     factor: np.ndarray  # the Cholesky factor of H there, row by row
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _exchange(p, m, entering, leaving, j, a, size, toward, away):
-    """Move p towards e_j, away from e_a, or both, as far as ||p||_G falls and p >= 0 holds; m = G p follows."""
-    rest = int(away) - int(toward)  # the direction is toward e_j - away e_a + rest p
-    slope = toward * m[j] - away * m[a] + rest * size
-    bend = (
-        toward * (entering[j] + 2.0 * rest * m[j])
-        + away * (leaving[a] - 2.0 * rest * m[a])
+def _exchange(p, m, entering, leaving, j, a, norm2, toward, away):
+    """Move p towards e_j, away from e_a, or both, until ||p||_G is least or a weight is 0; m = G p follows.
+
+    The direction is toward e_j - away e_a + grow p; ``entering`` and ``leaving`` are the columns j and a of G.
+    """
+    grow = int(away) - int(toward)
+    slope = toward * m[j] - away * m[a] + grow * norm2
+    curvature = (
+        toward * (entering[j] + 2.0 * grow * m[j])
+        + away * (leaving[a] - 2.0 * grow * m[a])
         - 2.0 * toward * away * entering[a]
-        + rest * rest * size
+        + grow * grow * norm2
     )
-    most = 1.0
+    longest = 1.0
     if away:
-        most = p[a]
+        longest = p[a]
         if not toward:
-            most /= max(1.0 - p[a], _UNIT)
+            longest /= max(1.0 - p[a], _UNIT)
     t = 0.0
     if slope < 0.0:
-        t = most
-        if -slope < most * bend:
-            t = -slope / bend
+        t = longest
+        if -slope < longest * curvature:
+            t = -slope / curvature
     for i in range(p.size):
-        p[i] += t * rest * p[i]
-        m[i] += t * (rest * m[i] + toward * entering[i] - away * leaving[i])
+        p[i] += t * grow * p[i]
+        m[i] += t * (grow * m[i] + toward * entering[i] - away * leaving[i])
     p[j] += t * toward
-    p[a] = 0.0 if away and t == most else max(p[a] - t * away, 0.0)
+    p[a] = 0.0 if away and t == longest else max(p[a] - t * away, 0.0)
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
 def _correct(face, row, x, g, k, i):
-    """Bring point i into the face, unless it is there, and x to the minimum; return how many points the face has."""
+    """Bring point i into the face, unless it is there, and x to the minimum; return the number of points in it."""
     if not face[3][i]:
         k = _append(face, row, x, g, k, i, -1.0)
     return _descend(face, x, g, k)[0]
 
 
-def _to_affine_minimizer(p, m, active, i, size, scale):
+def _to_affine_minimizer(p, m, active, i, norm2, scale):
     """Bring p to the minimum on a face, by Wolfe's minor cycles, once its i-th point has entered.
 
     H = G / s + 1 is definite on affinely independent points; x = p / (1 + ||p||_G^2 / s) is optimal where p is.
@@ -5293,20 +5367,22 @@ def _to_affine_minimizer(p, m, active, i, size, scale):
     points, columns, order, factor = active
     n = points.size
     k = order.size
-    unit = 1.0 / (1.0 + size / scale)
+    unit = 1.0 / (1.0 + norm2 / scale)
     P = np.zeros(n, np.int64)
-    inside = np.zeros(n, np.bool_)
-    L = _widened(factor.reshape(k, k), n)
     P[:k] = order
+    inside = np.zeros(n, np.bool_)
     inside[order] = True
+    L = _widened(factor.reshape(k, k), n)
     x = unit * p[points]
     g = unit * (m[points] / scale + 1.0) - 1.0
-    k = _correct((np.ones(n), L, P, inside), columns[i, points] / scale + 1.0, x, g, k, i)
+    row = columns[i, points] / scale + 1.0
+    k = _correct((np.ones(n), L, P, inside), row, x, g, k, i)
     order.resize(k, refcheck=False)
     factor.resize(k * k, refcheck=False)
     order[:] = P[:k]
     factor[:] = np.tril(L[:k, :k]).ravel()
-    p[:] = m[:] = 0.0
+    p[:] = 0.0
+    m[:] = 0.0
     p[points] = x / x.sum()
     _combine_rows(columns, order, p[points[order]], m)
 
@@ -5314,36 +5390,29 @@ def _to_affine_minimizer(p, m, active, i, size, scale):
 def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, blurs, least):
     points = active.points
     columns = active.columns
-    first = k
     w = np.empty(G.shape()[1])
+    first = k
     while True:
-        flag, size = _ends(G, k, first, until, p, w, m, report, eps, blurs, least)
+        flag, norm2 = _halting(G, k, first, until, p, w, m, report, eps, blurs, least)
         if flag != RUNNING or k >= until:
             return k, flag
+        # 1. The entering point, whose column is read once.
         j = int(m.argmin())
         if not (points == j).any():
             points.resize(points.size + 1, refcheck=False)
             columns.resize((points.size, m.size), refcheck=False)
             points[-1] = j
             add_column(G, j, 1.0, columns[-1])
-        i = int((points == j).argmax())
+        entering = int((points == j).argmax())
+        # 2. The move.
         if variant == "corrected":
-            _to_affine_minimizer(p, m, active, i, size, scale)
+            _to_affine_minimizer(p, m, active, entering, norm2, scale)
         else:
-            worst = int(np.where(p[points] > 0.0, m[points], -math.inf).argmax())
-            a = int(points[worst])
-            toward = variant == "pairwise" or size - m[j] >= m[a] - size
-            _exchange(
-                p,
-                m,
-                columns[i],
-                columns[worst],
-                j,
-                a,
-                size,
-                toward,
-                variant == "pairwise" or not toward,
-            )
+            leaving = int(np.where(p[points] > 0.0, m[points], -math.inf).argmax())
+            a = int(points[leaving])
+            toward = variant == "pairwise" or norm2 - m[j] >= m[a] - norm2
+            away = variant == "pairwise" or not toward
+            _exchange(p, m, columns[entering], columns[leaving], j, a, norm2, toward, away)
         k += 1
 
 
@@ -5361,28 +5430,38 @@ def frank_wolfe(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Frank-Wolfe for min_p ||p||_G with an active set, the points of weight p_i > 0: p_0 = e_i of least G_ii, then
-    j = argmin_i (Gp)_i, a = argmax of (Gp)_i over the active set, and a move that can also take weights back.
+    """Frank-Wolfe for min_p ||p||_G, p in the simplex, with an active set: the points of weight p_i > 0.
+
+    It starts at p_0 = e_i of least G_ii.  Each move takes j = argmin_i (G p)_i and, of the active points, a of the
+    largest (G p)_a.  Unlike `von_neumann` it can take weights back.
 
     Parameters
     ----------
     variant : {"corrected", "pairwise", "away"}
-        "corrected": j becomes active, and p goes towards the affine minimiser of the active set; where a weight comes
+        "corrected": j becomes active, and p goes towards the affine minimiser of the active set.  Where a weight comes
         to 0 on the way, its point is dropped, and p goes on from there.
         "pairwise": p <- p + t (e_j - e_a), with t in [0, p_a] by exact line search.
-        "away": p <- p + t (e_j - p), t <= 1, or p + t (p - e_a), t <= p_a / (1 - p_a), the steeper, by line search.
+        "away": the steeper of p <- p + t (e_j - p), t <= 1, and p <- p + t (p - e_a), t <= p_a / (1 - p_a), with t by
+        exact line search.
     eps : float, optional
-        Stop as "infeasible" at ||p||_G <= eps; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G <= eps; absolute and above 0; by default 1e-6 sqrt(s).
     stop : {"separated", None}
-        End at Gp > 0, too, or go on.
+        Stop at G p > 0, too, or go on.
+
+    See Also
+    --------
+    von_neumann : The method without an active set.
+    max_margin : The solver to try first.
 
     Notes
     -----
-    "corrected" is Wolfe's algorithm for the point of least norm: in exact arithmetic it ends at the optimum after
-    finitely many iterations, since ||p||_G falls, and p is the affine minimiser of another set after each.  The active
-    set is affinely independent, at most rank G + 1 points.  An iteration takes O(k n + k^2) operations beside the
-    column, k the active points.  The others converge linearly, at rates that depend on the width of the polytope.
-    alpha = p.  A column is read, and counted, once, and kept: n numbers each, and for "corrected" twice k^2 more.
+    alpha = p.  "corrected" is Wolfe's algorithm for the point of least norm.  In exact arithmetic it ends at the
+    optimum after finitely many iterations: p is the affine minimiser of another set after each, and ||p||_G falls.
+    Active points are affinely independent, so that there are at most rank G + 1.  The other variants converge linearly,
+    at rates that depend on the width of the polytope.
+
+    A column is read, and counted, once.  It is kept: n numbers each, and for "corrected" with k active points 2 k^2
+    more.  An iteration of "corrected" takes O(k n + k^2) operations more than its column.
 
     References
     ----------
@@ -5398,19 +5477,17 @@ def frank_wolfe(
     """
     variant = _choice(variant, "variant", ("corrected", "pairwise", "away"))
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    if eps is None:
-        eps = 1e-6 * math.sqrt(run.scale)
-    eps = _number(eps, "eps")
+    eps = _accuracy(run, eps)
     diagonal = run.G.diagonal()
-    p = np.zeros(diagonal.size)
-    columns = np.zeros((1, diagonal.size))
-    first = int(
-        (diagonal <= (1.0 + 1e-9) * diagonal.min()).argmax()
-    )  # of points of one length, but for rounding
-    p[first] = 1.0
-    add_column(run.G, first, 1.0, columns[0])
-    root = math.sqrt(columns[0, first] / run.scale + 1.0)
-    active = _Active(np.array([first]), columns, np.zeros(1, np.int64), np.array([root]))
+    n = diagonal.size
+    # The first of the shortest points: rounding must not choose among points of one length.
+    i = int((diagonal <= (1.0 + 1e-9) * diagonal.min()).argmax())
+    p = np.zeros(n)
+    p[i] = 1.0
+    columns = np.zeros((1, n))
+    add_column(run.G, i, 1.0, columns[0])
+    root = math.sqrt(columns[0, i] / run.scale + 1.0)
+    active = _Active(np.array([i]), columns, np.zeros(1, np.int64), np.array([root]))
     report = np.zeros(7)
     return drive(
         run,
@@ -5418,8 +5495,8 @@ def frank_wolfe(
         (p, columns[0].copy(), active, report),
         lambda p, *_: (p, p),
         parameters=(variant, run.scale, eps, _blurs(run), _separating_margin(run, stop)),
+        products=lambda k: active.points.size / n,
         report=report,
-        products=lambda k: active.points.size / p.size,
         eps=eps,
     )
 
@@ -5446,33 +5523,40 @@ def _smoothed_loop(
     """Iterate SNKP, SNKPVN or ISNKPVN; q = p_mu(alpha) for the current mu and alpha.
 
     alpha.m, p.w and p.m follow recurrences; alpha.w is scratch.  The current call of SNKPVN has its prox centred at
-    ``center``, of ||center||_G = length[0], and is in iteration age[0].  At ||p||_G < delta the run halts or, while
-    gamma > 0 and delta >= eps, goes over into the next call, centred at p.
+    ``center``, of ||center||_G = length[0], and is in iteration age[0].  At ||p||_G < delta the run halts; while
+    gamma > 0 and delta >= eps it begins the next call instead, centred at p.
     """
     first = k
     while True:
+        # 1. Halt with a separator, with a certificate that none exists, or at the target.
         if _is_separated(G, alpha.v, alpha.w, alpha.m, least):
             return k, SEPARATED
         norm = math.sqrt(max(square(G, p.v, p.w, p.m), 0.0))
-        delta = max(length[0], eps) / gamma if gamma > 0.0 else eps
-        ends = norm < delta
-        if ends and (gamma == 0.0 or delta < eps):
+        delta = eps
+        if gamma > 0.0:
+            delta = max(length[0], eps) / gamma
+        restarts = norm < delta
+        if restarts and (gamma == 0.0 or delta < eps):
             if _is_small(G, p.v, p.w, p.m, delta, blurs):
                 return k, INFEASIBLE
-            ends = False
+            restarts = False
         if k >= until or report[_TARGET] > 0.0:
-            size = _dot(alpha.v, alpha.m)
-            if (
-                _closes(
-                    report, _least(alpha.m), size, _total(alpha.v), norm * norm, _total(p.v), 1.0
-                )
-                and k > first
-            ):
+            closes = _closes(
+                report,
+                least=_least(alpha.m),
+                norm2=_dot(alpha.v, alpha.m),
+                total=_total(alpha.v),
+                dual_norm2=norm * norm,
+                dual_total=_total(p.v),
+                reach=1.0,
+            )
+            if closes and k > first:
                 return k, CERTIFIED
         if k >= until:
             return k, RUNNING
+        # 2. Move alpha.
         theta = 2.0 / (age[0] + 3.0)
-        if ends:
+        if restarts:
             theta = 1.0
             age[0] = -1
             length[0] = norm
@@ -5482,6 +5566,7 @@ def _smoothed_loop(
         else:
             _smoothed_step(theta, alpha.v, p.v, q.v)
             _smoothed_step(theta, alpha.m, p.m, q.m)
+        # 3. Move p towards the q of the new alpha and mu.
         age[0] += 1
         mu = 2.0 * mu0 / ((age[0] + 1.0) * (age[0] + 2.0))
         _prox(prox, alpha.m, mu, center, q.v)
@@ -5496,29 +5581,25 @@ def _smoothed_loop(
 def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     """Run snkp, snkpvn or, with gamma > 0, isnkpvn."""
     n, dimension = run.G.shape()
-    center = np.full(n, 1.0 / n) if center is None else center
-    mu0 = 2.0 * run.scale * (1.0 if prox == _ENTROPY else n)
+    if center is None:
+        center = np.full(n, 1.0 / n)
+    mu0 = 2.0 * run.scale
+    if prox == _L2:
+        mu0 *= n
     parameters = prox, mu0, gamma, eps, _blurs(run), _separating_margin(run, stop)
-    ((size, m),) = _squares_and_margins(run.G, run.scale, center)
+    ((norm2, m),) = _squares_and_margins(run.G, run.scale, center)
     alpha = _Point(center.copy(), np.zeros(dimension), m)
     p = _Point(*map(np.empty, (n, dimension, n)))
     _prox(prox, m, mu0, center, p.v)
     lift(run.G, p.v, p.w)
     margins(run.G, p.w, p.m)
+    q = _Point(*map(np.copy, p))
+    length = np.array([math.sqrt(norm2)])
     report = np.zeros(7)
-    state = (
-        alpha,
-        p,
-        _Point(*map(np.copy, p)),
-        center,
-        np.array([math.sqrt(size)]),
-        np.zeros(1, np.int64),
-        report,
-    )
     return drive(
         run,
         _smoothed_loop,
-        state,
+        (alpha, p, q, center, length, np.zeros(1, np.int64), report),
         lambda alpha, p, *_: (alpha.v, p.v),
         parameters=parameters,
         products=lambda k: k + 2.0,
@@ -5542,35 +5623,40 @@ def snkp(
 ) -> Result:
     """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
-    alpha_0 = 1/n, mu_0 = 2s, p_mu(alpha) = entropy_prox(G alpha, mu), p_0 = p_{mu_0}(alpha_0); with theta_k = 2/(k+3)
+    With p_mu(alpha) = entropy_prox(G alpha, mu), alpha_0 = 1/n, mu_0 = 2s, p_0 = p_{mu_0}(alpha_0), theta_k = 2/(k+3):
 
-        alpha <- (1 - theta)(alpha + theta p) + theta^2 p_mu(alpha),  mu <- (1 - theta) mu,
-        p     <- (1 - theta) p + theta p_mu(alpha)   at the new mu and alpha;   mu_k = 4s/((k+1)(k+2)).
+        alpha <- (1 - theta_k) (alpha + theta_k p) + theta_k^2 p_mu(alpha),
+        mu    <- (1 - theta_k) mu,                             so that mu_k = 4s / ((k+1) (k+2)),
+        p     <- (1 - theta_k) p + theta_k p_mu(alpha),        at the new mu and alpha.
 
     Parameters
     ----------
     eps : float
-        Stop as "infeasible", that is no margin above eps exists, at ||p||_G < eps; not scaled by sqrt(s); 0: never.
+        Stop as "infeasible" at ||p||_G < eps: no margin above eps exists.  It is absolute; 0 never stops.
     stop : {"separated", None}
-        End at G alpha > 0, or go on towards the maximum margin.
+        Stop at G alpha > 0, or go on towards the maximum margin.
+
+    See Also
+    --------
+    momentum : The same recursion with other lengths of steps ("SNKP is momentum" in figures/README.md).
+    snkpvn : The Euclidean prox in place of the entropy prox.
 
     Notes
     -----
-    Stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  Along the run
-    L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 (Lemmas 4 and 5).  As L >= -rho+^2 / 2 (Lemma 3),
-    ||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)): if rho <= 0 it stops as "infeasible" within sqrt(8 s ln n) / eps
-    iterations.  The paper proves that of SNKPVN with n in place of ln n.  One product per iteration, two at the start.
+    Stops as "separated" within 2 sqrt(2 s ln n) / rho iterations (Theorem 1).  With L_mu the smoothed loss of the
+    paper, L(alpha_k) - mu_k ln n <= L_{mu_k}(alpha_k) <= -||p_k||_G^2 / 2 along the run (Lemmas 4 and 5).  Hence, with
+    rho+ = max(rho, 0),
 
-    It is `momentum` but for the length of steps.  With a = alpha/mu the prox is q = softmax(-G a), and as
-    theta/((1 - theta) mu) = (k+2)/(2s) at step k, dividing alpha by mu gives
-        nu = (1 - theta) p + theta q,   a <- a + tau nu,   p <- (1 - theta) p + theta softmax(-G a),   p_0 = q_0,
-    with tau_k = (k+2)/(2s) from a_0 = 1/(2ns).  In `momentum` the dual iterate mu_t and alpha follow the same lines at
-    t = k+1, as g_t + q_t = (t+2)/2 nu: with tau_k = (k+3)/(2s), from a_0 = 1/(ns), where its first step leads.
+        ||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1) (k+2)),
+
+    and if rho <= 0 it stops as "infeasible" within sqrt(8 s ln n) / eps iterations (proof: "SNKP without a separator"
+    in figures/README.md).  An iteration costs one product, the start two.
 
     Examples
     --------
-    >>> fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).status
-    'separated'
+    >>> result = fm.snkp(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]))
+    >>> result.status, result.lower > 0
+    ('separated', True)
     """
     eps = _number(eps, "eps", closed=True)
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
@@ -5590,35 +5676,45 @@ def snkpvn(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6): `snkp` with alpha_0 = q,
-    mu_0 = 2 n s and the prox p_mu(alpha) = l2_prox(G alpha, mu, q).
+    """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6).
+
+    It is `snkp` with the prox p_mu(alpha) = l2_prox(G alpha, mu, q), alpha_0 = q and mu_0 = 2 n s.
 
     Parameters
     ----------
     delta : float, optional
-        Stop as "infeasible" at ||p||_G < delta; above 0, not scaled by sqrt(s); by default 1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G < delta; absolute and above 0; by default 1e-6 sqrt(s).
     q : array, shape (n,), optional
         Centre of the prox map, in the simplex; by default uniform.
 
+    See Also
+    --------
+    isnkpvn : Restarts it at smaller and smaller delta.
+
     Notes
     -----
-    Along the run -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k (Lemma 8).  So, if rho > 0, it stops as
-    "separated" within 2 sqrt(2 n s) / rho iterations, unless ||p||_G < delta before.  If rho <= 0,
-    ||p_k||_G <= (2 sqrt(2 n s)/(k+1)) min(1, ||q||_G / |rho|) (Lemma 9; the paper's last line drops a sqrt 2), and it
-    stops as "infeasible" within 2 sqrt(2 n s) / delta iterations, or ||q||_G / |rho| times as many if these are fewer.
-    For 0 < rho < delta, which the paper counts to Lemma 9, there are no witnesses, on which its proof rests.  What
-    holds is ||p_k||_G^2 <= rho^2 + 2 mu_k, mu_k = 4 n s/((k+1)(k+2)), so that it stops, either way, within
-    4 sqrt(n s) / delta iterations.  One product per iteration, two at the start.
+    Stops as "separated", too.  With mu_k = 4 n s / ((k+1) (k+2)), L_mu^q the smoothed loss of the paper,
+
+        -||p_k||_G^2 / 2 >= L^q_{mu_k}(alpha_k) >= L(alpha_k) - mu_k                                    (Lemma 8)
+        ||p_k||_G <= (2 sqrt(2 n s) / (k+1)) min(1, ||q||_G / |rho|)   if rho <= 0                      (Lemma 9)
+
+    (the last line of the paper's proof of Lemma 9 drops a sqrt 2).  Number of iterations:
+
+    - rho >= delta: separated within 2 sqrt(2 n s) / rho.
+    - rho <= 0: infeasible within 2 sqrt(2 n s) / delta, or ||q||_G / |rho| times as many if these are fewer.
+    - 0 < rho < delta: one of the two within 4 sqrt(n s) / delta.  The paper counts this case to Lemma 9, whose proof
+      needs rho <= 0; another proof: "SNKPVN at a margin below delta" in figures/README.md.
+
+    An iteration costs one product, the start two.
 
     Examples
     --------
-    >>> fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01).status
-    'infeasible'
+    >>> result = fm.snkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), delta=0.01)
+    >>> result.status, result.upper < 0.01
+    ('infeasible', True)
     """
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
-    if delta is None:
-        delta = 1e-6 * math.sqrt(run.scale)
-    delta = _number(delta, "delta")
+    delta = _accuracy(run, delta, "delta")
     if q is not None:
         q = _distribution(q, "q", run.G.shape()[0])
     return _smoothed(run, q, _L2, eps=delta)
@@ -5638,43 +5734,50 @@ def isnkpvn(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): q_0 = 1/n, delta_t = max(||q_t||_G, eps) / gamma,
-    q_{t+1} = SNKPVN(q_t, delta_t).
+    """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): calls `snkpvn` again and again, from the p of the last call,
+
+        q_{t+1} = SNKPVN(q_t, delta_t),   delta_t = max(||q_t||_G, eps) / gamma,   q_0 = 1/n.
 
     Parameters
     ----------
     eps : float, optional
-        Stop as "infeasible" at ||p||_G < eps, once delta_t < eps; not scaled by sqrt(s); by default 1e-6 sqrt(s).
+        Stop as "infeasible" at ||p||_G < delta_t, once delta_t < eps; absolute and above 0; by default 1e-6 sqrt(s).
     gamma : float
         Factor by which delta_t falls from call to call, above 1.
     prox : {"l2", "entropy"}
-        "entropy", the paper's open question: the prox is KL(p || q_t), with mu_0 = 2s.
+        "entropy", an open question of the paper, has the prox KL(p || q_t) and mu_0 = 2s.
+
+    See Also
+    --------
+    snkp, momentum : One run with the entropy prox, without restarts.
 
     Notes
     -----
-    Stops as "separated", too.  Theorem 4, with the constants of its proof, for s = 1 and gamma = 2, beside an iteration
-    for each restart: at most (2 sqrt(2n) / rho) log2(2/rho) iterations if rho > eps; (4 sqrt(2n) / |rho|) log2(2/eps),
-    and 8 sqrt(2n) / eps, if rho <= 0.  For 0 < rho <= eps call t takes 4 sqrt(n) / delta_t at most, as in `snkpvn`.
-    The paper has no eps in delta_t, which matters where q_t is a certificate already.  One product per iteration,
-    restarts among them, two at the start.
+    Stops as "separated", too.  Theorem 4, with the constants of its proof, for s = 1 and gamma = 2, bounds the number
+    of iterations, where each restart takes one more:
+
+    - rho > eps: (2 sqrt(2n) / rho) log2(2/rho).
+    - rho <= 0: (4 sqrt(2n) / |rho|) log2(2/eps), and 8 sqrt(2n) / eps.
+    - 0 < rho <= eps: 4 sqrt(n) / delta_t in call t, as in `snkpvn`.
+
+    The eps in delta_t is ours; it matters where q_t is a certificate already.
 
     With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
-    rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i.  So
-    n gives way to ln n, up to logarithms, in sqrt(n)/rho and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the
-    boundary of the hull it is seen to take 1/sqrt(eps) where prox="l2" takes log(1/eps).
+    rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i
+    (proof: "ISNKPVN with the entropy prox" in figures/README.md).  So ln n replaces n, up to logarithms, in sqrt(n)/rho
+    and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the boundary of the hull it is seen to take 1/sqrt(eps)
+    iterations where prox="l2" takes log(1/eps).  An iteration or a restart costs one product, the start two.
 
     Examples
     --------
-    >>> fm.isnkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=1e-6).status
-    'infeasible'
+    >>> result = fm.isnkpvn(fm.FeatureGram([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]), eps=1e-6)
+    >>> result.status, result.upper < 1e-6
+    ('infeasible', True)
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     gamma = _number(gamma, "gamma", 1.0)
-    if eps is None:
-        eps = 1e-6 * math.sqrt(run.scale)
-    eps = _number(eps, "eps")
-    return _smoothed(run, None, prox, gamma=gamma, eps=eps)
+    return _smoothed(run, None, prox, gamma=gamma, eps=_accuracy(run, eps))
 
 
 @njit(cache=_CACHE)
@@ -5709,53 +5812,60 @@ def winnow(
 
         rho_1 = max_{w in Delta_d} min_i (Z w)_i  =  min_{p in Delta_n} max_j (Z'p)_j
 
-    of signed rows z_i = y_i x_i, each scaled by ||x_i||_inf here.  While some (Zw)_i <= 0: w_j <- w_j
-    exp(eta z_ij) / sum with i of least margin.
+    of signed rows z_i = y_i x_i, each divided by ||x_i||_inf here.  While some (Z w)_i <= 0, the i of least (Z w)_i
+    gives w_j <- w_j exp(eta z_ij), divided by the sum.
 
     Parameters
     ----------
     Z : array, shape (n, d)
         The signed rows, none of them zero; not a Gram matrix.
     eta : float
-        Learning rate, above 0 and, for the guarantee, below 2 rho_1; rho_1 is best.
+        Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
+
+    See Also
+    --------
+    perceptron : Additive updates, for the margin in the Euclidean norm.
 
     Notes
     -----
-    alpha is w, (d,), p counts the rows taken, and lower = min_i (Zw)_i <= rho_1 <= max_j (Z'p)_j = upper; upper <= 0 is
-    "infeasible".  Stops as "separated", after at most 2 ln(d) / rho_1^2 updates with eta = rho_1 (the paper's bound up
-    to the constant).  An iteration reads Z once and counts as one product.
+    alpha is w, of shape (d,); p counts the rows taken.  Here lower = min_i (Z w)_i <= rho_1 <= max_j (Z'p)_j = upper,
+    rounded outwards, and upper <= 0 is "infeasible".  With eta = rho_1 it stops as "separated" after at most
+    2 ln(d) / rho_1^2 updates (the paper's bound up to the constant).  An iteration reads Z once and counts as one
+    product.
 
     Examples
     --------
-    >>> fm.winnow([[1.0, -0.5, 0.2], [0.5, 1.0, -0.1]], eta=0.3).status
-    'separated'
+    >>> result = fm.winnow([[1.0, -0.5, 0.2], [0.5, 1.0, -0.1]], eta=0.3)
+    >>> result.status, result.alpha.shape
+    ('separated', (3,))
     """
     Z = _points(Z, "Z")
     eta = _number(eta, "eta")
-    size = np.abs(Z).max(axis=1)
-    if size.min() == 0.0:
+    largest = np.abs(Z).max(axis=1)
+    if largest.min() == 0.0:
         raise ValueError(
-            f"row {np.argmin(size)} of Z is zero; it cannot be scaled by its largest entry"
+            f"row {np.argmin(largest)} of Z is zero; it cannot be scaled by its largest entry"
         )
-    run = prepare(
-        FeatureGram(Z / size[:, None]), max_iter, tol, trace_at, keep_iterates, callback, start
-    )
-    n, d = run.G.shape()
+    G = FeatureGram(Z / largest[:, None])
+    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    rows = run.G.rows
+    n, d = rows.shape
     w = np.full(d, 1.0 / d)
-    blur = _gamma(n + 2 * d + 8)  # of z_i / ||x_i||_inf and w / sum, sums in any order
+    # Errors of z_i / ||x_i||_inf, of w / sum, and of inner products with sums in any order.
+    blur = _gamma(n + 2 * d + 8)
 
     def interval(G, scale, w, p, precise):
-        lower = float((G.rows @ w).min())
-        upper = float((p @ G.rows).max())
+        lower = float((rows @ w).min())
+        upper = float((p @ rows).max())
         return lower - blur, upper + blur, 2.0 * blur
 
     return drive(
         run,
         _winnow_loop,
-        (w, run.G.rows @ w, np.zeros(n), np.zeros(d)),
+        (w, rows @ w, np.zeros(n), np.zeros(d)),
+        lambda w, m, hits, _: (w, _weights(hits)),
+        parameters=(rows, eta, 2.0 * blur),
         interval=interval,
-        solution=lambda w, m, hits, _: (w, _weights(hits)),
-        parameters=(run.G.rows, eta, 2.0 * blur),
     )
 
 
@@ -5763,7 +5873,7 @@ def winnow(
 # 8.2 ji21
 # ------------------------------------------------------------------------------------------------------
 
-_RISK, _CONSTANT, _SQRT = range(3)
+_RISK, _CONSTANT, _SQRT = range(3)  # schedules of steps
 
 
 @njit(cache=_CACHE)
@@ -5816,13 +5926,16 @@ def _gradient_loop(G, k, until, alpha, w, m, q, u, log_slope, report, logistic, 
     return k, RUNNING
 
 
-def _at_rest(run, logistic, shift=0.0):
+def _zero_state(run, logistic, shift=0.0):
     """Return the state of `_gradient_loop` at w = 0, where all margins are 0."""
     n, dimension = run.G.shape()
     alpha, w, m, q, u, log_slope, report = map(np.zeros, (n, dimension, n, n, dimension, 1, 7))
-    log_slope[0] = _logistic_weights(m, shift, q) if logistic else _softmax(m, q)
     if run.G.signs is not None:
         log_slope[0] = softmax_pass(run.G, w, m, q, u)
+    elif logistic:
+        log_slope[0] = _logistic_weights(m, shift, q)
+    else:
+        log_slope[0] = _softmax(m, q)
     lift(run.G, q, u)
     return alpha, w, m, q, u, log_slope, report
 
@@ -5840,8 +5953,9 @@ def gradient_descent(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Gradient descent (ji21, section 3.1) on the empirical risk R(w) = (1/n) sum_i l(-m_i), m = G alpha:
-    alpha_i <- alpha_i + (step/s) l'(-m_i) / n.
+    """Gradient descent (ji21, section 3.1) on the empirical risk (1/n) sum_i l(-m_i), m = G alpha:
+
+        alpha_i <- alpha_i + (step/s) l'(-m_i) / n,   alpha_0 = 0.
 
     Parameters
     ----------
@@ -5850,10 +5964,15 @@ def gradient_descent(
     loss : {"exp", "logistic"}
         l(z) = e^z, or l(z) = ln(1 + e^z).
 
+    See Also
+    --------
+    normalized_gradient_descent : Divides the gradient by the risk, which is faster.
+
     Notes
     -----
-    Weights are kept on a log scale, and a gradient longer than e^300 is cut to it, so nothing overflows.  The margin
-    grows towards rho at the rate 1/ln t (Soudry et al. 2018).  p = alpha / sum alpha.  One product per iteration.
+    p = alpha / sum alpha.  The margin grows towards rho at the rate 1/ln t (Soudry et al. 2018).  Weights are kept on a
+    log scale, and a gradient longer than e^300 is cut to it, so that nothing overflows.  An iteration costs one
+    product.
 
     Examples
     --------
@@ -5865,21 +5984,24 @@ def gradient_descent(
     run = prepare(
         G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic
     )
-    state = _at_rest(run, logistic)
-    return drive(
-        run, _gradient_loop, state, parameters=(logistic, _RISK, step / run.scale), report=state[-1]
-    )
+    state = _zero_state(run, logistic)
+    parameters = logistic, _RISK, step / run.scale
+    return drive(run, _gradient_loop, state, parameters=parameters, report=state[-1])
 
 
 @njit(cache=_CACHE)
 def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
-    """alpha <- alpha + theta_k q / ||q||_G and m = G alpha alike: image = G q is the product that ||q||_G takes."""
+    """alpha <- alpha + theta_k q / ||q||_G and m = G alpha alike; ||q||_G takes the product image = G q."""
     while k < until:
         _softmax(m, q)
         lift(G, q, u)
         margins(G, u, image)
-        size = square(G, q, u, image) * (k + 1.0 if schedule == _SQRT else 1.0)
-        theta = step / math.sqrt(size) if size > 0.0 else 0.0  # a gradient of 0 moves nothing
+        norm2 = square(G, q, u, image)
+        if schedule == _SQRT:
+            norm2 *= k + 1.0
+        theta = 0.0
+        if norm2 > 0.0:  # a gradient of 0 moves nothing
+            theta = step / math.sqrt(norm2)
         _combine(1.0, alpha, theta, q)
         _combine(1.0, m, theta, image)
         k += 1
@@ -5902,32 +6024,35 @@ def normalized_gradient_descent(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Gradient descent on the exponential risk R(f) = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by
-    the risk (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
+    """Gradient descent on the exponential risk R = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by R
+    (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
 
         alpha <- alpha + theta_t q_t,   or   alpha <- alpha + theta_t q_t / ||q_t||_G,   q_t = softmax(-G alpha).
 
     Parameters
     ----------
     step : float
-        Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm", above 0.
+        Step length in units of 1/s, or of 1/sqrt(s) with divide_by="norm"; above 0.
     schedule : {"constant", "sqrt"}
-        theta_t = step/s, with margin rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1), with
-        ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  The s is sqrt(s) with divide_by="norm".
+        theta_t = step/s, whose margins have the rate 1/t (Ji & Telgarsky 2019); or theta_t = (step/s) / sqrt(t + 1),
+        with ln t / sqrt t (Nacson et al. 2018, who divide by the norm).  With divide_by="norm", s is sqrt(s) here.
     divide_by : {"risk", "norm"}
-        The gradient is -R(f) g with g = sum_i q_i y_i phi(x_i), so that its norm is R(f) ||q||_G.
+        The gradient with respect to f is -R g, g = sum_i q_i y_i phi(x_i); its norm is R ||q||_G.
+
+    See Also
+    --------
+    momentum : Adds momentum: the rate 1/t^2.
 
     Notes
     -----
-    Divided by the risk it is mirror descent with the entropy on the dual; by the norm, f moves by theta_t each time,
-    by up to sqrt(s) / rho times as much.  p = alpha / sum alpha.  One product per iteration.
+    p = alpha / sum alpha.  Divided by the risk it is mirror descent with the entropy on the dual.  Divided by the norm,
+    f moves by theta_t each time, by up to sqrt(s) / rho times as much.  An iteration costs one product.
 
-    A constant step may be large.  Divided by the risk, with s = 1, f moves by step g, and convexity of ln R gives
-    ||f_{t+1} - u||^2 <= ||f_t - u||^2 + 2 step (ln R(u) - ln R(f_t)) + step^2.  With u of length step rho T along the
-    best separator, ln R(u) <= -step rho^2 T; so the best of T iterates has ln R(f_t) <= -(step / 2) (rho^2 T - 1), and
-    one separates the points within (1 + 2 ln(n) / step) / rho^2 iterations.  Zhang et al. show it of the logistic
-    loss, with steps that adapt to the risk: exp(-Theta(step)) after 1 / rho^2 iterations, and that fewer, up to a
-    constant, will not do for any first-order method on some sets of exp(O(1 / rho^2)) points.
+    A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
+    iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
+    any length" in figures/README.md).  Zhang et al. show this for the logistic loss, with steps that adapt to the risk:
+    exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with fewer, up to a constant, on some sets
+    of exp(O(1 / rho^2)) points.
 
     References
     ----------
@@ -5938,26 +6063,21 @@ def normalized_gradient_descent(
     >>> fm.normalized_gradient_descent(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
-    schedule = {"constant": _CONSTANT, "sqrt": _SQRT}[
-        _choice(schedule, "schedule", ("constant", "sqrt"))
-    ]
+    schedules = {"constant": _CONSTANT, "sqrt": _SQRT}
+    schedule = schedules[_choice(schedule, "schedule", tuple(schedules))]
     by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
     step = _number(step, "step")
     run = prepare(
         G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not by_norm
     )
-    alpha, _, m, q, u, _, report = state = _at_rest(run, False)
-    if by_norm:
-        return drive(
-            run,
-            _unit_step_loop,
-            (alpha, m, q, u, np.zeros_like(m), report),
-            report=report,
-            parameters=(schedule, step / math.sqrt(run.scale)),
-        )
-    return drive(
-        run, _gradient_loop, state, parameters=(False, schedule, step / run.scale), report=report
-    )
+    state = _zero_state(run, False)
+    alpha, _, m, q, u, _, report = state
+    if not by_norm:
+        parameters = False, schedule, step / run.scale
+        return drive(run, _gradient_loop, state, parameters=parameters, report=report)
+    state = alpha, m, q, u, np.zeros_like(m), report
+    parameters = schedule, step / math.sqrt(run.scale)
+    return drive(run, _unit_step_loop, state, parameters=parameters, report=report)
 
 
 @njit(cache=_CACHE)
@@ -5974,30 +6094,26 @@ def _momentum_loop(
 ):
     """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
 
-    The interval reported is that of alpha and of the last move g + q, p = nu_{k-1}: the image of the next one is not at
-    hand.  At ||p||_G <= eps the run halts.
+    The report is about alpha and the last move g + q, p = nu_{k-1}, whose image G p is the difference of two margins.
+    The next move has no image yet.  At ||p||_G <= eps the run halts.
     """
     while True:
-        if (
-            eps > 0.0 and report[4] > 0.0 and report[3] <= (eps * report[4]) ** 2
-        ):  # (||p||_1, ||p||_G^2) of the last move
+        # 1. Halt with a certificate: the report has ||move||_1 and ||move||_G^2.
+        move_total = report[_DUAL_TOTAL]
+        bound = eps * move_total
+        if bound > 0.0 and report[_DUAL_NORM2] <= bound**2:
             blur, root = blurs
-            if _is_small(
-                G,
-                move.v,
-                move.w,
-                move.m,
-                eps * report[4],
-                (blur * report[4] ** 2, root * report[4]),
-            ):
+            move_blurs = (blur * move_total**2, root * move_total)
+            if _is_small(G, move.v, move.w, move.m, bound, move_blurs):
                 return k, INFEASIBLE
         if k >= until:
             return k, RUNNING
+        # 2. Make the move.  For a report keep it, and the margins before it.
+        reports = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
         beta = k / (k + 1.0)
-        looks = k + 1 >= until or report[_TARGET] > 0.0 or eps > 0.0
         _momentum_step(alpha, g, q, beta, step)
         _momentum_step(w, gw, u, beta, step)
-        if looks:
+        if reports:
             _copy(g, move.v)
             _copy(gw, move.w)
             _combine(1.0, move.v, 1.0, q)
@@ -6005,15 +6121,18 @@ def _momentum_loop(
             _copy(m, move.m)
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
-        if looks:
-            _combine(
-                -1.0 / step, move.m, 1.0 / step, m
-            )  # errs by what both margins err, for the many moves up to now
-            size = square(G, alpha, w, m)
+        # 3. Report.  G move errs as both margins do, of many moves up to now: hence the reach.
+        if reports:
+            _combine(-1.0 / step, move.m, 1.0 / step, m)
             total = _total(alpha)
-            dual_size = square(G, move.v, move.w, move.m)
             if _closes(
-                report, _least(m), size, total, dual_size, _total(move.v), 2.1 * total / step
+                report,
+                least=_least(m),
+                norm2=square(G, alpha, w, m),
+                total=total,
+                dual_norm2=square(G, move.v, move.w, move.m),
+                dual_total=_total(move.v),
+                reach=2.1 * total / step,
             ):
                 return k, CERTIFIED
 
@@ -6036,38 +6155,41 @@ def momentum(
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate mu_t, Z' mu_t = 2 g_t/t; in
-    callbacks, and where eps or tol ends the run, it is mostly that of the last move, nu_{t-1}, whose norm is at hand.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate mu_t, Z' mu_t = 2 g_t/t.  In
+    callbacks, and where eps or tol ends the run, p is mostly the weights nu_{t-1} of the last move, whose norm is at
+    hand: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
 
     Parameters
     ----------
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
-        theta = (1 - 1/e)/s; q_t is then not normalised and mu_t is divided by its sum (section 5.1).
+        theta = (1 - 1/e)/s; q_t is then not normalised, and mu_t is divided by its sum (section 5.1).
     shifted : bool
         False is section 5.1 as it is printed: the logistic loss at the margins themselves, theta = 1/(n s).
     eps : float
-        Stop as "infeasible", that is no margin above eps exists, at ||p||_G <= eps; not scaled by sqrt(s); 0: never.
+        Stop as "infeasible" at ||p||_G <= eps: no margin above eps exists.  It is absolute; 0 never stops.
+
+    See Also
+    --------
+    snkp : The same recursion with other lengths of steps.
+    adaptive_sampling : One row, drawn with probability q_t, in place of Z' q_t.
 
     Notes
     -----
-    Theorem 3.1, for loss="exp", rho in units of sqrt(s):
-        gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   on separable data
-        rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always
-    The first holds without its ln t (proof in tests/test_ji21.py; the rate 1/t^2 is that of Wang et al.):
-        gamma(w_t) >= rho - 4 ln(n) / (rho t (t+3)).
-    If rho <= 0, eps > 0 ends it within max(1, sqrt(8 s ln n) / eps) iterations: it is compared with the moves nu_t =
-    (t mu_t + 2 q_t) / (t+2), of which sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n (proof in tests/test_ji21.py).
-    For loss="logistic" S_t = sum_i l(-m_i - ln n) <= S_0 < 1 always, and on separable data, with b = e/(e-1) in place
-    of the n of section 5.1,
-        gamma(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3)).
-    Proof, s = 1.  On {S <= 1}, v'(hess psi) v <= sum_i l''/(1 - e^-S) max v^2 <= S/(1 - e^-S) max v^2 <= b max v^2.
-    This set has a convex image under grad psi: q = (1 - e^-l)/c, c = 1 - e^-S, solves F(q, c) = ln(1 - c) -
-    sum_i ln(1 - c q_i) = 0; F is convex in q and above 0 for smaller c, below for larger, so S <= 1 is F(q, 1 - 1/e)
-    <= 0.  Hence D_psi(x, y) >= ||grad psi(x) - grad psi(y)||_1^2 / (2 b) between points of it, all that the proof of
-    Theorem 3.1 asks.  Going a part of step t, psi rises by ||mu_t||_G^2 t (t+2)/(8 b) at most: not at all for t = 0,
-    and from t = 1 on by less than the ||mu_t||_G^2 (t+1)^2/(8 b) or more that it has fallen since t = 0.  So S cannot
-    pass S_0 on the way.  One product per iteration.
+    Let gamma(w) = min_i <z_i, w> / ||w||, and rho be in units of sqrt(s).  With loss="exp", as Theorem 3.1 and without
+    its ln t (proof: "Momentum without a logarithm" in figures/README.md; the rate 1/t^2 is that of Wang et al.),
+
+        gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
+        gamma(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
+        rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always          (Theorem 3.1)
+
+    If rho <= 0, eps > 0 ends the run within max(1, sqrt(8 s ln n) / eps) iterations, as it is compared with the moves
+    nu_t (proof: "Momentum without a separator" there).  With loss="logistic", shifted, and b = e/(e-1) in place of the
+    n of section 5.1,
+
+        gamma(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
+
+    and sum_i l(-m_i - ln n) < 1 always (proof: "The shifted logistic loss" there).  An iteration costs one product.
 
     References
     ----------
@@ -6075,8 +6197,9 @@ def momentum(
 
     Examples
     --------
-    >>> fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3).status
-    'certified'
+    >>> result = fm.momentum(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-3)
+    >>> result.status, result.upper - result.lower <= 1e-3 * result.upper
+    ('certified', True)
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     eps = _number(eps, "eps", closed=True)
@@ -6088,7 +6211,7 @@ def momentum(
     if logistic:
         step *= -math.expm1(-1.0) if shifted else 1.0 / n
     shift = math.log(n) if shifted else 0.0
-    alpha, w, m, q, u, _, report = _at_rest(run, logistic, shift)
+    alpha, w, m, q, u, _, report = _zero_state(run, logistic, shift)
     g = np.zeros(n)
     gw = np.zeros(dimension)
     move = _Point(*map(np.zeros, (n, dimension, n)))
@@ -6096,12 +6219,12 @@ def momentum(
         run,
         _momentum_loop,
         (alpha, g, q, w, gw, u, m, move, report),
+        lambda alpha, g, q, *_: (alpha, _weights(g + q)),
+        parameters=(logistic, shift, step, eps, _blurs(run)),
         report=report,
+        reported=lambda alpha, *others: (alpha, _weights(others[-2].v)),
         by_square=True,
         eps=eps,
-        solution=lambda alpha, g, q, *_: (alpha, _weights(g + q)),
-        reported=lambda alpha, *rest: (alpha, _weights(rest[-2].v)),
-        parameters=(logistic, shift, step, eps, _blurs(run)),
     )
 
 
@@ -6138,16 +6261,22 @@ def batch_perceptron(
 ) -> Result:
     """Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
 
-        w <- P_{||w|| <= 1}(w + eta_t z_i),   i = argmin_i m_i,   eta_t = 1 / sqrt(s t).
+        w_t = P(w_{t-1} + eta_t z_i),   i = argmin_i <z_i, w_{t-1}>,   eta_t = 1 / sqrt(s t),   w_0 = 0,
+
+    where P is the projection onto the unit ball.
 
     Parameters
     ----------
     averaged : bool
-        alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last.
+        alpha is the sum of the iterates, so that lower is the margin of their average; or it is the last iterate.
+
+    See Also
+    --------
+    adaptive_sampling : Draws the row instead, at the same cost.
 
     Notes
     -----
-    p counts the rows taken; while lower >= 0, upper - lower = O(sqrt(s/t)).  One column per iteration.
+    p counts the rows taken.  While lower >= 0, upper - lower = O(sqrt(s/t)).  An iteration costs one column.
 
     Examples
     --------
@@ -6169,23 +6298,24 @@ def batch_perceptron(
 
 @njit(cache=_CACHE)
 def _draw(m, uniform, weights):
-    """Return i with probability softmax(-m)_i, for a uniform number in [0, 1): the distribution function inverted."""
+    """Return i with probability softmax(-m)_i for a uniform number in [0, 1), by inverting the distribution function.
+
+    By rounding the weights may not add up to the level; then it is the last i of any weight.
+    """
     low = _least(m)
     total = 0.0
-    last = 0
     for i in range(m.size):
         weights[i] = math.exp(low - m[i])
         total += weights[i]
     level = uniform * total
+    last = 0
     for i in range(m.size):
         if weights[i] > 0.0:
             last = i
             if level < weights[i]:
                 break
             level -= weights[i]
-    return (
-        last  # by rounding the sum may fall short of the level: then it is the last of any weight
-    )
+    return last
 
 
 @njit(cache=_CACHE)
@@ -6220,34 +6350,38 @@ def adaptive_sampling(
     callback: Callback = None,
     start: Result | None = None,
 ) -> Result:
-    """Adaptive sampling (ji21, section 4): `momentum` with Z'q_t replaced by one row z_i, drawn with probability q_t,
+    """Adaptive sampling (ji21, section 4): `momentum` with one row z_i, drawn with probability q_t, in place of Z'q_t,
 
         g_t = beta_t (g_{t-1} + z_i),   w_{t+1} = w_t + theta (g_t + z_i),   i ~ q_t = softmax(-Z w_t).
 
     Parameters
     ----------
     momentum : bool
-        beta_t = t/(t+1); or beta_t = 0, which is what Theorem 4.1 is about.
+        beta_t = t/(t+1); or, if False, beta_t = 0, as in Theorem 4.1.
     step : float
         theta in units of 1/s, above 0.
     seed : int
-        Of the samples, at least 0: the same seed gives the same run, on any number of threads.
+        Seed of the samples, at least 0: the same seed gives the same run, on any number of threads.
+
+    See Also
+    --------
+    momentum : All rows in each step, at the cost of one product.
 
     Notes
     -----
-    Margins are in units of sqrt(s).  Theorem 4.1, for momentum=False, step = sqrt(ln(n) / T): with probability
-    1 - 2 delta,
+    p = alpha / sum alpha.  An iteration costs one column.  Let gamma(w) = min_i <z_i, w> / ||w||, and all margins be in
+    units of sqrt(s).  Theorem 4.1, with the constants of its proof, is about momentum=False and step = sqrt(ln(n) / T):
+    with probability 1 - 2 delta,
 
-        gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T)
+        gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T).
 
-    (constants as in its proof).  With momentum, which the paper leaves open, the mean of gamma(w_T) is, for every step,
+    With momentum, which the paper leaves open, for every step
 
-        at least rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3)).
+        mean of gamma(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
 
-    Proof: rho ||w_T|| + psi(-Z w_T) is at most ln(n) + sum_t (step/2 ||z_{t+1} - z_t||^2 - KL(q_{t+1} || q_t)) and a
-    martingale, z_t the row drawn.  The rate 1/(rho T) is that of coresets (Gaertner & Jaggi), the best for weights on T
-    points, on all data: of n unit rows with inner products c, T < n give a margin of at most c / sqrt(c + (1-c)/T), all
-    give sqrt(c + (1-c)/n).  What is new is that this method has it.  p = alpha / sum alpha.  One column per iteration.
+    (proof: "Sampling with momentum" in figures/README.md).  The rate 1/(rho T) is that of coresets (Gaertner & Jaggi),
+    the best on all data for weights on T points: of n unit rows with inner products c, T < n give a margin of at most
+    c / sqrt(c + (1-c)/T), all give sqrt(c + (1-c)/n).  New is that this method has it.
 
     References
     ----------
@@ -6262,17 +6396,16 @@ def adaptive_sampling(
     seed = _count(seed, "seed")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n = run.G.shape()[0]
-    uniforms = (
-        np.random.PCG64(seed).random_raw(int(run.checkpoints[-1])) >> np.uint64(11)
-    ) * 2.0**-53
+    bits = np.random.PCG64(seed).random_raw(int(run.checkpoints[-1]))
+    uniforms = (bits >> np.uint64(11)) * 2.0**-53
     *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
     return drive(
         run,
         _sampling_loop,
         (*state, report),
+        parameters=(uniforms, bool(momentum), step / run.scale),
         products=lambda k: k / n,
         report=report,
-        parameters=(uniforms, bool(momentum), step / run.scale),
     )
 
 

@@ -165,6 +165,7 @@ def test_trace_at_and_iterates(name, kind):
         range(61),
         np.array([60]),
         np.arange(0, 61, 7),
+        np.arange(0, 61, 7, dtype=np.uint64),
         5,
         [],
         None,
@@ -508,15 +509,15 @@ def test_an_interrupt_that_comes_while_compiled_code_runs(name, entry, monkeypat
     """It is raised when that has returned, before its answer has a name: n_iter is that of the arrays all the same."""
     G = fm.FeatureGram(ENDURING)
     entries = []
-    take_down = fm._take_down
+    keep_answer = fm._keep_answer
 
     def interrupted(*args):
-        take_down(*args)
+        keep_answer(*args)
         entries.append(args)
         if len(entries) == entry + 1:  # the first compiles
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fm, "_take_down", interrupted)
+    monkeypatch.setattr(fm, "_keep_answer", interrupted)
     with pytest.raises(KeyboardInterrupt) as interrupt:
         run(name, G, max_iter=200, trace_at=[])
     monkeypatch.undo()

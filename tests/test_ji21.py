@@ -150,11 +150,7 @@ def test_theorem_3_1(case, kind):
 )
 def test_the_moves_of_momentum_where_nothing_separates(case, kind):
     """sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n, so that one of the moves nu_0, ..., nu_{T-1} has ||nu_t||_G^2 <= 8 s
-    ln(n) / (T (T+3)): at each of them the run looks.
-
-    Proof, s = 1: the inequality of the test below, in the sum over steps, gives psi_0 - psi_T >= f(mu_T) (T+1)^2/4 +
-    sum_t f(nu_t) (t+2)/2 + sum_t f(mu_t)/4, as 1/lambda_{t-1}^2 - (1 - lambda_t)/lambda_t^2 = 1/4; psi_0 = ln n, and
-    psi_T >= -min_i m_i >= 0.
+    ln(n) / (T (T+3)): at each of them the run looks.  Proof: "Momentum without a separator" in figures/README.md.
     """
     Z, _ = PLANTED[case]
     G = form(kind, Z)
@@ -231,11 +227,7 @@ def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
     hence gap <= 4 beta psi(0)/(rho t(t+3)), where psi is beta-smooth: beta = 1 and psi(0) = ln n for the exponential
     loss, where Theorem 3.1 has another factor 1 + 2 ln(t+1); beta = n, psi(0) = ln(2^n - 1) for the logistic one.  At
     margins larger by c = ln n it has beta = e/(e-1), as the next tests say, and psi(-c) + c in place of psi(0).
-
-    Proof, s = 1, f = ||Z'.||^2/2, lambda_t = 2/(t+2): psi is beta-smooth and f 1-smooth, so beta (psi_t - psi_{t+1}) >=
-    (f(mu_{t+1}) - f(nu_t))/lambda_t^2 + <Z'nu_t, Z'q_t>/lambda_t >= f(mu_{t+1})/lambda_t^2 - f(mu_t)(1 - lambda_t)
-    /lambda_t^2 + f(nu_t)/lambda_t.  In the sum over steps use f(nu) >= rho ||Z'nu|| - rho^2/2 and f(mu) >= rho^2/2:
-    all rho^2 cancel, and the norms add up to beta ||w_t|| or more.
+    Proof: "Momentum without a logarithm" in figures/README.md.
     """
     Z, rho = PLANTED[case]
     n = len(Z)
@@ -303,10 +295,7 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     """S_t <= S_0 < 1, separable or not: psi(xi_t) <= psi(xi_0) - ||mu_t||_G^2 (t+1)^2 / (8 beta), s = 1, where xi_t =
     -Z w_t - ln n and p_t, normalised, is not longer than mu_t.
 
-    Proof: the inequality of the test above, in the sum of the steps (s = 1, f = ||Z'.||^2/2, lambda = 2/(t+2)), gives
-    beta (psi_0 - psi_t) >= f(mu_t)(t+1)^2/4 as long as S <= 1; it holds at a share tau of step t as well, where it
-    gives beta (psi_t - psi(tau)) >= -tau f(mu_t) (1 - lambda)/lambda^2 = -tau f(mu_t) t(t+2)/4.  So psi <= psi_0 all
-    the way to the end of the step, for S could pass S_0 < 1 only where psi passes psi_0.
+    Proof: "The shifted logistic loss" in figures/README.md.
     """
     Z, _ = PLANTED[case]
     Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
@@ -757,12 +746,7 @@ def test_sampling_with_momentum_keeps_what_momentum_keeps_up_to_its_noise(case, 
 
         rho - gamma(w_T) <= 4 (ln n + T (step + ln cosh step)) / (step rho T(T+3)).
 
-    Proof, with lambda_t = (t+2)/2, P_t = 2 sum_{j<=t} j z_j / t(t+1), so that N_t = lambda_t ((1 - 1/lambda_t) P_t +
-    z_t/lambda_t) = lambda_t nu_t and P_{t+1} - nu_t = (z_{t+1} - z_t)/lambda_t: the Bregman distance of psi is KL, so
-    psi_{t+1} = psi_t - step <Z'q_{t+1}, N_t> - KL(q_{t+1} || q_t).  And lambda_t <z_{t+1}, nu_t> = lambda_t^2 <P_{t+1},
-    nu_t> - lambda_t (lambda_t - 1) <P_t, nu_t>, of which 2 <a, b> = ||a||^2 + ||b||^2 - ||a - b||^2 makes squares.
-    In the sum over t use lambda_t (lambda_t - 1) <= lambda_{t-1}^2 - 1/4, ||P_t|| >= rho, and Jensen for
-    sum lambda_t ||nu_t||^2.
+    Proof: "Sampling with momentum" in figures/README.md.
     """
     Z, rho = PLANTED[case]
     root = np.sqrt(scale_of(fm.FeatureGram(Z)))
@@ -846,7 +830,10 @@ def test_no_weights_on_the_columns_read_do_better_on_equicorrelated_rows(c):
 
 @pytest.mark.parametrize("step", [0.3, 10.0, 100.0])
 def test_a_step_of_any_length_lowers_the_risk_within_1_over_rho_squared(step):
-    """ln R <= -(step / 2) (rho^2 T / s - 1) at the best of T iterates, so that by then they separate."""
+    """ln R <= -(step / 2) (rho^2 T / s - 1) at the best of T iterates, so that by then they separate.
+
+    Proof: "Normalised steps of any length" in figures/README.md.
+    """
     for case in ("feasible", "feasible, odd n", "uneven"):
         Z, rho = PLANTED[case]
         n = len(Z)

@@ -414,8 +414,7 @@ def test_lemmas_4_and_5_along_snkp(name):
 def test_what_snkp_certifies_without_a_separator(name, kind):
     """||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)), where rho <= 0 a certificate that no margin exists.
 
-    Proof, s = 1: ||p_k||_G^2 / 2 <= -L_mu(alpha_k) <= mu_k ln n - L(alpha_k) by Lemmas 5 and 4, mu_k = 4/((k+1)(k+2)),
-    and L >= -rho+^2 / 2: some margin is at most rho ||alpha||_G.  It is Lemma 9's argument, with the prox of SNKP.
+    Proof: "SNKP without a separator" in figures/README.md.
     """
     Z, rho = INSTANCES[name]
     path = record("snkp, on", form(kind, Z), 300)
@@ -483,8 +482,7 @@ def test_lemma_9_with_the_root_of_two(name, center):
 def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
     """||p_k||_G^2 <= rho^2 + 2 mu_k, so that a separator, or a p shorter than delta, is there within 4 sqrt(n s)/delta.
 
-    Proof: L_mu(alpha) >= -<alpha, p*>_G - mu + ||alpha||_G^2/2 >= -rho^2/2 - mu at the shortest p*, in Lemma 8; and
-    separation takes sqrt(8 n s)/rho, p sqrt(8 n s/(delta^2 - rho^2)), of which the lesser is 4 sqrt(n s)/delta at most.
+    Proof: "SNKPVN at a margin below delta" in figures/README.md.
     """
     Z, rho = INSTANCES[name]
     n = len(Z)
@@ -703,10 +701,7 @@ def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
     """Call t, from a centre q of D = -ln min_i q_i, takes at most 2 sqrt(2 D s) / max(rho, delta_t) steps, and k steps
     raise D by at most 1 + ln((k+1)(k+2)/2).
 
-    Proof, s = 1: KL(p || q) <= D on the simplex, and is ||p - q||_G^2/2 or more, so that Lemmas 4 and 5 hold with D in
-    place of ln n: ||p_k||_G^2 <= 2 mu_k D - 2 L(alpha_k), where L(alpha) >= 0 until separation; if rho <= 0,
-    L_mu(alpha) >= -mu KL(p* || q) for a p* with ||p*||_G = 0.  And p_k >= prod_{j<k} (1 - theta_j) p_0 = 2 p_0 /
-    ((k+1)(k+2)), where p_0 = prox(q) >= q/e, since margins of q are within [-1, 1] and mu_0 = 2.
+    Proof: "ISNKPVN with the entropy prox" in figures/README.md.
     """
     Z, rho = INSTANCES[name]
     s = squared_length(Z)
