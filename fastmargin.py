@@ -8216,68 +8216,97 @@ def max_margin(
 # 10 classifier
 # ======================================================================================================
 #
-# What scikit-learn expects of an estimator, without its base classes: parameters by name, attributes, and errors and
-# warnings in the words that its users and its own checks look for.
+# The classifier follows scikit-learn's conventions for estimators without importing its base classes.  Where
+# scikit-learn is loaded, errors and warnings are of its types; their words are those that its own checks look for.
 
-_FEW_POINTS = 10_000  # up to which algorithms that make products are given a dense G
-_FREE = (
-    "exact",
-    "max_margin",
-    "momentum",
-    "gradient_descent",
-    "normalized_gradient_descent",
-)  # take a free intercept
-_LIGHT = (
-    2.0**-44
-)  # of the largest weight: lighter points are left out of a soft margin, which they cannot change
-_SOFT = 1e4  # C max_i K(x_i, x_i) of the soft margin that stands in where rounding hides one of a larger C
+# Above so many points, algorithms other than the exact solver evaluate G on demand, too.
+_DENSE_POINTS = 10_000
+# These algorithms take a free intercept.
+_FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
+# Points below this share of the largest weight are left out of a soft margin.
+_NEGLIGIBLE = 2.0**-44
+# Rounding may hide the slacks of a C above this number over max_i G_ii.
+_SOFT = 1e4
 
 
 def _known_as(name, otherwise):
-    """Return an exception or warning of scikit-learn, where that is loaded."""
+    """Return the exception or warning of scikit-learn with this name if scikit-learn is loaded."""
     return getattr(sys.modules.get("sklearn.exceptions"), name, otherwise)
 
 
 class _NotFittedError(ValueError, AttributeError):
-    """Stand in for scikit-learn's NotFittedError where that is not loaded."""
+    """Replace scikit-learn's NotFittedError where scikit-learn is not loaded."""
+
+
+class _TrainingSet(NamedTuple):
+    """The points that `fit` learns from.
+
+    given : array or sparse, (n, d), all points
+    X : array or sparse, (k, d), the points whose weight is not negligible; their kernel matrix if that is given
+    kept : array, (k,), their rows in ``given``
+    labels : array, (k,), the position of each one's class in classes_
+    weights : array, (k,), their sample weights
+    weight_left_out : float, the total sample weight of the other points
+    """
+
+    given: Any
+    X: Any
+    kept: Array
+    labels: Array
+    weights: Array
+    weight_left_out: float
+
+
+class _Solution(NamedTuple):
+    """f = sum_i weights_i y_i K(x_i, .) + bias, scaled to the least margin 1 where a margin was found.
+
+    weights : array, one for each row of G
+    bias : float
+    separator : array, (1, dimension) or (n_classes, dimension), Z' weights of the linear kernel; None of others
+    """
+
+    weights: Array
+    bias: float
+    separator: Array | None
 
 
 def _between(lower, upper):
-    """Put an interval in words, with its relative width where that is small."""
+    """Describe an interval, with its relative width where that is small."""
     gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.99 * upper else ""
     return f"between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}{gap}"
 
 
 def _column_names(X):
-    """Return the names of the columns of a data frame, where all are strings."""
+    """Return the column names of a data frame if all are strings, else None."""
     names = np.asarray(getattr(X, "columns", ()), dtype=object)
     return names if names.size and all(isinstance(name, str) for name in names) else None
 
 
 def _targets(y, n):
-    """Return the classes and the number of each point's class."""
+    """Return the sorted classes and the position of each point's class among them."""
     if y is None:
         raise ValueError("MaxMarginClassifier requires y to be passed, but the target y is None")
     if np.ma.is_masked(y):
-        raise ValueError("y must not be masked; leave out what has no label")
+        raise ValueError("y must not be masked; leave out the points without a label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; give y.ravel()",
             _known_as("DataConversionWarning", UserWarning),
-            stacklevel=4,
+            stacklevel=5,
         )
         y = y.ravel()
     if y.shape != (n,):
         raise ValueError(
             f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}"
         )
+    if y.dtype.kind == "O":
+        missing = [i for i, label in enumerate(y) if _is_missing(label)]
+        if missing:
+            raise ValueError(
+                f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out"
+            )
     is_real = y.dtype.kind == "f"
-    missing = [i for i, label in enumerate(y) if _is_missing(label)] if y.dtype.kind == "O" else []
-    if missing:
-        raise ValueError(
-            f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out"
-        )
     try:
         if (y != y).any() or (is_real and np.isinf(y).any()):
             raise ValueError(
@@ -8292,10 +8321,10 @@ def _targets(y, n):
         raise TypeError("y must hold labels of one type, which can be sorted") from None
 
 
-def _costs_of_classes(given, classes, counts):
-    """Return by how much `class_weight` multiplies C in each class, whose points have these sums of weights."""
+def _class_factors(given, classes, totals):
+    """Return the factor by which `class_weight` multiplies C in each class; totals are the classes' sample weights."""
     if isinstance(given, str) and given == "balanced":
-        return counts.sum() / (classes.size * counts)
+        return totals.sum() / (classes.size * totals)
     names = classes.tolist()
     given = {} if given is None else given
     if not hasattr(given, "keys") or (set(names) - set(given) and set(given) - set(names)):
@@ -8306,26 +8335,29 @@ def _costs_of_classes(given, classes, counts):
 
 
 def _self_products(kernel, X):
-    """Return K(x, x) of points."""
-    kernel = kernel._replace(center=None)  # of no account here
+    """Return K(x, x) for all rows of X."""
+    # Kernels with a center depend on distances alone, so that it does not matter here.
+    kernel = kernel._replace(center=None)
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
 
 
-def _unequal_columns(X, names):
-    """Name a column of other units than another, as a remedy; nothing where there is none."""
+def _advice_on_columns(X, names):
+    """Advise to rescale the widest column if it is far wider than another; otherwise return no words."""
     if _is_sparse(X):
         return ""
-    widths = np.ptp(X[:_FEW_POINTS], axis=0)
+    widths = np.ptp(X[:_DENSE_POINTS], axis=0)
     narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
     wide = np.argmax(widths)
     if not widths[wide] > 1e3 * widths[narrow]:
         return ""
-    wide, narrow = (j if names is None else names[j] for j in (wide, narrow))
+    if names is not None:
+        narrow = names[narrow]
+        wide = names[wide]
     return f", or bring columns to one scale: column {wide} is far wider than {narrow}"
 
 
 def _separators(G, alpha):
-    """Return Z' v for the rows under G and the weights v of every class, (k, d), precise where offered."""
+    """Return Z'v for the rows z_i of points and the weights v of each class, (classes, d), precise if G can."""
     G = G.without_shift()
     rows = G.points_gram()
     parts = G._class_weights(alpha) if isinstance(G, PairGram) else alpha[None, None]
@@ -8338,82 +8370,111 @@ def _separators(G, alpha):
 
 
 class MaxMarginClassifier:
-    """Certified maximum margins behind the interface of scikit-learn, which it works with and does without.
+    """Classifier of largest margin, with a certified interval around the margin.
 
-    The margin of two classes is the largest rho for which some f of norm 1 has y_i f(x_i) >= rho for all i, and that of
-    more, all at once, the largest for which (f_{y_i}(x_i) - f_j(x_i)) / 2 >= rho for j != y_i and class functions with
-    sum_c ||f_c||^2 = 2, the margin of `pair_gram`.
+    It is an estimator for scikit-learn's pipelines and searches, and works without scikit-learn, too.  For two classes,
+    y_i = -1 where the class is classes_[0] and +1 where it is classes_[1].  More classes are told apart all at once, by
+    a function f_c for each class c.  The hard margin, C = inf, is
+
+        rho = max min_i y_i f(x_i)  over ||f|| = 1,                                           or for several classes
+        rho = max min_{i, c != y_i} (f_{y_i}(x_i) - f_c(x_i)) / 2  over sum_c ||f_c||^2 = 2,
+
+    where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, minimizes
+
+        ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2,                                   or for several classes
+        sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_c(x_i)) / 2)^2.
 
     Parameters
     ----------
-    kernel, gamma, coef0, degree, sigma2, W, normalize
-        As in `gram`, but that normalize=None, K as it is, is the default; parameters that the kernel does not have are
-        not looked at.  For "precomputed", `fit` takes the kernel matrix of the training points and `predict` the values
-        K(x, x_i), (m, n).  Sparse X stay so with "linear", "poly" and "rbf"; other kernels make them dense.
+    kernel : str or callable
+        "linear", "poly", "rbf", "laplacian", "ntk", "precomputed" or a function, as in `gram`.  With "precomputed" X is
+        the kernel matrix of the training points, (n, n), in `fit`, and holds K(x, x_i), (m, n), in `predict`.
+    gamma, coef0, degree, sigma2, W
+        Parameters of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
     C : float
-        Weight of the squared slacks in ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2; of several classes in
-        sum_c ||f_c||^2 / 4 + C sum_{i, j != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2)^2.  inf: hard margin.
+        Weight of the squared slacks; inf for the hard margin.
     class_weight : dict, "balanced" or None
-        w_i is the sample_weight of `fit`, 1 by default, times the weight of the class: that in the dict, or 1 if it
-        names no such class; "balanced": sum_i w_i / (number of classes times the sum in this one), by sample weights.
-    fit_intercept, intercept_scaling : bool, float or None
-        None: the bias is free, as that of SVC, and the margin does not depend on the origin; but where there are more
-        than two classes, whose biases would have to sum to 0 against each other, or ``algorithm`` takes none (see
-        `FreeGram`), it is as with 1.  A number c: K + c^2 in place of K, as if all points had a constant feature c,
-        which has a part in ||f||; LinearSVC does the same.
+        w_i is the sample_weight of the point, 1 by default, times the weight of its class.  The weight of a class is 1
+        if the dict does not name it.  "balanced" is (sum of all sample weights) / (n_classes (their sum in the class)).
+    fit_intercept : bool
+        True adds a bias to f.
+    intercept_scaling : float or None
+        None leaves the bias of two classes free, as SVC does: ||f|| does not include it, and rho does not depend on the
+        origin.  A number c adds the constant feature c to all points, as LinearSVC does: the kernel is K + c^2, and
+        ||f|| includes the bias.  For several classes, and algorithms that take no free bias (see `FreeGram`), None
+        stands for 1.
+    normalize : {None, "unit", "max"}
+        As in `gram`.  None, the default, leaves K as it is.
     algorithm : str
-        "exact", which is `max_margin`, or the name of another of `ALGORITHMS` (but `winnow`, whose margin is another).
-        Margins below tol sqrt(s) count as none: the eps or delta of those that end there.
-    tol, max_iter : float, int
-        Relative width of the certified interval at which to stop; by default as many iterations as the algorithm makes.
-    random_state, dtype, verbose
-        Seed of `adaptive_sampling`, an integer, a Generator or a RandomState, None for 0; float64 or float32, in which
-        a dense G, or the points of one evaluated on demand, are kept; whether the interval is printed on the way.
+        "exact", which is `max_margin`, or any name in `ALGORITHMS` but "winnow", whose margin is another.
+    tol : float
+        The algorithm stops at upper - lower <= tol upper.  If it has an option eps or delta, the smallest margin of
+        interest, that is tol sqrt(max_i G_ii).
+    max_iter : int or None
+        The most iterations; None stands for the default of the algorithm.
+    random_state : int, Generator, RandomState or None
+        Seed of "adaptive_sampling"; None stands for 0.
+    dtype : {float64, float32}
+        Type in which a dense G is stored, or the points if G is evaluated on demand.
+    verbose : bool
+        True prints the interval at every checkpoint of the algorithm.
 
     Attributes
     ----------
-    classes_, class_weight_ : arrays, shape (n_classes,)
-        The classes, and by how much C was multiplied in each.
-    interval_, margin_ : (float, float), float
-        lower <= rho <= upper, certified as in `certificate`, with C finite for the margin of G + I / (2 C); and lower:
-        with C = inf the predictor's margin is at least this, up to rounding of `coef_`.
-    result_, status_, n_iter_ : Result, str, int
-        Of the algorithm, with its trace.
-    support_, support_vectors_, n_support_ : array of int, (k,); array or sparse, (k, d); array of int, (n_classes,)
-        Points with a part in the predictor, of a precomputed kernel none, (0, 0); and how many are of each class.
-    dual_coef_, intercept_ : arrays, shapes (1, k), (1,) for two classes, else (n_classes, k), (n_classes,)
-        f(x) = sum_i dual_coef_i K(x_i, x) + intercept_, over sqrt(K(x, x) + c^2) under "unit".
+    classes_ : array, shape (n_classes,)
+        The classes, sorted.
+    class_weight_ : array, shape (n_classes,)
+        The weight of each class.
+    interval_ : (float, float)
+        lower <= rho <= upper, certified as in `certificate`.  With C < inf this is the margin of G + diag(1/(2 C w_i)),
+        and the least value of the objective is 1 / (2 rho^2).
+    margin_ : float
+        lower.  With C = inf the predictor has at least this margin, up to the rounding of its coefficients.
+    status_, n_iter_, result_ : str, int, Result
+        How the search ended, as in `Result`; its number of iterations; and all that the algorithm returned.
+    support_, n_support_ : array of int, shape (k,); array of int, shape (n_classes,)
+        The numbers of the points with a part in f, and how many of them each class has.
+    support_vectors_ : array or sparse, shape (k, d)
+        These points; of a precomputed kernel none, (0, 0).
+    dual_coef_, intercept_ : arrays, shapes (1, k) and (1,), or for several classes (n_classes, k) and (n_classes,)
+        f(x) = sum_i dual_coef_i K(x_i, x) + intercept_.  Under "unit" this is divided by sqrt(K(x, x) + c^2), except
+        for a free bias.
     coef_ : array, shape (1, d) or (n_classes, d)
-        Of the linear kernel: f(x) = <coef_, x> + intercept_, over the same.
+        Of the linear kernel: coef_ x is the sum in f(x).
     n_features_in_, feature_names_in_ : int, array of str
-        d; the names of the columns, where X was a data frame with names.
+        d, and the names of the columns if X was a data frame with names.
     shape_fit_, fit_status_ : (n, d), int
-        As SVC has them: the shape of X, and 0 where the margin was found to tol, else 1.
+        As in SVC: the shape of X, and 0 if the margin is certified to tol, else 1.
+
+    See Also
+    --------
+    max_margin : The solver behind "exact".
+    gram, features, lazy_gram, pair_gram : The representations of G that `fit` chooses from.
+    separator_margin : The certified margin of a separator that is already known.
+    contradiction : Two equal points with different labels.
 
     Notes
     -----
-    f has the scale of a support vector machine: the least (G alpha)_i is 1, where a margin was found.
+    f has the scale of a support vector machine: the least y_i f(x_i) of a hard margin is 1.
 
-    Where points cannot be separated, and C = inf, no f is better than f = 0.  A warning then states what was proved,
-    `interval_` and `result_` hold it, and the predictor is that of the C it names, about 1 / max_i G_ii; its bias is
-    that of the soft margin.  So too for C above 1e4 / max_i G_ii, where rounding hides what it adds to G.
+    Points that cannot be separated have no hard margin.  Then a warning says what was proved, `interval_` and `result_`
+    hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
+    for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
-    A sample_weight of k is a point that occurs k times, in the variance of gamma="scale", too.  Points of less than
-    2^-44 of the largest weight are left out of a soft margin; `interval_` allows for what they can change.  The hard
-    margin is that of all points of positive weight, whatever their weights.
+    A point of sample_weight k counts as k copies of it, also for gamma="scale".  A soft margin leaves out points with
+    less than 2^-44 of the largest weight; `interval_` holds for all points (proof: "Points left out of a soft margin"
+    in figures/README.md).  A hard margin depends on weights only through which of them are 0.
 
-    Attributes are those of scikit-learn's SVC and LinearSVC.
+    With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
+    Expect seconds for 2,000 points of 100 classes.
 
-    The margin of k classes is that of n (k - 1) pairs of a point and a wrong class.  A product costs k with the kernel
-    matrix, and the support is larger than that of two classes, often several pairs of a point: with 100 classes
-    expect seconds for 2,000 points.
+    If the kernel is "linear", and there are fewer columns than points and than 3,000, columns may have any units: where
+    no weights of points in double precision give the separator, its coordinates are found and certified, as in
+    `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.
 
-    With "linear" and fewer coordinates than points and 3,000, columns may have any units: where weights in double
-    precision cannot give the separator, it is found and certified by its coordinates (see `separator_margin`), and
-    `result_` holds less than `interval_`.
-
-    Memory: "linear" needs no G; of a matrix or a function it is dense; of other kernels "exact" evaluates it on demand,
-    and so do other algorithms above 10,000 points.
+    Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
+    evaluates G on demand, and so do the other algorithms above 10,000 points.  Sparse X stay sparse with "linear",
+    "poly" and "rbf", and become dense with other kernels.
 
     Examples
     --------
@@ -8448,7 +8509,23 @@ class MaxMarginClassifier:
         dtype: DTypeLike = np.float64,
         verbose: bool = False,
     ) -> None:
-        vars(self).update({name: value for name, value in locals().items() if name != "self"})
+        self.kernel = kernel
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.degree = degree
+        self.sigma2 = sigma2
+        self.W = W
+        self.C = C
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.normalize = normalize
+        self.algorithm = algorithm
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -8460,19 +8537,18 @@ class MaxMarginClassifier:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; ``deep``: those of a kernel that has its own, too, as kernel__name."""
+        """Return the parameters by name; if ``deep``, also those of a kernel object, under the names kernel__name."""
         params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
         if deep and hasattr(self.kernel, "get_params") and not isinstance(self.kernel, type):
-            params.update(
-                {
-                    f"kernel__{name}": value
-                    for name, value in self.kernel.get_params(deep=True).items()
-                }
-            )
+            of_kernel = self.kernel.get_params(deep=True)
+            params.update({f"kernel__{name}": value for name, value in of_kernel.items()})
         return params
 
     def set_params(self, **params: Any) -> MaxMarginClassifier:
-        """Change parameters by name; returns self."""
+        """Set parameters by name, those of a kernel object as kernel__name; return self.
+
+        Raises ValueError for a name that `get_params` does not list.
+        """
         known = self.get_params()
         of_kernel = {}
         for name, value in params.items():
@@ -8489,7 +8565,8 @@ class MaxMarginClassifier:
         return self
 
     def __sklearn_tags__(self):
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # whoever asks has it
+        # Only scikit-learn asks for tags, so that it can be imported here.
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         return Tags(
             estimator_type="classifier",
@@ -8501,23 +8578,24 @@ class MaxMarginClassifier:
         )
 
     def get_metadata_routing(self) -> Any:
-        """What scikit-learn's routing of metadata asks of an estimator: `fit` and `score` take a sample_weight."""
+        """Return scikit-learn's request for metadata: whether `fit` and `score` ask for a sample_weight."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         request = MetadataRequest(owner=type(self).__name__)
         for method in (request.fit, request.score):
             method.add_request(param="sample_weight", alias=None)
-        return getattr(self, "_metadata_request", request)  # the name that `clone` copies
+        # `clone` copies an attribute of this name.
+        return getattr(self, "_metadata_request", request)
 
     def set_fit_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
-        """Whether, or by which name, scikit-learn hands a sample_weight on to `fit`; returns self."""
-        return self._ask("fit", sample_weight)
+        """Tell scikit-learn whether, or under which name, to pass a sample_weight to `fit`; return self."""
+        return self._request("fit", sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> MaxMarginClassifier:
-        """Whether, or by which name, scikit-learn hands a sample_weight on to `score`; returns self."""
-        return self._ask("score", sample_weight)
+        """Tell scikit-learn whether, or under which name, to pass a sample_weight to `score`; return self."""
+        return self._request("score", sample_weight)
 
-    def _ask(self, method, alias):
+    def _request(self, method, alias):
         self._metadata_request = self.get_metadata_routing()
         getattr(self._metadata_request, method).add_request(param="sample_weight", alias=alias)
         return self
@@ -8526,15 +8604,14 @@ class MaxMarginClassifier:
         return isinstance(self.kernel, str) and self.kernel == kernel
 
     def _table(self, X):
-        """Return points for the kernel: rows of float64, a matrix in compressed rows, or a mapped file."""
-        if not (_is_sparse(X) or hasattr(X, "dtypes") or isinstance(X, np.ndarray)):
+        """Return checked points: rows of float64, a sparse matrix in compressed rows, or a mapped file as it is."""
+        if not hasattr(X, "shape"):
             X = np.asarray(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind == "c":
             raise ValueError("Complex data not supported")
-        if callable(self.kernel) and (
-            kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))
-        ):
+        is_text = kind in "US" or (kind == "O" and X.size and isinstance(X.flat[0], str))
+        if callable(self.kernel) and is_text:
             raise ValueError(
                 "a kernel function is given rows of numbers: for other objects compute its matrix, and "
                 'give kernel="precomputed"'
@@ -8548,365 +8625,445 @@ class MaxMarginClassifier:
             raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
         if _is_sparse(X):
             return _points(X, "X", self.kernel)
-        return X if _is_mapped(X) and not self._takes("precomputed") else _points(X)
+        if _is_mapped(X) and not self._takes("precomputed"):
+            return X
+        return _points(X)
 
     @_with_underflow
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> MaxMarginClassifier:
-        """Find the maximum margin of the rows of X, (n, d), with the classes y, (n,), of any type; returns self.
+        """Find the largest margin of labeled points.
 
-        sample_weight, (n,), of at least 0, weighs the points beside `class_weight`; those of weight 0 are left out.
-        Raises ValueError or TypeError as `gram`, where y holds fewer than two classes of positive weight, or numbers
-        that are no classes, and where weights are bad.
+        Parameters
+        ----------
+        X : array, data frame, SciPy sparse matrix or memory-mapped array, shape (n, d)
+            The points; for a precomputed kernel (n, n), its matrix.
+        y : array, shape (n,)
+            Their classes: numbers, strings or other labels that can be sorted.
+        sample_weight : array, shape (n,), or None
+            Weights of at least 0, which multiply those of the classes.  Points of weight 0 are left out.
+
+        Returns
+        -------
+        self : MaxMarginClassifier
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `gram`; a parameter is out of range; y holds numbers that are no classes, or fewer than two classes of
+            positive weight; or weights are negative or not finite.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
+        # 1. Read the points, their classes and their weights.
+        data = self._read(X, y, sample_weight)
+        # 2. Represent the kernel matrix.
+        G = self._represent(data)
+        # 3. Find the margin.
+        solution = self._solve(G, data)
+        # 4. Turn the solution into coefficients.
+        self._set_predictor(data, solution)
+        return self
+
+    def _read(self, X, y, sample_weight):
+        """Return the `_TrainingSet`, and set the attributes that describe it."""
         names = _column_names(X)
-        X = self._table(X)
-        classes, labels = _targets(y, X.shape[0])
-        self.n_features_in_ = X.shape[1]
-        self.shape_fit_ = X.shape
+        given = self._table(X)
+        n, d = given.shape
+        classes, labels = _targets(y, n)
+        self.n_features_in_ = d
+        self.shape_fit_ = (n, d)
         if names is not None:
             self.feature_names_in_ = names
-        linear = self._takes("linear")
-        precomputed = self._takes("precomputed")
         _number(self.C, "C", infinite=True)
         if sample_weight is None:
             sample_weight = 1.0
-        shares = _amounts(sample_weight, "sample_weight", X.shape[0])
-        lightest = 0.0 if self.C == math.inf else _LIGHT * shares.max()
-        kept = np.flatnonzero(shares >= max(_NORMAL, lightest))
-        light = math.fsum(np.delete(shares, kept))
+        weights = _amounts(sample_weight, "sample_weight", n)
+        lightest = 0.0 if self.C == math.inf else _NEGLIGIBLE * weights.max()
+        kept = np.flatnonzero(weights >= max(_NORMAL, lightest))
+        left_out = math.fsum(np.delete(weights, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(
                 "y must hold at least two classes, of points whose weight is not zero, or negligible; got "
                 f"{self.classes_.size} class{'es' * (not kept.size)}"
             )
-        every = X
-        if kept.size < shares.size:
-            X = self._table(X[np.ix_(kept, kept) if precomputed else kept])
-            shares = shares[kept]
-        self.class_weight_ = _costs_of_classes(
-            self.class_weight, self.classes_, np.bincount(labels, shares)
-        )
-        costs = shares * self.class_weight_[labels]
-        if self.normalize == "unit" and precomputed:
+        X = given
+        if kept.size < n:
+            X = self._table(given[np.ix_(kept, kept) if self._takes("precomputed") else kept])
+            weights = weights[kept]
+        totals = np.bincount(labels, weights)
+        self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
+        return _TrainingSet(given, X, kept, labels, weights, left_out)
+
+    def _algorithm(self):
+        """Return the function that ``algorithm`` names."""
+        others = [name for name in ALGORITHMS if name != "winnow"]
+        name = _choice(self.algorithm, "algorithm", ("exact", *others))
+        return max_margin if name == "exact" else ALGORITHMS[name]
+
+    def _kernel_options(self, data):
+        """Return the keywords of the kernel for `gram`, gamma as a number."""
+        if callable(self.kernel):
+            accepted = ()
+        else:
+            accepted = _KERNELS[_choice(self.kernel, "kernel", tuple(_KERNELS))]
+        options = {
+            name: getattr(self, name) for name in accepted if getattr(self, name) is not None
+        }
+        if "sigma2" in options and isinstance(self.gamma, str):
+            del options["gamma"]
+        if "gamma" in accepted:
+            # "scale" depends on the sample weights, which representations do not know.
+            options["gamma"] = _gamma_of(options, data.X, data.weights)
+            options.pop("sigma2", None)
+        intercept = 1.0
+        if self.intercept_scaling is not None:
+            intercept = _number(self.intercept_scaling, "intercept_scaling")
+        elif self.classes_.size == 2 and self.algorithm in _FREE:
+            intercept = "free"
+        options["intercept"] = intercept if self.fit_intercept else 0.0
+        return options
+
+    def _represent(self, data):
+        """Return the hard-margin G; set the resolved kernel and the point that G takes linear points from."""
+        is_linear = self._takes("linear")
+        is_precomputed = self._takes("precomputed")
+        if self.normalize == "unit" and is_precomputed:
             raise ValueError(
                 'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
             )
-        name = _choice(
-            self.algorithm,
-            "algorithm",
-            ("exact", *(name for name in ALGORITHMS if name != "winnow")),
-        )
-        algorithm = max_margin if name == "exact" else ALGORITHMS[name]
-        accepted = _KERNELS.get(self.kernel, ()) if isinstance(self.kernel, str) else ()
-        params = {name: getattr(self, name) for name in accepted if getattr(self, name) is not None}
-        if "sigma2" in params and isinstance(self.gamma, str):
-            del params["gamma"]
-        free = (
-            self.fit_intercept
-            and self.intercept_scaling is None
-            and self.classes_.size == 2
-            and name in _FREE
-        )
-        constant = (
-            1.0
-            if self.intercept_scaling is None
-            else _number(self.intercept_scaling, "intercept_scaling")
-        )
-        params["intercept"] = 0.0
-        if self.fit_intercept:
-            params["intercept"] = "free" if free else constant
-        kernel = self._kernel = _kernel(self.kernel, X, params, shares)
-        if "gamma" in params:
-            params["gamma"] = kernel.gamma  # "scale" is found once
-        count = None if self.classes_.size == 2 else self.classes_.size
-        signs = 2.0 * labels - 1.0 if count is None else None
-        if linear:
-            G = features(X, signs, normalize=self.normalize, **params)
-        elif (
-            callable(self.kernel)
-            or precomputed
-            or (algorithm is not max_margin and X.shape[0] <= _FEW_POINTS)
-        ):
-            G = gram(
-                X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params
-            )
+        X = data.X
+        n_classes = self.classes_.size
+        signs = 2.0 * data.labels - 1.0 if n_classes == 2 else None
+        makes_products = self._algorithm() is not max_margin
+        options = self._kernel_options(data)
+        if is_linear:
+            G = features(X, signs, normalize=self.normalize, **options)
+            self._kernel = _kernel(self.kernel, X, options)
         else:
-            G = lazy_gram(
-                X, signs, kernel=self.kernel, normalize=self.normalize, dtype=self.dtype, **params
+            is_small = makes_products and X.shape[0] <= _DENSE_POINTS
+            is_dense = is_precomputed or callable(self.kernel) or is_small
+            make = gram if is_dense else lazy_gram
+            form = {"kernel": self.kernel, "normalize": self.normalize, "dtype": self.dtype}
+            G = make(X, signs, **form, **options)
+            self._kernel = (
+                _kernel(self.kernel, X, options) if is_dense else G.without_shift().kernel
             )
-        if count is not None:
-            G = pair_gram(G, labels, count)
-        ridge = np.repeat(0.5 / costs, self.classes_.size - 1)
-        alpha, least, offset, W = self._solve(algorithm, G, ridge, X, labels, kept)
-        weights = alpha / least
-        T = (
-            (weights * signs)[None]
-            if count is None
-            else _class_weights(weights[None], labels, count)[0]
-        )
-        normalizers = _normalizers(_self_products(kernel, X), self.normalize)
-        if light > 0.0:
-            moved = every - G.origin if linear and free and not _is_sparse(every) else every
-            reach = (
-                1.0
-                if self.normalize == "unit"
-                else _self_products(kernel, moved).max() * normalizers[0] ** 2
-            )
-            self._allow_for(
-                light * float((costs / shares).max()) * (self.classes_.size - 1), math.sqrt(reach)
-            )
-        T *= (
-            normalizers if self.normalize == "unit" else normalizers**2
-        )  # new points have "max" in common with these
-        support = np.flatnonzero(T.any(axis=0))
-        self.support_ = kept[support]
-        self.dual_coef_ = T[:, support]
-        self.n_support_ = np.bincount(labels[support], minlength=self.classes_.size)
-        points = X[:0, :0] if precomputed else X[support]
-        self.support_vectors_ = points if _is_sparse(X) else np.array(points, dtype=np.float64)
-        self._origin = (
-            G.origin if linear and free else np.zeros(X.shape[1])
-        )  # from which the points were taken
-        self.intercept_ = self._bias = kernel.offset * self.dual_coef_.sum(axis=1) + offset
-        if (
-            linear
-        ):  # not by the dual coefficients, as rounding these can be all that a small margin is
-            W = _separators(G, alpha) / least if W is None else np.atleast_2d(W)
-            W = W * (1.0 if self.normalize == "unit" else normalizers[0])
-            self.coef_ = W[:, : X.shape[1]].copy()
-            self._bias = math.sqrt(kernel.offset) * W[:, X.shape[1] :].sum(axis=1) + offset
-            self.intercept_ = self._bias - self.coef_ @ self._origin
-        return self
+        is_free = options["intercept"] == "free"
+        self._origin = G.origin if is_linear and is_free else np.zeros(X.shape[1])
+        return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
-    def _solve(self, algorithm, G, ridge, X, labels, kept):
-        """Set the attributes of the certificate, where ``ridge`` is that of C = 1; return the weights, the least
-        margin, to divide them by, the bias, and the separator, where it is not to be had from the weights."""
+    def _solve(self, G, data):
+        """Return the `_Solution`; set what is proved about the margin, and warn where that is less than was asked."""
         base, scale = _representation(G)
+        ridge = 0.5 / (data.weights * self.class_weight_[data.labels])
+        ridge = np.repeat(ridge, self.classes_.size - 1)
         G = _with_ridge(base, ridge / self.C)
-        state = 0 if self.random_state is None else self.random_state
-        draw = getattr(
-            state, "integers", getattr(state, "randint", None)
-        )  # a Generator's, a RandomState's
-        seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
-        smallest = _number(self.tol, "tol") * math.sqrt(scale)
-        given = {
-            "max_iter": self.max_iter,
-            "seed": seed,
-            "callback": print if self.verbose else None,
-            "eps": smallest,
-            "delta": smallest,
-        }
-        accepted = inspect.signature(algorithm).parameters
-        options = {
-            key: value
-            for key, value in given.items()
-            if key in accepted
-            and value is not None
-            and (key not in ("eps", "delta") or accepted[key].default is None)
-        }
-        result = algorithm(G, tol=self.tol, **options)
+        # 1. Run the algorithm.
+        algorithm = self._algorithm()
+        result = algorithm(G, **self._options(algorithm, scale))
         self.result_ = result
         self.n_iter_ = result.n_iter
-        status = result.status
-        self.interval_ = result.lower, result.upper
-        soft = float(
-            f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}"
-        )  # to be found fast: nobody asked for it
-        if status == "infeasible" and self.C < math.inf:
-            status = "rounding"  # a soft margin is never 0
-        found = None
-        if self._takes("linear") and algorithm is max_margin and status != "certified":
-            found = (
-                _by_coordinates(G, self.tol) if _has_few_coordinates(base.without_shift()) else None
-            )
-        if found is not None and found[3] > max(result.lower, 0.0):
-            lower, upper = self.interval_ = found[3], min(found[4], result.upper)
-            status = "certified" if upper - lower <= self.tol * upper else "rounding"
-        else:
-            found = None
-        self.status_ = status
-        self.fit_status_ = int(status != "certified")
-        if (
-            self.interval_[0] <= 0.0
-            and result.status in ("infeasible", "rounding")
-            and self.C > soft
-        ):
-            witness = self._witness(X, labels, kept, result.p)
-            warnings.warn(
-                f"no margin above {_written(result.upper, 1, _UP)} exists; {witness}; try C={soft:g}, with "
-                "which the predictor was fitted, or less",
-                UserWarning,
-                stacklevel=4,
-            )
+        self.interval_ = (result.lower, result.upper)
+        self.status_ = result.status
+        if self.status_ == "infeasible" and self.C < math.inf:
+            # A soft margin is positive, so that rounding hides it.
+            self.status_ = "rounding"
+        # 2. Where weights of points prove too little, try the coordinates of a linear separator.
+        solution = None
+        if self.status_ != "certified" and algorithm is max_margin and self._takes("linear"):
+            solution = self._solve_in_coordinates(G)
+        # 3. Without a margin, fall back on a soft one.
+        largest_C = float(f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}")
+        is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
+        if is_hidden and self.C > largest_C:
+            message = self._advice_without_margin(data, largest_C)
+            warnings.warn(message, UserWarning, stacklevel=4)
             hard = G
-            G = _with_ridge(base, ridge / soft)
+            G = _with_ridge(base, ridge / largest_C)
             result = max_margin(G, tol=self.tol)
-            self.interval_ = certificate(hard, result.alpha, self.result_.p)[0], self.result_.upper
-        elif status in ("max_iter", "rounding"):
-            more = 2 * max(result.n_iter, accepted["max_iter"].default)
-            remedy = (
-                f"after {result.n_iter} iterations: give max_iter={more}, say, or"
-                if status == "max_iter"
-                else "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
-            )
-            units = (
-                _unequal_columns(X, getattr(self, "feature_names_in_", None))
-                if self._takes("linear")
-                else ""
-            )
-            warnings.warn(
-                f"the margin is known to be {_between(*self.interval_)} {remedy} a larger tol{units}",
-                _known_as("ConvergenceWarning", UserWarning),
-                stacklevel=4,
-            )
+            lower = certificate(hard, result.alpha, self.result_.p)[0]
+            self.interval_ = (lower, self.result_.upper)
+        elif self.status_ in ("max_iter", "rounding"):
+            message = self._advice_on_interval(algorithm, data.X)
+            warnings.warn(message, _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
+        if data.weight_left_out > 0.0:
+            self.interval_ = self._interval_of_all(data)
         self.margin_ = self.interval_[0]
-        if found is not None:
-            W, offset, p, lower, upper = found
-            return p, lower * upper, offset, W
-        alpha = result.alpha
-        length = result.upper
-        offset = 0.0
-        if G.signs is not None or not np.array_equal(alpha, result.p):
-            alpha = _unit_range(alpha)
-            products = G.precise(alpha) or _squares_and_margins(G, scale, alpha)[0]
-            size, m, *_ = products
-            length = math.sqrt(max(size, 0.0))
-            offset = 0.0 if G.signs is None else _offset(G.signs, m)
-        least = length * (result.lower if result.lower > 0.0 else 1.0) or 1.0
-        return alpha, least, offset / least, None
+        self.fit_status_ = int(self.status_ != "certified")
+        # 4. Scale the solution.
+        return self._scaled(G, scale, result) if solution is None else solution
 
-    def _allow_for(self, weight, reach):
-        """Lower the interval by what points may change that were left out, of this total weight and K(x, x) <= reach^2.
+    def _options(self, algorithm, scale):
+        """Return the keywords that this algorithm takes, for a G with max_i G_ii = scale."""
+        state = 0 if self.random_state is None else self.random_state
+        # A Generator draws by `integers`, a RandomState by `randint`.
+        draw = getattr(state, "integers", getattr(state, "randint", None))
+        seed = _count(state, "random_state") if draw is None else int(draw(2**31 - 1))
+        smallest = _number(self.tol, "tol") * math.sqrt(scale)
+        accepted = inspect.signature(algorithm).parameters
+        options = {"tol": self.tol}
+        if self.max_iter is not None:
+            options["max_iter"] = self.max_iter
+        if self.verbose:
+            options["callback"] = print
+        if "seed" in accepted:
+            options["seed"] = seed
+        for name in ("eps", "delta"):
+            if name in accepted and accepted[name].default is None:
+                options[name] = smallest
+        return options
 
-        1/rho^2 is the least ||f||^2 + 2 C sum_i w_i max(0, 1 - y_i f(x_i))^2.  At its minimum without these points
-        ||f|| <= 1/lower, and |b| <= 1 + reach ||f||, as each class has a point without more than the margin 1: so their
-        slacks are at most 2 (1 + reach / lower).
+    def _solve_in_coordinates(self, G):
+        """Return the `_Solution` by its coordinates, and set its interval, if that proves more; else None."""
+        if not _has_few_coordinates(G.without_shift()):
+            return None
+        found = _by_coordinates(G, self.tol)
+        if found is None:
+            return None
+        W, bias, p, lower, upper = found
+        if lower <= max(self.result_.lower, 0.0):
+            return None
+        most = min(upper, self.result_.upper)
+        self.interval_ = (lower, most)
+        self.status_ = "certified" if most - lower <= self.tol * most else "rounding"
+        return _Solution(p / (lower * upper), bias, np.atleast_2d(W))
+
+    def _advice_without_margin(self, data, C):
+        """Name the points that leave no margin, and a C for which there is one."""
+        pair = contradiction(data.X, data.labels)
+        if pair is None:
+            # Each point has a row of G for every other class.
+            rows = np.flatnonzero(self.result_.p)
+            points = data.kept[np.unique(rows // (self.classes_.size - 1))]
+            named = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
+            witness = f"a mixture of {named} allows no larger one"
+        else:
+            i, j = data.kept[list(pair)]
+            witness = f"the points {i} and {j} contradict each other"
+        return (
+            f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; try C={C:g}, "
+            "with which the predictor was fitted, or less"
+        )
+
+    def _advice_on_interval(self, algorithm, X):
+        """Say what is known of the margin, and what would narrow the interval."""
+        n_iter = self.n_iter_
+        if self.status_ == "max_iter":
+            default = inspect.signature(algorithm).parameters["max_iter"].default
+            remedy = f"after {n_iter} iterations: give max_iter={2 * max(n_iter, default)}, say, or"
+        else:
+            remedy = "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
+        columns = ""
+        if self._takes("linear"):
+            columns = _advice_on_columns(X, getattr(self, "feature_names_in_", None))
+        known = _between(*self.interval_)
+        return f"the margin is known to be {known} {remedy} a larger tol{columns}"
+
+    def _interval_of_all(self, data):
+        """Return the interval with the lower end that also holds for the points that were left out.
+
+        Proof: "Points left out of a soft margin" in figures/README.md.
         """
         lower, upper = self.interval_
-        if lower > 0.0:
-            lower *= (1.0 - _LAST) / math.sqrt(1.0 + 8.0 * self.C * weight * (lower + reach) ** 2)
-        self.interval_ = (lower, upper)
-        self.margin_ = lower
+        if lower <= 0.0:
+            return lower, upper
+        reach = 1.0
+        if self.normalize != "unit":
+            products = _self_products(self._kernel, self._from_origin(data.given))
+            largest = products[data.kept].max() if self.normalize == "max" else 1.0
+            reach = math.sqrt(products.max() / largest)
+        weight = data.weight_left_out * self.class_weight_.max() * (self.classes_.size - 1)
+        added = 8.0 * self.C * weight * (lower + reach) ** 2
+        return lower * ((1.0 - _LAST) / math.sqrt(1.0 + added)), upper
 
-    def _witness(self, X, labels, kept, p):
-        """Name the points that leave no margin, of those that were kept."""
-        pair = contradiction(X, labels)
-        if pair is not None:
-            return f"the points {kept[pair[0]]} and {kept[pair[1]]} contradict each other"
-        points = kept[
-            np.unique(np.flatnonzero(p) // (self.classes_.size - 1))
-        ]  # those of the pairs
-        those = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
-        return f"a mixture of {those} allows no larger one"
+    def _scaled(self, G, scale, result):
+        """Return the `_Solution` that an algorithm found."""
+        alpha = result.alpha
+        length = result.upper
+        bias = 0.0
+        if G.signs is not None or not np.array_equal(alpha, result.p):
+            alpha = _unit_range(alpha)
+            products = G.precise(alpha)
+            if products is None:
+                products = _squares_and_margins(G, scale, alpha)[0]
+            norm2, m, *_ = products
+            length = math.sqrt(max(norm2, 0.0))
+            if G.signs is not None:
+                bias = _offset(G.signs, m)
+        least = length * result.lower if result.lower > 0.0 else length
+        if least == 0.0:
+            least = 1.0
+        separator = _separators(G, alpha) / least if self._takes("linear") else None
+        return _Solution(alpha / least, bias / least, separator)
+
+    def _from_origin(self, X):
+        """Return linear points as G has them: dense ones from the point near them, if that is not 0."""
+        return X - self._origin if self._origin.any() and not _is_sparse(X) else X
+
+    def _set_predictor(self, data, solution):
+        """Set the coefficients of f in the coordinates of the points that the user gave."""
+        X = data.X
+        n, d = X.shape
+        n_classes = self.classes_.size
+        if n_classes == 2:
+            coefficients = (solution.weights * (2.0 * data.labels - 1.0))[None]
+        else:
+            coefficients = _class_weights(solution.weights[None], data.labels, n_classes)[0]
+        normalizers = np.ones(n)
+        if self.normalize is not None:
+            normalizers = _normalizers(_self_products(self._kernel, X), self.normalize)
+        # Under "max" all points have the same normalizer, new ones too; under "unit" new ones have their own.
+        common = 1.0 if self.normalize == "unit" else normalizers[0]
+        coefficients *= normalizers * common
+        support = np.flatnonzero(coefficients.any(axis=0))
+        self.support_ = data.kept[support]
+        self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
+        self.dual_coef_ = coefficients[:, support]
+        vectors = X[:0, :0] if self._takes("precomputed") else X[support]
+        self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
+        offset = self._kernel.offset
+        self._bias = offset * self.dual_coef_.sum(axis=1) + solution.bias
+        self.intercept_ = self._bias
+        if self._takes("linear"):
+            # The sum over dual coefficients may cancel so far that rounding hides a small margin.
+            W = solution.separator * common
+            self.coef_ = W[:, :d].copy()
+            self._bias = math.sqrt(offset) * W[:, d:].sum(axis=1) + solution.bias
+            self.intercept_ = self._bias - self.coef_ @ self._origin
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:
-        """f(x) for the rows of X, (m, d): (m,), positive for classes_[1], or (m, n_classes) of more than two."""
-        name = type(self).__name__
-        known = getattr(self, "feature_names_in_", None)
+        """Return f(x) for new points.
+
+        Parameters
+        ----------
+        X : array, data frame, SciPy sparse matrix or memory-mapped array, shape (m, d)
+            The points; for a precomputed kernel (m, n), the values K(x, x_i) for all n training points.
+
+        Returns
+        -------
+        scores : array, shape (m,) or (m, n_classes)
+            Positive where classes_[1] is predicted; with several classes, the largest score in a row is that of the
+            predicted class.
+
+        Raises
+        ------
+        NotFittedError
+            `fit` has not been called.  Without scikit-learn the error is a ValueError and an AttributeError.
+        ValueError
+            The number of columns or their names differ from those in `fit`, or values are not finite.
+        """
         if not hasattr(self, "dual_coef_"):
             raise _known_as("NotFittedError", _NotFittedError)(
-                f"This {name} is not fitted yet; call fit first"
+                f"This {type(self).__name__} is not fitted yet; call fit first"
             )
         names = _column_names(X)
         X = self._table(X)
-        if (names is None) != (known is None):
-            have = "does not have valid" if names is None else "has"
-            was = "with" if names is None else "without"
-            warnings.warn(
-                f"X {have} feature names, but {name} was fitted {was} feature names", stacklevel=3
-            )
-        elif names is not None and not np.array_equal(names, known):
-            differ = {
-                "unseen at fit time": set(names) - set(known),
-                "seen at fit time, yet now missing": set(known) - set(names),
-            }
-            listed = [
-                f"Feature names {kind}:\n- "
-                + "\n- ".join(sorted(found)[:5] + ["..."] * (len(found) > 5))
-                + "\n"
-                for kind, found in differ.items()
-                if found
-            ]
-            raise ValueError(
-                "The feature names should match those that were passed during fit.\n"
-                + "".join(
-                    listed or ["Feature names must be in the same order as they were in fit.\n"]
-                )
-            )
-        if X.shape[1] != self.n_features_in_:
-            values = (
-                "; of a precomputed kernel K(x, x_i) for each training point"
-                if self._takes("precomputed")
-                else ""
-            )
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as "
-                f"input{values}"
-            )
+        self._check_columns(names, X.shape[1])
         kernel = self._kernel
-        bias = self._bias
+        bias = self.intercept_
         if self._takes("linear"):
-            is_far = self._origin.any() and not _is_sparse(X)
-            bias = self._bias if is_far else self.intercept_
-            scores = (X - self._origin if is_far else X) @ self.coef_.T
+            points = self._from_origin(X)
+            bias = self.intercept_ if points is X else self._bias
+            scores = points @ self.coef_.T
         elif self._takes("precomputed"):
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:
             plain = kernel._replace(offset=0.0)
-            points = plain.prepare(self.support_vectors_)
-            scores = np.concatenate(
-                [
-                    plain.sums(self.dual_coef_, points, plain.prepare(block)).T
-                    for _, block in _blocks(X)
-                ]
-            )
-        factors = (
-            _normalizers(_self_products(kernel, X), "unit")[:, None]
-            if self.normalize == "unit"
-            else 1.0
-        )
-        is_feature = kernel.offset > 0.0  # the bias, which is then normalised with the others
-        scores = (scores + bias) * factors if is_feature else scores * factors + bias
+            vectors = plain.prepare(self.support_vectors_)
+            blocks = (plain.prepare(block) for _, block in _blocks(X))
+            sums = [plain.sums(self.dual_coef_, vectors, block).T for block in blocks]
+            scores = np.concatenate(sums)
+        if self.normalize != "unit":
+            scores = scores + bias
+        else:
+            factors = _normalizers(_self_products(kernel, X), "unit")[:, None]
+            if kernel.offset > 0.0:
+                # The bias is a constant feature, which is normalized with the others.
+                scores = (scores + bias) * factors
+            else:
+                scores = scores * factors + bias
         return scores[:, 0] if self.classes_.size == 2 else scores
 
+    def _check_columns(self, names, count):
+        """Raise ValueError or warn where the columns of new points are not those of `fit`."""
+        known = getattr(self, "feature_names_in_", None)
+        estimator = type(self).__name__
+        if (names is None) != (known is None):
+            have, was = ("does not have valid", "with") if names is None else ("has", "without")
+            warnings.warn(
+                f"X {have} feature names, but {estimator} was fitted {was} feature names",
+                stacklevel=4,
+            )
+        elif names is not None and not np.array_equal(names, known):
+            changes = {
+                "unseen at fit time": set(names) - set(known),
+                "seen at fit time, yet now missing": set(known) - set(names),
+            }
+            message = "The feature names should match those that were passed during fit.\n"
+            if not any(changes.values()):
+                message += "Feature names must be in the same order as they were in fit.\n"
+            for kind, found in changes.items():
+                if found:
+                    listed = sorted(found)[:5] + ["..."] * (len(found) > 5)
+                    message += "\n- ".join([f"Feature names {kind}:", *listed]) + "\n"
+            raise ValueError(message)
+        if count != self.n_features_in_:
+            values = ""
+            if self._takes("precomputed"):
+                values = "; of a precomputed kernel K(x, x_i) for each training point"
+            raise ValueError(
+                f"X has {count} features, but {estimator} is expecting {self.n_features_in_} features as "
+                f"input{values}"
+            )
+
     def predict(self, X: Any) -> Array:
-        """The classes of the rows of X, (m, d): (m,)."""
+        """Return the predicted classes, (m,), of the rows of X, (m, d); errors are those of `decision_function`."""
         scores = self.decision_function(X)
-        return self.classes_[
-            (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        ]
+        if scores.ndim == 1:
+            return self.classes_[(scores > 0.0).astype(int)]
+        return self.classes_[scores.argmax(axis=1)]
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of the rows of X, (m, d), that are predicted to be of the classes y, (m,); weighted, if asked."""
+        """Return the share of the rows of X, (m, d), that are predicted to be of their classes y, (m,).
+
+        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ, and the errors of `predict`.
+        """
         guesses = self.predict(X)
-        for name, given in (("y", y), ("sample_weight", sample_weight)):
-            if np.size(given) != guesses.size and not (name == "sample_weight" and given is None):
+        given = {"y": y}
+        if sample_weight is not None:
+            given["sample_weight"] = sample_weight
+        for name, values in given.items():
+            if np.size(values) != guesses.size:
                 raise ValueError(
-                    f"X has {guesses.size} rows and {name} {np.size(given)} entries; they must agree"
+                    f"X has {guesses.size} rows and {name} {np.size(values)} entries; they must agree"
                 )
         return float(np.average(guesses == np.ravel(y), weights=sample_weight))
 
 
 def _fill_cache():
-    """Compile what the usual calls need, and print where it is kept."""
-    X = np.random.default_rng(0).normal(size=(1500, 200))  # large enough for threads
-    labels = X[:, :3].argmax(axis=1)
-    max_margin(gram(X[:50]))
-    for G in (gram(X, 2 * (labels > 0) - 1), features(X, 2 * (labels > 0) - 1)):
-        for name, algorithm in ALGORITHMS.items():
-            algorithm(X, max_iter=3) if name == "winnow" else algorithm(G, max_iter=3)
-    for kernel, C, classes in itertools.product(
-        ("rbf", "linear"), (1.0, math.inf), (labels, labels > 0)
-    ):
-        MaxMarginClassifier(kernel, C=C).fit(X, classes).predict(X)
+    """Compile what the usual calls need, print a line for each step, and say where the code is kept."""
+    # Products with so many points are shared among threads, and points so far apart have a margin.
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 1500)
+    X = rng.normal(size=(1500, 200)) + 6.0 * np.eye(3, 200)[labels]
+    signs = np.where(labels > 0, 1, -1)
+    print("compiling gram and features", flush=True)
+    representations = (gram(X[:50], signs[:50]), gram(X, signs), features(X, signs))
+    for name, algorithm in ALGORITHMS.items():
+        print(f"compiling {name}", flush=True)
+        for G in representations:
+            algorithm(X if name == "winnow" else G, max_iter=3)
+    for kernel, C in itertools.product(("rbf", "linear"), (1.0, math.inf)):
+        print(f"compiling MaxMarginClassifier({kernel!r}, C={C})", flush=True)
+        for classes in (labels, labels > 0):
+            MaxMarginClassifier(kernel, C=C).fit(X, classes).predict(X)
     print(f"compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
 
 
-if __name__ == "__main__":  # by its own name, under which others will look for the code
+# `python -m` runs this file as `__main__`: compile under the module's own name, by which other processes look for code.
+if __name__ == "__main__":
     importlib.import_module(__spec__.name if __spec__ else "fastmargin")._fill_cache()

@@ -339,7 +339,7 @@ def test_verbose_prints_the_interval(capsys):
 
 
 def test_many_points_need_no_matrix(monkeypatch):
-    monkeypatch.setattr(fm, "_FEW_POINTS", 50)
+    monkeypatch.setattr(fm, "_DENSE_POINTS", 50)
     monkeypatch.setattr(fm, "gram", None)
     assert (
         fm.MaxMarginClassifier(algorithm="momentum", tol=0.1, max_iter=10_000)
@@ -691,6 +691,24 @@ def test_parameters_by_name():
     assert repr(chosen.set_params(W=None, gamma=0.5)) == "MaxMarginClassifier(gamma=0.5, C=3.0)"
     check_raises(lambda: chosen.set_params(c=1.0), ValueError, ["Invalid parameter 'c'", "'C'"])
     assert repr(fm.MaxMarginClassifier(C=float("inf"))) == "MaxMarginClassifier()"
+
+
+def test_documented_parameters_are_those_of_the_signature():
+    text = fm.MaxMarginClassifier.__doc__.split("----------\n")[1].split("\n\n")[0]
+    lines = [line for line in text.splitlines() if line[4:5] != " "]
+    documented = [name for line in lines for name in line.partition(" : ")[0].strip().split(", ")]
+    assert documented == list(fm.MaxMarginClassifier().get_params())
+
+
+def test_warnings_point_at_the_line_of_the_caller():
+    for call in (
+        lambda: fm.MaxMarginClassifier().fit(X2, Y2[:, None]),
+        lambda: fm.MaxMarginClassifier("precomputed").fit(np.ones((2, 2)), [0, 1]),
+        lambda: fm.MaxMarginClassifier(max_iter=0, tol=1e-9).fit(X2, Y2),
+    ):
+        with pytest.warns(UserWarning) as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_copies_predict_the_same():

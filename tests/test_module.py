@@ -548,7 +548,10 @@ def test_the_cache_is_filled_for_the_usual_calls(alone, tmp_path):
         return sorted((tmp_path / "cache").rglob("*.nbc"))
 
     code = "import runpy\nrunpy.run_module('fastmargin', run_name='__main__', alter_sys=True)"
-    *_, last = python(code, alone, NUMBA_CACHE_DIR=str(folder)).splitlines()
+    *steps, last = python(
+        code, alone, NUMBA_CACHE_DIR=str(folder), PYTHONWARNINGS="error"
+    ).splitlines()
+    assert all(f"compiling {name}" in steps for name in fm.ALGORITHMS)
     filled = found()
     where = Path(last.split("compiled code is in ")[1])
     assert filled and {path.parent for path in filled} == {where}
