@@ -271,7 +271,7 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     for side in dual.sides:
         c[side] *= 0.5 / c[side].sum()
     dual.finish(c, u)
-    dual.begin(c, u, np.zeros(1))
+    dual.begin(c, u)
     middle = G.dense() if make is fm.lazy_gram else G.base.matrix
     h = dual.shift
     moved = middle + np.outer(h, y) + np.outer(y, h)
@@ -309,7 +309,7 @@ def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
     for side in dual.sides:
         c[side] = 0.5 / side.size
     dual.finish(c, u)
-    dual.begin(c, u, np.zeros(1))
+    dual.begin(c, u)
     for _ in range(4):  # on demand each leaves a thousandth of the gap
         fm._by_newton_steps(dual, c, u, fm._rescale(c, u)[0])
         dual.last = None
