@@ -6764,19 +6764,18 @@ class _Dual:
     kept : what `at_hand` returned last, or (None, None)
     has_ridge : True if every r_i > 0
     has_few_coordinates : True if Newton steps work on the coordinates of the separator
+    takes_newton_steps : True if these take over where the support is too large for working sets and faces, else blocks
     has_stored_entries : True if entries of G are read as they are stored: then blocks and working sets stay small
     block_size : points in a block
     largest_support, largest_working_set : points in the support, and in all, of a working set
     steps_per_point : pair steps for each point of a working set or an eighth of a block, before it is left
     largest_face : largest support for which faces follow Newton steps
-    stage_beyond : the stage for a support that is too large for working sets and faces
     """
 
-    def __init__(self, G, scale, tol, eps):
+    def __init__(self, G, scale, tol):
         self.G = G
         self.scale = scale
         self.tol = 0.8 * tol
-        self.eps = eps
         self.n = G.shape()[0]
         self.diagonal = G.diagonal()
         self.ridge = G.ridge
@@ -6804,23 +6803,30 @@ class _Dual:
             self.largest_support = 2 * _LARGEST_FACE
             self.largest_working_set = _WIDE_BLOCK
             self.steps_per_point = 32
-        # What Newton steps can do
-        base_scale = float(self.base.diagonal().max())
+        # What Newton steps can do, and what proves infeasibility; s without the ridge, which is not rounded
+        base_scale = max(float(self.base.diagonal().max()), _SMALLEST)
         least_ridge = np.min(self.ridge)
         self.has_ridge = least_ridge > 0.0
         self.has_few_coordinates = _has_few_coordinates(self.base) and least_ridge > max(
             1e-20 * base_scale, 1e-200
         )
+        self.takes_newton_steps = self.has_few_coordinates or least_ridge >= 1e-8 * base_scale
         self.largest_face = _LARGEST_FACE
-        self.stage_beyond = _BLOCKS
         if self.has_few_coordinates:
             self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1])
-        if self.has_few_coordinates or (self.has_ridge and least_ridge >= 1e-8 * base_scale):
-            self.stage_beyond = _NEWTON
+        blur = math.sqrt(G.rounding().square)
+        eps = 1e-9 if blur == 0.0 else 3e-8
+        eps *= math.sqrt(base_scale) / math.sqrt(scale)
+        if blur > 0.0 and G.precise(np.zeros(self.n)) is None:
+            eps = max(eps, 1.5 * blur)
+        if self.has_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+            with np.errstate(over="ignore"):
+                eps = min(eps, 0.5 / math.sqrt((scale / self.ridge).sum()))
+        self.eps = eps
 
     def has_slacks(self, u):
         """Return True if Newton steps are best: they are possible, and most points have slacks."""
-        return self.stage_beyond == _NEWTON and 2 * np.count_nonzero(u < 1.0) > self.n
+        return self.takes_newton_steps and 2 * np.count_nonzero(u < 1.0) > self.n
 
     def begin(self, c, u):
         """Drop what earlier stages read, so that a run can be cut between any two of them.
@@ -7617,7 +7623,7 @@ def _next_stage(dual, stage, reason, u, support, is_halved):
     if stage == _WORKING_SET and reason == "reached" and is_halved and dual.signs is not None:
         return _WORKING_SET  # from a better origin
     if reason == "large" or support > _LARGEST_FACE or (reason == "slow" and dual.has_slacks(u)):
-        return dual.stage_beyond
+        return _NEWTON if dual.takes_newton_steps else _BLOCKS
     return _FACES
 
 
@@ -7682,21 +7688,6 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
     return k, RUNNING
 
 
-def _infeasible_norm(run):
-    """Return the ||p||_G / sqrt(s) at which a run ends as "infeasible"."""
-    blur = math.sqrt(run.G.rounding().square)
-    # That of G without its ridge: a ridge, however large, is not rounded.
-    base_scale = max(float(run.G.without_ridge().diagonal().max()), _SMALLEST)
-    eps = 1e-9 if blur == 0.0 else 3e-8
-    eps *= math.sqrt(base_scale) / math.sqrt(run.scale)
-    if blur > 0.0 and run.G.precise(np.zeros(run.G.shape()[0])) is None:
-        eps = max(eps, 1.5 * blur)
-    if np.min(run.G.ridge) > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-        with np.errstate(over="ignore"):
-            eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
-    return eps
-
-
 @_algorithm
 def max_margin(
     G: GramLike,
@@ -7727,6 +7718,12 @@ def max_margin(
     G : array, shape (n, n), or representation
         Signed Gram matrix.
 
+    See Also
+    --------
+    MaxMarginClassifier : fits points and labels, with a soft margin by C
+    subspace_perceptron, momentum : take fewer products, for a rough margin
+    separator_margin : compares a separator of your own with the upper end
+
     Notes
     -----
     *How a run ends.*  "certified": upper - lower <= tol * upper.  "infeasible": upper <= eps, so that p proves that
@@ -7752,12 +7749,6 @@ def max_margin(
     precision corrects it, by one product for about three digits.  Pairs of few coordinates have their rows written
     down, up to 0.5 GB.
 
-    See Also
-    --------
-    MaxMarginClassifier : fits points and labels, with a soft margin by C
-    subspace_perceptron, momentum : take fewer products, for a rough margin
-    separator_margin : compares a separator of your own with the upper end
-
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
@@ -7781,8 +7772,7 @@ def max_margin(
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=True)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
-    eps = _infeasible_norm(run)
-    dual = _Dual(run.G, run.scale, tol, eps)
+    dual = _Dual(run.G, run.scale, tol)
     # 2. The weights to begin with
     c = np.zeros(dual.n)
     u = np.zeros(dual.n)
@@ -7809,7 +7799,7 @@ def max_margin(
         parameters=(dual,),
         interval=interval,
         products=lambda k: dual.reads[0] / dual.n**2,
-        eps=eps * math.sqrt(run.scale),
+        eps=dual.eps * math.sqrt(run.scale),
     )
 
 

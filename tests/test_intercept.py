@@ -265,7 +265,7 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     X = rng.normal(size=(60, 3))
     y = both_classes(rng, 60)
     G = make(X, y, gamma=0.1, intercept="free", ridge=0.05)
-    dual = fm._Dual(G, 1.05, 1e-9, 1e-9)
+    dual = fm._Dual(G, 1.05, 1e-9)
     c = rng.random(60)
     u = np.zeros(60)
     for side in dual.sides:
@@ -303,7 +303,7 @@ def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
         if make is fm.gram
         else (make(X, y, gamma=0.3, intercept="free", ridge=0.5))
     )
-    dual = fm._Dual(G, 1.5, 1e-9, 0.0)
+    dual = fm._Dual(G, 1.5, 1e-9)
     c = np.zeros(200)
     u = np.zeros(200)
     for side in dual.sides:
