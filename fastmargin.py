@@ -6732,15 +6732,11 @@ def subspace_perceptron(
 _NARROW_BLOCK = 128  # points in a block where entries of G are stored
 _WIDE_BLOCK = 12_000  # points in a block elsewhere: 0.6 GB in single precision
 _AT_HAND = 20_000  # points whose kernel matrix Newton steps keep: 1.6 GB
-_FEW_SLACK = (
-    1000  # Newton steps take over from a support above this and n / 16 if most points have slacks
-)
+_FEW_SLACK = 1000  # Newton steps take over from a larger support, above n / 16, if most have slacks
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
 _ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps write down: 0.5 GB
-_LONGEST_STAGE = (
-    10**10
-)  # entries of factors that Newton steps on faces read before their stage may end
+_LONGEST_STAGE = 10**10  # entries of factors that Newton steps on faces read in a stage, about
 _PROBES = 128  # points in the first working set if nothing is known of any point
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
 _BLOCKS, _FIRST_FACES, _NEWTON, _WORKING_SET, _FACES = range(5)
@@ -6752,7 +6748,7 @@ class _Dual:
     Attributes
     ----------
     G, scale : the representation and s
-    tol, eps : the relative gap to reach, and the ||p||_G / sqrt(s) that proves infeasibility
+    tol, eps : the relative gap to reach, below that of the user, and the ||p||_G / sqrt(s) that proves infeasibility
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
     base : G without its ridge and its free intercept
     signs, shift : y and h if the intercept is free: a stage reads G + h y' + y h' in place of G; else None
@@ -6765,7 +6761,7 @@ class _Dual:
     has_ridge : True if every r_i > 0
     has_few_coordinates : True if Newton steps work on the coordinates of the separator
     takes_newton_steps : True if these take over where the support is too large for working sets and faces, else blocks
-    has_stored_entries : True if entries of G are read as they are stored: then blocks and working sets stay small
+    has_stored_entries : True if stages read entries of G as they are stored; then blocks and working sets are small
     block_size : points in a block
     largest_support, largest_working_set : points in the support, and in all, of a working set
     steps_per_point : pair steps for each point of a working set or an eighth of a block, before it is left
@@ -6803,17 +6799,17 @@ class _Dual:
             self.largest_support = 2 * _LARGEST_FACE
             self.largest_working_set = _WIDE_BLOCK
             self.steps_per_point = 32
-        # What Newton steps can do, and what proves infeasibility; s without the ridge, which is not rounded
+        # What Newton steps can do
         base_scale = max(float(self.base.diagonal().max()), _SMALLEST)
         least_ridge = np.min(self.ridge)
         self.has_ridge = least_ridge > 0.0
-        self.has_few_coordinates = _has_few_coordinates(self.base) and least_ridge > max(
-            1e-20 * base_scale, 1e-200
-        )
+        is_significant = least_ridge > max(1e-20 * base_scale, 1e-200)
+        self.has_few_coordinates = is_significant and _has_few_coordinates(self.base)
         self.takes_newton_steps = self.has_few_coordinates or least_ridge >= 1e-8 * base_scale
         self.largest_face = _LARGEST_FACE
         if self.has_few_coordinates:
             self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1])
+        # What proves infeasibility, in units of the base, since a ridge is not rounded
         blur = math.sqrt(G.rounding().square)
         eps = 1e-9 if blur == 0.0 else 3e-8
         eps *= math.sqrt(base_scale) / math.sqrt(scale)
@@ -6843,7 +6839,7 @@ class _Dual:
             return
         y = self.signs
         m = u * self.scale - self.ridge * c
-        b = _offset(y, u) * self.scale
+        b = _offset(y, u) * self.scale  # what rounding leaves, since `finish` adds the best bias
         norm2 = c @ m
         to_plane = 0.0
         if norm2 > _EPS * self.scale:
@@ -6851,7 +6847,7 @@ class _Dual:
         v = (y - to_plane) * c
         m = self.product(v)[1] - self.ridge * v
         self.shift = 0.5 * (v @ m) * y - m
-        # The least that ||x_i - o||^2 can be told from 0
+        # What rounding may leave of ||x_i - o||^2
         blur = 8.0 * self.G.rounding().margins * self.scale
         farthest = max((self.diagonal - self.ridge + 2.0 * y * self.shift).max(), blur)
         self.shift += 10.0 * (farthest + np.min(self.ridge)) * y
@@ -6901,7 +6897,10 @@ class _Dual:
             return points, None
         matrix = np.empty((n, n), np.float32)
         for rows in _slices(n, n):
-            columns = slice(max(0, rows.start - _STREAMS) if G is K else 0, n)
+            first = 0
+            if G is K:
+                first = max(0, rows.start - _STREAMS)
+            columns = slice(first, n)
             matrix[rows, columns] = K.block(rows, columns)
         if G is K:
             G = DenseGram(matrix)
@@ -7726,6 +7725,10 @@ def max_margin(
 
     Notes
     -----
+    *Which G.*  `gram` where n^2 entries fit into memory, `lazy_gram` for more points, and `features`, which reaches the
+    least tol, for the linear kernel.  Where noisy labels leave too large a support for all but (4), a UserWarning asks
+    for a ridge, which is a soft margin, or a larger tol.
+
     *How a run ends.*  "certified": upper - lower <= tol * upper.  "infeasible": upper <= eps, so that p proves that
     there is no margin above eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other libraries'
     products: at least 1.5 times what rounding leaves of ||p||_G).  "rounding": neither can be proved.  tol is out of
