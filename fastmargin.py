@@ -1134,15 +1134,20 @@ def _prox(which, g, mu, q, out):
 
 # Faces
 #
-# Minimize x'Hx / 2 - b'x over x >= 0, of gradient g = Hx - b, for b_i = 1 / root_i.  A face is a tuple (roots, L, P,
-# inside): the Cholesky factor L of H on its k points P, in this order, with room for more; and which of all these are.
+# Minimize x'Hx / 2 - b'x over x >= 0, where b_i = 1 / root_i, with the gradient g = Hx - b.  Only the k points on the
+# face may have x_i > 0.  A face is a tuple (roots, L, P, inside): P[:k] lists its points in the order in which they
+# entered, L[:k, :k] is the Cholesky factor of H on them in this order, and inside tells which of all points they are.
+# L and P have room for more points.
 #
-# A Newton step on the face goes to the first zero at most, and drops that point.  Where a point i depends on those
-# inside, x moves along v = e_i - H_PP^-1 H_Pi, in which H is flat, to the first zero; that point is dropped, and i
-# tried again; but if the minimum along v comes before, i enters.  Where nothing stops v, it is a witness of
-# infeasibility, or i enters.
+# A Newton step goes to the minimum on the face, or to the first zero of x if that comes before; then the point there
+# leaves the face.
+#
+# A point i may depend on the points of the face, so that the factor has no row for it.  Then x moves along
+# v = e_i - H_PP^-1 H_Pi, in which H is flat, to the first zero.  The point there leaves the face, and i is tried again.
+# If the minimum along v comes before the first zero, i enters all the same.  If nothing stops v, then v is a witness of
+# infeasibility, or else i enters.
 
-_PIVOT = 1e-8  # of H below which a point counts as dependent on those before it
+_PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
 
 
 def _widened(A, size):
@@ -1172,34 +1177,35 @@ def _solve(L, k, x):
 
 
 @register_jitable
-def _blocking(x, P, k, d, t):
-    """Return the longest step along d, t at most, that keeps x >= 0 on the face, and which of it stops it, or -1."""
-    at = -1
+def _ratio_test(x, P, k, d, t):
+    """Return the longest step along d, at most t, that keeps x >= 0, and the place in P that stops it, or -1."""
+    blocking = -1
     for a in range(k):
         if d[a] < 0.0 and x[P[a]] < -t * d[a]:
             t = x[P[a]] / -d[a]
-            at = a
-    return t, at
+            blocking = a
+    return t, blocking
 
 
 @register_jitable
-def _move(face, x, k, d, t, at):
-    """Move x by t d on the face, drop its point ``at`` unless that is -1, and return how many are left."""
+def _move(face, x, k, d, t, leaving):
+    """Move x by t d; the point at the place ``leaving`` leaves the face, unless that is -1.  Return the new k."""
     _, L, P, inside = face
     for a in range(k):
         x[P[a]] = max(x[P[a]] + t * d[a], 0.0)
-    if at < 0:
+    if leaving < 0:
         return k
-    x[P[at]] = 0.0
-    inside[P[at]] = False
-    for a in range(at, k - 1):
+    x[P[leaving]] = 0.0
+    inside[P[leaving]] = False
+    # Without its row L has an entry above the diagonal in each of the rows that follow; rotations clear them.
+    for a in range(leaving, k - 1):
         P[a] = P[a + 1]
         for b in range(a + 2):
             L[a, b] = L[a + 1, b]
-    for a in range(at, k - 1):  # rotations make L a triangle again
-        size = math.hypot(L[a, a], L[a, a + 1])
-        cosine = L[a, a] / size
-        sine = L[a, a + 1] / size
+    for a in range(leaving, k - 1):
+        length = math.hypot(L[a, a], L[a, a + 1])
+        cosine = L[a, a] / length
+        sine = L[a, a + 1] / length
         for b in range(a, k - 1):
             left = L[b, a]
             right = L[b, a + 1]
@@ -1210,8 +1216,11 @@ def _move(face, x, k, d, t, at):
 
 @register_jitable
 def _append(face, row, x, g, k, i, eps):
-    """Bring point i, with this row of H, into the face, given g there and at i; return its size, -1 for a witness."""
-    (roots, L, P, inside) = face
+    """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, -1 for a witness.
+
+    A witness has ||p||_G <= eps sqrt(s); x is one then.
+    """
+    roots, L, P, inside = face
     d = np.empty(k)
     while True:
         z = L[k]
@@ -1220,6 +1229,7 @@ def _append(face, row, x, g, k, i, eps):
         _forward(L, k, z)
         pivot = row[i] - _dot(z[:k], z[:k])
         if pivot <= _PIVOT:
+            # 1. The direction in which H is flat, downhill
             for a in range(k):
                 d[a] = -row[P[a]]
             _solve(L, k, d)
@@ -1228,11 +1238,12 @@ def _append(face, row, x, g, k, i, eps):
             for a in range(k):
                 slope += d[a] * g[P[a]]
                 total += d[a] / roots[P[a]]
-            sign = -1.0 if slope > 0.0 else 1.0  # downhill
+            sign = -1.0 if slope > 0.0 else 1.0
             for a in range(k):
                 d[a] *= sign
             longest = np.inf if sign > 0.0 else x[i]
-            t, at = _blocking(x, P, k, d, longest)
+            # 2. As far along it as x >= 0 allows, if the minimum is not before
+            t, blocking = _ratio_test(x, P, k, d, longest)
             if t == np.inf:
                 if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
                     x[:] = 0.0
@@ -1241,8 +1252,8 @@ def _append(face, row, x, g, k, i, eps):
                     return -1
             elif not t * pivot > abs(slope):
                 x[i] = max(x[i] + sign * t, 0.0)
-                k = _move(face, x, k, d, t, at)
-                if at < 0:
+                k = _move(face, x, k, d, t, blocking)
+                if blocking < 0:  # x_i itself is 0
                     return k
                 continue
         z[k] = math.sqrt(max(pivot, 1e-16))
@@ -1253,19 +1264,19 @@ def _append(face, row, x, g, k, i, eps):
 
 @register_jitable
 def _descend(face, x, g, k):
-    """Make Newton steps to the minimum on the face, given g there; return its number of points and of steps."""
-    (_, L, P, _) = face
+    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps."""
+    _, L, P, _ = face
     d = np.empty(k)
-    at = 0
-    left = 1.0
+    remainder = 1.0  # a step t d leaves 1 - t of the gradient on the face
+    blocking = 0
     steps = 0
-    while at >= 0:
+    while blocking >= 0:
         for a in range(k):
-            d[a] = -left * g[P[a]]
+            d[a] = -remainder * g[P[a]]
         _solve(L, k, d)
-        t, at = _blocking(x, P, k, d, 1.0)
-        k = _move(face, x, k, d, t, at)
-        left = left * (1.0 - t)
+        t, blocking = _ratio_test(x, P, k, d, 1.0)
+        k = _move(face, x, k, d, t, blocking)
+        remainder = remainder * (1.0 - t)
         steps = steps + 1
     return k, steps
 
@@ -7199,129 +7210,164 @@ def subspace_perceptron(
 # ======================================================================================================
 #
 # Minimize x'Hx / 2 - b'x over x >= 0: then p = c / sum c has the least ||p||_G.  Here root_i^2 = G_ii / s,
-# x_i = c_i root_i, b_i = 1 / root_i and H_ij = G_ij / (s root_i root_j), so that H_ii = 1.  Keep c and u = G c / s in
-# double precision, which give the gradient g_i = (u_i - 1) / root_i and the interval.  A round is one of four stages,
-# each of which returns why it ends:
+# x_i = c_i root_i, b_i = 1 / root_i and H_ij = G_ij / (s root_i root_j), so that H_ii = 1.  The solver keeps c and
+# u = G c / s in double precision.  They give the gradient g_i = (u_i - 1) / root_i, the relative gap 1 - min_i u_i of
+# the best multiple of c, and the interval.  An iteration is one stage:
 #
 #     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
-#     faces        make Newton steps on the support in a working set, by an updated Cholesky factor; add violators;
-#     Newton       make Newton steps on the separator, where there is a ridge, by its coordinates or by products;
+#     faces        make Newton steps on faces of a working set, by an updated Cholesky factor; add violators;
+#     Newton       make Newton steps on the separator, where there is a ridge, in its coordinates or by products;
 #     blocks       make pair steps on the points that violate optimality most, a block of them at a time.
 #
-# `_first_stage` and `_next_stage` choose among them: pair steps on a working set; faces where these crawl, and first of
-# all for rows without a ridge; Newton steps, or else blocks, where the support is too large.
+# A stage returns why it ends:
+#
+#     "reached"    the gap is down to the target of the stage, or ||p||_G to eps;
+#     "large"      the support is too large for the stage;
+#     "settled"    the support changes little, and a working set can hold it;
+#     "slow"       the steps gain too little, or the stage is at a limit of its size or work;
+#     "rounding"   all that is left to gain is rounding.
+#
+# `_first_stage` and `_next_stage` choose the stages, and `_exact_rounds` goes through them.
 
-_NARROW_BLOCK = 128  # points in a block where rows are at hand
-_WIDE_BLOCK = 12_000  # and elsewhere: 0.6 GB in single precision
-_AT_HAND = 20_000  # points of which Newton steps keep the kernel: 1.6 GB
-_FEW_SLACK = (
-    1000  # support beyond which, if it is a sixteenth and most have slacks, Newton steps take over
-)
+_NARROW_BLOCK = 128  # points in a block where entries of G are stored
+_WIDE_BLOCK = 12_000  # points in a block elsewhere: 0.6 GB in single precision
+_AT_HAND = 20_000  # points whose kernel matrix Newton steps keep: 1.6 GB
+_FEW_SLACK = 1000  # Newton steps take over from a larger support, above n / 16, if most have slacks
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
-_ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps write down
-_LONGEST_STAGE = (
-    10**10
-)  # entries of factors that Newton steps may have read when a stage asks, between two walks
-_PROBES = 128  # points of a working set of which nothing is known yet
-_FINITE = _FAST | {"nnan"}  # for loops that choose by comparing; what they are given is finite
+_ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps write down: 0.5 GB
+_LONGEST_STAGE = 10**10  # entries of factors that Newton steps on faces read in a stage, about
+_PROBES = 128  # points in the first working set if nothing is known of any point
+_FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
 _BLOCKS, _FIRST_FACES, _NEWTON, _WORKING_SET, _FACES = range(5)
 
 
 class _Dual:
-    """Hold the problem in these units, read G for the stages, and count the entries read."""
+    """The problem in these units: what stages know about G, how they read it, and what they have read.
 
-    def __init__(self, G, scale, tol, eps):
+    Attributes
+    ----------
+    G, scale : the representation and s
+    tol, eps : the relative gap to reach, below that of the user, and the ||p||_G / sqrt(s) that proves infeasibility
+    n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
+    base : G without its ridge and its free intercept
+    signs, shift : y and h if the intercept is free: a stage reads G + h y' + y h' in place of G; else None
+    sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
+    roots : root_i, of the G that a stage reads
+    reads : array of one entry, how many entries of G have been read
+    adder : the function ``G.adder()``, which keeps columns of G, or None
+    last : the last product (v, v'Gv, G v), or None
+    kept : what `at_hand` returned last, or (None, None)
+    has_ridge : True if every r_i > 0
+    has_few_coordinates : True if Newton steps work on the coordinates of the separator
+    takes_newton_steps : True if these take over where the support is too large for working sets and faces, else blocks
+    has_stored_entries : True if stages read entries of G as they are stored; then blocks and working sets are small
+    block_size : points in a block
+    largest_support, largest_working_set : points in the support, and in all, of a working set
+    steps_per_point : pair steps for each point of a working set or an eighth of a block, before it is left
+    largest_face : largest support for which faces follow Newton steps
+    """
+
+    def __init__(self, G, scale, tol):
         self.G = G
         self.scale = scale
         self.tol = 0.8 * tol
-        self.eps = eps
         self.n = G.shape()[0]
-        self.ridge = G.ridge
         self.diagonal = G.diagonal()
-        self.narrow = G.access == "stored" and G.signs is None
-        self.roots = np.sqrt(self.diagonal / scale)
+        self.ridge = G.ridge
+        self.base = G.without_shift()
         self.signs = G.signs
+        self.shift = None
         self.sides = [np.arange(self.n)]
         if self.signs is not None:
             self.shift = np.zeros(self.n)
             self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
-        self.block = min(self.n, (_WIDE_BLOCK, _NARROW_BLOCK)[self.narrow])
-        self.largest = (
-            _LARGEST_FACE if self.narrow else 2 * _LARGEST_FACE
-        )  # support of a working set
-        self.room = math.inf if self.narrow else _WIDE_BLOCK  # points in a working set
-        self.patience = 4 if self.narrow else 32  # pair steps for each of them
+        self.roots = np.sqrt(self.diagonal / scale)
+        self.reads = np.zeros(1)
         self.adder = G.adder()
         self.last = None
-        self.reads = np.zeros(1)
         self.kept = (None, None)
-        self.base = G.without_shift()
-        of_base = float(self.base.diagonal().max())
-        least = np.min(self.ridge)
-        self.has_ridge = least > 0.0
-        self.few = _has_few_coordinates(self.base) and least > max(1e-20 * of_base, 1e-200)
-        smooth = self.few or (self.has_ridge and least >= 1e-8 * of_base)
-        self.beyond = (
-            _NEWTON if smooth else _BLOCKS
-        )  # the stage for a support too large for working sets
-        self.largest_face = (
-            max(_FIRST_FACE, 2 * self.base.shape()[1]) if self.few else _LARGEST_FACE
-        )
+        # What a stage may hold
+        self.has_stored_entries = G.access == "stored" and self.signs is None
+        if self.has_stored_entries:
+            self.block_size = min(self.n, _NARROW_BLOCK)
+            self.largest_support = _LARGEST_FACE
+            self.largest_working_set = math.inf
+            self.steps_per_point = 4
+        else:
+            self.block_size = min(self.n, _WIDE_BLOCK)
+            self.largest_support = 2 * _LARGEST_FACE
+            self.largest_working_set = _WIDE_BLOCK
+            self.steps_per_point = 32
+        # What Newton steps can do
+        base_scale = max(float(self.base.diagonal().max()), _SMALLEST)
+        least_ridge = np.min(self.ridge)
+        self.has_ridge = least_ridge > 0.0
+        is_significant = least_ridge > max(1e-20 * base_scale, 1e-200)
+        self.has_few_coordinates = is_significant and _has_few_coordinates(self.base)
+        self.takes_newton_steps = self.has_few_coordinates or least_ridge >= 1e-8 * base_scale
+        self.largest_face = _LARGEST_FACE
+        if self.has_few_coordinates:
+            self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1])
+        # What proves infeasibility, in units of the base, since a ridge is not rounded
+        blur = math.sqrt(G.rounding().square)
+        eps = 1e-9 if blur == 0.0 else 3e-8
+        eps *= math.sqrt(base_scale) / math.sqrt(scale)
+        if blur > 0.0 and G.precise(np.zeros(self.n)) is None:
+            eps = max(eps, 1.5 * blur)
+        if self.has_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+            with np.errstate(over="ignore"):
+                eps = min(eps, 0.5 / math.sqrt((scale / self.ridge).sum()))
+        self.eps = eps
 
     def has_slacks(self, u):
-        """Tell whether there is a ridge for Newton steps, and most points have slacks, so that these are best."""
-        return self.beyond == _NEWTON and 2 * np.count_nonzero(u < 1.0) > self.n
+        """Return True if Newton steps are best: they are possible, and most points have slacks."""
+        return self.takes_newton_steps and 2 * np.count_nonzero(u < 1.0) > self.n
 
-    def begin(self, c, u, reads):
-        """Forget what was read, on which no round may depend, and bring a free origin onto the plane of c, which, with
-        its u, is as `finish` left it.
+    def begin(self, c, u):
+        """Drop what earlier stages read, so that a run can be cut between any two of them.
 
-        The best plane is the best of those through a point o of it.  So o = Z'v is where the plane of c passes midway
-        between the classes, and k (y'p)^2, k = 20 (max_i ||x_i - o||^2 + min_i r_i), is laid over ||p||_G^2.  The least
-        ridge, not the largest: points of little weight must not take the digits of the others.  That is a proximal step
-        on b: on a face F it divides y'p by 1 + k y_F' G_FF^-1 y_F, which is 21 or more by the Cauchy-Schwarz
-        inequality, if G_FF is definite and F has a point of the least ridge.  Without a ridge G_FF may be singular: no
-        factor is proved, and in 18,087 stages none was below 64.
+        With a free intercept, move the origin onto the plane of c; c and u must be as `finish` leaves them.  The new
+        origin o = Z'v lies on this plane, midway between the classes.  To G, read from there, comes k y y' with
+        k = 20 (max_i ||x_i - o||^2 + min_i r_i), so that the bias changes by a proximal step.  The ridge in k is the
+        least one, because points of little weight must not take the digits of the others.  Stages so divide what is
+        left of y'p by 21 or more; proof: "The origin of a free intercept" in figures/README.md.
         """
         self.adder = self.G.adder()
         self.last = None
-        self.reads = reads
-        if self.signs is not None:
-            y = self.signs
-            ridge = self.ridge
-            m = u * self.scale - ridge * c
-            b = _offset(y, u) * self.scale
-            size = c @ m
-            middle = (y * c) @ m
-            v = (y - ((middle + b) / size if size > _EPS * self.scale else 0.0)) * c
-            m = self.product(v)[1] - ridge * v
-            self.shift = 0.5 * (v @ m) * y - m
-            least = (
-                8.0 * self.G.rounding().margins * self.scale
-            )  # what rounding may leave of ||x_i - o||^2
-            farthest = max((self.diagonal - ridge + 2.0 * y * self.shift).max(), least)
-            self.shift += 10.0 * (farthest + np.min(ridge)) * y
-            self.roots = np.sqrt(
-                np.maximum(self.diagonal + 2.0 * y * self.shift, least) / self.scale
-            )
-            u += b / self.scale * y
-            self.last = None
+        if self.signs is None:
+            return
+        y = self.signs
+        m = u * self.scale - self.ridge * c
+        b = _offset(y, u) * self.scale  # what rounding leaves, since `finish` adds the best bias
+        norm2 = c @ m
+        to_plane = 0.0
+        if norm2 > _EPS * self.scale:
+            to_plane = ((y * c) @ m + b) / norm2
+        v = (y - to_plane) * c
+        m = self.product(v)[1] - self.ridge * v
+        self.shift = 0.5 * (v @ m) * y - m
+        # What rounding may leave of ||x_i - o||^2
+        blur = 8.0 * self.G.rounding().margins * self.scale
+        farthest = max((self.diagonal - self.ridge + 2.0 * y * self.shift).max(), blur)
+        self.shift += 10.0 * (farthest + np.min(self.ridge)) * y
+        self.roots = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
+        u += b / self.scale * y
 
     def finish(self, c, u):
-        """Bring c into the set that p ranges over, and u up to date from the origin of G."""
+        """Scale c so that p = c, and bring u up to date from the origin of G."""
         for side in self.sides:
             c[side] /= len(self.sides) * c[side].sum()
         if self.signs is None:
             self.refresh(c, u)
-        else:
-            self.shift[:] = 0.0
-            self.last = None
-            self.refresh(c, u)
-            u += _offset(self.signs, u) * self.signs
+            return
+        self.shift[:] = 0.0
+        self.last = None
+        self.refresh(c, u)
+        u += _offset(self.signs, u) * self.signs
 
-    def shifted(self, points, weights, at=slice(None)):
-        """Return what the shift h of a free origin adds to products, at some points: that of G + h y' + y h'."""
+    def from_shift(self, points, weights, at=slice(None)):
+        """Return what h y' + y h' adds, at some points, to a product with weights of some points."""
         if self.signs is None:
             return 0.0
         y = self.signs
@@ -7329,30 +7375,38 @@ class _Dual:
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
     def at_hand(self, c, u):
-        """Return (points, G on them without its ridge): all points or those that matter, in single precision if it is
-        evaluated on demand, and then the upper triangle alone, as products ask for no more; None if there is no room.
+        """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
+
+        A base that is evaluated on demand is kept as a matrix in single precision.  It has the points of the support
+        and those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products
+        read.
         """
         points = np.arange(self.n)
-        G = self.base
-        if not isinstance(G.points_gram(), LazyGram):
-            return points, G
-        near = np.flatnonzero((c > 0.0) | (u < 1.0))
-        points = near if 2 * near.size < self.n else points
-        if not np.array_equal(points, self.kept[0]):
-            self.kept = (None, None)
-            G = G.restrict(points)
-            K = G.points_gram()
-            n = K.shape()[0]
-            if n > _AT_HAND:
-                return points, None
-            matrix = np.empty((n, n), np.float32)
-            for rows in _slices(n, n):
-                first = max(0, rows.start - _STREAMS) if G is K else 0
-                columns = slice(first, n)
-                matrix[rows, columns] = K.block(rows, columns)
-            if G is not K:
-                G.K = _SingleGram(matrix)
-            self.kept = points, DenseGram(matrix) if G is K else G
+        if not isinstance(self.base.points_gram(), LazyGram):
+            return points, self.base
+        needed = np.flatnonzero((c > 0.0) | (u < 1.0))
+        if 2 * needed.size < self.n:
+            points = needed
+        if np.array_equal(points, self.kept[0]):
+            return self.kept
+        self.kept = (None, None)
+        G = self.base.restrict(points)
+        K = G.points_gram()
+        n = K.shape()[0]
+        if n > _AT_HAND:
+            return points, None
+        matrix = np.empty((n, n), np.float32)
+        for rows in _slices(n, n):
+            first = 0
+            if G is K:
+                first = max(0, rows.start - _STREAMS)
+            columns = slice(first, n)
+            matrix[rows, columns] = K.block(rows, columns)
+        if G is K:
+            G = DenseGram(matrix)
+        else:
+            G.K = _SingleGram(matrix)
+        self.kept = points, G
         return self.kept
 
     def place(self, points, start, H):
@@ -7362,54 +7416,56 @@ class _Dual:
         for first in range(start, points.size, step):
             rows = points[first : first + step]
             stop = first + rows.size
-            target = H[first:stop, :stop]
-            block = self.G.block(rows, points[:stop])
             columns = points[:stop]
+            block = self.G.block(rows, columns)
             if self.signs is not None:
                 block += np.outer(self.shift[rows], self.signs[columns])
                 block += np.outer(self.signs[rows], self.shift[columns])
+            target = H[first:stop, :stop]
             np.divide(block, self.scale * roots[:stop], out=target, casting="same_kind")
             target /= roots[first:stop, None]
             self.reads[0] += target.size
             _mirror(first, stop, H)
 
     def product(self, v):
-        """Return (v'Gv, G v), by columns of the support if G has an adder; keep those of the last v."""
-        if self.last is None or not np.array_equal(v, self.last[0]):
-            if self.adder:
-                m = np.zeros(self.n)
-                support = np.flatnonzero(v)
-                w = np.empty(self.G.shape()[1])
-                self.adder(support, v[support], m)
-                lift(
-                    self.G, v, w
-                )  # a copy, beside the share of a ridge, which `square` takes in twice the precision
-                self.last = (
-                    v,
-                    _nonnegative(square(self.G, v, w, m), self.G.rounding().square * self.scale),
-                    m,
-                )
-            else:
-                self.last = v, *_squares_and_margins(self.G, self.scale, v)[0]
-        return self.last[1:]
+        """Return (v'Gv, G v) for ||v||_1 <= 1, by columns of the support if G has an adder; keep the last result."""
+        if self.last is not None and np.array_equal(v, self.last[0]):
+            return self.last[1:]
+        if self.adder is None:
+            norm2, m = _squares_and_margins(self.G, self.scale, v)[0]
+        else:
+            m = np.zeros(self.n)
+            support = np.flatnonzero(v)
+            self.adder(support, v[support], m)
+            w = np.empty(self.G.shape()[1])
+            lift(self.G, v, w)
+            blur = self.G.rounding().square * self.scale
+            norm2 = _nonnegative(square(self.G, v, w, m), blur)
+        self.last = (v, norm2, m)
+        return norm2, m
 
     def refresh(self, c, u):
         """Set u to G c / s."""
-        self.reads[0] += self.n * (np.count_nonzero(c) if self.adder else self.n)
+        columns = np.count_nonzero(c) if self.adder else self.n
+        self.reads[0] += self.n * columns
         v = _unit_range(c)
-        np.multiply(
-            self.product(v)[1] + self.shifted(slice(None), v), c.max() / v.max() / self.scale, out=u
-        )
+        m = self.product(v)[1] + self.from_shift(slice(None), v)
+        u[:] = m * (c.max() / v.max() / self.scale)
 
     def change(self, c, u, points, weights):
-        """Give some points new weights, bring u up to date, afresh if most of the support changes, and `_rescale`."""
+        """Give some points new weights and bring u up to date, afresh if most of the support changes.
+
+        Return (gap, norm) of `_rescale`.
+        """
         moves = weights - c[points]
-        moved = np.flatnonzero(moves)
         c[points] = weights
+        moved = np.flatnonzero(moves)
         if self.adder and moved.size <= 0.8 * np.count_nonzero(c):
             self.reads[0] += self.n * moved.size
-            self.adder(points[moved], moves[moved] / self.scale, u)
-            u += self.shifted(points[moved], moves[moved] / self.scale)
+            points = points[moved]
+            moves = moves[moved] / self.scale
+            self.adder(points, moves, u)
+            u += self.from_shift(points, moves)
         else:
             self.refresh(c, u)
         return _rescale(c, u)
@@ -7434,41 +7490,45 @@ class _SingleGram(Representation):
 
 
 def _rescale(c, u):
-    """Bring c and u to the best multiple of c; return its relative gap 1 - min u and ||p||_G / sqrt(s)."""
+    """Bring c and u to the best multiple of c; return (gap, norm), the relative gap and ||p||_G / sqrt(s)."""
     total = float(c.sum())
-    size = _dot(c, u)
-    if not size > 1e-300 * total:
+    norm2 = _dot(c, u)
+    if not norm2 > 1e-300 * total:
         return np.inf, 0.0
-    c *= total / size
-    u *= total / size
-    return 1.0 - float(u.min()), math.sqrt(size) / total
+    c *= total / norm2
+    u *= total / norm2
+    return 1.0 - float(u.min()), math.sqrt(norm2) / total
 
 
 @register_jitable
 def _gap(x, g, roots):
     """Return the relative gap within a working set."""
     total = 0.0
-    size = 0.0
+    norm2 = 0.0
     low = np.inf
     for k in range(x.size):
         u = 1.0 + g[k] * roots[k]
         weight = x[k] / roots[k]
         total += weight
-        size += weight * u
+        norm2 += weight * u
         low = min(low, u)
-    return 1.0 - total * low / size if size > 0.0 else np.inf
+    return 1.0 - total * low / norm2 if norm2 > 0.0 else np.inf
 
 
 # Pair steps
 #
-# A step goes to the minimum in two coordinates i, j.  i violates optimality most; j is the largest
-# (g_j - g_i r)^2 / (1 - r^2), r = H_ij, the gain of the pair over i alone, to two terms of the series, as far as x_j
-# allows.  Where both bounds stop the pair, the minimum is on the edge x_i = 0, if g_i >= 0 there, or else on x_j = 0.
+# A step goes to the minimum in two coordinates i, j.  i violates optimality most.  The pair gains
+# (g_j - g_i r)^2 / (1 - r^2) over i alone, where r = H_ij, and j has the largest gain.  1 / (1 - r^2) is taken to two
+# factors of its product, and the difference to at most x_j, since x_j cannot fall by more.  If both bounds stop the
+# pair, the minimum is on the edge x_i = 0 if g_i >= 0 there, and else on the edge x_j = 0.
 
 
 @register_jitable
 def _argmax(scores, n):
-    """Find the largest of n scores of at least 0 by stretches of 64, the last of which goes on in zeros."""
+    """Return the place of the largest of n scores >= 0; the array goes on in at least 64 zeros.
+
+    Maxima over stretches of 64 compile to vector instructions.
+    """
     place = 0
     top = np.float32(0.0)
     for start in range(0, n, 64):
@@ -7485,69 +7545,78 @@ def _argmax(scores, n):
 
 @njit(cache=_CACHE, fastmath=_FINITE)
 def _pair_steps(H, x, g, moves, roots, target, most):
-    """Make at most ``most`` pair steps, until the gap is ``target``, with g kept up to date; return how many."""
+    """Make at most ``most`` pair steps, until the gap is ``target``; return how many.
+
+    x, g and ``moves`` change in place; g is the gradient.  ``moves`` sums up the changes of x, which x itself may be
+    too large to show.
+    """
     n = x.size
+    zero = np.float32(0.0)
     one = np.float32(1.0)
-    zero = np.float32(0.0)  # moves: what x, which may be much larger, changes by
     scores = np.zeros(n + 64, dtype=np.float32)
-    few = max(16, n // 8)
+    period = max(16, n // 8)  # steps from one look at the gap to the next
     i = 0
     j = 0
-    move = zero
-    change = zero
+    move_i = zero
+    move_j = zero
     for step in range(most + 1):
-        row = H[i]
-        mirror = H[j]
+        # 1. Bring g up to date and find the worst violator i.
+        row_i = H[i]
+        row_j = H[j]
         for k in range(n):
-            now = g[k] + (move * row[k] + change * mirror[k])
-            g[k] = now
-            scores[k] = max(-now, min(now, x[k]))
+            slope = g[k] + (move_i * row_i[k] + move_j * row_j[k])
+            g[k] = slope
+            scores[k] = max(-slope, min(slope, x[k]))
         i = _argmax(scores, n)
-        if (
-            step == most
-            or not scores[i] > zero
-            or (step > 0 and step % few == 0 and _gap(x, g, roots) <= target)
-        ):
+        if step == most or not scores[i] > zero:
             break
-        row = H[i]
-        slope = g[i]
-        a = x[i]
+        if step > 0 and step % period == 0 and _gap(x, g, roots) <= target:
+            break
+        # 2. Find the j that gains most with it.
+        row_i = H[i]
+        slope_i = g[i]
+        x_i = x[i]
         for k in range(n):
-            r = row[k]
-            reach = min(g[k] - slope * r, x[k])
+            r = row_i[k]
+            reach = min(g[k] - slope_i * r, x[k])
             r2 = r * r
             scores[k] = reach * reach * (one + r2) * (one + r2 * r2)
         scores[i] = zero
         j = _argmax(scores, n)
-        r = other = b = zero
+        r = zero
+        slope_j = zero
+        x_j = zero
         if scores[j] > zero:
-            r = row[j]
-            other = g[j]
-            b = x[j]
+            r = row_i[j]
+            slope_j = g[j]
+            x_j = x[j]
+        # 3. Go to the minimum of the pair, within the bounds.
         shrink = one / max(one - r * r, np.float32(1e-6))
-        move = (r * other - slope) * shrink
-        change = (r * slope - other) * shrink
-        if a + move < zero or b + change < zero:
-            move = -a
-            change = max(-b, r * a - other)
-            if slope + move + r * change < zero:
-                move = max(-a, r * b - slope)
-                change = -b
-        x[j] = max(x[j] + change, zero)
-        x[i] = max(a + move, zero)
-        moves[j] += change
-        moves[i] += move
+        move_i = (r * slope_j - slope_i) * shrink
+        move_j = (r * slope_i - slope_j) * shrink
+        if x_i + move_i < zero or x_j + move_j < zero:
+            move_i = -x_i
+            move_j = max(-x_j, r * x_i - slope_j)
+            if slope_i + move_i + r * move_j < zero:
+                move_i = max(-x_i, r * x_j - slope_i)
+                move_j = -x_j
+        x[j] = max(x[j] + move_j, zero)
+        x[i] = max(x_i + move_i, zero)
+        moves[j] += move_j
+        moves[i] += move_i
     return step
 
 
 def _by_pairs(dual, c, u, points, H, target, most):
-    """Change some points by steps in single precision; return (gap, norm, whether fewer than ``most`` sufficed)."""
+    """Make pair steps on some points; return (gap, norm, True if fewer than ``most`` steps sufficed)."""
     roots = dual.roots[points]
-    x, g, moves = np.array(
-        (c[points] * roots, (u[points] - 1.0) / roots, 0.0 * roots), dtype=np.float32
-    )
+    x = (c[points] * roots).astype(np.float32)
+    g = ((u[points] - 1.0) / roots).astype(np.float32)
+    moves = np.zeros(points.size, np.float32)
     steps = _pair_steps(H, x, g, moves, roots, target, most)
-    if not np.isfinite(x).all():  # rows too much alike for single precision, where steps run away
+    if not np.isfinite(
+        x
+    ).all():  # rows are too much alike for single precision, where steps run away
         return *_rescale(c, u), False
     weights = np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0)
     return *dual.change(c, u, points, weights), steps < most
@@ -7557,41 +7626,40 @@ def _by_pairs(dual, c, u, points, H, target, most):
 
 
 def _violations(c, u, roots):
-    """Return max(-g, min(g, x)), and -g where x = 0, which puts points of no violation in order."""
+    """Return max(-g, min(g, x)), and -g where x = 0, so that points without a violation are in order, too."""
     g = (u - 1.0) / roots
     return np.where(c > 0.0, np.maximum(-g, np.minimum(g, c * roots)), -g)
 
 
 def _over_blocks(dual, c, u, gap):
-    """Make pair steps on blocks for four products' worth of columns; return why they end."""
+    """Make pair steps on blocks, whose columns are those of four products; return why they end."""
     n = dual.n
-    size = dual.block
-    seen = np.zeros(dual.n, dtype=bool)
-    ended = gap <= dual.tol
-    target = 0.1 * gap if ended else dual.tol
+    size = dual.block_size
     H = np.empty((size, size), np.float32)
-    few = max(n // 2, 4 * _NARROW_BLOCK)  # a larger support is left to blocks
+    seen = np.zeros(n, dtype=bool)
+    largest_settled = min(max(n // 2, 4 * _NARROW_BLOCK), dual.largest_support)
+    target = dual.tol
+    if gap <= dual.tol:
+        target = 0.1 * gap
     for turn in range(4 * n // size + 1):
         block = np.sort(np.argpartition(_violations(c, u, dual.roots), -size)[-size:])
-        if (
-            turn
-            and 5 * np.count_nonzero(~seen[block]) < size
-            and np.count_nonzero(c) <= min(few, dual.largest)
-        ):
+        unseen = np.count_nonzero(~seen[block])
+        if turn > 0 and 5 * unseen < size and np.count_nonzero(c) <= largest_settled:
             return "settled"
         seen[block] = True
         dual.place(block, 0, H)
-        gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, dual.patience * size // 8)
+        most = dual.steps_per_point * size // 8
+        gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, most)
         if gap <= target or norm <= dual.eps:
-            return "near"
-    return "crawls"
+            return "reached"
+    return "slow"
 
 
 # Working sets
 
 
 def _grown(dual, points, H, u, most, below=np.inf):
-    """Add points of u below a bound, at most so many, the least; return (points, H)."""
+    """Add the ``most`` points of smallest u < below to the points and to H; return (points, H)."""
     outside = u.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
@@ -7599,16 +7667,16 @@ def _grown(dual, points, H, u, most, below=np.inf):
     placed = points.size if H.size else 0
     points = np.append(points, found)
     if points.size > len(H):
-        H = _widened(
-            H[:placed, :placed], max(points.size, min(3 * points.size // 2 + 64, dual.room))
-        )
+        room = min(3 * points.size // 2 + 64, dual.largest_working_set)
+        H = _widened(H[:placed, :placed], max(points.size, room))
     dual.place(points, placed, H)
     return points, H
 
 
 def _working_set(dual, dtype, c, u):
     """Return (points, H): the support, and half as many points of least margin."""
-    points = support = np.flatnonzero(c)
+    support = np.flatnonzero(c)
+    points = support
     if support.size <= len(dual.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, dual.n, -(-dual.n // _PROBES)))
     return _grown(dual, points, np.empty((0, 0), dtype), u, support.size // 2 + 64)
@@ -7616,55 +7684,66 @@ def _working_set(dual, dtype, c, u):
 
 def _on_working_set(dual, c, u, gap):
     """Make pair steps on a working set that grows; return why they end."""
-    (points, H) = _working_set(dual, np.float32, c, u)
-    closed = False
-    while np.count_nonzero(c) <= dual.largest:
-        if np.count_nonzero(c) > max(_FEW_SLACK, dual.n // 16) and dual.has_slacks(u):
+    points, H = _working_set(dual, np.float32, c, u)
+    is_closed = False  # True if no point outside violates optimality
+    while True:
+        support = np.count_nonzero(c)
+        if support > dual.largest_support:
             return "large"
+        if support > max(_FEW_SLACK, dual.n // 16) and dual.has_slacks(u):
+            return "large"
+        # 1. Make pair steps.
         m = points.size
-        before = gap
-        target = max(0.5 * dual.tol, (0.03 if closed else 0.1) * gap)
-        gap, norm, enough = _by_pairs(dual, c, u, points, H, target, dual.patience * m)
+        previous = gap
+        share = 0.03 if is_closed else 0.1
+        target = max(0.5 * dual.tol, share * gap)
+        most = dual.steps_per_point * m
+        gap, norm, sufficed = _by_pairs(dual, c, u, points, H, target, most)
         if gap <= dual.tol or norm <= dual.eps:
-            return "near"
-        if gap > 0.3 * before and (closed or not enough):
-            return "crawls"
-        if m >= dual.room:
+            return "reached"
+        if gap > 0.3 * previous and (is_closed or not sufficed):
+            return "slow"
+        if m >= dual.largest_working_set:
             return "large"
-        points, H = _grown(
-            dual, points, H, u, min(max(96, m // 4), dual.room - m), 1.0 - 0.25 * dual.tol
-        )
-        closed = points.size == m
-    return "large"
+        # 2. Add violators.
+        most = min(max(96, m // 4), dual.largest_working_set - m)
+        points, H = _grown(dual, points, H, u, most, 1.0 - 0.25 * dual.tol)
+        is_closed = points.size == m
 
 
-# Faces
+# Newton steps on faces of a working set
 #
-# A round makes Newton steps on the faces of a working set, with room for more points.  After a full step the worst
-# violators enter.
+# After a full step the worst violators of the working set enter the face, and after the last one those outside enter
+# the working set.
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
-    """Minimize over a working set by about ``most`` changes; enter ``wish`` < 0 first; return (k or -1, changes)."""
+def _walk_faces(H, face, price, x, g, k, most, tol, eps):
+    """Minimize over a working set by about ``most`` changes of the face; return (k, changes), k = -1 for a witness.
+
+    A point of price below 0 may enter, the lowest first: all that are given so, and later some, by their gradient.
+    """
     roots, _, P, inside = face
     m = x.size
     changes = 0
-    few = x.size
+    batch = m
     bar = 0.0
     while True:
-        for _ in range(few):
-            i = np.argmin(wish)
-            if not wish[i] < bar:
+        # 1. Let a batch of points enter.
+        for _ in range(batch):
+            i = np.argmin(price)
+            if not price[i] < bar:
                 break
-            wish[i] = 0.0
+            price[i] = 0.0
             g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
             k = _append(face, H[i], x, g, k, i, eps)
             changes = changes + 1
             if k < 0:
                 return k, changes
+        # 2. Go to the minimum on the face.
         k, steps = _descend(face, x, g, k)
         changes += steps
+        # 3. Find the violators.
         for i in range(m):
             g[i] = -1.0 / roots[i]
         for a in range(k):
@@ -7673,110 +7752,103 @@ def _walk_faces(H, face, wish, x, g, k, most, tol, eps):
             for i in range(m):
                 g[i] += weight * row[i]
         for i in range(m):
-            wish[i] = 0.0 if inside[i] else g[i]
-        few = 1 + k // 32
-        bar = 0.1 * wish[np.argmin(wish)]
+            price[i] = 0.0 if inside[i] else g[i]
+        batch = 1 + k // 32
+        bar = 0.1 * price[np.argmin(price)]
         if not bar < 0.0 or changes >= most or _gap(x, g, roots) <= tol:
             return k, changes
 
 
-def _on_faces(dual, c, u, gap, most=np.inf):
-    """Make Newton steps while at most ``most`` points are in the face, until only rounding is left; return why."""
+def _on_faces(dual, c, u, gap, largest=np.inf):
+    """Make Newton steps on faces of at most ``largest`` points, until only rounding is left; return why they end."""
     points, H = _working_set(dual, np.float64, c, u)
-    rough = gap > dual.tol
-    L = np.empty((0, 0))
-    P = np.empty(0, np.int64)
+    is_rough = gap > dual.tol
     norm = np.inf
     work = 0
+    L = np.empty((0, 0))
+    P = np.empty(0, np.int64)
     while True:
+        # 1. Make room for the points of the working set.
         m = points.size
         k = P.size
-        roots = dual.roots[points]
-        inside = np.bincount(P, minlength=m) > 0
         L = _widened(L[:k, :k], m)
+        inside = np.bincount(P, minlength=m) > 0
         P = np.append(P, np.zeros(m - k, np.int64))
+        # 2. Make Newton steps.
+        roots = dual.roots[points]
+        face = (roots, L, P, inside)
         x = c[points] * roots
         g = (u[points] - 1.0) / roots
-        k, steps = _walk_faces(
-            H,
-            (roots, L, P, inside),
-            np.where(inside, 0.0, -x),
-            x,
-            g,
-            k,
-            5 * m + 500,
-            0.5 * dual.tol,
-            dual.eps,
-        )
-        if not 0.0 < x.sum() < np.inf:  # by rounding
-            return "ended"
-        before = norm
-        (gap, norm) = dual.change(c, u, points, x / roots)
-        crawls = steps >= 5 * m + 500 and norm > 0.9 * before
-        work = work + steps * k * k
-        if (
-            k < 0
-            or k > most
-            or norm <= dual.eps
-            or (rough and gap <= dual.tol)
-            or crawls
-            or work > _LONGEST_STAGE
-        ):
-            is_lost = (
-                crawls and norm * norm <= 64.0 * m * _EPS
-            )  # which the factor cannot tell from 0
-            return "ended" if is_lost else "crawls"
+        price = np.where(inside, 0.0, -x)
+        most = 5 * m + 500
+        k, steps = _walk_faces(H, face, price, x, g, k, most, 0.5 * dual.tol, dual.eps)
+        if not 0.0 < x.sum() < np.inf:
+            return "rounding"
+        previous = norm
+        gap, norm = dual.change(c, u, points, x / roots)
+        # 3. Stop where more steps are of no use here.
+        is_slow = steps >= most and norm > 0.9 * previous
+        if is_slow and norm * norm <= 64.0 * m * _EPS:  # the factor cannot tell it from 0
+            return "rounding"
+        is_reached = norm <= dual.eps or (is_rough and gap <= dual.tol)
+        work += steps * k * k
+        if k < 0 or k > largest or is_reached or is_slow or work > _LONGEST_STAGE:
+            return "slow"
+        # 4. Add violators.
         P = P[:k]
         points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
         if points.size == m:
-            break
-    weights = _refined(dual, c[points[P]], points[P], L)
-    if weights is not None:
-        dual.change(c, u, points[P], weights)
-    return "ended"
+            _refine(dual, c, u, points[P], L)
+            return "rounding"
 
 
-def _refined(dual, weights, points, L):
-    """Return the weights after Newton steps on a face by products in twice the working precision, while these help.
+def _on_first_faces(dual, c, u, gap):
+    """Make Newton steps on faces while these are small."""
+    return _on_faces(dual, c, u, gap, _FIRST_FACE)
 
-    Return None if G has no such products.
-    """
+
+def _refine(dual, c, u, points, L):
+    """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
     if dual.G.precise(np.zeros(dual.n)) is None:
-        return None
-    part = dual.G.restrict(points)
+        return
+    G = dual.G.restrict(points)
     roots = dual.roots[points]
-    spread = np.inf
+    weights = c[points]
+    error = np.inf
     for _ in range(10):
+        previous = error
         total = 2.0 ** math.frexp(weights.sum())[1]
-        m = part.precise(weights / total)[1] + dual.shifted(points, weights / total, points)
+        v = weights / total
+        m = G.precise(v)[1] + dual.from_shift(points, v, points)
         g = (m * (total / dual.scale) - 1.0) / roots
-        size = np.abs(g).max()
+        error = np.abs(g).max()
         step = g.copy()
         _solve(L, g.size, step)
-        if not (size < 0.5 * spread and (weights - step / roots).min() > 0.0):
+        refined = weights - step / roots
+        if not (error < 0.5 * previous and refined.min() > 0.0):
             break
-        weights = weights - step / roots
-        spread = size
-    return weights
+        weights = refined
+    dual.change(c, u, points, weights)
 
 
-# Newton steps
+# Newton steps on the separator
 #
-# For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i, which c_i =
-# s max(0, 1 - <z_i, w>) / r_i attains.  A step takes equations in the coordinates, where these are few, or a few dozen
-# products.
+# For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
+# c_i = s max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w where these are few, and
+# otherwise takes a few dozen products.
 
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
-    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0."""
+    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0.
+
+    Newton steps on the derivative, which is piecewise linear, between known bounds of its zero.
+    """
     t = 1.0
     low = 0.0
     high = math.inf
-    for _ in range(
-        100
-    ):  # Newton steps on the derivative, which is piecewise linear, between known bounds
-        part = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
-        root = ((1.0 - m) @ part - slope) / (curvature + rise @ part)
+    for _ in range(100):
+        pull = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
+        root = ((1.0 - m) @ pull - slope) / (curvature + rise @ pull)
         if abs(root - t) <= 1e-12 * t:
             break
         if root > t:
@@ -7788,7 +7860,7 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
 
 
 def _has_few_coordinates(G):
-    """Tell whether Newton steps go by coordinates: fewer than the points, and of pairs of classes in 0.5 GB."""
+    """Return True if Newton steps can work on coordinates: fewer than the points, and of pairs of classes in 0.5 GB."""
     rows = G.points_gram()
     if not isinstance(rows, FeatureGram):
         return False
@@ -7808,7 +7880,7 @@ def _coordinates(G):
 
 
 def _with_bias(rows, signs):
-    """Return (rows, penalty): with a free intercept the bias is a coordinate more, without a part in ||w||^2."""
+    """Return (rows, penalty); a free intercept makes the bias a coordinate more, which has no part in ||w||^2."""
     penalty = np.ones(rows.shape[1])
     if signs is None:
         return rows, penalty
@@ -7818,169 +7890,171 @@ def _with_bias(rows, signs):
 def _newton_in_coordinates(rows, ridge, penalty, w):
     """Minimize sum_j penalty_j w_j^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w, from this one on.
 
-    Return w, the weights max(0, 1 - <z_i, w>) / r_i and the number of steps.  Equations are solved for columns scaled
-    to unit length, so that those of any unit solve alike; they are definite by rounding, too.
+    Return (w, weights, steps), where weights_i = max(0, 1 - <z_i, w>) / r_i.  Equations are solved for columns scaled
+    to unit length, so that the units of columns do not matter, and a multiple of the identity keeps them definite.
     """
     m = rows @ w
-    kept = w
     value = math.inf
+    previous_w = w
     steps = 0
     while steps < 200:
         slacks = np.maximum(1.0 - m, 0.0)
-        before = value
+        previous = value
         value = (penalty * w) @ w + slacks @ (slacks / ridge)
-        if not value < before:
+        if not value < previous:
+            w = previous_w
             break
+        # 1. The direction
         active = slacks > 0.0
-        part = rows[active] / np.sqrt(ridge[active])[:, None]
-        lengths = np.sqrt(penalty + np.einsum("ij,ij->j", part, part))
+        columns = rows[active] / np.sqrt(ridge[active])[:, None]
+        lengths = np.sqrt(penalty + np.einsum("ij,ij->j", columns, columns))
         lengths[lengths == 0.0] = 1.0
-        part /= lengths
-        equations = np.diag(penalty / lengths**2 + 4.0 * _EPS * w.size) + part.T @ part
+        columns /= lengths
+        definite = np.diag(penalty / lengths**2 + 4.0 * _EPS * w.size)
         downhill = (slacks / ridge) @ rows - penalty * w
-        step = np.linalg.solve(equations, downhill / lengths) / lengths
-        if not downhill @ step > 0.0:
+        equations = definite + columns.T @ columns
+        direction = np.linalg.solve(equations, downhill / lengths) / lengths
+        if not downhill @ direction > 0.0:
             break
-        t = _minimizing_step(m, rows @ step, ridge, (penalty * w) @ step, (penalty * step) @ step)
-        kept = w
-        w = w + t * step
+        # 2. The step along it
+        pull = penalty * direction
+        t = _minimizing_step(
+            m, rows @ direction, ridge, (penalty * w) @ direction, pull @ direction
+        )
+        previous_w = w
+        w = w + t * direction
         m = rows @ w
         steps += 1
-    w = w if value < before else kept
     return w, np.maximum(1.0 - rows @ w, 0.0) / ridge, steps
 
 
 def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
-    """Solve step + stiffness G step = downhill to a relative accuracy; given products with G, and G downhill, return
-    (step, G step, k), k the products that it took."""
+    """Solve step + stiffness G step = downhill to a relative accuracy, given ``product(v)`` = G v and G downhill.
+
+    Return (step, G step, k) after k products.  In the inner product of G the equations are symmetric.
+    """
     step = np.zeros(downhill.size)
     rise = np.zeros(downhill.size)
-    left = downhill.copy()
-    way = downhill.copy()
-    m = image.copy()
-    first = size = downhill @ image
-    for k in range(1, 201):  # noqa: B007 - in the inner product of G, for which the equations are symmetric
-        bend = way + stiffness * m
-        length = size / (bend @ m)
-        step += length * way
-        rise += length * m
-        left -= length * bend
-        ahead = product(left)
-        before = size
-        size = left @ ahead
-        if size <= accuracy**2 * first:
+    residual = downhill.copy()
+    direction = downhill.copy()
+    direction_image = image.copy()
+    norm2 = downhill @ image
+    goal = accuracy**2 * norm2
+    for k in range(1, 201):  # noqa: B007
+        bent = direction + stiffness * direction_image
+        t = norm2 / (bent @ direction_image)
+        step += t * direction
+        rise += t * direction_image
+        residual -= t * bent
+        residual_image = product(residual)
+        previous = norm2
+        norm2 = residual @ residual_image
+        if norm2 <= goal:
             break
-        way *= size / before
-        way += left
-        m *= size / before
-        m += ahead
+        direction *= norm2 / previous
+        direction += residual
+        direction_image *= norm2 / previous
+        direction_image += residual_image
     return step, rise, k
 
 
 def _by_newton_steps(dual, c, u, gap):
-    """Minimize by Newton steps, as far as what is at hand can tell; return why they end."""
+    """Minimize by Newton steps, to the digits of what is at hand; return why they end."""
     points, G = dual.at_hand(c, u)
     if G is None:
         return "large"
-    if dual.few:
+    if dual.has_few_coordinates:
         rows, penalty = _with_bias(_coordinates(G), dual.signs)
-        _, pull, steps = _newton_in_coordinates(
-            rows, dual.G.ridge, penalty, penalty * (c / dual.scale @ rows)
-        )
+        w = penalty * (c / dual.scale @ rows)
+        _, weights, steps = _newton_in_coordinates(rows, dual.ridge, penalty, w)
         dual.reads[0] += (2 * steps + 1) * dual.n**2
-        if all(
-            pull[side].any() for side in dual.sides
-        ):  # not so where slacks are less than rounding
-            c[:] = pull * dual.scale
-        return "near"
-    n = points.size
-    ridge = dual.G.ridge[points]
-    v = c[points] / dual.scale
-    active = c[points] > 0.0
-    error = math.inf
-    m = u[points] - ridge * v
-    goal = 0.3 * dual.tol
-    if G is dual.kept[1]:
-        goal = max(goal, 1e-3 * min(1.0, gap))  # the rest is for G in double precision
+        if all(weights[side].any() for side in dual.sides):  # else all slacks are rounding
+            c[:] = weights * dual.scale
+        return "reached"
 
     def product(v):
-        return _image(G, v) + dual.shifted(points, v, points)
+        return _image(G, v) + dual.from_shift(points, v, points)
 
+    n = points.size
+    ridge = dual.ridge[points]
+    v = c[points] / dual.scale
+    m = u[points] - ridge * v
+    active = c[points] > 0.0
+    error = math.inf
+    goal = 0.3 * dual.tol
+    if G is dual.kept[1]:  # in single precision; the rest is for the next stage
+        goal = max(goal, 1e-3 * min(1.0, gap))
     for _ in range(200):
-        before = active
-        active = m < 1.0
-        last = error
-        pull = np.maximum(1.0 - m, 0.0) / ridge
-        downhill = pull - v
-        stiffness = active / ridge
+        # 1. The residual; u = 1 + image on active points, and no less on others.
+        weights = np.maximum(1.0 - m, 0.0) / ridge
+        downhill = weights - v
         image = product(downhill)
+        previous = error
         error = np.abs(image).max()
-        changed = np.count_nonzero(active != before)
-        k = 1
-        if error <= goal or (
-            error > 0.5 * last and not changed
-        ):  # u = 1 + image where active, or no less
+        previously_active = active
+        active = m < 1.0
+        changed = np.count_nonzero(active != previously_active)
+        if error <= goal or (error > 0.5 * previous and not changed):
             break
-        accuracy = min(
-            0.1, max(changed / n, 0.5 * goal / error)
-        )  # of use before the active points change
-        step, rise, k = _conjugate_gradients(product, stiffness, downhill, image, accuracy)
-        dual.reads[0] += (k + 1) * n * n
+        # 2. A step, of which digits are of use until active points change.
+        accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
+        step, rise, products = _conjugate_gradients(
+            product, active / ridge, downhill, image, accuracy
+        )
+        dual.reads[0] += (products + 1) * n * n
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
         v += t * step
         m += t * rise
-    c[points] = pull * dual.scale
-    return "near"
+    c[points] = weights * dual.scale
+    return "reached"
 
 
 def _by_coordinates(G, tol):
     """Return (w, bias, p, lower, upper) of G with few coordinates by Newton steps on the separator itself, or None.
 
     Where columns have different units no weights in double precision give the best separator, but its coordinates do.
-    A hard margin is the limit of soft ones with smaller and smaller ridges; from w, its least margin 1, the weights of
-    the points on the margin solve w = Z'c.
+    A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
+    c of the points on the margin solve w = Z'c.
     """
-    whole = G
-    ridge = G.ridge if isinstance(G, RidgeGram) else None
-    scale = float(G.diagonal().max())
-    G = G.without_ridge()
     base = G.without_shift()
     rows, penalty = _with_bias(_coordinates(base), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
+    is_hard = not isinstance(G, RidgeGram)
+    if is_hard:
+        ridges = [np.full(len(rows), float(G.diagonal().max()) * 10.0**-k) for k in range(2, 32, 2)]
+        separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
+        if not (rows @ separator).min() > 0.0:  # although ||w|| has next to no weight
+            return None
+    else:
+        ridges = [G.ridge]
     best = None
-    least = -math.inf
     mixture = None
+    least = -math.inf
     most = math.inf
-    ridges = (
-        [ridge]
-        if ridge is not None
-        else [np.full(len(rows), scale * 10.0**-k) for k in range(2, 32, 2)]
-    )
-    if (
-        ridge is None
-        and not (rows @ _newton_in_coordinates(rows, ridges[-1], penalty, w)[0]).min() > 0.0
-    ):
-        return None  # all but no weight on ||w||, and still some point is on the wrong side
-    for given in ridges:
-        w, p, _ = _newton_in_coordinates(rows, given, penalty, w)
-        if ridge is None:
+    for ridge in ridges:
+        # 1. The separator and the weights
+        w, p, _ = _newton_in_coordinates(rows, ridge, penalty, w)
+        if is_hard:
             m = rows @ w
             if not m.min() > 0.0:
                 continue
             w = w / m.min()
-            near = np.flatnonzero(p)
-            if near.size <= w.size:
-                p[near] = np.maximum(_weights_of(rows[near], penalty * w), 0.0)
+            support = np.flatnonzero(p)
+            if support.size <= w.size:
+                p[support] = np.maximum(_weights_of(rows[support], penalty * w), 0.0)
         W = w[penalty > 0.0]
-        W = math.sqrt(2.0) * W.reshape(base.n_classes, -1) if isinstance(base, PairGram) else W
+        if isinstance(base, PairGram):
+            W = math.sqrt(2.0) * W.reshape(base.n_classes, -1)
         if not W.any() or not all(p[side].any() for side in sides):
             continue
-        bias = float(w[-1]) if G.signs is not None else 0.0
-        lower = _of_separator(G, ridge, W, bias, 0.0)[0]
+        # 2. Their interval
+        bias = 0.0 if G.signs is None else float(w[-1])
+        lower = _of_separator(G.without_ridge(), None if is_hard else ridge, W, bias, 0.0)[0]
         for side in sides:
             p[side] = _mixture(p[side], 1.0 / len(sides))
-        upper = certificate(whole, p, p, precise=True)[1]
+        upper = certificate(G, p, p, precise=True)[1]
+        # 3. The best of all so far
         if lower > least:
             best = (W, bias)
             least = lower
@@ -8006,95 +8080,109 @@ def _weights_of(rows, w):
     return np.linalg.lstsq((rows / lengths).T, w / lengths, rcond=None)[0]
 
 
-# Rounds
+# Choice of stages
+
+# In the order of their numbers
+_STAGES = (_over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces)
 
 
-def _on_first_faces(dual, c, u, gap):
-    """Go on faces while they are small."""
-    return _on_faces(dual, c, u, gap, _FIRST_FACE)
+def _first_stage(dual, support=None):
+    """Choose the first stage, by the support of the weights to begin with, if there are any.
 
-
-_STAGES = (
-    _over_blocks,
-    _on_first_faces,
-    _by_newton_steps,
-    _on_working_set,
-    _on_faces,
-)  # as numbered above
-
-
-def _first_stage(dual):
-    """Choose where to begin without weights: with Newton steps where coordinates are few; on faces where points are
-    few, and over rows without a ridge, where small faces pay; else on a working set."""
-    if dual.few and dual.base.shape()[1] <= _FIRST_FACE:
+    Without weights: Newton steps if coordinates are few; faces if points are few, and for rows without a ridge, as long
+    as faces are small; else a working set.
+    """
+    if support is not None:
+        if support <= 2 * _FIRST_FACE:
+            return _FACES
+        return _WORKING_SET if support <= dual.largest_support else _BLOCKS
+    if dual.has_few_coordinates and dual.base.shape()[1] <= _FIRST_FACE:
         return _NEWTON
     if dual.n <= _FIRST_FACE:
         return _FACES
-    return _WORKING_SET if dual.narrow or dual.has_ridge else _FIRST_FACES
+    if dual.has_stored_entries or dual.has_ridge:
+        return _WORKING_SET
+    return _FIRST_FACES
 
 
-def _next_stage(dual, stage, reason, u, support, halved):
-    """Choose the stage after one that ended for a reason, and whether it halved the gap.
+def _next_stage(dual, stage, reason, u, support, is_halved):
+    """Choose the stage after one that ended for a reason, where ``is_halved`` tells if it halved the gap.
 
-    Pair steps go on a working set, then faces where these crawl.  Newton steps, or blocks, follow where the support is
-    too large.
+    Pair steps on a working set come first, then faces where these are slow.  Newton steps, or blocks, take a support
+    that is too large for both.
     """
-    small = support <= _LARGEST_FACE
     if stage == _FIRST_FACES or reason == "settled":
         return _WORKING_SET
-    if stage == _NEWTON:
-        after = _FACES if support <= dual.largest_face else _BLOCKS
-        return _NEWTON if halved and reason != "large" else after
     if stage == _FACES:
         return _FACES
-    if stage == _WORKING_SET and reason == "near" and dual.signs is not None and halved:
+    if stage == _NEWTON:
+        if is_halved and reason != "large":
+            return _NEWTON
+        return _FACES if support <= dual.largest_face else _BLOCKS
+    if stage == _WORKING_SET and reason == "reached" and is_halved and dual.signs is not None:
         return _WORKING_SET  # from a better origin
-    if reason == "large" or not small or (reason == "crawls" and dual.has_slacks(u)):
-        return dual.beyond
+    if reason == "large" or support > _LARGEST_FACE or (reason == "slow" and dual.has_slacks(u)):
+        return _NEWTON if dual.takes_newton_steps else _BLOCKS
     return _FACES
 
 
 def _exact_rounds(G, k, until, c, u, stage, reads, dual):
-    """Go through a stage at every iteration: the loop that the driver is given."""
+    """Go through a stage in every iteration: the loop that the driver is given.  ``reads`` is that of the dual."""
+    # What proves infeasibility, with room for rounding
+    witness = 0.63 * dual.eps
     while k < until:
         k += 1
-        if math.sqrt(max(_dot(c, u), 0.0)) <= 0.63 * dual.eps * c.sum():  # the rest is for rounding
+        if math.sqrt(max(_dot(c, u), 0.0)) <= witness * c.sum():
             return k, INFEASIBLE
-        dual.begin(c, u, reads)
+        # 1. Go through the stage.
+        current = stage[0]
         start = c.copy()
-        before = stage[0]
-        (gap, norm) = _rescale(c, u)
-        reason = _STAGES[before](dual, c, u, gap)
+        dual.begin(c, u)
+        gap, norm = _rescale(c, u)
+        reason = _STAGES[current](dual, c, u, gap)
         is_lost = not all(c[side].any() for side in dual.sides)  # by rounding
         if is_lost:
             c[:] = start
         dual.finish(c, u)
         if is_lost:
             return k, EXHAUSTED
-        shortest = math.sqrt(dual.last[1] / dual.scale) / dual.last[0].sum()
-        if shortest <= 0.63 * dual.eps:
+        # 2. See what it gained.
+        v, norm2, _ = dual.last
+        new_norm = math.sqrt(norm2 / dual.scale) / v.sum()
+        if new_norm <= witness:
             return k, INFEASIBLE
-        now = 1.0 - u.min() * c.sum() / _dot(c, u)  # of c as it is returned
-        halved = now < 0.5 * gap
+        new_gap = 1.0 - u.min() * c.sum() / _dot(c, u)
+        is_halved = new_gap < 0.5 * gap
+        # 3. Choose the next stage.
         support = np.count_nonzero(c)
-        stage[0] = _next_stage(dual, before, reason, u, support, halved)
-        if before == _NEWTON and dual.few and stage[0] == _BLOCKS:
-            return k, EXHAUSTED  # of so many points on so few coordinates nothing else sees more
-        if stage[0] == _BLOCKS != before and support > dual.largest:
-            warnings.warn(
-                f"max_margin may take long: {support} points are in the support, too many for working sets; "
-                "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
-                "callback shows the interval",
-                stacklevel=8,
-            )
-        ended = reason == "ended" or (before == _BLOCKS and gap <= dual.tol)
-        ended |= before == _FACES and now > 0.9 * gap and shortest > (1.0 - dual.tol) * norm
-        if (ended and not halved and shortest > 0.95 * norm) or (
-            stage[0] == before and np.array_equal(c, start)
-        ):
-            return k, EXHAUSTED  # the next round would do the same
-        crawls = stage[0] == before in (_BLOCKS, _WORKING_SET) and not halved
-        if crawls and support <= 2 * _LARGEST_FACE:
+        following = _next_stage(dual, current, reason, u, support, is_halved)
+        stage[0] = following
+        if following == _BLOCKS != current:
+            if current == _NEWTON and dual.has_few_coordinates:
+                return (
+                    k,
+                    EXHAUSTED,
+                )  # nothing else sees more of so many points on so few coordinates
+            if support > dual.largest_support:
+                warnings.warn(
+                    f"max_margin may take long: {support} points are in the support, too many for working sets; "
+                    "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
+                    "callback shows the interval",
+                    stacklevel=8,
+                )
+        # 4. Halt if the next stage would do the same.
+        is_rounding = reason == "rounding"
+        if current == _BLOCKS:
+            is_rounding |= gap <= dual.tol
+        if current == _FACES:
+            is_rounding |= new_gap > 0.9 * gap and new_norm > (1.0 - dual.tol) * norm
+        if is_rounding and not is_halved and new_norm > 0.95 * norm:
+            return k, EXHAUSTED
+        if following == current and np.array_equal(c, start):
+            return k, EXHAUSTED
+        # 5. Go over to faces where pair steps get nowhere.
+        is_stuck = following == current in (_BLOCKS, _WORKING_SET) and not is_halved
+        if is_stuck and support <= 2 * _LARGEST_FACE:
             stage[0] = _FACES
     return k, RUNNING
 
@@ -8112,41 +8200,55 @@ def max_margin(
 ) -> Result:
     """The maximum margin to any tolerance, by working sets and Newton steps.
 
-    Solves min c'Gc / 2 - sum c over c >= 0, of which p = c / sum c is the dual point.  An iteration is one of four
-    stages: (1) pair steps on the support and the points of least margin, in single precision and refined in double;
-    (2) where these crawl, Newton steps on the support with a ratio test, by one Cholesky factor; (3) where there is a
-    ridge of at least 1e-8 s, a `RidgeGram`, and most points have slacks or the support is too large for (1), Newton
-    steps on the separator by conjugate gradients; in its coordinates where these are fewer than the points and 3,000,
-    with any ridge, and first of all where they are 256 or fewer; (4) without such a ridge, pair steps on blocks of the
-    points that violate optimality most.  Rows without a ridge, and up to 256 points, begin with (2).
+    Solves min c'Gc / 2 - sum_i c_i over c >= 0.  Its p = c / sum c has the least ||p||_G in the simplex, and alpha = p:
+    at the optimum the primal and the dual point coincide.  An iteration is one of four stages:
+
+    (1) pair steps on a working set, the support and the points of least margin, in single precision and refined in
+        double;
+    (2) Newton steps on the support with a ratio test, by one Cholesky factor: where (1) is slow, and first of all for
+        rows without a ridge and for up to 256 points;
+    (3) Newton steps on the separator: with a ridge, a `RidgeGram`, of at least 1e-8 s, where most points have slacks or
+        the support is too large for (1).  They solve by conjugate gradients, or in the coordinates if these are fewer
+        than the points and than 3,000: then with any ridge, and first of all if they are 256 or fewer;
+    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for all others.
 
     Parameters
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
 
+    See Also
+    --------
+    MaxMarginClassifier : fits points and labels, with a soft margin by C
+    subspace_perceptron, momentum : take fewer products, for a rough margin
+    separator_margin : compares a separator of your own with the upper end
+
     Notes
     -----
-    Stops as "certified" at upper - lower <= tol * upper; as "infeasible", that is no margin above eps exists, of which
-    p is the proof, at upper <= eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other
-    libraries' products: at least 1.5 times what rounding leaves of ||p||_G); as "rounding" where neither can be
-    proved: tol is out of reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are
-    infeasible) and 1e-16 s / rho^2 with features, for want of digits of alpha.  Here s is that of G without the ridge,
-    if it is a RidgeGram.
-    With a free intercept every stage begins at an origin on the plane found before, and penalises the bias from there;
-    once the support has settled, what is left of y'p falls by a factor of 21 or more a stage that is solved: proved
-    with a ridge, without one seen (64 or more in 18,087 stages).
-    start may also be n weights of at least 0, as the alpha of a problem of as many points, at another ridge or epoch.
-    The run is a new one, which begins with them; nothing else is taken over, and certificates are of this G.
+    *Which G.*  `gram` where n^2 entries fit into memory, `lazy_gram` for more points, and `features`, which reaches the
+    least tol, for the linear kernel.  Where noisy labels leave too large a support for all but (4), a UserWarning asks
+    for a ridge, which is a soft margin, or a larger tol.
 
-    alpha = p: at the optimum the primal and dual points coincide.  trace_at: every stage by default; `products` counts
-    entries of G read / n^2.
+    *How a run ends.*  "certified": upper - lower <= tol * upper.  "infeasible": upper <= eps, so that p proves that
+    there is no margin above eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other libraries'
+    products: at least 1.5 times what rounding leaves of ||p||_G).  "rounding": neither can be proved.  tol is out of
+    reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and below
+    1e-16 s / rho^2 with features, for want of digits of alpha.  Here s = max_i G_ii is that of G without its ridge.
 
-    Memory beside G: up to three squares of one and a half times the support, and of a G evaluated on demand 0.25 GB of
-    its columns; without them, each stage takes a product for every working set.  A support of more than 3,000 points,
-    or 6,000 where G is not dense or the intercept is free, is left to (3), or without a ridge to (4), with blocks of
+    *Options.*  ``start`` may also be n weights of at least 0, such as the alpha of a problem of as many points at
+    another ridge.  Then the run is a new one that begins with them; certificates are of this G.  ``trace_at``: every
+    iteration by default.  ``products`` in the trace counts entries of G read / n^2.
+
+    *Free intercept.*  Every stage begins at an origin on the plane found before, and penalises the bias from there.
+    Once the support has settled, every stage that is solved divides what is left of y'p by 21 or more: proved with a
+    ridge; proof: "The origin of a free intercept" in figures/README.md.  Without a ridge it was 64 or more in 18,087
+    stages.
+
+    *Memory beyond G.*  Up to three squares of one and a half times the support, and 0.25 GB of columns of a G evaluated
+    on demand; without such columns each stage takes a product for every working set.  A support of more than 3,000
+    points, or 6,000 if G is not dense or the intercept is free, is left to (3), or without a ridge to (4), in blocks of
     128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (3) keeps a
-    matrix in single precision, of the points that matter: 1.6 GB for 20,000 of them; more are left to (4).  Double
+    matrix in single precision of the points that matter, 1.6 GB for 20,000 of them, and leaves more to (4); double
     precision corrects it, by one product for about three digits.  Pairs of few coordinates have their rows written
     down, up to 0.5 GB.
 
@@ -8159,9 +8261,12 @@ def max_margin(
 
     Examples
     --------
-    >>> fm.max_margin(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1]), tol=1e-12).status
-    'certified'
+    >>> G = fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1], normalize=None)
+    >>> result = fm.max_margin(G, tol=1e-12)
+    >>> result.status, round(result.lower, 9)  # sqrt(2)
+    ('certified', 1.414213562)
     """
+    # 1. The problem
     tol = _number(tol, "tol")
     weights = None
     if not _is_result(start) and np.ndim(start) == 1:
@@ -8170,45 +8275,34 @@ def max_margin(
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=True)
     if trace_at is None:
         run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
-    blur = math.sqrt(run.G.rounding().square)
-    # A ridge, however large, is not rounded.
-    of_base = max(float(run.G.without_ridge().diagonal().max()), _SMALLEST)
-    eps = (1e-9 if blur == 0.0 else 3e-8) * (math.sqrt(of_base) / math.sqrt(run.scale))
-    if blur > 0.0 and run.G.precise(np.zeros(run.G.shape()[0])) is None:
-        eps = max(eps, 1.5 * blur)
-    if np.min(run.G.ridge) > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-        with np.errstate(over="ignore"):
-            eps = min(eps, 0.5 / math.sqrt((run.scale / run.G.ridge).sum()))
-    dual = _Dual(run.G, run.scale, tol, eps)
-    reads = np.zeros(1)
-    c, u = np.zeros((2, dual.n))
-    begin = _first_stage(dual)
+    dual = _Dual(run.G, run.scale, tol)
+    # 2. The weights to begin with
+    c = np.zeros(dual.n)
+    u = np.zeros(dual.n)
+    stage = _first_stage(dual)
     if weights is not None:
         c = _weights(_amounts(weights, "start", dual.n))
-        support = np.count_nonzero(weights)
+        stage = _first_stage(dual, np.count_nonzero(weights))
         if dual.signs is None and not dual.diagonal.all():
             c[:] = 0.0  # a row of zeros is a witness by itself: begin there
-        begin = _BLOCKS
-        if support <= 2 * _FIRST_FACE:
-            begin = _FACES
-        elif support <= dual.largest:
-            begin = _WORKING_SET
     for side in dual.sides:
         if not c[side].any():
             c[side[np.argmin(dual.diagonal[side])]] = 1.0
     dual.finish(c, u)
+    dual.reads[0] = 0.0
+    # 3. The run, whose certificates take the products that stages end with
     interval = functools.partial(
         _interval, products=lambda G, scale, *points: [dual.product(v) for v in points]
     )
     return drive(
         run,
         _exact_rounds,
-        (c, u, np.array([begin]), reads),
+        (c, u, np.array([stage]), dual.reads),
         lambda c, *_: (c, c),
         parameters=(dual,),
         interval=interval,
-        products=lambda k: reads[0] / dual.n**2,
-        eps=eps * math.sqrt(run.scale),
+        products=lambda k: dual.reads[0] / dual.n**2,
+        eps=dual.eps * math.sqrt(run.scale),
     )
 
 

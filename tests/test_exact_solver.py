@@ -747,7 +747,7 @@ def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
     G = fm.RidgeGram(
         BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge
     )  # some slacks are 0, some not
-    dual = fm._Dual(G, G.diagonal().max(), 1e-9, 0.0)
+    dual = fm._Dual(G, G.diagonal().max(), 1e-9)
     c = np.eye(1, 700)[0]
     u = np.empty(700)
     for _ in range(4):  # each leaves a thousandth of the gap
@@ -846,7 +846,7 @@ def test_at_hand_is_what_products_read(n, monkeypatch):
     monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
     X, y = noisy(n)
     G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
-    dual = fm._Dual(G, 2.0, 1e-6, 0.0)
+    dual = fm._Dual(G, 2.0, 1e-6)
     v = np.cos(np.arange(n))
     m = np.empty(n)
     c = np.zeros(n)

@@ -265,13 +265,13 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     X = rng.normal(size=(60, 3))
     y = both_classes(rng, 60)
     G = make(X, y, gamma=0.1, intercept="free", ridge=0.05)
-    dual = fm._Dual(G, 1.05, 1e-9, 1e-9)
+    dual = fm._Dual(G, 1.05, 1e-9)
     c = rng.random(60)
     u = np.zeros(60)
     for side in dual.sides:
         c[side] *= 0.5 / c[side].sum()
     dual.finish(c, u)
-    dual.begin(c, u, np.zeros(1))
+    dual.begin(c, u)
     middle = G.dense() if make is fm.lazy_gram else G.base.matrix
     h = dual.shift
     moved = middle + np.outer(h, y) + np.outer(y, h)
@@ -303,13 +303,13 @@ def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
         if make is fm.gram
         else (make(X, y, gamma=0.3, intercept="free", ridge=0.5))
     )
-    dual = fm._Dual(G, 1.5, 1e-9, 0.0)
+    dual = fm._Dual(G, 1.5, 1e-9)
     c = np.zeros(200)
     u = np.zeros(200)
     for side in dual.sides:
         c[side] = 0.5 / side.size
     dual.finish(c, u)
-    dual.begin(c, u, np.zeros(1))
+    dual.begin(c, u)
     for _ in range(4):  # on demand each leaves a thousandth of the gap
         fm._by_newton_steps(dual, c, u, fm._rescale(c, u)[0])
         dual.last = None
