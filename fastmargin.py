@@ -1819,11 +1819,15 @@ def decision_function(
     Xnew = _points(Xnew, "Xnew", kernel)
     n = X.shape[0]
     has_rows = np.ndim(alpha) == 2
-    alpha = np.atleast_2d(_real_array(alpha, "alpha", 2 if has_rows else 1))
+    alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + has_rows))
     if n_classes is None:
         y = _labels(y, n)
+        if _is_free(params) and np.ptp(y) == 0.0:
+            raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
         expected = n
     else:
+        if _is_free(params):
+            raise ValueError('intercept="free" takes two classes, -1 and +1, and no n_classes')
         n_classes = _count(n_classes, "n_classes", 2)
         y = _labels(y, n, "labels", range(n_classes)).astype(np.int64)
         expected = n * (n_classes - 1)
@@ -8050,7 +8054,8 @@ def _by_coordinates(G, tol):
             continue
         # 2. Their interval
         bias = 0.0 if G.signs is None else float(w[-1])
-        lower = _of_separator(G.without_ridge(), None if is_hard else ridge, W, bias, 0.0)[0]
+        slack_ridge = None if is_hard else ridge
+        lower = _of_separator(G.without_ridge(), slack_ridge, W, bias, 0.0)[0]
         for side in sides:
             p[side] = _mixture(p[side], 1.0 / len(sides))
         upper = certificate(G, p, p, precise=True)[1]
@@ -9150,7 +9155,8 @@ def _fill_cache():
     for name, algorithm in ALGORITHMS.items():
         print(f"compiling {name}", flush=True)
         for G in representations:
-            algorithm(X if name == "winnow" else G, max_iter=3)
+            problem = X if name == "winnow" else G
+            algorithm(problem, max_iter=3)
     for kernel, C in itertools.product(("rbf", "linear"), (1.0, math.inf)):
         print(f"compiling MaxMarginClassifier({kernel!r}, C={C})", flush=True)
         for classes in (labels, labels > 0):

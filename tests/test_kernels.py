@@ -682,3 +682,11 @@ def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where, monkeypa
         return K
 
     check_raises(lambda: fm.gram(X, kernel=askew), ValueError, ["must be symmetric"])
+
+
+@pytest.mark.parametrize("labels, options", [([0, 1, 2], {"n_classes": 3}), ([1, 1, 1], {})])
+def test_scores_with_a_free_bias_take_two_classes(labels, options):
+    X = rows_of(3, 2)
+    alpha = np.ones(3 * max(1, options.get("n_classes", 2) - 1))
+    with pytest.raises(ValueError, match='intercept="free" takes'):
+        fm.decision_function(alpha, X, labels, X, kernel="linear", intercept="free", **options)
