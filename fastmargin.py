@@ -2514,8 +2514,9 @@ def _symmetric(given, name):
     given = _array(given, name)
     is_square = given.ndim == 2 and given.size > 0 and given.shape[0] == given.shape[1]
     if not is_square or given.dtype.kind not in "fiub":
+        remedy = "; of points make it by gram(X, y) or features(X, y)" if name == "G" else ""
         raise ValueError(
-            f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}"
+            f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}{remedy}"
         )
     if given.dtype not in (np.float32, np.float64):
         given = given.astype(np.float64)
@@ -5045,6 +5046,11 @@ def _algorithm(function: _Decorated) -> _Decorated:
 
     @functools.wraps(function)
     def algorithm(*args, **options):
+        if len(args) > 1:
+            raise TypeError(
+                f"{function.__name__} takes one argument that is not named, got {len(args)}: build G first, "
+                "by gram(X, y) or features(X, y), and name the options"
+            )
         with np.errstate(under="ignore"), _compilation_note(function.__name__):
             return function(*args, **options)
 

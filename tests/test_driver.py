@@ -44,6 +44,7 @@ from instances import (
     same_rows,
     sparse,
     threads,
+    two_classes,
 )
 
 import fastmargin as fm
@@ -1208,3 +1209,14 @@ def test_what_a_result_prints_where_there_is_no_margin():
     assert "'rounding': 0.01 <= rho <= 0.123, relative gap 0.92, separable, " in repr(
         result._replace(lower=0.01000001, status="rounding")
     )
+
+
+@pytest.mark.parametrize("name", list(fm.ALGORITHMS))
+def test_points_and_labels_are_no_problem_yet(name):
+    """The commonest mistake: an algorithm takes G, which `gram` and `features` make of X and y."""
+    X, y = two_classes(10, 3, 3.0)
+    with pytest.raises(TypeError, match=r"build G first, by gram\(X, y\) or features\(X, y\)"):
+        fm.ALGORITHMS[name](X, y)
+    if name != "winnow":
+        with pytest.raises(ValueError, match=r"shape \(10, 3\).*gram\(X, y\) or features\(X, y\)"):
+            fm.ALGORITHMS[name](X)
