@@ -119,7 +119,6 @@ __all__ = [
     "RUNNING",
     "Representation",
     "Result",
-    "Rounding",
     "SEPARATED",
     "adaptive_sampling",
     "add_column",
@@ -170,6 +169,7 @@ _RETURNED = [
     "LazyGram",
     "PairGram",
     "RidgeGram",
+    "Rounding",
     "Run",
     "SparseGram",
 ]
@@ -4483,45 +4483,30 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     """
 
 
-# What the docstrings of all algorithms share; `prepare` has the run options, too.
+# What the docstrings of all algorithms share.
 
 _MATRIX = """    G : array, shape (n, n), or representation
         Signed Gram matrix.
 """
-_RUN_OPTIONS = """    max_iter : int
-        Largest number of updates in this call; those of ``start`` are not counted.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
-        first such iteration, another one at the next checkpoint.
-    trace_at : array of int, optional
-        Checkpoints: the iterations to certify and to trace.  By default 16 a decade; the first and the last iteration
-        are always among them.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
-        as in the trace.  It may change what it is given: alpha and p are copies, and the trace is a table that only
-        callbacks see.  If it returns True, the run ends as "stopped".
-    start : Result, optional
-        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
-        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
-        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
-"""
-_COMMON = f"""    Returns
+_COMMON = """    Returns
     -------
     result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.  "infeasible" says that no margin above
-        upper exists, not that the points cannot be separated.
+        With the certified interval lower <= rho <= upper of its alpha and p.
 
     Other Parameters
     ----------------
-{_RUN_OPTIONS}
+    max_iter : int, the largest number of updates
+    tol : float, the run stops as "certified" at upper - lower <= tol * upper
+    trace_at : array of int, the checkpoints: iterations to certify and to trace; by default 16 a decade
+    keep_iterates : bool, whether Result.iterates has alpha at every checkpoint
+    callback : callable, is given the partial Result at every checkpoint; if it returns True, the run stops
+    start : Result, of the same algorithm on the same G, from which to go on
+        `prepare` says more about each of these.
+
     Raises
     ------
     ValueError, TypeError
-        G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
-        free intercept that the algorithm does not take; an option is out of range; start is of another run.  The
-        message names the argument.
+        G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
     FloatingPointError
         The iterates overflowed, or G was written to during the run.
 
@@ -4546,6 +4531,24 @@ def prepare(
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
+    max_iter : int
+        Largest number of updates in this call; those of ``start`` are not counted.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
+        first such iteration, another one at the next checkpoint.
+    trace_at : array of int, optional
+        Checkpoints: the iterations to certify and to trace.  By default 16 a decade; the first and the last iteration
+        are always among them.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
+        as in the trace.  It may change what it is given: alpha and p are copies, and the trace is a table that only
+        callbacks see.  If it returns True, the run ends as "stopped".
+    start : Result, optional
+        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
+        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
+        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
     free_intercept : bool
         True if the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
         class, as the q of `softmax_pass` has.
@@ -4582,12 +4585,6 @@ def prepare(
             "for a penalised bias, or leave it out"
         )
     return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
-
-
-if prepare.__doc__ is not None:  # python -OO removes docstrings
-    prepare.__doc__ = prepare.__doc__.replace(
-        "    free_intercept :", _RUN_OPTIONS + "    free_intercept :"
-    )
 
 
 def _checkpoints(first, last, trace_at):

@@ -200,6 +200,16 @@ def test_one_fact_a_line():
             assert not chosen or len(arguments) == 1, where
 
 
+def test_every_proof_that_is_named_is_in_the_report():
+    report = (SOURCE.parent / "figures" / "README.md").read_text(encoding="utf-8")
+    titles = re.findall("^#{2,3} (.*)", report, re.MULTILINE)
+    for source in [SOURCE, *Path(__file__).parent.glob("test_*.py")]:
+        text = " ".join(source.read_text(encoding="utf-8").replace("# ", " ").split())
+        named = re.findall(r'"([^"]{5,60})" in figures/README\.md', text)
+        assert named or source != SOURCE
+        assert set(named) <= set(titles), (source.name, set(named) - set(titles))
+
+
 def test_tab_completion_shows_the_toolkit():
     assert set(fm.__all__) < set(PUBLIC) and all(hasattr(fm, name) for name in PUBLIC)
     assert not {"np", "njit", "warnings"}.intersection(PUBLIC)
