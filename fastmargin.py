@@ -7290,9 +7290,10 @@ def _on_faces(dual, c, u, gap, largest=np.inf):
         is_slow = steps >= most and norm > 0.9 * previous
         if is_slow and norm * norm <= 64.0 * m * _EPS:  # the factor cannot tell it from 0
             return "rounding"
-        is_reached = norm <= dual.eps or (is_rough and gap <= dual.tol)
+        if k < 0 or norm <= dual.eps or (is_rough and gap <= dual.tol):
+            return "reached"
         work += steps * k * k
-        if k < 0 or k > largest or is_reached or is_slow or work > _LONGEST_STAGE:
+        if is_slow or k > largest or work > _LONGEST_STAGE:
             return "slow"
         # 4. Add violators.
         P = P[:k]
