@@ -7335,10 +7335,10 @@ class _Dual:
         """Drop what earlier stages read, so that a run can be cut between any two of them.
 
         With a free intercept, move the origin onto the plane of c; c and u must be as `finish` leaves them.  The new
-        origin o = Z'v lies on this plane, midway between the classes.  To G, read from there, comes k y y' with
-        k = 20 (max_i ||x_i - o||^2 + min_i r_i), so that the bias changes by a proximal step.  The ridge in k is the
-        least one, because points of little weight must not take the digits of the others.  Stages so divide what is
-        left of y'p by 21 or more; proof: "The origin of a free intercept" in figures/README.md.
+        origin o = Z'v lies on this plane, midway between the classes.  G is read from there, and k y y' is added with
+        k = 20 (max_i ||x_i - o||^2 + min_i r_i), which penalises the bias at o.  The ridge in k is the least one,
+        because points of little weight must not take the digits of the others.  In the limit every stage divides y'p
+        by 21 or more; proof: "The origin of a free intercept" in figures/README.md.
         """
         self.adder = self.G.adder()
         self.last = None
@@ -7526,7 +7526,7 @@ def _gap(x, g, roots):
 #
 # A step goes to the minimum in two coordinates i, j.  i violates optimality most.  The pair gains
 # (g_j - g_i r)^2 / (1 - r^2) over i alone, where r = H_ij, and j has the largest gain.  1 / (1 - r^2) is taken to two
-# factors of its product, and the difference to at most x_j, since x_j cannot fall by more.  If both bounds stop the
+# factors of its product, and the difference to at most x_j, since x_j cannot fall by more.  If a bound stops the
 # pair, the minimum is on the edge x_i = 0 if g_i >= 0 there, and else on the edge x_j = 0.
 
 
@@ -7797,9 +7797,10 @@ def _on_faces(dual, c, u, gap, largest=np.inf):
         is_slow = steps >= most and norm > 0.9 * previous
         if is_slow and norm * norm <= 64.0 * m * _EPS:  # the factor cannot tell it from 0
             return "rounding"
-        is_reached = norm <= dual.eps or (is_rough and gap <= dual.tol)
+        if k < 0 or norm <= dual.eps or (is_rough and gap <= dual.tol):
+            return "reached"
         work += steps * k * k
-        if k < 0 or k > largest or is_reached or is_slow or work > _LONGEST_STAGE:
+        if is_slow or k > largest or work > _LONGEST_STAGE:
             return "slow"
         # 4. Add violators.
         P = P[:k]
@@ -8094,8 +8095,8 @@ def _weights_of(rows, w):
 _STAGES = (_over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces)
 
 
-def _first_stage(dual, support=None):
-    """Choose the first stage, by the support of the weights to begin with, if there are any.
+def _first_stage(dual, support):
+    """Choose the first stage, by the support of the weights to begin with, None if there are none.
 
     Without weights: Newton steps if coordinates are few; faces if points are few, and for rows without a ridge, as long
     as faces are small; else a working set.
@@ -8136,8 +8137,7 @@ def _next_stage(dual, stage, reason, u, support, is_halved):
 
 def _exact_rounds(G, k, until, c, u, stage, reads, dual):
     """Go through a stage in every iteration: the loop that the driver is given.  ``reads`` is that of the dual."""
-    # What proves infeasibility, with room for rounding
-    witness = 0.63 * dual.eps
+    witness = 0.63 * dual.eps  # a norm that proves infeasibility, with room for rounding
     while k < until:
         k += 1
         if math.sqrt(max(_dot(c, u), 0.0)) <= witness * c.sum():
@@ -8165,7 +8165,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         support = np.count_nonzero(c)
         following = _next_stage(dual, current, reason, u, support, is_halved)
         stage[0] = following
-        if following == _BLOCKS != current:
+        if following == _BLOCKS and current != _BLOCKS:
             if current == _NEWTON and dual.has_few_coordinates:
                 return (
                     k,
@@ -8189,7 +8189,7 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         if following == current and np.array_equal(c, start):
             return k, EXHAUSTED
         # 5. Go over to faces where pair steps get nowhere.
-        is_stuck = following == current in (_BLOCKS, _WORKING_SET) and not is_halved
+        is_stuck = following == current and current in (_BLOCKS, _WORKING_SET) and not is_halved
         if is_stuck and support <= 2 * _LARGEST_FACE:
             stage[0] = _FACES
     return k, RUNNING
@@ -8248,9 +8248,9 @@ def max_margin(
     iteration by default.  ``products`` in the trace counts entries of G read / n^2.
 
     *Free intercept.*  Every stage begins at an origin on the plane found before, and penalises the bias from there.
-    Once the support has settled, every stage that is solved divides what is left of y'p by 21 or more: proved with a
-    ridge; proof: "The origin of a free intercept" in figures/README.md.  Without a ridge it was 64 or more in 18,087
-    stages.
+    Once the support and the origin have settled, every stage that is solved divides what is left of y'p by 21 or more
+    with a ridge; proof: "The origin of a free intercept" in figures/README.md.  Without a ridge nothing is proved; the
+    factor was 64 or more in 18,087 stages.
 
     *Memory beyond G.*  Up to three squares of one and a half times the support, and 0.25 GB of columns of a G evaluated
     on demand; without such columns each stage takes a product for every working set.  A support of more than 3,000
@@ -8287,17 +8287,18 @@ def max_margin(
     # 2. The weights to begin with
     c = np.zeros(dual.n)
     u = np.zeros(dual.n)
-    stage = _first_stage(dual)
+    support = None
     if weights is not None:
         c = _weights(_amounts(weights, "start", dual.n))
-        stage = _first_stage(dual, np.count_nonzero(weights))
+        support = np.count_nonzero(weights)
         if dual.signs is None and not dual.diagonal.all():
             c[:] = 0.0  # a row of zeros is a witness by itself: begin there
     for side in dual.sides:
         if not c[side].any():
             c[side[np.argmin(dual.diagonal[side])]] = 1.0
     dual.finish(c, u)
-    dual.reads[0] = 0.0
+    dual.reads[0] = 0.0  # which does not count
+    stage = _first_stage(dual, support)
     # 3. The run, whose certificates take the products that stages end with
     interval = functools.partial(
         _interval, products=lambda G, scale, *points: [dual.product(v) for v in points]
