@@ -7850,10 +7850,9 @@ def _advice_on_columns(X, names):
     wide = np.argmax(widths)
     if not widths[wide] > 1e3 * widths[narrow]:
         return ""
-    if names is not None:
-        narrow = names[narrow]
-        wide = names[wide]
-    return f", or bring columns to one scale: column {wide} is far wider than {narrow}"
+    return (
+        f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
+    )
 
 
 def _separators(G, alpha):
@@ -8204,7 +8203,7 @@ class MaxMarginClassifier:
         return max_margin if name == "exact" else ALGORITHMS[name]
 
     def _kernel_options(self, data):
-        """Return the keywords of the kernel for `gram`, gamma as a number."""
+        """Return the keywords of `gram` that belong to the kernel and the intercept, with gamma as a number."""
         if callable(self.kernel):
             accepted = ()
         else:
@@ -8276,20 +8275,21 @@ class MaxMarginClassifier:
         if self.status_ != "certified" and algorithm is max_margin and self._takes("linear"):
             solution = self._solve_in_coordinates(G)
         # 3. Without a margin, fall back on a soft one.
-        largest_C = float(f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}")
+        soft_C = 1.0 / scale if self.C == math.inf else _SOFT / scale
+        soft_C = float(f"{soft_C:.0e}")
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
-        if is_hidden and self.C > largest_C:
-            message = self._advice_without_margin(data, largest_C)
+        if is_hidden and self.C > soft_C:
+            message = self._advice_without_margin(data, soft_C)
             warnings.warn(message, UserWarning, stacklevel=4)
             hard = G
-            G = _with_ridge(base, ridge / largest_C)
+            G = _with_ridge(base, ridge / soft_C)
             result = max_margin(G, tol=self.tol)
             lower = certificate(hard, result.alpha, self.result_.p)[0]
             self.interval_ = (lower, self.result_.upper)
         elif self.status_ in ("max_iter", "rounding"):
             message = self._advice_on_interval(algorithm, data.X)
             warnings.warn(message, _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
-        if data.weight_left_out > 0.0:
+        if data.weight_left_out > 0.0 and self.interval_[0] > 0.0:
             self.interval_ = self._interval_of_all(data)
         self.margin_ = self.interval_[0]
         self.fit_status_ = int(self.status_ != "certified")
@@ -8358,7 +8358,8 @@ class MaxMarginClassifier:
             remedy = "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
         columns = ""
         if self._takes("linear"):
-            columns = _advice_on_columns(X, getattr(self, "feature_names_in_", None))
+            names = getattr(self, "feature_names_in_", range(X.shape[1]))
+            columns = _advice_on_columns(X, names)
         known = _between(*self.interval_)
         return f"the margin is known to be {known} {remedy} a larger tol{columns}"
 
@@ -8368,8 +8369,6 @@ class MaxMarginClassifier:
         Proof: "Points left out of a soft margin" in figures/README.md.
         """
         lower, upper = self.interval_
-        if lower <= 0.0:
-            return lower, upper
         reach = 1.0
         if self.normalize != "unit":
             products = _self_products(self._kernel, self._from_origin(data.given))
@@ -8493,7 +8492,8 @@ class MaxMarginClassifier:
         known = getattr(self, "feature_names_in_", None)
         estimator = type(self).__name__
         if (names is None) != (known is None):
-            have, was = ("does not have valid", "with") if names is None else ("has", "without")
+            have = "does not have valid" if names is None else "has"
+            was = "with" if names is None else "without"
             warnings.warn(
                 f"X {have} feature names, but {estimator} was fitted {was} feature names",
                 stacklevel=4,
