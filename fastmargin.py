@@ -8328,12 +8328,12 @@ _DENSE_POINTS = 10_000
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
 # Points below this share of the largest weight are left out of a soft margin.
 _NEGLIGIBLE = 2.0**-44
-# Rounding may hide the slacks of a C above this number over max_i G_ii.
+# Where rounding hides the soft margin of a larger C, one with C max_i G_ii equal to this number stands in.
 _SOFT = 1e4
 
 
 def _known_as(name, otherwise):
-    """Return the exception or warning of scikit-learn with this name if scikit-learn is loaded."""
+    """Return the exception or warning of scikit-learn with this name, or ``otherwise`` if that is not loaded."""
     return getattr(sys.modules.get("sklearn.exceptions"), name, otherwise)
 
 
@@ -8453,10 +8453,9 @@ def _advice_on_columns(X, names):
     wide = np.argmax(widths)
     if not widths[wide] > 1e3 * widths[narrow]:
         return ""
-    if names is not None:
-        narrow = names[narrow]
-        wide = names[wide]
-    return f", or bring columns to one scale: column {wide} is far wider than {narrow}"
+    return (
+        f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
+    )
 
 
 def _separators(G, alpha):
@@ -8479,13 +8478,13 @@ class MaxMarginClassifier:
     y_i = -1 where the class is classes_[0] and +1 where it is classes_[1].  More classes are told apart all at once, by
     a function f_c for each class c.  The hard margin, C = inf, is
 
-        rho = max min_i y_i f(x_i)  over ||f|| = 1,                                           or for several classes
-        rho = max min_{i, c != y_i} (f_{y_i}(x_i) - f_c(x_i)) / 2  over sum_c ||f_c||^2 = 2,
+        rho = max_f min_i y_i f(x_i)  over ||f|| = 1  for two classes,
+        rho = max_f min_{i, c != y_i} (f_{y_i}(x_i) - f_c(x_i)) / 2  over sum_c ||f_c||^2 = 2  for more,
 
-    where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, minimizes
+    where ||f|| is the norm that belongs to the kernel.  A soft margin, C < inf, minimizes the objective
 
-        ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2,                                   or for several classes
-        sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_c(x_i)) / 2)^2.
+        ||f||^2 / 2 + C sum_i w_i max(0, 1 - y_i f(x_i))^2  for two classes,
+        sum_c ||f_c||^2 / 4 + C sum_{i, c != y_i} w_i max(0, 1 - (f_{y_i}(x_i) - f_c(x_i)) / 2)^2  for more.
 
     Parameters
     ----------
@@ -8558,7 +8557,7 @@ class MaxMarginClassifier:
 
     Notes
     -----
-    f has the scale of a support vector machine: the least y_i f(x_i) of a hard margin is 1.
+    f has the scale of a support vector machine: with a hard margin, the least y_i f(x_i) is 1.
 
     Points that cannot be separated have no hard margin.  Then a warning says what was proved, `interval_` and `result_`
     hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
@@ -8807,7 +8806,7 @@ class MaxMarginClassifier:
         return max_margin if name == "exact" else ALGORITHMS[name]
 
     def _kernel_options(self, data):
-        """Return the keywords of the kernel for `gram`, gamma as a number."""
+        """Return the keywords of `gram` that belong to the kernel and the intercept, with gamma as a number."""
         if callable(self.kernel):
             accepted = ()
         else:
@@ -8830,7 +8829,7 @@ class MaxMarginClassifier:
         return options
 
     def _represent(self, data):
-        """Return the hard-margin G; set the resolved kernel and the point that G takes linear points from."""
+        """Return G without slacks; set the kernel, with its parameters, and the origin of the rows of a linear G."""
         is_linear = self._takes("linear")
         is_precomputed = self._takes("precomputed")
         if self.normalize == "unit" and is_precomputed:
@@ -8859,7 +8858,7 @@ class MaxMarginClassifier:
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, G, data):
-        """Return the `_Solution`; set what is proved about the margin, and warn where that is less than was asked."""
+        """Return the `_Solution`; set the attributes that certify it, and warn where they prove less than was asked."""
         base, scale = _representation(G)
         ridge = 0.5 / (data.weights * self.class_weight_[data.labels])
         ridge = np.repeat(ridge, self.classes_.size - 1)
@@ -8872,27 +8871,28 @@ class MaxMarginClassifier:
         self.interval_ = (result.lower, result.upper)
         self.status_ = result.status
         if self.status_ == "infeasible" and self.C < math.inf:
-            # A soft margin is positive, so that rounding hides it.
+            # A soft margin is never 0, but rounding may hide it.
             self.status_ = "rounding"
         # 2. Where weights of points prove too little, try the coordinates of a linear separator.
         solution = None
         if self.status_ != "certified" and algorithm is max_margin and self._takes("linear"):
             solution = self._solve_in_coordinates(G)
         # 3. Without a margin, fall back on a soft one.
-        largest_C = float(f"{(1.0 if self.C == math.inf else _SOFT) / scale:.0e}")
+        soft_C = 1.0 / scale if self.C == math.inf else _SOFT / scale
+        soft_C = float(f"{soft_C:.0e}")
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
-        if is_hidden and self.C > largest_C:
-            message = self._advice_without_margin(data, largest_C)
+        if is_hidden and self.C > soft_C:
+            message = self._advice_without_margin(data, soft_C)
             warnings.warn(message, UserWarning, stacklevel=4)
             hard = G
-            G = _with_ridge(base, ridge / largest_C)
+            G = _with_ridge(base, ridge / soft_C)
             result = max_margin(G, tol=self.tol)
             lower = certificate(hard, result.alpha, self.result_.p)[0]
             self.interval_ = (lower, self.result_.upper)
         elif self.status_ in ("max_iter", "rounding"):
             message = self._advice_on_interval(algorithm, data.X)
             warnings.warn(message, _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
-        if data.weight_left_out > 0.0:
+        if data.weight_left_out > 0.0 and self.interval_[0] > 0.0:
             self.interval_ = self._interval_of_all(data)
         self.margin_ = self.interval_[0]
         self.fit_status_ = int(self.status_ != "certified")
@@ -8961,18 +8961,17 @@ class MaxMarginClassifier:
             remedy = "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
         columns = ""
         if self._takes("linear"):
-            columns = _advice_on_columns(X, getattr(self, "feature_names_in_", None))
+            names = getattr(self, "feature_names_in_", range(X.shape[1]))
+            columns = _advice_on_columns(X, names)
         known = _between(*self.interval_)
         return f"the margin is known to be {known} {remedy} a larger tol{columns}"
 
     def _interval_of_all(self, data):
-        """Return the interval with the lower end that also holds for the points that were left out.
+        """Return the interval that also holds for the points that were left out: its lower end is smaller.
 
         Proof: "Points left out of a soft margin" in figures/README.md.
         """
         lower, upper = self.interval_
-        if lower <= 0.0:
-            return lower, upper
         reach = 1.0
         if self.normalize != "unit":
             products = _self_products(self._kernel, self._from_origin(data.given))
@@ -9003,7 +9002,7 @@ class MaxMarginClassifier:
         return _Solution(alpha / least, bias / least, separator)
 
     def _from_origin(self, X):
-        """Return linear points as G has them: dense ones from the point near them, if that is not 0."""
+        """Return dense linear points minus the origin of the rows of G; sparse ones stay, for use with `intercept_`."""
         return X - self._origin if self._origin.any() and not _is_sparse(X) else X
 
     def _set_predictor(self, data, solution):
@@ -9096,7 +9095,8 @@ class MaxMarginClassifier:
         known = getattr(self, "feature_names_in_", None)
         estimator = type(self).__name__
         if (names is None) != (known is None):
-            have, was = ("does not have valid", "with") if names is None else ("has", "without")
+            have = "does not have valid" if names is None else "has"
+            was = "with" if names is None else "without"
             warnings.warn(
                 f"X {have} feature names, but {estimator} was fitted {was} feature names",
                 stacklevel=4,
