@@ -1987,7 +1987,7 @@ class Representation:
         """Return the `Rounding` of the operations; by default that of sums in any order, see ``unit``."""
         n, dimension = self.shape()
         margins = Rounding.of_rows(n, dimension, self.unit).margins
-        return Rounding(margins, margins + 1.01 * _gamma(n + 8), 0.0)
+        return Rounding(margins, margins + 1.01 * _sum_error(n + 8), 0.0)
 
     def dense(self) -> Array:
         """Return the matrix G, (n, n)."""
@@ -2039,7 +2039,7 @@ _UNIT = 2.0**-53  # the largest relative error of one operation in double precis
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
-def _gamma(k, unit=_UNIT):
+def _sum_error(k, unit=_UNIT):
     """Return k unit / (1 - k unit), a bound of the relative error of a term of a sum after k operations on it."""
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
@@ -2061,9 +2061,9 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
     Notes
     -----
-    A sum of n rounded terms G_ij v_j, in any order, has an error of at most gamma_n s, because |G_ij| <= s.  Here
-    gamma_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
-    has an error of at most gamma_n sqrt(s) in length, and <z_i, w> one of gamma_d sqrt(s) ||w||.  A factor of 1.01
+    A sum of n rounded terms G_ij v_j, in any order, has an error of at most e_n s, because |G_ij| <= s.  Here
+    e_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
+    has an error of at most e_n sqrt(s) in length, and <z_i, w> one of e_d sqrt(s) ||w||.  A factor of 1.01
     covers products of errors, the rounding of s and, if s > 1e-285, underflow.
 
     References
@@ -2079,7 +2079,7 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     @classmethod
     def of_entries(cls, n: int, unit: float) -> Rounding:
         """Return the bounds of sums over the n entries of a row of G, each stored with a relative error of ``unit``."""
-        margins = 1.01 * (_gamma(n + 8) + unit)
+        margins = 1.01 * (_sum_error(n + 8) + unit)
         return cls(margins, 2.0 * margins, 0.0)
 
     @classmethod
@@ -2090,7 +2090,7 @@ class Rounding(namedtuple("Rounding", "margins square length")):
         ``rows`` bounds the error of a stored row, ||stored z_i - z_i|| <= rows ||z_i||, if G is meant to be that of
         other rows than the stored ones.  ``square`` must return <w, w>, summed in double precision.
         """
-        error = 1.01 * (_gamma(n + d + 8, unit) + 2.0 * rows)
+        error = 1.01 * (_sum_error(n + d + 8, unit) + 2.0 * rows)
         return cls(error, 0.0, error)
 
     def scaled(self, share: float) -> Rounding:
@@ -2325,7 +2325,7 @@ class RidgeGram(Representation):
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, because |r_i v_i| <= |m_i| + s."""
         (unit, of_square, of_length) = self.base.rounding()
-        lost = _gamma(16)
+        lost = _sum_error(16)
         return self._of_base(
             Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length)
         )
@@ -2504,7 +2504,7 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         m = np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
         margins = 1.01 * (
-            0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _gamma(2 * n + 8) ** 2
+            0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _sum_error(2 * n + 8) ** 2
         )
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
@@ -2922,7 +2922,7 @@ class _RowGram(Representation):
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m = np.empty(v.size)
-        error = _gamma(2 * sum(self.shape()) + 16) ** 2
+        error = _sum_error(2 * sum(self.shape()) + 16) ** 2
         return (
             _precise_margins(self, v, m, self.shape()[1]),
             m,
@@ -3532,20 +3532,20 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         return self.entries
 
     def rounding(self) -> Rounding:
-        """Bound the error of an inner product of d terms by gamma_d ||x|| ||x'||, and of each kernel from there.
+        """Bound the error of an inner product of d terms by e_d ||x|| ||x'||, and of each kernel from there.
 
-        If distances come from differences, gamma ||x - x'||^2 has a relative error of gamma_d, and exp reduces it.
+        If distances come from differences, gamma ||x - x'||^2 has a relative error of e_d, and exp reduces it.
         The arc cosine turns an error e into at most pi sqrt(e / 2), and the limit of "ntk" into 0.75 ||x|| ||x'||
         times that.
         """
         kernel = self.kernel
-        error = _gamma(kernel.dimension + len(kernel.W) + 16)
+        error = _sum_error(kernel.dimension + len(kernel.W) + 16)
         if kernel.name == "poly":
-            error = kernel.degree * error + _gamma(2 * kernel.degree + 8)
+            error = kernel.degree * error + _sum_error(2 * kernel.degree + 8)
         elif kernel.name == "rbf" and not kernel.is_far:
             error = _distance_error(
                 kernel.gamma, kernel.dimension, self.points.squares.max()
-            ) + _gamma(16)
+            ) + _sum_error(16)
         elif kernel.name == "ntk limit":
             error = 2.0 * math.sqrt(5.0 * error)
         return Rounding.of_entries(self.c.size, 1.01 * error)
@@ -3786,8 +3786,8 @@ class PairGram(Representation):
 
     def rounding(self) -> Rounding:
         """T adds n_classes - 1 weights up, v'm has a term for every pair."""
-        margins = 1.01 * (self.K.rounding().margins + _gamma(self.n_classes + 8))
-        return Rounding(margins, margins + 1.01 * _gamma(self.point.size + 8), 0.0)
+        margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
+        return Rounding(margins, margins + 1.01 * _sum_error(self.point.size + 8), 0.0)
 
     def lift(self, v: Array, w: Array) -> None:
         for weights, part in zip(
@@ -3864,7 +3864,7 @@ class PairGram(Representation):
                 scores[c] += m
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
-        blur = _gamma(2 * v.size + 16) ** 2
+        blur = _sum_error(2 * v.size + 16) ** 2
         lost = float(_LAST * np.abs(scores).max() / self.diagonal().max())
         return (
             0.5 * math.fsum(squares),
@@ -4029,7 +4029,7 @@ def _bracket(scale, alpha, p, total, terms, unit):
     """
     # 1. upper = ||p||_G / sum p.
     p_length, _, longest = p.lengths(scale)
-    upper = longest / total * (1.0 + _LAST + _gamma(terms))
+    upper = longest / total * (1.0 + _LAST + _sum_error(terms))
 
     # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
     length, shortest, longest = alpha.lengths(scale)
@@ -4341,7 +4341,7 @@ def _margins_of(G, w):
     if dots[0] is None:
         margins(G, w.ravel(), m)
         return m, 0.0, G.rounding().margins * root
-    error = 2.0 * _gamma(2 * rows.shape()[1] + 16) ** 2 * root
+    error = 2.0 * _sum_error(2 * rows.shape()[1] + 16) ** 2 * root
     if not isinstance(G, PairGram):
         return dots[0], 0.0, error
     scores = np.array(dots)
@@ -4949,19 +4949,19 @@ def _reported_interval(run, k, report, by_square, eps):
     n = run.G.shape()[0]
     scale = run.scale
     rounding = run.G.rounding()
-    drift = _gamma(16.0 * k)
+    drift = _sum_error(16.0 * k)
     margins = rounding.margins + drift
     length = rounding.length + drift
     square = rounding.square
     if not by_square:
-        square = max(square, rounding.margins + 1.01 * _gamma(n + 8))
+        square = max(square, rounding.margins + 1.01 * _sum_error(n + 8))
     squares = (
         scale * total * total,
         scale * dual_total * dual_total,
     )  # "**" would raise where these overflow
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None  # squares might over- or underflow; alpha = 0 says nothing
-    dual_square = reach / dual_total * (square + 2.02 * _gamma(16.0)) + 2.02 * drift
+    dual_square = reach / dual_total * (square + 2.02 * _sum_error(16.0)) + 2.02 * drift
     alpha = _Seen(least, norm2, total, Rounding(margins, square + 2.02 * drift, length))
     p = _Seen(0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
     lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, margins)
@@ -5870,7 +5870,7 @@ def winnow(
     n, d = rows.shape
     w = np.full(d, 1.0 / d)
     # Errors of z_i / ||x_i||_inf, of w / sum, and of inner products with sums in any order.
-    blur = _gamma(n + 2 * d + 8)
+    blur = _sum_error(n + 2 * d + 8)
 
     def interval(G, scale, w, p, precise):
         lower = float((rows @ w).min())
@@ -6173,15 +6173,15 @@ def momentum(
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
-    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate mu_t, Z' mu_t = 2 g_t/t.  In
-    callbacks, and where eps or tol ends the run, p is mostly the weights nu_{t-1} of the last move, whose norm is at
-    hand: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
+    with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper), for
+    which Z' p_t = 2 g_t/t.  In callbacks, and where eps or tol ends the run, p is mostly the weights nu_{t-1} of the
+    last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
 
     Parameters
     ----------
     loss : {"exp", "logistic"}
         "logistic" takes q_t = grad psi, psi = l^{-1}(sum l), l(z) = ln(1 + e^z), at margins larger by ln n, and
-        theta = (1 - 1/e)/s; q_t is then not normalised, and mu_t is divided by its sum (section 5.1).
+        theta = (1 - 1/e)/s; q_t is then not normalised, and p_t is divided by its sum (section 5.1).
     shifted : bool
         False is section 5.1 as it is printed: the logistic loss at the margins themselves, theta = 1/(n s).
     eps : float
@@ -6194,18 +6194,18 @@ def momentum(
 
     Notes
     -----
-    Let gamma(w) = min_i <z_i, w> / ||w||, and rho be in units of sqrt(s).  With loss="exp", as Theorem 3.1 and without
+    Let margin(w) = min_i <z_i, w> / ||w||, and rho be in units of sqrt(s).  With loss="exp", as Theorem 3.1 and without
     its ln t (proof: "Momentum without a logarithm" in figures/README.md; the rate 1/t^2 is that of Wang et al.),
 
-        gamma(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
-        gamma(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
-        rho+^2 <= ||mu_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2               always          (Theorem 3.1)
+        margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
+        margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
+        rho+^2 <= ||p_t||_G^2 <= rho+^2 + 8 ln(n) / (t+1)^2                 always          (Theorem 3.1)
 
     If rho <= 0, eps > 0 ends the run within max(1, sqrt(8 s ln n) / eps) iterations, as it is compared with the moves
     nu_t (proof: "Momentum without a separator" there).  With loss="logistic", shifted, and b = e/(e-1) in place of the
     n of section 5.1,
 
-        gamma(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
+        margin(w_t) >= rho - 4 b ln((e-1) n) / (rho t (t+3))                if rho > 0,
 
     and sum_i l(-m_i - ln n) < 1 always (proof: "The shifted logistic loss" there).  An iteration costs one product.
 
@@ -6387,15 +6387,15 @@ def adaptive_sampling(
 
     Notes
     -----
-    p = alpha / sum alpha.  An iteration costs one column.  Let gamma(w) = min_i <z_i, w> / ||w||, and all margins be in
+    p = alpha / sum alpha.  An iteration costs one column.  Let margin(w) = min_i <z_i, w> / ||w||, and margins be in
     units of sqrt(s).  Theorem 4.1, with the constants of its proof, is about momentum=False and step = sqrt(ln(n) / T):
     with probability 1 - 2 delta,
 
-        gamma(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T).
+        margin(w_T) >= rho - (1.5 sqrt(ln(n) / T) + sqrt(2 ln(1/delta) / T)) / rho - 1 / sqrt(delta T).
 
     With momentum, which the paper leaves open, for every step
 
-        mean of gamma(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
+        mean of margin(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
 
     (proof: "Sampling with momentum" in figures/README.md).  The rate 1/(rho T) is that of coresets (Gaertner & Jaggi),
     the best on all data for weights on T points: of n unit rows with inner products c, T < n give a margin of at most
@@ -6844,7 +6844,7 @@ def _new_span(n, d):
 def _negligible(G):
     """Return the squared length, in units of s, below which a component is rounding, also after Gram-Schmidt."""
     rounding = G.rounding()
-    return 16.0 * rounding.square + (100.0 * max(rounding.length, _gamma(G.shape()[0]))) ** 2
+    return 16.0 * rounding.square + (100.0 * max(rounding.length, _sum_error(G.shape()[0]))) ** 2
 
 
 def _extend(G, span, unit, negligible):
