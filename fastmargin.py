@@ -8373,12 +8373,6 @@ class _Solution(NamedTuple):
     separator: Array | None
 
 
-def _between(lower, upper):
-    """Describe an interval, with its relative width where that is small."""
-    gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.99 * upper else ""
-    return f"between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}{gap}"
-
-
 def _column_names(X):
     """Return the column names of a data frame if all are strings, else None."""
     names = np.asarray(getattr(X, "columns", ()), dtype=object)
@@ -8442,20 +8436,6 @@ def _self_products(kernel, X):
     # Kernels with a center depend on distances alone, so that it does not matter here.
     kernel = kernel._replace(center=None)
     return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
-
-
-def _advice_on_columns(X, names):
-    """Advise to rescale the widest column if it is far wider than another; otherwise return no words."""
-    if _is_sparse(X):
-        return ""
-    widths = np.ptp(X[:_DENSE_POINTS], axis=0)
-    narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
-    wide = np.argmax(widths)
-    if not widths[wide] > 1e3 * widths[narrow]:
-        return ""
-    return (
-        f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
-    )
 
 
 def _separators(G, alpha):
@@ -8799,12 +8779,6 @@ class MaxMarginClassifier:
         self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
         return _TrainingSet(given, X, kept, labels, weights, left_out)
 
-    def _algorithm(self):
-        """Return the function that ``algorithm`` names."""
-        others = [name for name in ALGORITHMS if name != "winnow"]
-        name = _choice(self.algorithm, "algorithm", ("exact", *others))
-        return max_margin if name == "exact" else ALGORITHMS[name]
-
     def _kernel_options(self, data):
         """Return the keywords of `gram` that belong to the kernel and the intercept, with gamma as a number."""
         if callable(self.kernel):
@@ -8839,14 +8813,16 @@ class MaxMarginClassifier:
         X = data.X
         n_classes = self.classes_.size
         signs = 2.0 * data.labels - 1.0 if n_classes == 2 else None
-        makes_products = self._algorithm() is not max_margin
+        others = [name for name in ALGORITHMS if name != "winnow"]
+        _choice(self.algorithm, "algorithm", ("exact", *others))
         options = self._kernel_options(data)
         if is_linear:
             G = features(X, signs, normalize=self.normalize, **options)
             self._kernel = _kernel(self.kernel, X, options)
         else:
-            is_small = makes_products and X.shape[0] <= _DENSE_POINTS
-            is_dense = is_precomputed or callable(self.kernel) or is_small
+            is_dense = is_precomputed or callable(self.kernel)
+            if self.algorithm not in ("exact", "max_margin") and X.shape[0] <= _DENSE_POINTS:
+                is_dense = True
             make = gram if is_dense else lazy_gram
             form = {"kernel": self.kernel, "normalize": self.normalize, "dtype": self.dtype}
             G = make(X, signs, **form, **options)
@@ -8864,7 +8840,7 @@ class MaxMarginClassifier:
         ridge = np.repeat(ridge, self.classes_.size - 1)
         G = _with_ridge(base, ridge / self.C)
         # 1. Run the algorithm.
-        algorithm = self._algorithm()
+        algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
         result = algorithm(G, **self._options(algorithm, scale))
         self.result_ = result
         self.n_iter_ = result.n_iter
@@ -8953,18 +8929,29 @@ class MaxMarginClassifier:
 
     def _advice_on_interval(self, algorithm, X):
         """Say what is known of the margin, and what would narrow the interval."""
-        n_iter = self.n_iter_
         if self.status_ == "max_iter":
             default = inspect.signature(algorithm).parameters["max_iter"].default
-            remedy = f"after {n_iter} iterations: give max_iter={2 * max(n_iter, default)}, say, or"
+            more = 2 * max(self.n_iter_, default)
+            remedy = f"after {self.n_iter_} iterations: give max_iter={more}, say, or"
         else:
             remedy = "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
         columns = ""
-        if self._takes("linear"):
-            names = getattr(self, "feature_names_in_", range(X.shape[1]))
-            columns = _advice_on_columns(X, names)
-        known = _between(*self.interval_)
-        return f"the margin is known to be {known} {remedy} a larger tol{columns}"
+        if self._takes("linear") and not _is_sparse(X):
+            widths = np.ptp(X[:_DENSE_POINTS], axis=0)
+            narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
+            wide = np.argmax(widths)
+            names = getattr(self, "feature_names_in_", range(widths.size))
+            if widths[wide] > 1e3 * widths[narrow]:
+                columns = (
+                    ", or bring columns to one scale: "
+                    f"column {names[wide]} is far wider than {names[narrow]}"
+                )
+        lower, upper = self.interval_
+        gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.99 * upper else ""
+        return (
+            f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}"
+            f"{gap} {remedy} a larger tol{columns}"
+        )
 
     def _interval_of_all(self, data):
         """Return the interval that also holds for the points that were left out: its lower end is smaller.
@@ -8974,7 +8961,10 @@ class MaxMarginClassifier:
         lower, upper = self.interval_
         reach = 1.0
         if self.normalize != "unit":
-            products = _self_products(self._kernel, self._from_origin(data.given))
+            given = data.given
+            if self._origin.any() and not _is_sparse(given):
+                given = given - self._origin
+            products = _self_products(self._kernel, given)
             largest = products[data.kept].max() if self.normalize == "max" else 1.0
             reach = math.sqrt(products.max() / largest)
         weight = data.weight_left_out * self.class_weight_.max() * (self.classes_.size - 1)
@@ -9000,10 +8990,6 @@ class MaxMarginClassifier:
             least = 1.0
         separator = _separators(G, alpha) / least if self._takes("linear") else None
         return _Solution(alpha / least, bias / least, separator)
-
-    def _from_origin(self, X):
-        """Return dense linear points minus the origin of the rows of G; sparse ones stay, for use with `intercept_`."""
-        return X - self._origin if self._origin.any() and not _is_sparse(X) else X
 
     def _set_predictor(self, data, solution):
         """Set the coefficients of f in the coordinates of the points that the user gave."""
@@ -9067,10 +9053,12 @@ class MaxMarginClassifier:
         self._check_columns(names, X.shape[1])
         kernel = self._kernel
         bias = self.intercept_
-        if self._takes("linear"):
-            points = self._from_origin(X)
-            bias = self.intercept_ if points is X else self._bias
-            scores = points @ self.coef_.T
+        if self._takes("linear") and self._origin.any() and not _is_sparse(X):
+            # From an origin near the points, less is rounded.
+            bias = self._bias
+            scores = (X - self._origin) @ self.coef_.T
+        elif self._takes("linear"):
+            scores = X @ self.coef_.T
         elif self._takes("precomputed"):
             scores = X[:, self.support_] @ self.dual_coef_.T
         else:

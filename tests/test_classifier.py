@@ -675,8 +675,14 @@ def test_what_rounding_hides_is_a_warning(C):
 
 def test_an_interval_in_words():
     """As printed it holds, too: 0.2 as it is stored is above 0.2."""
-    assert fm._between(0.1, 0.2) == "between 0.1 and 0.201"
-    assert fm._between(1.0, 1.00001) == "between 1 and 1.01, a relative gap of 1e-05,"
+    model = fm.MaxMarginClassifier()
+    model.status_ = "rounding"
+    for interval, words in (
+        ((0.1, 0.2), "between 0.1 and 0.201 as"),
+        ((1.0, 1.00001), "between 1 and 1.01, a relative gap of 1e-05, as"),
+    ):
+        model.interval_ = interval
+        assert words in model._advice_on_interval(fm.max_margin, X2)
 
 
 # ======================================================================================================
