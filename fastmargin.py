@@ -4923,12 +4923,14 @@ def _advance(loop, G, k, until, arguments, answers):
 
 def _primal_and_dual(solution, state, k, signs):
     """Return (alpha, p) of a state at iteration k; refuse numbers that cannot be certified."""
+    place = f" at iteration {k}"
     if solution is None:
         alpha = state[0]
+        _refuse_overflow(alpha, place=place)
         p = _weights(alpha, signs)
     else:
         alpha, p = solution(*state)
-    _refuse_overflow(alpha, p, place=f" at iteration {k}")
+        _refuse_overflow(alpha, p, place=place)
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError(
             "p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)"

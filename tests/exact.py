@@ -711,7 +711,8 @@ def _judged(problem):
     G = given(problem)
     (tol, eps) = promises(problem, G)
     free = getattr(G, "base", G) if problem.kind.startswith("ridge") else G
-    gram = None if problem.kind == "rows" else exact_gram(problem, getattr(free, "origin", None))
+    origin = free.origin if isinstance(free, fm.FreeGram) else None
+    gram = None if problem.kind == "rows" else exact_gram(problem, origin)
     signed = None if gram is None else signed_square_of_margin(gram)
     found = []
     how = problem.trial.partition(" at ")

@@ -201,7 +201,8 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
             continue
         given = exact.given(problem)
         free = given.base if problem.kind.startswith("ridge over free") else given
-        G = exact.exact_gram(problem, getattr(free, "origin", None))
+        origin = free.origin if isinstance(free, fm.FreeGram) else None
+        G = exact.exact_gram(problem, origin)
         held = fm.prepare(given, 0, free_intercept=True).G.dense()
         wanted = np.array([[float(x * G.unit) for x in row] for row in G.entries])
         digits = 1e-5 if problem.kind.endswith(("float32", "single")) else 1e-14
