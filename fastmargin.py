@@ -887,7 +887,9 @@ def _excess(x, top, tau):
     return max((x - top) - tau, 0.0)
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+# Without flags that reorder sums: LLVM inlines this function in some of its callers only, and there it would sum in
+# another order.  Then a process that compiles and one that reads the cache would differ in their last digits.
+@njit(cache=_CACHE)
 def _simplex_tau(v, top, tau):
     """Return the threshold tau at which the excesses of v over top + tau sum to 1.
 

@@ -753,6 +753,28 @@ def test_children_and_threads_get_the_same_bits_from_a_cold_and_a_warm_cache(alo
 
 
 @pytest.mark.dear
+def test_every_algorithm_gives_the_same_bits_from_a_cold_and_a_warm_cache(alone, tmp_path):
+    """A sum that LLVM may reorder, in a function that it inlines here and there, once differed (SNKPVN)."""
+    code = textwrap.dedent("""
+        import warnings, numpy as np, fastmargin as fm
+        warnings.simplefilter("ignore")
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(61, 5))
+        y = np.where(X[:, 0] + 0.3 * rng.normal(size=61) > 0, 1, -1)
+        Z = np.round(32.0 * X * y[:, None])
+        labels = np.arange(61) % 3
+        rows = fm.FeatureGram(Z)
+        problems = [Z @ Z.T, rows, fm.pair_gram(rows, labels, 3), fm.pair_gram(Z @ Z.T, labels, 3)]
+        for name, algorithm in fm.ALGORITHMS.items():
+            for G in [Z] if name == "winnow" else problems:
+                result = algorithm(G, max_iter=60)
+                print(name, result.alpha.sum().hex(), result.p.sum().hex(), result.lower.hex(), result.upper.hex())
+    """)
+    cold, warm = (python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache")) for _ in range(2))
+    assert len(cold.splitlines()) == 4 * len(fm.ALGORITHMS) - 3 and cold == warm
+
+
+@pytest.mark.dear
 def test_an_operator_may_wait_for_another_thread_that_uses_the_module(alone):
     """Under the layer that serves one thread at a time, both once waited for each other for ever."""
     code = textwrap.dedent("""
