@@ -788,6 +788,19 @@ def _precise_dot(a, b):
     return high, low
 
 
+@njit(cache=_CACHE)
+def _renormalize(high, low):
+    """Let high + low keep its value, and make ``low`` what rounding takes from it: at most half a unit of ``high``.
+
+    After sums that cancel both may be of the same size.  Then their product would not be small against high^2.
+    """
+    for i in range(high.size):
+        total = high[i] + low[i]
+        part = total - high[i]
+        low[i] = (high[i] - (total - part)) + (low[i] - part)
+        high[i] = total
+
+
 @register_jitable
 def _part(n, k, count):
     """Return (start, stop) of part k of n rows in ``count`` parts.  All but the last hold a multiple of four."""
@@ -3237,6 +3250,7 @@ def _precise_lift(G, v, dimension):
                 j = columns[k]
                 w[j], rest[j] = _add_exactly(w[j], rest[j], values[k], weight)
                 rest[j] += values[k] * lost
+    _renormalize(w, rest)
     return parts
 
 
@@ -3844,6 +3858,7 @@ class PairGram(Representation):
         """Return T of `pair_gram` in two parts, (2, n_classes, n): the sums, and what rounding takes from them."""
         parts = np.zeros((2, self.n_classes, self.n_points))
         _add_pair_weights(self.point, self.right, self.wrong, v, *parts)
+        _renormalize(parts[0].ravel(), parts[1].ravel())
         return parts
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:

@@ -4559,9 +4559,9 @@ def one_product(context, kind, share, steps, whole):
 
 def one_pass(context, method):
     G = fm.features(*shuffled_pair(context, (0, 1), few=600), normalize="max")
-    Z = G.rows
-    q = np.full(len(G.rows), 1 / len(G.rows))
-    w = G.rows.mean(axis=0)
+    Z = G.coordinates()
+    q = np.full(len(Z), 1 / len(Z))
+    w = Z.mean(axis=0)
 
     def check(*_):
         (m, found) = np.empty((2, len(Z)))

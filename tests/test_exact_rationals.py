@@ -562,6 +562,24 @@ WRONG_ONCE = [
         ridges=[1.4210854715202004e-14],
         trial="interrupted at call 4",
     ),
+    # Z'p cancelled in both parts of its double precision, so that their product was not small against its square.
+    Problem(
+        "far nearly opposite",
+        [
+            [-3555863495263767],
+            [3555863489369293],
+            [3555863500552814],
+            [-3555863492401447],
+            [-3555863489369292],
+            [3555863487112399],
+        ],
+        -349,
+        "free over file made",
+        "gradient_descent",
+        {"max_iter": 8, "tol": 0.5},
+        sides=[1, -1, -1, 1, 1, -1],
+        trial="watched",
+    ),
     # Iterates overflow before the library that multiplies by them says so.
     Problem(
         "overflow",

@@ -654,7 +654,7 @@ def test_threads_sleep_while_they_wait_unless_the_user_has_chosen(alone, chosen)
     """By what OpenMP says of itself as it is loaded.  Nothing of the choice stays in the environment."""
     code = (
         "import os, numpy as np\nbefore = dict(os.environ)\nimport fastmargin as fm\n"
-        "fm.gram(np.eye(2), kernel='laplacian')\n"
+        "fm.gram(np.eye(100), kernel='laplacian')\n"
         "assert os.environ == before\nimport numba\nprint(numba.threading_layer())"
     )
     environment = {name: value for name, value in os.environ.items() if name not in fm._WAITING}
