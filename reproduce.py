@@ -1442,7 +1442,7 @@ def compute_ji21_fig2(context):
     rows = []
     for name, algorithm in JI21_METHODS.items():
         run = trajectory(partial(with_bar, algorithm, context, name), G, steps)
-        wrong = run.iterates @ G.rows @ data.X_test.T * data.y_test <= 0
+        wrong = run.iterates @ G.coordinates() @ data.X_test.T * data.y_test <= 0
         rows.append(
             (
                 name,
@@ -6058,7 +6058,7 @@ def by_others(course, G, upper):
                 ),
             )
     if isinstance(G, fm.FeatureGram):
-        Z = G.rows
+        Z = G.coordinates()
         if course.margin and has_peers():
             y = np.where(np.arange(len(Z)) % 2, 1, -1)
             seconds, model = stopwatch(
