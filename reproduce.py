@@ -537,7 +537,6 @@ METHODS = {  # the number of the style that a method has in all figures
     "von neumann": 5,
     "sampling, momentum": 6,
     "gradient descent": 7,
-    "wang et al. 2023": 8,
     "perceptron": 9,
     "max margin": 10,
     "batch perceptron": 11,
@@ -549,7 +548,6 @@ METHODS = {  # the number of the style that a method has in all figures
     "sampling, step 1": 19,
     "isnkpvn": 20,
     "sampling, step of theorem 4.1": 22,
-    "prgd 2024": 23,
     "frank wolfe, pairwise": 25,
     "piqp": 26,
     "linearsvc": 27,
@@ -5856,88 +5854,8 @@ def draw_margins(table, *axes):
 
 # --- the race ---
 #
-# Every algorithm of the module on the same problems, two methods of others that are not in it, and three solvers. All
-# are judged by the certified interval of what they return.
-
-
-def sum_of_moves(G, k, until, alpha, total, q, score, w, m):
-    """Play the game max_w min_p p'Z w - ||w||^2 / 2 with weights t = 1, 2, ..: w_t answers to all p and the last one
-    once more, p_t to all w by the entropy with step 1/4. Both answers are sums, and alpha and total add them up."""
-    scale = G.diagonal().max()
-    while k < until:
-        k += 1
-        answer = (total + k * q) / (k * (k + 1) / 2)
-        fm.lift(G, answer, w)
-        fm.margins(G, w, m)
-        alpha += k * answer
-        score += k / (4 * scale) * m
-        q[:] = np.exp(score.min() - score)
-        q /= q.sum()
-        total += k * q
-    return k, fm.RUNNING
-
-
-def optimistic_momentum(G, max_iter, **options):
-    """Run the momentum of G. Wang, R. Hanashiro, E. Guha, J. Abernethy (ICLR 2023), of rate 1/t^2 without ln t."""
-    run = fm.prepare(G, max_iter, **options)
-    n, dimension = run.G.shape()
-    state = (
-        np.zeros(n),
-        np.zeros(n),
-        np.full(n, 1 / n),
-        np.zeros(n),
-        np.empty(dimension),
-        np.empty(n),
-    )
-    return fm.drive(
-        run,
-        sum_of_moves,
-        state,
-        lambda alpha, total, q, *_: (alpha, total / total.sum() if total.any() else q),
-    )
-
-
-GROWTH = 1.2
-PHASE = 5
-WARM_UP = 100  # of the length, every so many steps, after so many of normalized GD
-
-
-def rescaled_steps(G, k, until, alpha, w, radius, q, m, u):
-    """Make steps of normalized gradient descent in a ball; where a phase begins, its radius and the point grow."""
-    step = 1 / G.diagonal().max()
-    while k < until:
-        fm.margins(G, w, m)
-        size = math.sqrt(max(fm.square(G, alpha, w, m), 0))
-        if k >= WARM_UP and (k - WARM_UP) % PHASE == 0:
-            radius[0] = min(GROWTH * (radius[0] or size), 1e100)
-            shrink = radius[0] / size
-        else:
-            shrink = min(1, radius[0] / size) if radius[0] else 1
-        for array in (alpha, w, m):
-            array *= shrink
-        q[:] = np.exp(m.min() - m)
-        q /= q.sum()
-        fm.lift(G, q, u)
-        alpha += step * q
-        w += step * u
-        k += 1
-    return k, fm.RUNNING
-
-
-def rescaled_descent(G, max_iter, **options):
-    """Run the progressive rescaling of M. Wang, Z. Min, L. Wu (ICML 2024)."""
-    run = fm.prepare(G, max_iter, **options)
-    n, dimension = run.G.shape()
-    state = (
-        np.zeros(n),
-        np.zeros(dimension),
-        np.zeros(1),
-        np.empty(n),
-        np.empty(n),
-        np.empty(dimension),
-    )
-    return fm.drive(run, rescaled_steps, state)
-
+# Every algorithm of the module and three solvers of others on the same problems, judged by the certified interval of
+# what they return.
 
 RACERS = {  # the first of them are told apart in the curves
     "max_margin": fm.max_margin,
@@ -5947,8 +5865,6 @@ RACERS = {  # the first of them are told apart in the curves
     "momentum": fm.momentum,
     "adaptive_sampling": fm.adaptive_sampling,
     "normalized GD, step 100": partial(fm.normalized_gradient_descent, step=100.0),
-    "Wang et al. 2023": optimistic_momentum,
-    "PRGD 2024": rescaled_descent,
     "frank_wolfe, away": partial(fm.frank_wolfe, variant="away"),
     "von_neumann": fm.von_neumann,
     "snkp": partial(fm.snkp, stop=None),
@@ -5963,75 +5879,63 @@ RACERS = {  # the first of them are told apart in the curves
     "inertial_diagonal_descent": fm.inertial_diagonal_descent,
     "homotopic_subgradient": fm.homotopic_subgradient,
 }
-IN_FRONT = 9
+IN_FRONT = 7
+OTHERS = ("SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC", "PIQP")
 RACE_GOALS = 1e-1, 1e-2, 1e-3, 1e-6
+RACE_SECONDS = (20.0, 0.1)  # for each method, full and quick
 
 
 class Course(NamedTuple):
     """A problem of the race."""
 
     make: Callable  # G
-    seconds: float  # for each method
     margin: bool = True  # whether there is one; else what counts is the bound above it
     points: tuple | None = None  # X, y, gamma of a Gaussian kernel
 
-
-LONG = (20.0, 0.1)
-SHORT = (10.0, 0.1)  # seconds, full and quick
+    def gap(self, G, lower, upper):
+        """Return the certified relative gap or, without a margin, the bound above it in units of sqrt(s)."""
+        if self.margin:
+            return (upper - lower) / upper
+        return upper / math.sqrt(G.diagonal().max())
 
 
 def courses(context):
-    images, classes, *_ = load_mnist(context)
     n, d, rho = context.pick((4000, 200, 1e-3), (200, 20, 0.1))
     cut = context.pick(None, 200)
-    long = context.pick(*LONG)
-    short = context.pick(*SHORT)
-
-    def pair(one, other):
-        of_both = np.isin(classes, (one, other))
-        return images[of_both][:cut], np.where(classes[of_both] == other, 1, -1)[:cut]
-
-    (X, y) = pair(3, 5)
-    (zeros, ones) = pair(0, 1)
     Z = planted_power_law(n, d, rho, context.rng())
-    images = images[:cut]
-    classes = classes[:cut]
+    X, y, *_ = load_mnist(context, (3, 5))
+    zeros, ones, *_ = load_mnist(context, (0, 1))
+    X = X[:cut]
+    y = y[:cut]
+    zeros = zeros[:cut]
+    ones = ones[:cut]
+    size = f"n = {len(y):,}"
     return {
-        f"3 vs 5, rbf, $\\gamma$ = 0.01, n = {len(y):,}": Course(
-            partial(fm.gram, X, y, gamma=0.01), long, points=(X, y, 0.01)
+        f"3 vs 5, rbf, $\\gamma$ = 0.01, {size}": Course(
+            partial(fm.gram, X, y, gamma=0.01), points=(X, y, 0.01)
         ),
-        f"3 vs 5, rbf, $\\gamma$ = 1/6.8, n = {len(y):,}": Course(
-            partial(fm.gram, X, y, gamma=1 / 6.8), long, points=(X, y, 1 / 6.8)
+        f"3 vs 5, rbf, $\\gamma$ = 1/6.8, {size}": Course(
+            partial(fm.gram, X, y, gamma=1 / 6.8), points=(X, y, 1 / 6.8)
         ),
-        f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z), short),
+        f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z)),
         f"0 vs 1, linear, n = {len(ones):,}": Course(
-            partial(fm.features, zeros, ones, normalize="max"), short
+            partial(fm.features, zeros, ones, normalize="max")
         ),
-        f"3 vs 5, linear, no margin, n = {len(y):,}": Course(
-            partial(fm.features, X, y), short, margin=False
-        ),
-        f"ten classes, linear, slacks, n = {9 * len(classes):,}": Course(
-            lambda: fm.pair_gram(fm.features(images), classes, 10, ridge=0.5), long
-        ),
+        f"3 vs 5, linear, no margin, {size}": Course(partial(fm.features, X, y), margin=False),
     }
 
 
-def gap_of(course, G, lower, upper):
-    """Return the certified relative gap or, without a margin, the bound above it in units of sqrt(s)."""
-    return (upper - lower) / upper if course.margin else upper / math.sqrt(G.diagonal().max())
-
-
-KEPT = 2e9  # bytes of columns that a method may keep
-
-
-def ends(result, seconds):
-    """Tell whether a racer has had its time, or more than its memory."""
-    spent = result.trace[-1]
-    n = len(result.p)
-    return bool(
-        spent["seconds"] >= seconds
-        or (result.state[0] == "_frank_wolfe_loop" and 8 * n * n * spent["products"] > KEPT)
+def race_trace(algorithm, G, context, **options):
+    """Return the trace of a run, its seconds the medians of three runs, and the upper end of the last interval."""
+    seconds = context.pick(*RACE_SECONDS)
+    result = algorithm(
+        G, callback=lambda partial: bool(partial.trace[-1]["seconds"] >= seconds), **options
     )
+    options["max_iter"] = result.n_iter
+    again = [algorithm(G, **options).trace["seconds"] for _ in range(context.pick(2, 0))]
+    trace = result.trace
+    trace["seconds"] = np.median([trace["seconds"], *again], axis=0)
+    return trace, result.upper
 
 
 def by_others(course, G, upper):
@@ -6042,43 +5946,25 @@ def by_others(course, G, upper):
     """
     if course.points is not None and has_peers():
         X, y, gamma = course.points
+        biased = fm.FreeGram(fm.DenseGram(G), y)
         for tol in (1e-3, 1e-6):
             seconds, model = stopwatch(partial(svc, X, y, kernel="rbf", gamma=gamma, tol=tol))
             weights = np.zeros(len(y))
             weights[model.support_] = np.abs(model.dual_coef_[0])
-            yield (
-                f"SVC, tol = {tol:g}",
-                seconds,
-                gap_of(
-                    course,
-                    G,
-                    *fm.certificate(
-                        fm.FreeGram(fm.DenseGram(G), y), weights, weights / weights.sum()
-                    ),
-                ),
-            )
-    if isinstance(G, fm.FeatureGram):
-        Z = G.rows
-        if course.margin and has_peers():
-            y = np.where(np.arange(len(Z)) % 2, 1, -1)
-            seconds, model = stopwatch(
-                partial(
-                    liblinear, y[:, None] * Z, y, loss="hinge", C=1e6, tol=1e-6, max_iter=10_000
-                )
-            )
-            yield (
-                "LinearSVC",
-                seconds,
-                gap_of(course, G, fm.separator_margin(G, model.coef_[0])[0], upper),
-            )
-        if has_peers(PIQP):
-            seconds, found = stopwatch(partial(interior_point, Z))
-            weights = np.maximum(found, 0)
-            yield (
-                "PIQP",
-                seconds,
-                gap_of(course, G, *fm.certificate(G, weights, weights / weights.sum())),
-            )
+            interval = fm.certificate(biased, weights, weights / weights.sum())
+            yield f"SVC, tol = {tol:g}", seconds, course.gap(G, *interval)
+    if course.points is None and course.margin and has_peers():
+        y = np.where(np.arange(len(G.rows)) % 2, 1, -1)
+        X = y[:, None] * G.rows
+        options = {"loss": "hinge", "C": 1e6, "tol": 1e-6, "max_iter": 10_000}
+        seconds, model = stopwatch(partial(liblinear, X, y, **options))
+        lower = fm.separator_margin(G, model.coef_[0])[0]
+        yield "LinearSVC", seconds, course.gap(G, lower, upper)
+    if course.points is None and has_peers(PIQP):
+        seconds, found = stopwatch(partial(interior_point, G.rows))
+        weights = np.maximum(found, 0)
+        interval = fm.certificate(G, weights, weights / weights.sum())
+        yield "PIQP", seconds, course.gap(G, *interval)
 
 
 def interior_point(Z):
@@ -6090,179 +5976,118 @@ def interior_point(Z):
     return solver.result.z_l
 
 
-@lru_cache(1)
-def raced(context):
-    """Return (problem, method, products, seconds, gap) of all runs, each as it falls, and of the other solvers."""
+def compute_race(context):
+    """Return the best gap so far at the checkpoints where it falls by 3 %, and the gaps of the other solvers."""
     rows = []
     tol = context.pick(1e-6, 1e-2)
     for problem, course in courses(context).items():
         G = course.make()
         uppers = []
         for method, algorithm in progress(RACERS.items(), context, problem):
-            most, warm_up = (100, 100) if method == "max_margin" else (context.pick(10**6, 1000), 3)
-            algorithm(G, max_iter=warm_up, tol=tol)  # compiles
-            result = algorithm(
-                G, max_iter=most, tol=tol, callback=partial(ends, seconds=course.seconds)
-            )
-            trace = result.trace
-            gaps = np.minimum.accumulate(
-                gap_of(course, fm.prepare(G, 0).G, trace["lower"], trace["upper"])
-            )
-            falls = np.append(True, gaps[1:] < 0.97 * gaps[:-1]) | (
-                np.arange(len(gaps)) == len(gaps) - 1
-            )
+            most = context.pick(10**6, 1000)
+            if method == "max_margin":
+                most = 100
+            algorithm(G, max_iter=min(most, 100), tol=tol)  # compiles
+            trace, upper = race_trace(algorithm, G, context, max_iter=most, tol=tol)
+            gap = np.minimum.accumulate(course.gap(G, trace["lower"], trace["upper"]))
+            kept = np.append(True, gap[1:] < 0.97 * gap[:-1])
+            kept[-1] = True
             rows.append(
-                (problem, method, trace["products"][falls], trace["seconds"][falls], gaps[falls])
+                (problem, method, trace["products"][kept], trace["seconds"][kept], gap[kept])
             )
-            uppers.append(result.upper)
-        rows += [
-            (problem, solver, math.nan, *point)
-            for solver, *point in by_others(course, G, min(uppers))
-        ]
-    return rows
-
-
-def of_the_race(context):
-    source = load_mnist(context).source  # loaded here, too, since the runs may be at hand already
-    return (
-        f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
-        f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
-        f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, those of max_margin at the end of a stage, or, of "
-        f"Frank-Wolfe, when the columns kept take {KEPT / 1e9:g} GB. "
+            uppers.append(upper)
+        for solver, seconds, gap in by_others(course, G, min(uppers)):
+            rows.append((problem, solver, math.nan, seconds, gap))
+    return table_of("problem method products seconds gap", rows), (
+        f"MNIST ({load_mnist(context).source}); planted: spectrum 1/j, seed {context.seed}; unit rows, but 0 vs 1 by "
+        f"the largest norm. Runs end at {tol:g} or after {context.pick(*RACE_SECONDS):g} s, those of max_margin at the "
+        "end of a stage. Gap: relative, certified, the best so far; without a margin upper / sqrt(s). A column counts "
+        "1/n product, once where it is kept; max_margin: entries of G read / n^2. Seconds: of iterations, without "
+        f"compilation and certificates, median of {context.pick(3, 1)}, {os.cpu_count()} cores; of other solvers from "
+        "call to return, once, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
+        "multipliers. Not run: the solver was not given this problem"
     )
 
 
-GAP = "certified relative gap; without a margin, upper / sqrt(s)"
+def draw_race_curves(axis, part, ax):
+    """Draw gaps over products or seconds; gaps below 7e-7 stand at the edge."""
+    runs = split(part, "method")
+    for place, (method, look) in enumerate(styles([*RACERS, *OTHERS]).items()):
+        if method not in runs:
+            continue
+        known = runs[method][axis] > 0  # not of the first point, nor products of other solvers
+        if not known.any():
+            continue
+        label = method
+        if method in OTHERS:
+            look |= {"linestyle": "none", "markersize": 9, "markevery": 1, "markeredgecolor": "k"}
+        elif place < IN_FRONT:
+            look["markevery"] = 0.25 if known.sum() > 3 else 1
+        else:
+            label = "other algorithms of the module"
+            look = {"color": "0.7", "linewidth": 0.8, "zorder": 1}
+        gap = np.maximum(runs[method]["gap"][known], 7e-7)
+        ax.loglog(runs[method][axis][known], gap, label=label, **look)
+    ax.set(xlabel={"products": "products with G", "seconds": "seconds"}[axis], ylim=(5e-7, 2))
+    if ax.get_subplotspec().is_first_col():
+        ax.set_ylabel("certified relative gap;\nwithout a margin, upper / sqrt(s)")
 
 
-def compute_race(axis, context):
-    rows = [
-        (problem, method, {"products": products, "seconds": seconds}[axis], gap)
-        for problem, method, products, seconds, gap in raced(context)
-    ]
-    said = {
-        "products": "A column counts 1/n, once where it is kept; max_margin: entries of G read / n^2",
-        "seconds": f"Seconds of iterations, without compilation and certificates, {os.cpu_count()} cores; of other "
-        "solvers from call to return, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
-        "multipliers",
-    }[axis]
-    return table_of(f"problem method {axis} gap", rows), (
-        f"{of_the_race(context)}Best gaps so far, those below 7e-7 at the edge. {said}"
-    )
+def seconds_to(goal, run):
+    """Return the seconds after which the gap of a run is at most the goal; nan where it never is."""
+    met = run["gap"] <= goal
+    return run["seconds"][met][0] if met.any() else math.nan
 
 
-def draw_race(axis, table, *axes):
-    looks = styles(table["method"])
-    for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=True):
-        for place, (name, look) in enumerate(looks.items()):
-            chosen = (part["method"] == name) & (part[axis] > 0)
-            x = part[axis][chosen]
-            gap = np.maximum(part["gap"][chosen], 7e-7)
-            if name not in RACERS:
-                look |= {
-                    "linestyle": "none",
-                    "markersize": 9,
-                    "markevery": 1,
-                    "markeredgecolor": "black",
-                }
-            elif place < IN_FRONT:
-                look |= {"markevery": 0.25 if x.size > 3 else 1}
-            else:
-                look = {"color": "0.7", "linewidth": 0.8, "zorder": 1}
-                name = "other algorithms of the module"
-            if x.size:
-                ax.loglog(x, gap, label=name, **look)
-        ax.set(
-            title=problem,
-            xlabel="products with G" if axis == "products" else "seconds",
-            ylim=(5e-7, 2),
+def draw_race_goals(part, ax):
+    """Draw a line for each method, with a marker at the seconds to each goal that it reached."""
+    runs = split(part, "method")
+    names = [*RACERS, *OTHERS]
+    heights = {name: len(names) - place for place, name in enumerate(names)}
+    for goal, marker, size, colour in zip(
+        RACE_GOALS, "|.ds", (6, 5, 5, 8), COLOURS[:4], strict=True
+    ):
+        ax.semilogx(
+            [max(seconds_to(goal, runs[name]), 1e-4) for name in names if name in runs],
+            [heights[name] for name in names if name in runs],
+            linestyle="none",
+            marker=marker,
+            markersize=size,
+            color=colour,
+            markerfacecolor="none",
+            label=f"to {goal:g}",
         )
-    for ax in axes[::2]:
-        ax.set_ylabel(GAP.replace("; ", ";\n"))
-
-
-for _axis, _what in (
-    ("products", "certified gaps of all algorithms against products"),
-    ("seconds", "certified gaps against seconds, others' solvers too"),
-):
-    figure(
-        f"race:{_axis}",
-        _what,
-        partial(compute_race, _axis),
-        minutes=40,
-        data="mnist",
-        rows=3,
-        columns=2,
-    )(partial(draw_race, _axis))
-
-
-def compute_race_goals(context):
-    rows = []
-    for problem, method, *run in raced(context):
-        products, seconds, gap = np.broadcast_arrays(*np.atleast_1d(*run))
-        for goal in RACE_GOALS:
-            met = np.flatnonzero(gap <= goal)[:1]
-            rows.append(
-                (
-                    problem,
-                    method,
-                    goal,
-                    *(column[met[0]] if met.size else math.nan for column in (products, seconds)),
-                )
-            )
-    return table_of("problem method gap products seconds", rows), of_the_race(context) + (
-        "To gaps of 0.1, 0.01, 0.001 and 1e-6, the larger the marker the smaller the gap, seen at 16 checkpoints a "
-        "decade; an empty line: run, but not even to 0.1; not run: not given this problem"
-    )
+    for name in names:
+        said = ""
+        if name not in runs:
+            said = "not run"
+        elif math.isnan(seconds_to(RACE_GOALS[0], runs[name])):
+            said = f"not to {RACE_GOALS[0]:g}"
+        ax.text(1e-4, heights[name], said, fontsize=SMALL_TEXT, color="0.4", va="center")
+    named = names if ax.get_subplotspec().is_first_col() else []
+    ax.set_yticks(list(heights.values()), named, fontsize=SMALL_TEXT)
+    ax.set(xlabel="seconds", xlim=(7e-5, 1000), ylim=(0.3, len(names) + 0.7))
 
 
 @figure(
-    "race:goals",
-    "products and seconds to gaps of 0.1 to 1e-6",
-    compute_race_goals,
-    minutes=40,
+    "race",
+    "certified gaps of all algorithms and of others' solvers",
+    compute_race,
+    minutes=90,
     data="mnist",
+    pages=("products", "seconds", "goals"),
     rows=3,
     columns=2,
-    height=3.8,
+    height=3.6,
 )
-def draw_race_goals(table, *axes):
-    names = list(split(table, "method"))
-    for k, (ax, (problem, part)) in enumerate(
-        zip(axes, split(table, "problem").items(), strict=True)
-    ):
-        heights = np.array([len(names) - names.index(name) for name in part["method"]])
-        for goal, marker, size in zip(RACE_GOALS, "|.ds", (6, 5, 5, 8), strict=True):
-            at = part["gap"] == goal
-            ax.semilogx(
-                np.maximum(part["seconds"][at], 1e-4),
-                heights[at],
-                linestyle="none",
-                marker=marker,
-                markersize=size,
-                color=COLOURS[RACE_GOALS.index(goal)],
-                markerfacecolor="none",
-                label=f"to {goal:g}",
-            )
-        for place, name in enumerate(names):
-            if name not in part["method"]:
-                ax.text(
-                    1e-4,
-                    len(names) - place,
-                    "not run",
-                    fontsize=SMALL_TEXT,
-                    color="0.4",
-                    va="center",
-                )
-        ax.set_yticks(
-            np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT
-        )
-        ax.set(
-            title=problem,
-            xlabel="seconds",
-            ylim=(0.3, len(names) + 0.7),
-            xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))),
-        )
+def draw_race(table, page, *axes):
+    for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=False):
+        if page == "goals":
+            draw_race_goals(part, ax)
+        else:
+            draw_race_curves(page, part, ax)
+        ax.set_title(problem)
+    axes[-1].remove()  # there are five problems
 
 
 # ======================================================================================================================
@@ -6301,23 +6126,6 @@ def fig6_table(table):
                 ),
             ]
             for data, runs in ends
-        ],
-    )
-
-
-def ramdas14_mnist_table(table):
-    return markdown(
-        "kernel; method; status; iterations; certified interval",
-        [
-            [
-                kernel.removesuffix(" kernel"),
-                method,
-                run["status"][0],
-                f"{run['iteration'][-1]:,.0f}",
-                f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]",
-            ]
-            for kernel, rows in split(table, "kernel").items()
-            for method, run in split(rows, "method").items()
         ],
     )
 
@@ -6420,22 +6228,6 @@ def subspace_table(table):
     return markdown(
         "data; subspace perceptron: separation, 10 %, 1 %; momentum; times fewer products, at 1/ρ",
         rows,
-    )
-
-
-def bounds_table(table):
-    return markdown(
-        "paper; statement; least; median; largest",
-        [
-            [
-                paper,
-                statement.replace(r"\|", r"\Vert ").replace("|", r"\vert "),
-                *(f"{value:.2g}" for value in ratios),
-            ]
-            for paper, statement, *ratios in zip(
-                *(column.tolist() for column in table.values()), strict=True
-            )
-        ],
     )
 
 
@@ -6542,66 +6334,13 @@ def margins_table(table):
     )
 
 
-def margin_gaps_table(table):
-    """Compare the solvers on the problems that all of them took."""
-    solvers = ("max_margin", *MARGIN_PEERS)
-    rows = []
-    shared = np.all([np.isfinite(table[f"{solver} gap"]) for solver in solvers], axis=0)
-    for solver in solvers:
-        gap, seconds = (table[f"{solver} {what}"][shared] for what in ("gap", "seconds"))
-        ends = (
-            ", ".join(f"{value:.1g}" for value in np.percentile(gap, (0, 50, 100)))
-            if gap.size
-            else "–"
-        )
-        rows.append([solver, str(gap.size), ends, f"{seconds.sum():.3g}"])
-    return markdown(
-        "solver; problems; certified relative gap: least, median, largest; seconds in all", rows
-    )
-
-
-def race_table(table):
-    """Write products and seconds to 1 % and to 1e-6, a column for each problem, below the pictures."""
-    methods = [
-        name
-        for name in split(table, "method")
-        if name not in RACERS or name in list(RACERS)[:IN_FRONT]
-    ]
-    problems = split(table, "problem")
-    rows = []
-    for goal, method in itertools.product((1e-2, 1e-6), methods):
-        row = [f"{goal:g}", method]
-        for part in problems.values():
-            at = (part["method"] == method) & (part["gap"] == goal)
-            products, seconds = (part[name][at][:1] for name in ("products", "seconds"))
-            row.append(
-                "not run"
-                if not at.any()
-                else "–"
-                if np.isnan(seconds).all()
-                else "; ".join(
-                    [quantity(value) for value in products if value > 0]
-                    + [duration(value) for value in seconds]
-                )
-            )
-        rows.append(row)
-    pictures = "".join(
-        f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals")
-    )
-    return pictures + "\n" + markdown("; ".join(["to", "method", *problems]), rows)
-
-
 TABLES = {  # name -> the CSV file and the function of its table
-    "ramdas14-mnist": ("ramdas14-mnist", ramdas14_mnist_table),
     "ji21-fig3": ("ji21-fig3", columns_table),
     "ji21-fig3-all": ("ji21-fig3-all", columns_table),
     "ji21-fig4": ("ji21-fig4", alexnet_table),
     "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
-    "bounds": ("bounds", bounds_table),
     "subspace": ("subspace-products", subspace_table),
-    "race": ("race-goals", race_table),
     "margins": ("margins", margins_table),
-    "margin gaps": ("margins", margin_gaps_table),
     "speed": ("speed-ratios", speed_table),
     "speed in short": ("speed-ratios", speed_lines),
 }
