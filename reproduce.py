@@ -34,7 +34,6 @@ import gc
 import gzip
 import hashlib
 import importlib.util
-import inspect
 import io
 import itertools
 import lzma
@@ -1862,70 +1861,41 @@ def linearise(layers, weights, x):
     return outputs, list(zip(passes, backward(layers, weights, passes, slopes), strict=True))
 
 
-# The kernel is the sum of the layers' parts, and there are two formulas for a part. Both are given what a layer says of
-# m images and return a function that, given what it says of n others, returns the part of K, (n, m).
+# The kernel is the sum over the layers of <dy/d(W, b), dy'/d(W, b)>, which is the sum over the positions s and t of two
+# images of <delta_s, delta'_t> (<patch_s, patch'_t> + 1). With many positions it is cheaper to sum over them first.
 
 
-def kernel_by_weights(layer, theirs):
-    """Multiply the slopes by W and b, which are P' delta and the sum of delta over the positions."""
+def layer_kernel(layer, theirs, few=16):
+    """Return a function that gives a layer's part of K, (n, m), for the Pass and slopes of n images.
+
+    `theirs` are the Pass and slopes of m images. Up to `few` positions pairs of them are summed as above, else the
+    slopes by W and b, which are the sums of patch' delta and of delta over the positions, are multiplied.
+    """
+    m, count = theirs[1].shape[:2]
+
+    def flat(array):
+        return array.reshape(array.shape[0] * count**2, -1)
 
     def slopes(seen, delta):
         n = len(delta)
-        fan_in = seen.patches.shape[-1]
-        delta = delta.reshape(n, -1, delta.shape[3] * delta.shape[4])
-        by_W = seen.patches.reshape(n, -1, fan_in).swapaxes(1, 2) @ delta
-        return np.concatenate(
-            (by_W, layer.biased * delta.sum(axis=1, keepdims=True)), axis=1
-        ).reshape(n, -1)
+        delta = delta.reshape(n, count**2, -1)
+        by_W = seen.patches.reshape(n, count**2, -1).swapaxes(1, 2) @ delta
+        by_b = layer.biased * delta.sum(axis=1, keepdims=True)
+        return np.concatenate((by_W, by_b), axis=1).reshape(n, -1)
 
+    def by_positions(ours):
+        seen, delta = ours
+        products = flat(seen.patches) @ their_patches
+        products += layer.biased
+        products *= flat(delta) @ their_deltas
+        return products.reshape(len(delta), count**2, m, count**2).sum(axis=(1, 3))
+
+    if count**2 <= few:
+        their_patches = flat(theirs[0].patches).T
+        their_deltas = flat(theirs[1]).T
+        return by_positions
     their_slopes = slopes(*theirs).T
     return lambda ours: slopes(*ours) @ their_slopes
-
-
-def kernel_by_positions(layer, theirs):
-    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions; products of pixels are made once."""
-
-    def columns(array):  # the images last: loops are long
-        m, size = array.shape[:2]
-        return array.reshape(m, size**2, -1).transpose(2, 1, 0).reshape(-1, size**2 * m)
-
-    their_pixels = columns(theirs[0].inputs)
-    their_delta = columns(theirs[1])
-    m = len(theirs[1])
-    size = theirs[0].inputs.shape[1]
-    (count, places) = taps(layer, theirs[0].inputs.shape[1])
-
-    def part(ours):
-        seen, delta = ours
-        n = len(delta)
-        pixels = (seen.inputs.reshape(n * size**2, -1) @ their_pixels).reshape(
-            n, size, size, size, size, m
-        )
-        deltas = (delta.reshape(n * count**2, -1) @ their_delta).reshape(n, count**4, m)
-        patches = np.full((n, count, count, count, count, m), layer.biased, pixels.dtype)
-        for rows, columns, image_rows, image_columns in places:
-            patches[:, rows, columns, rows, columns] += pixels[
-                :, image_rows, image_columns, image_rows, image_columns
-            ]
-        return np.einsum("npm,npm->nm", deltas, patches.reshape(deltas.shape))
-
-    return part
-
-
-def operations(layer, theirs):
-    """Return {formula: the multiplications it takes for each of our images}."""
-    seen, delta = theirs
-    m, count, _, r, channels = delta.shape
-    _, size, _, inputs = seen.inputs.shape
-    return {
-        kernel_by_weights: (count**2 + m) * (seen.patches.shape[-1] + 1) * r * channels,
-        kernel_by_positions: m * (count**4 * (r * channels + layer.side**2 + 1) + size**4 * inputs),
-    }
-
-
-def layer_kernel(layer, theirs):
-    costs = operations(layer, theirs)
-    return min(costs, key=costs.get)(layer, theirs)
 
 
 BLOCK = 32  # images at a time, so that what is made of them stays in the caches
@@ -1959,15 +1929,10 @@ def pair_kernel(layers, weights, X, y):
     slopes = one_hot[y[image]] - one_hot[other]
     passes = forward(layers, weights, X[image])[1]
     G = 0.0
-    for layer, *each in zip(
-        layers, passes, backward(layers, weights, passes, slopes[:, None]), strict=True
-    ):
-        dense = (
-            each[1].shape[1] == 1
-        )  # otherwise the pairs of positions would not fit into the caches
-        G = G + (kernel_by_positions if dense else kernel_by_weights)(layer, each)(each).astype(
-            float
-        )
+    deltas = backward(layers, weights, passes, slopes[:, None])
+    for layer, *each in zip(layers, passes, deltas, strict=True):
+        part = layer_kernel(layer, each, few=1)  # more pairs of positions would fill the memory
+        G = G + part(each).astype(float)
     return (G + G.T) / 2, image, slopes
 
 
@@ -2028,63 +1993,34 @@ def kernel_of(config, X, y, X_test, reached):
     return Kernel(K, K_test, outputs, test_outputs, scores, tangent_kernel(layers, before, X, X)[0])
 
 
-NETWORK = (
-    Layer,
-    AlexNet,
-    Pass,
-    initial_weights,
-    taps,
-    patches_of,
-    images_of,
-    pool,
-    unpool,
-    forward,
-    backward,
-    gradient,
-    loss_slopes,
-    descend,
-    train,
-    linearise,
-    kernel_by_weights,
-    kernel_by_positions,
-    operations,
-    layer_kernel,
-    tangent_kernel,
-    pair_kernel,
-    derivative,
-    pair_scores,
-    Kernel,
-    kernel_of,
-)
+VERSION = 1  # of the kernels: to be raised by whoever changes what they are made of
 
 
-def origin(config, *arrays):
-    """Digest all that the kernels of a network are made of but seed and epoch: the code of NETWORK, too."""
-    digest = hashlib.sha256("".join((repr(config), *map(inspect.getsource, NETWORK))).encode())
+def kernel_files(config, seeds, epochs, *arrays):
+    """Return {(seed, epoch): file in the cache} of the kernels of a network for these images and labels."""
+    digest = hashlib.sha256(f"{VERSION} {config}".encode())
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
+    return {
+        (seed, epoch): cache_folder()
+        / "cifar10"
+        / f"kernel-{digest.hexdigest()[:16]}-seed-{seed}-epoch-{epoch}.npz"
+        for seed, epoch in itertools.product(seeds, epochs)
+    }
 
 
-def kernel_path(source, seed, epoch):
-    return cache_folder() / "cifar10" / f"kernel-{source[:16]}-seed-{seed}-epoch-{epoch}.npz"
-
-
-def kept_kernel(source, seed, epoch):
-    """Read the Kernel of this origin, seed and epoch from the cache; None if it has none, or one that is not whole."""
-    with (
-        contextlib.suppress(Exception),
-        np.load(kernel_path(source, seed, epoch)) as file,
-    ):  # damaged: made anew
-        if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
+def kept_kernel(path):
+    """Read a Kernel from the cache; None if it is not there, or not whole."""
+    with contextlib.suppress(Exception), np.load(path) as file:  # damaged: made anew
+        if file.zip.testzip() is None:
             return Kernel(*(file[name] for name in Kernel._fields))
     return None
 
 
-def keep_kernel(kernel, source, seed, epoch):
+def keep_kernel(kernel, path):
     content = io.BytesIO()
-    np.savez(content, of=[source, str(seed), str(epoch)], **kernel._asdict())
-    return keep(kernel_path(source, seed, epoch), content.getvalue())
+    np.savez(content, **kernel._asdict())
+    return keep(path, content.getvalue())
 
 
 BLAS_THREADS = (
@@ -2110,8 +2046,8 @@ def workers(count):
 
 def network_kernels(config, seeds, epochs, X, y, X_test, context):
     """Return {(seed, epoch): Kernel}, from the cache; what is not there is made, a process a seed, and put there."""
-    source = origin(config, X, y, X_test)
-    kernels = {at: kept_kernel(source, *at) for at in itertools.product(seeds, epochs)}
+    files = kernel_files(config, seeds, epochs, X, y, X_test)
+    kernels = {at: kept_kernel(file) for at, file in files.items()}
     missing = [at for at, kernel in kernels.items() if kernel is None]
     if not missing:
         return kernels
@@ -2130,9 +2066,7 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
             missing, progress(jobs, context, "kernels", total=len(missing)), strict=True
         ):
             kernels[at] = kernel
-            kept = kept and keep_kernel(
-                kernel, source, *at
-            )  # where one cannot be kept the others cannot
+            kept = kept and keep_kernel(kernel, files[at])  # if one cannot be kept none can
     return kernels
 
 
