@@ -1729,45 +1729,26 @@ def initial_weights(layers, channels, rng):
     return weights
 
 
-def taps(layer, size):
-    """Count the patches in a row of `size` pixels and list, for each pixel of a patch, the slices (rows, columns) of
-    the patches that have it inside the image, and those of the image."""
-    count = (size + 2 * layer.padding - layer.side) // layer.stride + 1
-    ends = []
-    for offset in range(-layer.padding, layer.side - layer.padding):
-        inside = [i for i in range(count) if 0 <= i * layer.stride + offset < size]
-        first = inside[0]
-        last = inside[-1]
-        pixels = slice(
-            first * layer.stride + offset, last * layer.stride + offset + 1, layer.stride
-        )
-        ends.append((slice(first, last + 1), pixels))
-    return count, [
-        (rows, columns, image_rows, image_columns)
-        for rows, image_rows in ends
-        for columns, image_columns in ends
-    ]
-
-
 def patches_of(layer, x):
-    """Cut images (n, size, size, channels) into patches (n, count, count, taps x channels)."""
-    n, size, _, channels = x.shape
-    count, places = taps(layer, size)
-    patches = np.zeros((n, count, count, len(places), channels), x.dtype)
-    for k, (rows, columns, image_rows, image_columns) in enumerate(places):
-        patches[:, rows, columns, k] = x[:, image_rows, image_columns]
-    return patches.reshape(n, count, count, -1)
+    """Cut images (n, size, size, channels) into patches (n, count, count, side x side x channels)."""
+    p = layer.padding
+    x = np.pad(x, ((0, 0), (p, p), (p, p), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (layer.side, layer.side), axis=(1, 2))
+    patches = np.moveaxis(windows[:, :: layer.stride, :: layer.stride], 3, -1)
+    return patches.reshape(*patches.shape[:3], -1)
 
 
 def images_of(layer, patches, size):
-    """Apply the adjoint of patches_of to (n, count, count, r, taps x channels): (n, size, size, r, channels)."""
-    count, places = taps(layer, size)
-    n, _, _, r, _ = patches.shape
-    patches = patches.reshape(n, count, count, r, len(places), -1)
-    x = np.zeros((n, size, size, r, patches.shape[-1]), patches.dtype)
-    for k, (rows, columns, image_rows, image_columns) in enumerate(places):
-        x[:, image_rows, image_columns] += patches[:, rows, columns, :, k]
-    return x
+    """Apply the adjoint of patches_of to patches with an axis r before the last: (n, size, size, r, channels)."""
+    n, count, _, r, _ = patches.shape
+    p = layer.padding
+    patches = patches.reshape(n, count, count, r, layer.side, layer.side, -1)
+    x = np.zeros((n, size + 2 * p, size + 2 * p, r, patches.shape[-1]), patches.dtype)
+    for i, j in np.ndindex(layer.side, layer.side):
+        rows = slice(i, i + count * layer.stride, layer.stride)
+        columns = slice(j, j + count * layer.stride, layer.stride)
+        x[:, rows, columns] += patches[:, :, :, :, i, j]
+    return x[:, p : p + size, p : p + size]
 
 
 def pool(y):
@@ -5724,42 +5705,6 @@ def separable(rows):
     return f"{certified} have a margin, {infeasible} none" + f", {left} open" * bool(left)
 
 
-def draw_margin_histogram(rows, edges, ax):
-    """Stack the counts of certified margins, source upon source, and say which sources have data sets without one."""
-    below = np.zeros(len(edges) - 1)
-    without = {"no margin": [], "open": []}
-    sources = split(rows, "source")
-    for hatch, (source, look) in zip(HATCHES, styles(list(sources)).items(), strict=False):
-        part = sources[source]
-        certified = part["status"] == "certified"
-        infeasible = part["status"] == "infeasible"
-        count, _ = np.histogram(part["lower"][certified], edges)
-        ax.bar(
-            edges[:-1],
-            count,
-            np.diff(edges),
-            below,
-            align="edge",
-            label=source if certified.any() else None,
-            color=look["color"],
-            hatch=hatch,
-            edgecolor="white",
-            linewidth=0.5,
-        )
-        below += count
-        for said, chosen in (("no margin", infeasible), ("open", ~certified & ~infeasible)):
-            if chosen.any():
-                without[said].append(f"{source} {chosen.sum()}")
-    lines = [f"{said}: {', '.join(named)}" for said, named in without.items() if named]
-    ax.text(0.03, 0.96, "\n".join(lines), transform=ax.transAxes, va="top")
-    ax.set(
-        xscale="log",
-        xlabel=r"margin $\rho$",
-        ylabel="data sets",
-        ylim=(0, 1.3 * below.max()),  # room for the lines of text
-    )
-
-
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")  # of the sources, also told apart in grey
 
 
@@ -5788,8 +5733,28 @@ def draw_margins(table, page, left, right):
     edges = np.logspace(-decades, 0, 5 * decades + 1)
     names = {"linear": "planes", "rbf": "rbf"}
     for ax, (kernel, rows) in zip((left, right), split(table, "kernel").items(), strict=True):
-        draw_margin_histogram(rows, edges, ax)
-        ax.set_title(f"{names[kernel]}: {separable(rows)}")
+        margins = {
+            source: part["lower"][part["status"] == "certified"]
+            for source, part in split(rows, "source").items()
+        }
+        _, _, bars = ax.hist(
+            list(margins.values()),
+            edges,
+            stacked=True,
+            label=list(margins),
+            color=[look["color"] for look in styles(list(margins)).values()],
+            edgecolor="white",
+            linewidth=0.5,
+        )
+        for group, hatch in zip(bars, HATCHES, strict=False):
+            for bar in group:
+                bar.set_hatch(hatch)
+        ax.set(
+            xscale="log",
+            xlabel=r"margin $\rho$",
+            ylabel="data sets",
+            title=f"{names[kernel]}: {separable(rows)}",
+        )
 
 
 # --- the race ---
@@ -5950,26 +5915,22 @@ def compute_race(context):
     )
 
 
-def draw_race_curves(axis, part, ax):
-    """Draw gaps over products or seconds; gaps below 7e-7 stand at the edge."""
+def draw_race_products(part, ax):
+    """Draw the gaps of the module's algorithms over products; gaps below 7e-7 stand at the edge."""
     runs = split(part, "method")
-    for place, (method, look) in enumerate(styles([*RACERS, *OTHERS]).items()):
+    for place, (method, look) in enumerate(styles(list(RACERS)).items()):
         if method not in runs:
             continue
-        known = runs[method][axis] > 0  # not of the first point, nor products of other solvers
-        if not known.any():
-            continue
-        label = method
-        if method in OTHERS:
-            look |= {"linestyle": "none", "markersize": 9, "markevery": 1, "markeredgecolor": "k"}
-        elif place < IN_FRONT:
-            look["markevery"] = 0.25 if known.sum() > 3 else 1
+        products = runs[method]["products"]
+        gap = np.maximum(runs[method]["gap"], 7e-7)
+        if place < IN_FRONT:
+            look["markevery"] = 0.25 if products.size > 3 else 1
+            ax.loglog(products, gap, label=method, nonpositive="mask", **look)
         else:
-            label = "other algorithms of the module"
+            other = "other algorithms of the module"
             look = {"color": "0.7", "linewidth": 0.8, "zorder": 1}
-        gap = np.maximum(runs[method]["gap"][known], 7e-7)
-        ax.loglog(runs[method][axis][known], gap, label=label, **look)
-    ax.set(xlabel={"products": "products with G", "seconds": "seconds"}[axis], ylim=(5e-7, 2))
+            ax.loglog(products, gap, label=other, nonpositive="mask", **look)
+    ax.set(xlabel="products with G", ylim=(5e-7, 2))
     if ax.get_subplotspec().is_first_col():
         ax.set_ylabel("certified relative gap;\nwithout a margin, upper / sqrt(s)")
 
@@ -5980,7 +5941,7 @@ def seconds_to(goal, run):
     return run["seconds"][met][0] if met.any() else math.nan
 
 
-def draw_race_goals(part, ax):
+def draw_race_seconds(part, ax):
     """Draw a line for each method, with a marker at the seconds to each goal that it reached."""
     runs = split(part, "method")
     names = [*RACERS, *OTHERS]
@@ -6016,17 +5977,15 @@ def draw_race_goals(part, ax):
     compute_race,
     minutes=90,
     data="mnist",
-    pages=("products", "seconds", "goals"),
+    pages=("products", "seconds"),
     rows=3,
     columns=2,
     height=3.6,
 )
 def draw_race(table, page, *axes):
+    draw = {"products": draw_race_products, "seconds": draw_race_seconds}[page]
     for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=False):
-        if page == "goals":
-            draw_race_goals(part, ax)
-        else:
-            draw_race_curves(page, part, ax)
+        draw(part, ax)
         ax.set_title(problem)
     axes[-1].remove()  # there are five problems
 
