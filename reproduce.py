@@ -5705,7 +5705,7 @@ def separable(rows):
     return f"{certified} have a margin, {infeasible} none" + f", {left} open" * bool(left)
 
 
-HATCHES = ("", "//", "..", "xx", "\\\\", "--")  # of the sources, also told apart in grey
+HATCHES = ("", "//", "..", "xx", "\\\\", "||")  # of the sources, also told apart in grey
 
 
 @figure(
@@ -5731,24 +5731,23 @@ def draw_margins(table, page, left, right):
     least = table["lower"][table["status"] == "certified"].min()
     decades = math.ceil(-math.log10(least))
     edges = np.logspace(-decades, 0, 5 * decades + 1)
+    looks = styles(table["source"])
+    hatches = dict(zip(looks, HATCHES, strict=False))
     names = {"linear": "planes", "rbf": "rbf"}
     for ax, (kernel, rows) in zip((left, right), split(table, "kernel").items(), strict=True):
-        margins = {
-            source: part["lower"][part["status"] == "certified"]
-            for source, part in split(rows, "source").items()
-        }
+        sources = split(split(rows, "status")["certified"], "source")
         _, _, bars = ax.hist(
-            list(margins.values()),
+            [part["lower"] for part in sources.values()],
             edges,
             stacked=True,
-            label=list(margins),
-            color=[look["color"] for look in styles(list(margins)).values()],
+            label=list(sources),
+            color=[looks[source]["color"] for source in sources],
             edgecolor="white",
             linewidth=0.5,
         )
-        for group, hatch in zip(bars, HATCHES, strict=False):
+        for source, group in zip(sources, bars, strict=True):
             for bar in group:
-                bar.set_hatch(hatch)
+                bar.set_hatch(hatches[source])
         ax.set(
             xscale="log",
             xlabel=r"margin $\rho$",
