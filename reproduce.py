@@ -2160,10 +2160,10 @@ def compute_ji21_fig4(context):
         f"weights, batches and samples by seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at "
         f"most {at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} "
         f"outputs, features of length 1, {len(y) * (config.classes - 1):,} pairs, a weight vector a class; or the "
-        "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. First two panels: "
-        "the seeds whose kernels gain most and least; adaptive sampling, in brackets the certified relative gap that "
-        "it leaves; diamonds: the maximum margin, as in the other panels, known to within "
-        f"{known['gap'].max():.0e} of itself. Thin: the seeds. Standard errors are paired by test image"
+        "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. Drawn: the "
+        "seeds with biases whose kernels gain most and least; adaptive sampling, in brackets the certified relative "
+        f"gap that it leaves; diamonds: the maximum margin, known to within {known['gap'].max():.0e} of itself. "
+        "Standard errors are paired by test image"
     )
 
 
@@ -2173,15 +2173,14 @@ def compute_ji21_fig4(context):
     compute_ji21_fig4,
     minutes=75,
     data="cifar10",
-    rows=3,
+    rows=1,
     columns=2,
 )
-def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses):
-    networks = {
-        network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
-        for network, part in split(table, "network").items()
-    }
-    seeds, walks = (networks["biases"][solver] for solver in ("max_margin", "adaptive sampling"))
+def draw_ji21_fig4(table, most, least):
+    """Draw the networks with biases whose kernels gain most and least."""
+    solvers = split(split(table, "network")["biases"], "solver")
+    seeds = split(solvers["max_margin"], "seed")
+    walks = split(solvers["adaptive sampling"], "seed")
     gains = {seed: run["change"][-1] for seed, run in seeds.items()}
     for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
         run = seeds[seed]
@@ -2212,59 +2211,6 @@ def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses)
             ylim=(None, 100),
             title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end",
         )
-    for ax, solver, name, unit, title, ylabel in (
-        (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
-        (
-            changes,
-            "max_margin",
-            "change",
-            100,
-            "the kernel's test error less that of epoch 0",
-            "points",
-        ),
-        (
-            excesses,
-            "max_margin",
-            "excess",
-            100,
-            "the kernel's test error less the network's",
-            "points",
-        ),
-        (small_excesses, ONE_VECTOR, "excess", 100, "the same, with one weight vector", "points"),
-    ):
-        for i, (network, runs) in enumerate(networks.items()):
-            runs = runs[solver].values()
-            look = style(i) | {"markevery": 1}
-            x = next(iter(runs))["epoch"]
-            values = unit * np.array([run[name] for run in runs])
-            ax.plot(x, values.T, **look | {"linewidth": 0.5, "markersize": 2, "alpha": 0.6})
-            ax.plot(
-                x,
-                np.median(values, axis=0),
-                label=f"{network}: median of {len(runs)} seeds",
-                **look,
-            )
-        if unit > 1:
-            doubt = 2 * unit * np.median([run[f"{name}_error"] for run in runs], axis=0)
-            ax.fill_between(
-                x,
-                -doubt,
-                doubt,
-                color="0.85",
-                label="equal to within two standard errors",
-                zorder=0,
-            )
-        ax.set_xscale("symlog", linthresh=x[1], linscale=0.7)
-        ax.set(
-            title=title,
-            ylabel=ylabel,
-            xlabel="epoch",
-            xticks=x,
-            xticklabels=[f"{epoch:g}" for epoch in x],
-            yscale="log" if unit == 1 else "linear",
-            xlim=(-x[1] / 4, 1.3 * x[-1]),
-        )
-        ax.set_xticks([], minor=True)
 
 
 # --- apidopoulos22 ---

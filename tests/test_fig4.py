@@ -669,7 +669,7 @@ def test_the_seeds_that_gain_most_and_least_are_shown(small_cifar, monkeypatch):
             for seed, change in enumerate((-0.01, -0.03, 0.02, 0.01))
         ]
     )
-    most, least, *_ = rp.FIGURES["ji21:fig4"].draw(table).axes
+    most, least = rp.FIGURES["ji21:fig4"].draw(table).axes
     assert [ax.get_title() for ax in (most, least)] == [
         f"seed {seed}: {change} ± 0.4 points in the end"
         for seed, change in ((1, "-3.0"), (2, "+2.0"))

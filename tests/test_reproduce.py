@@ -872,6 +872,7 @@ NOT_DRAWN = {
     ("ji21:fig1", "upper"),
     *(("speed:ratios", name) for name in ("ours", "busy", "theirs", "gap", "their_gap")),
     *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
+    *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
     *(("margins", name) for name in ("d", "twins", "support")),
 }
 
