@@ -5777,14 +5777,18 @@ def courses(context):
 
 def race_trace(algorithm, G, context, **options):
     """Return the trace of a run, its seconds the medians of three runs, and the upper end of the last interval."""
-    seconds = context.pick(*RACE_SECONDS)
-    result = algorithm(
-        G, callback=lambda partial: bool(partial.trace[-1]["seconds"] >= seconds), **options
-    )
+    most = context.pick(*RACE_SECONDS)
+
+    def too_long(so_far):
+        return bool(so_far.trace[-1]["seconds"] >= most)
+
+    def as_long(so_far):
+        return so_far.n_iter >= result.n_iter
+
+    result = algorithm(G, callback=too_long, **options)
     times = [result.trace["seconds"]]
     for _ in range(context.pick(2, 0)):
-        again = algorithm(G, callback=lambda partial: partial.n_iter >= result.n_iter, **options)
-        times.append(again.trace["seconds"])
+        times.append(algorithm(G, callback=as_long, **options).trace["seconds"])
     result.trace["seconds"] = np.median(times, axis=0)
     return result.trace, result.upper
 
