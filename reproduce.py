@@ -34,7 +34,6 @@ import gc
 import gzip
 import hashlib
 import importlib.util
-import inspect
 import io
 import itertools
 import lzma
@@ -537,7 +536,6 @@ METHODS = {  # the number of the style that a method has in all figures
     "von neumann": 5,
     "sampling, momentum": 6,
     "gradient descent": 7,
-    "wang et al. 2023": 8,
     "perceptron": 9,
     "max margin": 10,
     "batch perceptron": 11,
@@ -549,13 +547,13 @@ METHODS = {  # the number of the style that a method has in all figures
     "sampling, step 1": 19,
     "isnkpvn": 20,
     "sampling, step of theorem 4.1": 22,
-    "prgd 2024": 23,
     "frank wolfe, pairwise": 25,
     "piqp": 26,
     "linearsvc": 27,
     "algorithm 1": 28,
     "svc": 29,
     "algorithm 2": 31,
+    "svc, tol = 0.001": 36,
     "gram": 33,
     "isnkpvn, entropy, weights kept above eps/n": 38,
 }
@@ -1731,45 +1729,26 @@ def initial_weights(layers, channels, rng):
     return weights
 
 
-def taps(layer, size):
-    """Count the patches in a row of `size` pixels and list, for each pixel of a patch, the slices (rows, columns) of
-    the patches that have it inside the image, and those of the image."""
-    count = (size + 2 * layer.padding - layer.side) // layer.stride + 1
-    ends = []
-    for offset in range(-layer.padding, layer.side - layer.padding):
-        inside = [i for i in range(count) if 0 <= i * layer.stride + offset < size]
-        first = inside[0]
-        last = inside[-1]
-        pixels = slice(
-            first * layer.stride + offset, last * layer.stride + offset + 1, layer.stride
-        )
-        ends.append((slice(first, last + 1), pixels))
-    return count, [
-        (rows, columns, image_rows, image_columns)
-        for rows, image_rows in ends
-        for columns, image_columns in ends
-    ]
-
-
 def patches_of(layer, x):
-    """Cut images (n, size, size, channels) into patches (n, count, count, taps x channels)."""
-    n, size, _, channels = x.shape
-    count, places = taps(layer, size)
-    patches = np.zeros((n, count, count, len(places), channels), x.dtype)
-    for k, (rows, columns, image_rows, image_columns) in enumerate(places):
-        patches[:, rows, columns, k] = x[:, image_rows, image_columns]
-    return patches.reshape(n, count, count, -1)
+    """Cut images (n, size, size, channels) into patches (n, count, count, side x side x channels)."""
+    p = layer.padding
+    x = np.pad(x, ((0, 0), (p, p), (p, p), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (layer.side, layer.side), axis=(1, 2))
+    patches = np.moveaxis(windows[:, :: layer.stride, :: layer.stride], 3, -1)
+    return patches.reshape(*patches.shape[:3], -1)
 
 
 def images_of(layer, patches, size):
-    """Apply the adjoint of patches_of to (n, count, count, r, taps x channels): (n, size, size, r, channels)."""
-    count, places = taps(layer, size)
-    n, _, _, r, _ = patches.shape
-    patches = patches.reshape(n, count, count, r, len(places), -1)
-    x = np.zeros((n, size, size, r, patches.shape[-1]), patches.dtype)
-    for k, (rows, columns, image_rows, image_columns) in enumerate(places):
-        x[:, image_rows, image_columns] += patches[:, rows, columns, :, k]
-    return x
+    """Apply the adjoint of patches_of to patches with an axis r before the last: (n, size, size, r, channels)."""
+    n, count, _, r, _ = patches.shape
+    p = layer.padding
+    patches = patches.reshape(n, count, count, r, layer.side, layer.side, -1)
+    x = np.zeros((n, size + 2 * p, size + 2 * p, r, patches.shape[-1]), patches.dtype)
+    for i, j in np.ndindex(layer.side, layer.side):
+        rows = slice(i, i + count * layer.stride, layer.stride)
+        columns = slice(j, j + count * layer.stride, layer.stride)
+        x[:, rows, columns] += patches[:, :, :, :, i, j]
+    return x[:, p : p + size, p : p + size]
 
 
 def pool(y):
@@ -1863,70 +1842,41 @@ def linearise(layers, weights, x):
     return outputs, list(zip(passes, backward(layers, weights, passes, slopes), strict=True))
 
 
-# The kernel is the sum of the layers' parts, and there are two formulas for a part. Both are given what a layer says of
-# m images and return a function that, given what it says of n others, returns the part of K, (n, m).
+# The kernel is the sum over the layers of <dy/d(W, b), dy'/d(W, b)>, which is the sum over the positions s and t of two
+# images of <delta_s, delta'_t> (<patch_s, patch'_t> + 1). With many positions it is cheaper to sum over them first.
 
 
-def kernel_by_weights(layer, theirs):
-    """Multiply the slopes by W and b, which are P' delta and the sum of delta over the positions."""
+def layer_kernel(layer, theirs, few=16):
+    """Return a function that gives a layer's part of K, (n, m), for the Pass and slopes of n images.
+
+    `theirs` are the Pass and slopes of m images. Up to `few` positions pairs of them are summed as above, else the
+    slopes by W and b, which are the sums of patch' delta and of delta over the positions, are multiplied.
+    """
+    m, count = theirs[1].shape[:2]
+
+    def flat(array):
+        return array.reshape(array.shape[0] * count**2, -1)
 
     def slopes(seen, delta):
         n = len(delta)
-        fan_in = seen.patches.shape[-1]
-        delta = delta.reshape(n, -1, delta.shape[3] * delta.shape[4])
-        by_W = seen.patches.reshape(n, -1, fan_in).swapaxes(1, 2) @ delta
-        return np.concatenate(
-            (by_W, layer.biased * delta.sum(axis=1, keepdims=True)), axis=1
-        ).reshape(n, -1)
+        delta = delta.reshape(n, count**2, -1)
+        by_W = seen.patches.reshape(n, count**2, -1).swapaxes(1, 2) @ delta
+        by_b = layer.biased * delta.sum(axis=1, keepdims=True)
+        return np.concatenate((by_W, by_b), axis=1).reshape(n, -1)
 
+    def by_positions(ours):
+        seen, delta = ours
+        products = flat(seen.patches) @ their_patches
+        products += layer.biased
+        products *= flat(delta) @ their_deltas
+        return products.reshape(len(delta), count**2, m, count**2).sum(axis=(1, 3))
+
+    if count**2 <= few:
+        their_patches = flat(theirs[0].patches).T
+        their_deltas = flat(theirs[1]).T
+        return by_positions
     their_slopes = slopes(*theirs).T
     return lambda ours: slopes(*ours) @ their_slopes
-
-
-def kernel_by_positions(layer, theirs):
-    """Sum <delta, delta'> (1 + <patch, patch'>) over the pairs of positions; products of pixels are made once."""
-
-    def columns(array):  # the images last: loops are long
-        m, size = array.shape[:2]
-        return array.reshape(m, size**2, -1).transpose(2, 1, 0).reshape(-1, size**2 * m)
-
-    their_pixels = columns(theirs[0].inputs)
-    their_delta = columns(theirs[1])
-    m = len(theirs[1])
-    size = theirs[0].inputs.shape[1]
-    (count, places) = taps(layer, theirs[0].inputs.shape[1])
-
-    def part(ours):
-        seen, delta = ours
-        n = len(delta)
-        pixels = (seen.inputs.reshape(n * size**2, -1) @ their_pixels).reshape(
-            n, size, size, size, size, m
-        )
-        deltas = (delta.reshape(n * count**2, -1) @ their_delta).reshape(n, count**4, m)
-        patches = np.full((n, count, count, count, count, m), layer.biased, pixels.dtype)
-        for rows, columns, image_rows, image_columns in places:
-            patches[:, rows, columns, rows, columns] += pixels[
-                :, image_rows, image_columns, image_rows, image_columns
-            ]
-        return np.einsum("npm,npm->nm", deltas, patches.reshape(deltas.shape))
-
-    return part
-
-
-def operations(layer, theirs):
-    """Return {formula: the multiplications it takes for each of our images}."""
-    seen, delta = theirs
-    m, count, _, r, channels = delta.shape
-    _, size, _, inputs = seen.inputs.shape
-    return {
-        kernel_by_weights: (count**2 + m) * (seen.patches.shape[-1] + 1) * r * channels,
-        kernel_by_positions: m * (count**4 * (r * channels + layer.side**2 + 1) + size**4 * inputs),
-    }
-
-
-def layer_kernel(layer, theirs):
-    costs = operations(layer, theirs)
-    return min(costs, key=costs.get)(layer, theirs)
 
 
 BLOCK = 32  # images at a time, so that what is made of them stays in the caches
@@ -1960,15 +1910,10 @@ def pair_kernel(layers, weights, X, y):
     slopes = one_hot[y[image]] - one_hot[other]
     passes = forward(layers, weights, X[image])[1]
     G = 0.0
-    for layer, *each in zip(
-        layers, passes, backward(layers, weights, passes, slopes[:, None]), strict=True
-    ):
-        dense = (
-            each[1].shape[1] == 1
-        )  # otherwise the pairs of positions would not fit into the caches
-        G = G + (kernel_by_positions if dense else kernel_by_weights)(layer, each)(each).astype(
-            float
-        )
+    deltas = backward(layers, weights, passes, slopes[:, None])
+    for layer, *each in zip(layers, passes, deltas, strict=True):
+        part = layer_kernel(layer, each, few=1)  # more pairs of positions would fill the memory
+        G = G + part(each).astype(float)
     return (G + G.T) / 2, image, slopes
 
 
@@ -2029,63 +1974,34 @@ def kernel_of(config, X, y, X_test, reached):
     return Kernel(K, K_test, outputs, test_outputs, scores, tangent_kernel(layers, before, X, X)[0])
 
 
-NETWORK = (
-    Layer,
-    AlexNet,
-    Pass,
-    initial_weights,
-    taps,
-    patches_of,
-    images_of,
-    pool,
-    unpool,
-    forward,
-    backward,
-    gradient,
-    loss_slopes,
-    descend,
-    train,
-    linearise,
-    kernel_by_weights,
-    kernel_by_positions,
-    operations,
-    layer_kernel,
-    tangent_kernel,
-    pair_kernel,
-    derivative,
-    pair_scores,
-    Kernel,
-    kernel_of,
-)
+VERSION = 1  # of the kernels: to be raised by whoever changes what they are made of
 
 
-def origin(config, *arrays):
-    """Digest all that the kernels of a network are made of but seed and epoch: the code of NETWORK, too."""
-    digest = hashlib.sha256("".join((repr(config), *map(inspect.getsource, NETWORK))).encode())
+def kernel_files(config, seeds, epochs, *arrays):
+    """Return {(seed, epoch): file in the cache} of the kernels of a network for these images and labels."""
+    digest = hashlib.sha256(f"{VERSION} {config}".encode())
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
+    return {
+        (seed, epoch): cache_folder()
+        / "cifar10"
+        / f"kernel-{digest.hexdigest()[:16]}-seed-{seed}-epoch-{epoch}.npz"
+        for seed, epoch in itertools.product(seeds, epochs)
+    }
 
 
-def kernel_path(source, seed, epoch):
-    return cache_folder() / "cifar10" / f"kernel-{source[:16]}-seed-{seed}-epoch-{epoch}.npz"
-
-
-def kept_kernel(source, seed, epoch):
-    """Read the Kernel of this origin, seed and epoch from the cache; None if it has none, or one that is not whole."""
-    with (
-        contextlib.suppress(Exception),
-        np.load(kernel_path(source, seed, epoch)) as file,
-    ):  # damaged: made anew
-        if file.zip.testzip() is None and file["of"].tolist() == [source, str(seed), str(epoch)]:
+def kept_kernel(path):
+    """Read a Kernel from the cache; None if it is not there, or not whole."""
+    with contextlib.suppress(Exception), np.load(path) as file:  # damaged: made anew
+        if file.zip.testzip() is None:
             return Kernel(*(file[name] for name in Kernel._fields))
     return None
 
 
-def keep_kernel(kernel, source, seed, epoch):
+def keep_kernel(kernel, path):
     content = io.BytesIO()
-    np.savez(content, of=[source, str(seed), str(epoch)], **kernel._asdict())
-    return keep(kernel_path(source, seed, epoch), content.getvalue())
+    np.savez(content, **kernel._asdict())
+    return keep(path, content.getvalue())
 
 
 BLAS_THREADS = (
@@ -2111,8 +2027,8 @@ def workers(count):
 
 def network_kernels(config, seeds, epochs, X, y, X_test, context):
     """Return {(seed, epoch): Kernel}, from the cache; what is not there is made, a process a seed, and put there."""
-    source = origin(config, X, y, X_test)
-    kernels = {at: kept_kernel(source, *at) for at in itertools.product(seeds, epochs)}
+    files = kernel_files(config, seeds, epochs, X, y, X_test)
+    kernels = {at: kept_kernel(file) for at, file in files.items()}
     missing = [at for at, kernel in kernels.items() if kernel is None]
     if not missing:
         return kernels
@@ -2131,9 +2047,7 @@ def network_kernels(config, seeds, epochs, X, y, X_test, context):
             missing, progress(jobs, context, "kernels", total=len(missing)), strict=True
         ):
             kernels[at] = kernel
-            kept = kept and keep_kernel(
-                kernel, source, *at
-            )  # where one cannot be kept the others cannot
+            kept = kept and keep_kernel(kernel, files[at])  # if one cannot be kept none can
     return kernels
 
 
@@ -2246,10 +2160,10 @@ def compute_ji21_fig4(context):
         f"weights, batches and samples by seed {seeds[0]} to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at "
         f"most {at_end.max():.3g} % of the training images. Kernel: <df(x)/dw, df(x')/dw>, all {config.classes} "
         f"outputs, features of length 1, {len(y) * (config.classes - 1):,} pairs, a weight vector a class; or the "
-        "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. First two panels: "
-        "the seeds whose kernels gain most and least; adaptive sampling, in brackets the certified relative gap that "
-        "it leaves; diamonds: the maximum margin, as in the other panels, known to within "
-        f"{known['gap'].max():.0e} of itself. Thin: the seeds. Standard errors are paired by test image"
+        "features d(f_y - f_j)/dw of the pairs, divided by the same lengths, and one weight vector. Drawn: the "
+        "seeds with biases whose kernels gain most and least; adaptive sampling, in brackets the certified relative "
+        f"gap that it leaves; diamonds: the maximum margin, known to within {known['gap'].max():.0e} of itself. "
+        "Standard errors are paired by test image"
     )
 
 
@@ -2259,15 +2173,14 @@ def compute_ji21_fig4(context):
     compute_ji21_fig4,
     minutes=75,
     data="cifar10",
-    rows=3,
+    rows=1,
     columns=2,
 )
-def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses):
-    networks = {
-        network: {solver: split(rows, "seed") for solver, rows in split(part, "solver").items()}
-        for network, part in split(table, "network").items()
-    }
-    seeds, walks = (networks["biases"][solver] for solver in ("max_margin", "adaptive sampling"))
+def draw_ji21_fig4(table, most, least):
+    """Draw the networks with biases whose kernels gain most and least."""
+    solvers = split(split(table, "network")["biases"], "solver")
+    seeds = split(solvers["max_margin"], "seed")
+    walks = split(solvers["adaptive sampling"], "seed")
     gains = {seed: run["change"][-1] for seed, run in seeds.items()}
     for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
         run = seeds[seed]
@@ -2298,59 +2211,6 @@ def draw_ji21_fig4(table, most, least, moves, changes, excesses, small_excesses)
             ylim=(None, 100),
             title=f"seed {seed}: {100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f} points in the end",
         )
-    for ax, solver, name, unit, title, ylabel in (
-        (moves, "max_margin", "moved", 1, r"$\|K_t - K_{t/2}\| / \|K_t\|$", ""),
-        (
-            changes,
-            "max_margin",
-            "change",
-            100,
-            "the kernel's test error less that of epoch 0",
-            "points",
-        ),
-        (
-            excesses,
-            "max_margin",
-            "excess",
-            100,
-            "the kernel's test error less the network's",
-            "points",
-        ),
-        (small_excesses, ONE_VECTOR, "excess", 100, "the same, with one weight vector", "points"),
-    ):
-        for i, (network, runs) in enumerate(networks.items()):
-            runs = runs[solver].values()
-            look = style(i) | {"markevery": 1}
-            x = next(iter(runs))["epoch"]
-            values = unit * np.array([run[name] for run in runs])
-            ax.plot(x, values.T, **look | {"linewidth": 0.5, "markersize": 2, "alpha": 0.6})
-            ax.plot(
-                x,
-                np.median(values, axis=0),
-                label=f"{network}: median of {len(runs)} seeds",
-                **look,
-            )
-        if unit > 1:
-            doubt = 2 * unit * np.median([run[f"{name}_error"] for run in runs], axis=0)
-            ax.fill_between(
-                x,
-                -doubt,
-                doubt,
-                color="0.85",
-                label="equal to within two standard errors",
-                zorder=0,
-            )
-        ax.set_xscale("symlog", linthresh=x[1], linscale=0.7)
-        ax.set(
-            title=title,
-            ylabel=ylabel,
-            xlabel="epoch",
-            xticks=x,
-            xticklabels=[f"{epoch:g}" for epoch in x],
-            yscale="log" if unit == 1 else "linear",
-            xlim=(-x[1] / 4, 1.3 * x[-1]),
-        )
-        ax.set_xticks([], minor=True)
 
 
 # --- apidopoulos22 ---
@@ -5786,27 +5646,12 @@ def compute_margins(context):
 
 def separable(rows):
     """Say how many data sets have a margin, certified, how many have none, certified, and how many are left."""
-    count = [np.sum(rows["status"] == status) for status in ("certified", "infeasible")]
-    left = len(rows["status"]) - sum(count)
-    return f"{count[0]} have a margin, {count[1]} none" + f", {left} open" * bool(left)
+    certified, infeasible = (np.sum(rows["status"] == s) for s in ("certified", "infeasible"))
+    left = len(rows["status"]) - certified - infeasible
+    return f"{certified} have a margin, {infeasible} none" + f", {left} open" * bool(left)
 
 
-def report_margins(table, caption):
-    """Return the numbers by source and kernel: how many data sets, and the least, median and largest margin."""
-    lines = []
-    for source, rows in split(table, "source").items():
-        for kernel, part in split(rows, "kernel").items():
-            rho = part["lower"][part["status"] == "certified"]
-            ends = (
-                ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100)))
-                if rho.size
-                else "-"
-            )
-            lines.append(
-                f"{source:12}  {kernel:6}  {separable(part):36}  {ends:24}  "
-                f"{part['max_margin seconds'].sum():.1f} s"
-            )
-    return "\n".join(lines)
+HATCHES = ("", "//", "..", "xx", "\\\\", "||")  # of the sources, also told apart in grey
 
 
 @figure(
@@ -5815,129 +5660,52 @@ def report_margins(table, caption):
     compute_margins,
     minutes=15,
     data="htru2 cifar10 mnist",
-    report=report_margins,
-    rows=2,
+    pages=("histogram", "solvers"),
+    rows=1,
     columns=2,
+    height=3.2,
 )
-def draw_margins(table, *axes):
-    looks = {
-        source: look | {"markevery": None, "markersize": 3}
-        for source, look in styles(table["source"]).items()
-    }
+def draw_margins(table, page, left, right):
+    if page == "solvers":
+        for solver, look in styles(["max_margin", *MARGIN_PEERS]).items():
+            look |= POINTS | {"markersize": 4}
+            left.loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
+            right.loglog(table["n"], table[f"{solver} seconds"], label=solver, **look)
+        left.set(xlabel=r"margin $\rho$", ylabel="certified relative gap")
+        right.set(xlabel="number of points n", ylabel="seconds")
+        return
+    least = table["lower"][table["status"] == "certified"].min()
+    decades = math.ceil(-math.log10(least))
+    edges = np.logspace(-decades, 0, 5 * decades + 1)
+    looks = styles(table["source"])
+    hatches = dict(zip(looks, HATCHES, strict=False))
     names = {"linear": "planes", "rbf": "rbf"}
-    for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=False):
-        for source, part in split(rows, "source").items():
-            order = np.argsort(part["upper"])
-            share = 100 * np.arange(1, len(part["n"]) + 1) / len(part["n"])
-            status, lower, upper = (part[name][order] for name in ("status", "lower", "upper"))
-            ax.semilogy(
-                share, np.where(status == "certified", lower, upper), label=source, **looks[source]
-            )
-            left = ~np.isin(status, ("certified", "infeasible"))
-            ax.plot(
-                share[left],
-                upper[left],
-                "kx",
-                markersize=9,
-                label="open: upper end" if left.any() else None,
-            )
-        ax.set(
-            title=f"{names[kernel]}: {separable(rows)}",
-            xlabel="data sets of a source, in order (%)",
-            ylabel=r"$\rho$, or bound where there is none",
+    for ax, (kernel, rows) in zip((left, right), split(table, "kernel").items(), strict=True):
+        sources = split(split(rows, "status")["certified"], "source")
+        _, _, bars = ax.hist(
+            [part["lower"] for part in sources.values()],
+            edges,
+            stacked=True,
+            label=list(sources),
+            color=[looks[source]["color"] for source in sources],
+            edgecolor="white",
+            linewidth=0.5,
         )
-    for solver, look in styles(["max_margin", *MARGIN_PEERS]).items():
-        look |= POINTS | {"markersize": 4}
-        axes[2].loglog(table["upper"], table[f"{solver} gap"], label=solver, **look)
-        axes[3].loglog(table["n"], table[f"{solver} seconds"], label=solver, **look)
-    axes[2].set(xlabel=r"margin $\rho$", ylabel="relative gap, certified")
-    axes[3].set(xlabel="n", ylabel="seconds")
+        for source, group in zip(sources, bars, strict=True):
+            for bar in group:
+                bar.set_hatch(hatches[source])
+        ax.set(
+            xscale="log",
+            xlabel=r"margin $\rho$",
+            ylabel="data sets",
+            title=f"{names[kernel]}: {separable(rows)}",
+        )
 
 
 # --- the race ---
 #
-# Every algorithm of the module on the same problems, two methods of others that are not in it, and three solvers. All
-# are judged by the certified interval of what they return.
-
-
-def sum_of_moves(G, k, until, alpha, total, q, score, w, m):
-    """Play the game max_w min_p p'Z w - ||w||^2 / 2 with weights t = 1, 2, ..: w_t answers to all p and the last one
-    once more, p_t to all w by the entropy with step 1/4. Both answers are sums, and alpha and total add them up."""
-    scale = G.diagonal().max()
-    while k < until:
-        k += 1
-        answer = (total + k * q) / (k * (k + 1) / 2)
-        fm.lift(G, answer, w)
-        fm.margins(G, w, m)
-        alpha += k * answer
-        score += k / (4 * scale) * m
-        q[:] = np.exp(score.min() - score)
-        q /= q.sum()
-        total += k * q
-    return k, fm.RUNNING
-
-
-def optimistic_momentum(G, max_iter, **options):
-    """Run the momentum of G. Wang, R. Hanashiro, E. Guha, J. Abernethy (ICLR 2023), of rate 1/t^2 without ln t."""
-    run = fm.prepare(G, max_iter, **options)
-    n, dimension = run.G.shape()
-    state = (
-        np.zeros(n),
-        np.zeros(n),
-        np.full(n, 1 / n),
-        np.zeros(n),
-        np.empty(dimension),
-        np.empty(n),
-    )
-    return fm.drive(
-        run,
-        sum_of_moves,
-        state,
-        lambda alpha, total, q, *_: (alpha, total / total.sum() if total.any() else q),
-    )
-
-
-GROWTH = 1.2
-PHASE = 5
-WARM_UP = 100  # of the length, every so many steps, after so many of normalized GD
-
-
-def rescaled_steps(G, k, until, alpha, w, radius, q, m, u):
-    """Make steps of normalized gradient descent in a ball; where a phase begins, its radius and the point grow."""
-    step = 1 / G.diagonal().max()
-    while k < until:
-        fm.margins(G, w, m)
-        size = math.sqrt(max(fm.square(G, alpha, w, m), 0))
-        if k >= WARM_UP and (k - WARM_UP) % PHASE == 0:
-            radius[0] = min(GROWTH * (radius[0] or size), 1e100)
-            shrink = radius[0] / size
-        else:
-            shrink = min(1, radius[0] / size) if radius[0] else 1
-        for array in (alpha, w, m):
-            array *= shrink
-        q[:] = np.exp(m.min() - m)
-        q /= q.sum()
-        fm.lift(G, q, u)
-        alpha += step * q
-        w += step * u
-        k += 1
-    return k, fm.RUNNING
-
-
-def rescaled_descent(G, max_iter, **options):
-    """Run the progressive rescaling of M. Wang, Z. Min, L. Wu (ICML 2024)."""
-    run = fm.prepare(G, max_iter, **options)
-    n, dimension = run.G.shape()
-    state = (
-        np.zeros(n),
-        np.zeros(dimension),
-        np.zeros(1),
-        np.empty(n),
-        np.empty(n),
-        np.empty(dimension),
-    )
-    return fm.drive(run, rescaled_steps, state)
-
+# Every algorithm of the module and three solvers of others on the same problems, judged by the certified interval of
+# what they return.
 
 RACERS = {  # the first of them are told apart in the curves
     "max_margin": fm.max_margin,
@@ -5947,8 +5715,6 @@ RACERS = {  # the first of them are told apart in the curves
     "momentum": fm.momentum,
     "adaptive_sampling": fm.adaptive_sampling,
     "normalized GD, step 100": partial(fm.normalized_gradient_descent, step=100.0),
-    "Wang et al. 2023": optimistic_momentum,
-    "PRGD 2024": rescaled_descent,
     "frank_wolfe, away": partial(fm.frank_wolfe, variant="away"),
     "von_neumann": fm.von_neumann,
     "snkp": partial(fm.snkp, stop=None),
@@ -5963,75 +5729,68 @@ RACERS = {  # the first of them are told apart in the curves
     "inertial_diagonal_descent": fm.inertial_diagonal_descent,
     "homotopic_subgradient": fm.homotopic_subgradient,
 }
-IN_FRONT = 9
+IN_FRONT = 7
+OTHERS = ("SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC", "PIQP")
 RACE_GOALS = 1e-1, 1e-2, 1e-3, 1e-6
+RACE_SECONDS = (20.0, 0.1)  # for each method, full and quick
 
 
 class Course(NamedTuple):
     """A problem of the race."""
 
     make: Callable  # G
-    seconds: float  # for each method
     margin: bool = True  # whether there is one; else what counts is the bound above it
     points: tuple | None = None  # X, y, gamma of a Gaussian kernel
 
-
-LONG = (20.0, 0.1)
-SHORT = (10.0, 0.1)  # seconds, full and quick
+    def gap(self, G, lower, upper):
+        """Return the certified relative gap or, without a margin, the bound above it in units of sqrt(s)."""
+        if self.margin:
+            return (upper - lower) / upper
+        return upper / math.sqrt(G.diagonal().max())
 
 
 def courses(context):
-    images, classes, *_ = load_mnist(context)
     n, d, rho = context.pick((4000, 200, 1e-3), (200, 20, 0.1))
     cut = context.pick(None, 200)
-    long = context.pick(*LONG)
-    short = context.pick(*SHORT)
-
-    def pair(one, other):
-        of_both = np.isin(classes, (one, other))
-        return images[of_both][:cut], np.where(classes[of_both] == other, 1, -1)[:cut]
-
-    (X, y) = pair(3, 5)
-    (zeros, ones) = pair(0, 1)
     Z = planted_power_law(n, d, rho, context.rng())
-    images = images[:cut]
-    classes = classes[:cut]
+    X, y, *_ = load_mnist(context, (3, 5))
+    zeros, ones, *_ = load_mnist(context, (0, 1))
+    X = X[:cut]
+    y = y[:cut]
+    zeros = zeros[:cut]
+    ones = ones[:cut]
+    size = f"n = {len(y):,}"
     return {
-        f"3 vs 5, rbf, $\\gamma$ = 0.01, n = {len(y):,}": Course(
-            partial(fm.gram, X, y, gamma=0.01), long, points=(X, y, 0.01)
+        f"3 vs 5, rbf, $\\gamma$ = 0.01, {size}": Course(
+            partial(fm.gram, X, y, gamma=0.01), points=(X, y, 0.01)
         ),
-        f"3 vs 5, rbf, $\\gamma$ = 1/6.8, n = {len(y):,}": Course(
-            partial(fm.gram, X, y, gamma=1 / 6.8), long, points=(X, y, 1 / 6.8)
+        f"3 vs 5, rbf, $\\gamma$ = 1/6.8, {size}": Course(
+            partial(fm.gram, X, y, gamma=1 / 6.8), points=(X, y, 1 / 6.8)
         ),
-        f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z), short),
+        f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z)),
         f"0 vs 1, linear, n = {len(ones):,}": Course(
-            partial(fm.features, zeros, ones, normalize="max"), short
+            partial(fm.features, zeros, ones, normalize="max")
         ),
-        f"3 vs 5, linear, no margin, n = {len(y):,}": Course(
-            partial(fm.features, X, y), short, margin=False
-        ),
-        f"ten classes, linear, slacks, n = {9 * len(classes):,}": Course(
-            lambda: fm.pair_gram(fm.features(images), classes, 10, ridge=0.5), long
-        ),
+        f"3 vs 5, linear, no margin, {size}": Course(partial(fm.features, X, y), margin=False),
     }
 
 
-def gap_of(course, G, lower, upper):
-    """Return the certified relative gap or, without a margin, the bound above it in units of sqrt(s)."""
-    return (upper - lower) / upper if course.margin else upper / math.sqrt(G.diagonal().max())
+def race_trace(algorithm, G, context, **options):
+    """Return the trace of a run, its seconds the medians of three runs, and the upper end of the last interval."""
+    most = context.pick(*RACE_SECONDS)
 
+    def too_long(so_far):
+        return bool(so_far.trace[-1]["seconds"] >= most)
 
-KEPT = 2e9  # bytes of columns that a method may keep
+    def as_long(so_far):
+        return so_far.n_iter >= result.n_iter
 
-
-def ends(result, seconds):
-    """Tell whether a racer has had its time, or more than its memory."""
-    spent = result.trace[-1]
-    n = len(result.p)
-    return bool(
-        spent["seconds"] >= seconds
-        or (result.state[0] == "_frank_wolfe_loop" and 8 * n * n * spent["products"] > KEPT)
-    )
+    result = algorithm(G, callback=too_long, **options)
+    times = [result.trace["seconds"]]
+    for _ in range(context.pick(2, 0)):
+        times.append(algorithm(G, callback=as_long, **options).trace["seconds"])
+    result.trace["seconds"] = np.median(times, axis=0)
+    return result.trace, result.upper
 
 
 def by_others(course, G, upper):
@@ -6042,43 +5801,25 @@ def by_others(course, G, upper):
     """
     if course.points is not None and has_peers():
         X, y, gamma = course.points
+        biased = fm.FreeGram(fm.DenseGram(G), y)
         for tol in (1e-3, 1e-6):
             seconds, model = stopwatch(partial(svc, X, y, kernel="rbf", gamma=gamma, tol=tol))
             weights = np.zeros(len(y))
             weights[model.support_] = np.abs(model.dual_coef_[0])
-            yield (
-                f"SVC, tol = {tol:g}",
-                seconds,
-                gap_of(
-                    course,
-                    G,
-                    *fm.certificate(
-                        fm.FreeGram(fm.DenseGram(G), y), weights, weights / weights.sum()
-                    ),
-                ),
-            )
-    if isinstance(G, fm.FeatureGram):
-        Z = G.coordinates()
-        if course.margin and has_peers():
-            y = np.where(np.arange(len(Z)) % 2, 1, -1)
-            seconds, model = stopwatch(
-                partial(
-                    liblinear, y[:, None] * Z, y, loss="hinge", C=1e6, tol=1e-6, max_iter=10_000
-                )
-            )
-            yield (
-                "LinearSVC",
-                seconds,
-                gap_of(course, G, fm.separator_margin(G, model.coef_[0])[0], upper),
-            )
-        if has_peers(PIQP):
-            seconds, found = stopwatch(partial(interior_point, Z))
-            weights = np.maximum(found, 0)
-            yield (
-                "PIQP",
-                seconds,
-                gap_of(course, G, *fm.certificate(G, weights, weights / weights.sum())),
-            )
+            interval = fm.certificate(biased, weights, weights / weights.sum())
+            yield f"SVC, tol = {tol:g}", seconds, course.gap(G, *interval)
+    if course.points is None and course.margin and has_peers():
+        y = np.where(np.arange(len(G.rows)) % 2, 1, -1)
+        X = y[:, None] * G.coordinates()
+        options = {"loss": "hinge", "C": 1e6, "tol": 1e-6, "max_iter": 10_000}
+        seconds, model = stopwatch(partial(liblinear, X, y, **options))
+        lower = fm.separator_margin(G, model.coef_[0])[0]
+        yield "LinearSVC", seconds, course.gap(G, lower, upper)
+    if course.points is None and has_peers(PIQP):
+        seconds, found = stopwatch(partial(interior_point, G.coordinates()))
+        weights = np.maximum(found, 0)
+        interval = fm.certificate(G, weights, weights / weights.sum())
+        yield "PIQP", seconds, course.gap(G, *interval)
 
 
 def interior_point(Z):
@@ -6090,179 +5831,112 @@ def interior_point(Z):
     return solver.result.z_l
 
 
-@lru_cache(1)
-def raced(context):
-    """Return (problem, method, products, seconds, gap) of all runs, each as it falls, and of the other solvers."""
+def compute_race(context):
+    """Return the best gap so far at the checkpoints where it falls by 3 %, and the gaps of the other solvers."""
     rows = []
     tol = context.pick(1e-6, 1e-2)
     for problem, course in courses(context).items():
         G = course.make()
         uppers = []
         for method, algorithm in progress(RACERS.items(), context, problem):
-            most, warm_up = (100, 100) if method == "max_margin" else (context.pick(10**6, 1000), 3)
-            algorithm(G, max_iter=warm_up, tol=tol)  # compiles
-            result = algorithm(
-                G, max_iter=most, tol=tol, callback=partial(ends, seconds=course.seconds)
-            )
-            trace = result.trace
-            gaps = np.minimum.accumulate(
-                gap_of(course, fm.prepare(G, 0).G, trace["lower"], trace["upper"])
-            )
-            falls = np.append(True, gaps[1:] < 0.97 * gaps[:-1]) | (
-                np.arange(len(gaps)) == len(gaps) - 1
-            )
+            most = context.pick(10**6, 1000)
+            if method == "max_margin":
+                most = 100
+            algorithm(G, max_iter=min(most, 100), tol=tol)  # compiles
+            trace, upper = race_trace(algorithm, G, context, max_iter=most, tol=tol)
+            gap = np.minimum.accumulate(course.gap(G, trace["lower"], trace["upper"]))
+            kept = np.append(True, gap[1:] < 0.97 * gap[:-1])
+            kept[-1] = True
             rows.append(
-                (problem, method, trace["products"][falls], trace["seconds"][falls], gaps[falls])
+                (problem, method, trace["products"][kept], trace["seconds"][kept], gap[kept])
             )
-            uppers.append(result.upper)
-        rows += [
-            (problem, solver, math.nan, *point)
-            for solver, *point in by_others(course, G, min(uppers))
-        ]
-    return rows
-
-
-def of_the_race(context):
-    source = load_mnist(context).source  # loaded here, too, since the runs may be at hand already
-    return (
-        f"MNIST ({source}); planted: spectrum 1/j, seed {context.seed}; ten classes: pairs of classes, slacks by a "
-        f"ridge of 1/2; unit rows, but 0 vs 1 by the largest norm. Runs end at {context.pick(1e-6, 1e-2):g}, after "
-        f"{context.pick(*SHORT):g} or {context.pick(*LONG):g} s, those of max_margin at the end of a stage, or, of "
-        f"Frank-Wolfe, when the columns kept take {KEPT / 1e9:g} GB. "
+            uppers.append(upper)
+        for solver, seconds, gap in by_others(course, G, min(uppers)):
+            rows.append((problem, solver, math.nan, seconds, gap))
+    return table_of("problem method products seconds gap", rows), (
+        f"MNIST ({load_mnist(context).source}); planted: spectrum 1/j, seed {context.seed}; unit rows, but 0 vs 1 by "
+        f"the largest norm. Runs end at {tol:g} or after {context.pick(*RACE_SECONDS):g} s, those of max_margin at the "
+        "end of a stage. Gap: relative, certified, the best so far; without a margin upper / sqrt(s). A column counts "
+        "1/n product, once where it is kept; max_margin: entries of G read / n^2. Seconds: of iterations, without "
+        f"compilation and certificates, median of {context.pick(3, 1)}, {os.cpu_count()} cores; of other solvers from "
+        "call to return, once, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
+        "multipliers. Not run: the solver was not given this problem"
     )
 
 
-GAP = "certified relative gap; without a margin, upper / sqrt(s)"
+def draw_race_products(part, ax):
+    """Draw the gaps of the module's algorithms over products; gaps below 7e-7 stand at the edge."""
+    runs = split(part, "method")
+    for place, (method, look) in enumerate(styles(list(RACERS)).items()):
+        if method not in runs:
+            continue
+        products = runs[method]["products"]
+        gap = np.maximum(runs[method]["gap"], 7e-7)
+        if place < IN_FRONT:
+            look["markevery"] = 0.25 if products.size > 3 else 1
+            ax.loglog(products, gap, label=method, nonpositive="mask", **look)
+        else:
+            other = "other algorithms of the module"
+            look = {"color": "0.7", "linewidth": 0.8, "zorder": 1}
+            ax.loglog(products, gap, label=other, nonpositive="mask", **look)
+    ax.set(xlabel="products with G", ylim=(5e-7, 2))
+    if ax.get_subplotspec().is_first_col():
+        ax.set_ylabel("certified relative gap;\nwithout a margin, upper / sqrt(s)")
 
 
-def compute_race(axis, context):
-    rows = [
-        (problem, method, {"products": products, "seconds": seconds}[axis], gap)
-        for problem, method, products, seconds, gap in raced(context)
-    ]
-    said = {
-        "products": "A column counts 1/n, once where it is kept; max_margin: entries of G read / n^2",
-        "seconds": f"Seconds of iterations, without compilation and certificates, {os.cpu_count()} cores; of other "
-        "solvers from call to return, with our gap of their answer: SVC in its own problem, with a bias; PIQP by its "
-        "multipliers",
-    }[axis]
-    return table_of(f"problem method {axis} gap", rows), (
-        f"{of_the_race(context)}Best gaps so far, those below 7e-7 at the edge. {said}"
-    )
+def seconds_to(goal, run):
+    """Return the seconds after which the gap of a run is at most the goal; nan where it never is."""
+    met = run["gap"] <= goal
+    return run["seconds"][met][0] if met.any() else math.nan
 
 
-def draw_race(axis, table, *axes):
-    looks = styles(table["method"])
-    for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=True):
-        for place, (name, look) in enumerate(looks.items()):
-            chosen = (part["method"] == name) & (part[axis] > 0)
-            x = part[axis][chosen]
-            gap = np.maximum(part["gap"][chosen], 7e-7)
-            if name not in RACERS:
-                look |= {
-                    "linestyle": "none",
-                    "markersize": 9,
-                    "markevery": 1,
-                    "markeredgecolor": "black",
-                }
-            elif place < IN_FRONT:
-                look |= {"markevery": 0.25 if x.size > 3 else 1}
-            else:
-                look = {"color": "0.7", "linewidth": 0.8, "zorder": 1}
-                name = "other algorithms of the module"
-            if x.size:
-                ax.loglog(x, gap, label=name, **look)
-        ax.set(
-            title=problem,
-            xlabel="products with G" if axis == "products" else "seconds",
-            ylim=(5e-7, 2),
+def draw_race_seconds(part, ax):
+    """Draw a line for each method, with a marker at the seconds to each goal that it reached."""
+    runs = split(part, "method")
+    names = [*RACERS, *OTHERS]
+    heights = {name: len(names) - place for place, name in enumerate(names)}
+    for goal, marker, size, colour in zip(
+        RACE_GOALS, "|.ds", (6, 5, 5, 8), COLOURS[:4], strict=True
+    ):
+        ax.semilogx(
+            [max(seconds_to(goal, runs[name]), 1e-4) for name in names if name in runs],
+            [heights[name] for name in names if name in runs],
+            linestyle="none",
+            marker=marker,
+            markersize=size,
+            color=colour,
+            markerfacecolor="none",
+            label=f"to {goal:g}",
         )
-    for ax in axes[::2]:
-        ax.set_ylabel(GAP.replace("; ", ";\n"))
-
-
-for _axis, _what in (
-    ("products", "certified gaps of all algorithms against products"),
-    ("seconds", "certified gaps against seconds, others' solvers too"),
-):
-    figure(
-        f"race:{_axis}",
-        _what,
-        partial(compute_race, _axis),
-        minutes=40,
-        data="mnist",
-        rows=3,
-        columns=2,
-    )(partial(draw_race, _axis))
-
-
-def compute_race_goals(context):
-    rows = []
-    for problem, method, *run in raced(context):
-        products, seconds, gap = np.broadcast_arrays(*np.atleast_1d(*run))
-        for goal in RACE_GOALS:
-            met = np.flatnonzero(gap <= goal)[:1]
-            rows.append(
-                (
-                    problem,
-                    method,
-                    goal,
-                    *(column[met[0]] if met.size else math.nan for column in (products, seconds)),
-                )
-            )
-    return table_of("problem method gap products seconds", rows), of_the_race(context) + (
-        "To gaps of 0.1, 0.01, 0.001 and 1e-6, the larger the marker the smaller the gap, seen at 16 checkpoints a "
-        "decade; an empty line: run, but not even to 0.1; not run: not given this problem"
-    )
+    for name in names:
+        said = ""
+        if name not in runs:
+            said = "not run"
+        elif math.isnan(seconds_to(RACE_GOALS[0], runs[name])):
+            said = f"not to {RACE_GOALS[0]:g}"
+        ax.text(1e-4, heights[name], said, fontsize=SMALL_TEXT, color="0.4", va="center")
+    named = names if ax.get_subplotspec().is_first_col() else []
+    ax.set_yticks(list(heights.values()), named, fontsize=SMALL_TEXT)
+    ax.set(xlabel="seconds", xlim=(7e-5, 1000), ylim=(0.3, len(names) + 0.7))
 
 
 @figure(
-    "race:goals",
-    "products and seconds to gaps of 0.1 to 1e-6",
-    compute_race_goals,
-    minutes=40,
+    "race",
+    "certified gaps of all algorithms and of others' solvers",
+    compute_race,
+    minutes=90,
     data="mnist",
+    pages=("products", "seconds"),
     rows=3,
     columns=2,
-    height=3.8,
+    height=3.6,
 )
-def draw_race_goals(table, *axes):
-    names = list(split(table, "method"))
-    for k, (ax, (problem, part)) in enumerate(
-        zip(axes, split(table, "problem").items(), strict=True)
-    ):
-        heights = np.array([len(names) - names.index(name) for name in part["method"]])
-        for goal, marker, size in zip(RACE_GOALS, "|.ds", (6, 5, 5, 8), strict=True):
-            at = part["gap"] == goal
-            ax.semilogx(
-                np.maximum(part["seconds"][at], 1e-4),
-                heights[at],
-                linestyle="none",
-                marker=marker,
-                markersize=size,
-                color=COLOURS[RACE_GOALS.index(goal)],
-                markerfacecolor="none",
-                label=f"to {goal:g}",
-            )
-        for place, name in enumerate(names):
-            if name not in part["method"]:
-                ax.text(
-                    1e-4,
-                    len(names) - place,
-                    "not run",
-                    fontsize=SMALL_TEXT,
-                    color="0.4",
-                    va="center",
-                )
-        ax.set_yticks(
-            np.arange(len(names), 0, -1), names if k % 2 == 0 else [], fontsize=SMALL_TEXT
-        )
-        ax.set(
-            title=problem,
-            xlabel="seconds",
-            ylim=(0.3, len(names) + 0.7),
-            xlim=(7e-5, max(100, 1.5 * np.nanmax(table["seconds"]))),
-        )
+def draw_race(table, page, *axes):
+    draw = {"products": draw_race_products, "seconds": draw_race_seconds}[page]
+    for ax, (problem, part) in zip(axes, split(table, "problem").items(), strict=False):
+        draw(part, ax)
+        ax.set_title(problem)
+    axes[-1].remove()  # there are five problems
 
 
 # ======================================================================================================================
@@ -6301,23 +5975,6 @@ def fig6_table(table):
                 ),
             ]
             for data, runs in ends
-        ],
-    )
-
-
-def ramdas14_mnist_table(table):
-    return markdown(
-        "kernel; method; status; iterations; certified interval",
-        [
-            [
-                kernel.removesuffix(" kernel"),
-                method,
-                run["status"][0],
-                f"{run['iteration'][-1]:,.0f}",
-                f"[{run['lower'][-1]:.2g}, {run['upper'][-1]:.2g}]",
-            ]
-            for kernel, rows in split(table, "kernel").items()
-            for method, run in split(rows, "method").items()
         ],
     )
 
@@ -6420,22 +6077,6 @@ def subspace_table(table):
     return markdown(
         "data; subspace perceptron: separation, 10 %, 1 %; momentum; times fewer products, at 1/ρ",
         rows,
-    )
-
-
-def bounds_table(table):
-    return markdown(
-        "paper; statement; least; median; largest",
-        [
-            [
-                paper,
-                statement.replace(r"\|", r"\Vert ").replace("|", r"\vert "),
-                *(f"{value:.2g}" for value in ratios),
-            ]
-            for paper, statement, *ratios in zip(
-                *(column.tolist() for column in table.values()), strict=True
-            )
-        ],
     )
 
 
@@ -6542,66 +6183,13 @@ def margins_table(table):
     )
 
 
-def margin_gaps_table(table):
-    """Compare the solvers on the problems that all of them took."""
-    solvers = ("max_margin", *MARGIN_PEERS)
-    rows = []
-    shared = np.all([np.isfinite(table[f"{solver} gap"]) for solver in solvers], axis=0)
-    for solver in solvers:
-        gap, seconds = (table[f"{solver} {what}"][shared] for what in ("gap", "seconds"))
-        ends = (
-            ", ".join(f"{value:.1g}" for value in np.percentile(gap, (0, 50, 100)))
-            if gap.size
-            else "–"
-        )
-        rows.append([solver, str(gap.size), ends, f"{seconds.sum():.3g}"])
-    return markdown(
-        "solver; problems; certified relative gap: least, median, largest; seconds in all", rows
-    )
-
-
-def race_table(table):
-    """Write products and seconds to 1 % and to 1e-6, a column for each problem, below the pictures."""
-    methods = [
-        name
-        for name in split(table, "method")
-        if name not in RACERS or name in list(RACERS)[:IN_FRONT]
-    ]
-    problems = split(table, "problem")
-    rows = []
-    for goal, method in itertools.product((1e-2, 1e-6), methods):
-        row = [f"{goal:g}", method]
-        for part in problems.values():
-            at = (part["method"] == method) & (part["gap"] == goal)
-            products, seconds = (part[name][at][:1] for name in ("products", "seconds"))
-            row.append(
-                "not run"
-                if not at.any()
-                else "–"
-                if np.isnan(seconds).all()
-                else "; ".join(
-                    [quantity(value) for value in products if value > 0]
-                    + [duration(value) for value in seconds]
-                )
-            )
-        rows.append(row)
-    pictures = "".join(
-        f"![The race: {what}](race-{what}.png)\n" for what in ("products", "seconds", "goals")
-    )
-    return pictures + "\n" + markdown("; ".join(["to", "method", *problems]), rows)
-
-
 TABLES = {  # name -> the CSV file and the function of its table
-    "ramdas14-mnist": ("ramdas14-mnist", ramdas14_mnist_table),
     "ji21-fig3": ("ji21-fig3", columns_table),
     "ji21-fig3-all": ("ji21-fig3-all", columns_table),
     "ji21-fig4": ("ji21-fig4", alexnet_table),
     "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
-    "bounds": ("bounds", bounds_table),
     "subspace": ("subspace-products", subspace_table),
-    "race": ("race-goals", race_table),
     "margins": ("margins", margins_table),
-    "margin gaps": ("margins", margin_gaps_table),
     "speed": ("speed-ratios", speed_table),
     "speed in short": ("speed-ratios", speed_lines),
 }

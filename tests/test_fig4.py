@@ -2,9 +2,7 @@
 
 import contextlib
 import dataclasses
-import dis
 import functools
-import inspect
 import itertools
 import os
 import re
@@ -274,11 +272,10 @@ def jacobian(layers, weights, x):
 
 
 @pytest.mark.parametrize("config", [SMALL, WITHOUT_BIASES])
-@pytest.mark.parametrize("formula", [None, rp.kernel_by_weights, rp.kernel_by_positions])
-def test_kernel_against_the_jacobian(formula, config, monkeypatch):
+@pytest.mark.parametrize("few", [0, 1, 10**6])
+def test_kernel_against_the_jacobian(few, config, monkeypatch):
     """The network is linear in each single weight between its kinks, so that differences are exact but for rounding."""
-    if formula is not None:
-        monkeypatch.setattr(rp, "layer_kernel", formula)
+    monkeypatch.setattr(rp, "layer_kernel", functools.partial(rp.layer_kernel, few=few))
     monkeypatch.setattr(rp, "BLOCK", 2)
     (layers, weights) = small_network(config=config)
     (x, _) = images(3, seed=2)
@@ -299,10 +296,9 @@ def test_every_layer_and_every_output_is_in_the_kernel():
     by_layer = slopes_by_differences(lambda: rp.forward(layers, weights, x)[0], weights)
     for layer, known, slopes in zip(layers, each, by_layer, strict=True):
         expected = np.einsum("wnc,wmc->nm", slopes, slopes)
-        for formula in (rp.kernel_by_weights, rp.kernel_by_positions):
-            np.testing.assert_allclose(
-                formula(layer, known)(known), expected, rtol=0, atol=1e-9 * expected.max()
-            )
+        for few in (0, 10**6):
+            part = rp.layer_kernel(layer, known, few)
+            np.testing.assert_allclose(part(known), expected, rtol=0, atol=1e-9 * expected.max())
 
 
 @pytest.mark.parametrize("config", [SMALL, WITHOUT_BIASES])
@@ -335,15 +331,10 @@ def test_one_weight_vector_for_all_classes_against_the_jacobian(config, monkeypa
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-3)
 
 
-def alexnet_of(x, seed=0, **options):
-    layers = rp.AlexNet(**options).layers(32)
-    weights = rp.initial_weights(layers, 3, np.random.default_rng(seed))
-    return layers, weights, rp.linearise(layers, weights, x)[1]
-
-
 def test_kernel_in_float32_against_float64():
     x = images(7, size=32)[0].astype(np.float32)
-    layers, weights, _ = alexnet_of(x)
+    layers = rp.AlexNet().layers(32)
+    weights = rp.initial_weights(layers, 3, np.random.default_rng(0))
     K, _ = rp.tangent_kernel(layers, weights, x, x[:4])
     precise, _ = rp.tangent_kernel(
         layers, [W.astype(float) for W in weights], x.astype(float), x[:4].astype(float)
@@ -351,40 +342,6 @@ def test_kernel_in_float32_against_float64():
     assert K.dtype == np.float32 and precise.dtype == np.float64
     np.testing.assert_allclose(K, precise, rtol=1e-5)
     assert not np.array_equal(K, precise)
-
-
-def test_the_formula_with_fewer_operations_is_chosen(monkeypatch):
-    weights = rp.kernel_by_weights
-    positions = rp.kernel_by_positions
-    x = images(3, size=32)[0].astype(np.float32)
-    layers, _, each = alexnet_of(x)
-
-    def repeated(known, m):
-        """The same known of m images, in no memory."""
-        seen, delta = known
-        *seen, delta = (
-            array if array is None else np.broadcast_to(array[:1], (m, *array.shape[1:]))
-            for array in (*seen, delta)
-        )
-        return rp.Pass(*seen), delta
-
-    costs = [
-        rp.operations(layer, repeated(known, 128))
-        for layer, known in zip(layers, each, strict=True)
-    ]
-    # the second layer: 8 x 8 positions, 3 x 3 x 16 weights and a bias for each of 48 channels, 10 outputs
-    assert costs[1][weights] == 64 * 145 * 480 + 128 * 145 * 480
-    assert costs[1][positions] == 128 * 64 * 64 * (480 + 9 + 1) + 128 * 64 * 64 * 16
-    assert [min(cost, key=cost.get) for cost in costs] == [weights] * 2 + [positions] * 6
-    few = rp.operations(layers[1], repeated(each[1], 2))
-    assert (
-        few[positions] < few[weights]
-    )  # where there is little to multiply with, weights do not pay
-    for cheaper, dearer in itertools.permutations((weights, positions)):
-        monkeypatch.setattr(
-            rp, "operations", lambda *_, of=cheaper, other=dearer: {other: 2, of: 1}
-        )
-        assert rp.layer_kernel(layers[0], each[0]).__qualname__.startswith(cheaper.__name__)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -461,95 +418,43 @@ def test_kernels_come_from_the_cache_whole_or_not_at_all(few, here, cache):
 
 @pytest.mark.dear
 def test_a_partial_or_damaged_file_is_not_trusted(few, here, cache):
-    [(at, kernel)] = kernels_of(few, seeds=(0,), epochs=(0,)).items()
+    [kernel] = kernels_of(few, seeds=(0,), epochs=(0,)).values()
     [path] = cached(cache)
-    source = rp.origin(SMALL, *few)
     whole = path.read_bytes()
-    assert same(rp.kept_kernel(source, *at), kernel)
+    assert same(rp.kept_kernel(path), kernel)
     for end in (0, 1, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:end])
-        assert rp.kept_kernel(source, *at) is None
+        assert rp.kept_kernel(path) is None
     rng = np.random.default_rng(0)
     refused = 0
     for place in rng.integers(0, len(whole), 300):
-        path.write_bytes(
-            whole[:place] + bytes([whole[place] ^ (1 << rng.integers(8))]) + whole[place + 1 :]
-        )
-        found = rp.kept_kernel(source, *at)
+        flipped = bytes([whole[place] ^ (1 << rng.integers(8))])
+        path.write_bytes(whole[:place] + flipped + whole[place + 1 :])
+        found = rp.kept_kernel(path)
         refused += found is None
-        assert found is None or same(
-            found, kernel
-        )  # a bit that says nothing, such as one of a date
+        assert found is None or same(found, kernel)  # a bit that says nothing, as one of a date
     assert refused > 200
-    large = kernel._replace(K_test=np.ones((6000, 6), np.float32))
-    assert rp.keep_kernel(large, source, *at) and same(rp.kept_kernel(source, *at), large)
-    path.write_bytes(
-        path.read_bytes().replace(b"(6000, 6)", b"(5000, 6)")
-    )  # less would be read than there is
-    assert rp.kept_kernel(source, *at) is None
-    np.save(path.with_suffix(""), np.zeros(3))
-    path.with_suffix(".npy").replace(path)
-    assert rp.kept_kernel(source, *at) is None
     here.clear()
-    assert same(kernels_of(few, seeds=(0,), epochs=(0,))[at], kernel) and here == [
-        "train",
-        "kernel_of",
-    ]
-    assert path.read_bytes()[:2] == b"PK" and same(rp.kept_kernel(source, *at), kernel)
+    path.write_bytes(whole[:100])
+    [again] = kernels_of(few, seeds=(0,), epochs=(0,)).values()
+    assert same(again, kernel) and here == ["train", "kernel_of"]
+    assert same(rp.kept_kernel(path), kernel)
 
 
-@pytest.mark.dear
-def test_a_kernel_of_something_else_is_not_trusted(few, here, cache, monkeypatch):
-    kernels_of(few, epochs=(0,))
-    source = rp.origin(SMALL, *few)
-    (path, other) = cached(cache)
-    assert rp.kept_kernel(source, 0, 0) is not None
-    path.write_bytes(other.read_bytes())  # that of seed 1 under the name of seed 0
-    assert rp.kept_kernel(source, 0, 0) is None
+def test_kernels_of_other_networks_or_images_have_other_files(few):
     X, y, X_test = few
-    changes = [
-        dataclasses.replace(SMALL, step=0.2),
-        dataclasses.replace(SMALL, batch=3),
-        rp.AlexNet(),
+    files = [
+        rp.kernel_files(config, (0, 1), (0, 2), *arrays)
+        for config, arrays in (
+            (SMALL, few),
+            (dataclasses.replace(SMALL, step=0.2), few),
+            (dataclasses.replace(SMALL, batch=3), few),
+            (SMALL, (-X, y, X_test)),
+            (SMALL, (X, y[::-1], X_test)),
+            (SMALL, (X, y, -X_test)),
+        )
     ]
-    sources = {rp.origin(config, *few) for config in (SMALL, *changes)}
-    sources |= {
-        rp.origin(SMALL, -X, y, X_test),
-        rp.origin(SMALL, X, y[::-1], X_test),
-        rp.origin(SMALL, X, y, -X_test),
-    }
-    assert len(sources) == 7
-    here.clear()
-    kernels_of(few, changes[0], epochs=(0,))
-    assert here == ["train"] * 2 + ["kernel_of"] * 2 and len(cached(cache)) == 4
-    path.write_bytes(
-        cached(cache)[0].read_bytes() if cached(cache)[0] != path else cached(cache)[2].read_bytes()
-    )
-    assert rp.kept_kernel(source, 0, 0) is None  # nor one of another configuration
-
-
-def test_the_code_that_makes_a_kernel_is_in_its_key(few, monkeypatch):
-    """The digest takes in all functions that take part: what these call is among them."""
-    before = rp.origin(SMALL, *few)
-    getsource = functools.cache(inspect.getsource)
-    for changed in rp.NETWORK:
-        monkeypatch.setattr(
-            inspect, "getsource", lambda part, of=changed: getsource(part) + "#" * (part is of)
-        )
-        assert rp.origin(SMALL, *few) != before
-
-    def names(code):
-        here = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
-        return here.union(
-            *(names(constant) for constant in code.co_consts if inspect.iscode(constant))
-        )
-
-    functions = [part for part in rp.NETWORK if inspect.isfunction(part)] + [rp.AlexNet.layers]
-    called = {name for part in functions for name in names(part.__code__) if name in vars(rp)}
-    ours = {name for name in called if getattr(vars(rp)[name], "__module__", None) == rp.__name__}
-    assert ours <= {part.__name__ for part in rp.NETWORK}
-    # BLOCK changes nothing but the rounding, and of fm there is the maximum margin to 1e-6.
-    assert called - ours == {"np", "math", "BLOCK", "fm"}
+    assert len({path for paths in files for path in paths.values()}) == 4 * len(files)
 
 
 @pytest.mark.dear
@@ -574,23 +479,17 @@ def test_an_interrupted_run_leaves_whole_kernels_only(few, here, cache, monkeypa
         )  # a cache that cannot be written is no obstacle, and is complained of once
         assert capsys.readouterr().err.count("not kept in the cache") == 1
     assert len(written) == 2 and written[0].parent == cache / "cifar10"
-    assert [path.name for path in cached(cache)] == [
-        rp.kernel_path(rp.origin(SMALL, *few), 0, 0).name
-    ]
+    assert cached(cache) == [rp.kernel_files(SMALL, (0,), (0,), *few)[0, 0]]
     monkeypatch.undo()
 
 
 def test_what_is_computed_again_after_an_interruption(few, here, monkeypatch):
     keep = rp.keep_kernel
-    monkeypatch.setattr(
-        rp,
-        "keep_kernel",
-        lambda kernel, source, seed, epoch: (
-            keep(kernel, source, seed, epoch)
-            if (seed, epoch) != (0, 2)
-            else pytest.fail("interrupted")
-        ),
-    )
+
+    def interrupted(kernel, path):
+        return keep(kernel, path) if "seed-0-epoch-2" not in path.name else pytest.fail("stop")
+
+    monkeypatch.setattr(rp, "keep_kernel", interrupted)
     with pytest.raises(pytest.fail.Exception):
         kernels_of(few)
     monkeypatch.setattr(rp, "keep_kernel", keep)
@@ -770,7 +669,7 @@ def test_the_seeds_that_gain_most_and_least_are_shown(small_cifar, monkeypatch):
             for seed, change in enumerate((-0.01, -0.03, 0.02, 0.01))
         ]
     )
-    most, least, *_ = rp.FIGURES["ji21:fig4"].draw(table).axes
+    most, least = rp.FIGURES["ji21:fig4"].draw(table).axes
     assert [ax.get_title() for ax in (most, least)] == [
         f"seed {seed}: {change} ± 0.4 points in the end"
         for seed, change in ((1, "-3.0"), (2, "+2.0"))

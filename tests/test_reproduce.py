@@ -870,9 +870,9 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 # The columns that inform the reader of the CSV file and are not drawn.
 NOT_DRAWN = {
     ("ji21:fig1", "upper"),
-    ("race:goals", "products"),
     *(("speed:ratios", name) for name in ("ours", "busy", "theirs", "gap", "their_gap")),
-    *(("ji21:fig4", name) for name in ("train_error", "margin", "differ", "gap")),
+    *(("ji21:fig4", name) for name in ("train_error", "margin", "differ")),
+    *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
     *(("margins", name) for name in ("d", "twins", "support")),
 }
 
@@ -903,8 +903,7 @@ DEAR = {
     "ji21:fig4",
     "open1",
     "open2",
-    "race:products",
-    "race:seconds",
+    "race",
     "speed:busy",
     "speed:ratios",
     "speed:scaling",
@@ -921,6 +920,11 @@ def shown(fig):
             path.vertices.tobytes() for group in ax.collections for path in group.get_paths()
         )
         yield from (group.get_offsets().tobytes() for group in ax.collections)
+        for patch in ax.patches:
+            path = patch.get_patch_transform().transform_path(patch.get_path())
+            yield path.vertices.tobytes()
+        if ax.get_legend() is not None:
+            yield from (text.get_text() for text in ax.get_legend().get_texts())
         yield from (text.get_text() for text in (ax.title, *ax.texts, *ax.get_yticklabels()))
 
 
@@ -1808,7 +1812,7 @@ def test_the_gap_of_another_solver_is_of_its_weights_alone():
     assert rp.certified_gap(G, y, np.array([1.0, 0, 1, 0])) < 1e-12
 
 
-def test_margins(tmp_path, capsys):
+def test_margins(tmp_path):
     table, caption = rp.FIGURES["margins"].compute(rp.Context(quick=True, progress=False))
     rp.write_table(tmp_path / "margins.csv", table, caption)
     assert {"HTRU2", "MNIST 0 vs 1", "MNIST 0 vs 2"} <= set(
@@ -1834,14 +1838,10 @@ def test_margins(tmp_path, capsys):
         assert len(row["weights"].split()) in (0, row["support"])
     linear, rbf = rp.split(table, "kernel").values()
     assert rp.split(linear, "data")["HTRU2"]["status"] == "infeasible"
-    lines = rp.report_margins(table, caption).splitlines()
-    assert len(lines) == len(
-        set(zip(table["source"].tolist(), table["kernel"].tolist(), strict=True))
-    )
-    assert "0 have a margin, 1 none" in next(line for line in lines if line.startswith("HTRU2"))
-    titles = [ax.get_title() for ax in rp.FIGURES["margins"].draw(table).axes]
-    for title, rows in zip(titles, (linear, rbf), strict=False):
-        assert f"{(rows['status'] == 'certified').sum()} have a margin, " in title
+    panels = rp.FIGURES["margins"].draw(table, "histogram").axes
+    for ax, rows in zip(panels, (linear, rbf), strict=True):  # every certified margin is in a bar
+        certified = (rows["status"] == "certified").sum()
+        assert sum(bar.get_height() for bar in ax.patches) == certified
 
 
 def test_a_data_set_that_repeats_another_is_left_out(monkeypatch):
@@ -1913,112 +1913,46 @@ def a_row(seconds=2.0, their_seconds=3.0, required=1.0, unit="times faster", **o
     )
 
 
-def test_methods_of_others_do_what_their_papers_say():
-    """With the sums of the two players, and the point and its radius, written out in coordinates."""
-    Z = np.random.default_rng(3).normal(size=(30, 4)) + [2.0, 0.0, 0.0, 0.0]
-    G = rp.fm.FeatureGram(Z)
-    n = len(Z)
-    s = (Z * Z).sum(axis=1).max()
-    seen = []
-    rp.optimistic_momentum(
-        G, 40, trace_at=range(41), callback=lambda partial: seen.append((partial.alpha, partial.p))
-    )
-    ps = [np.full(n, 1 / n)]
-    ws = []
-    for T in range(1, 41):
-        weights = np.arange(1, T)
-        ws.append((weights @ np.reshape(ps[1:], (T - 1, n)) + T * ps[-1]) @ Z / (T * (T + 1) / 2))
-        p = np.exp(-np.arange(1, T + 1) @ ws @ Z.T / (4 * s))
-        ps.append(p / p.sum())
-        np.testing.assert_allclose(seen[T][0] @ Z, np.arange(1, T + 1) @ ws, rtol=1e-9)
-        np.testing.assert_allclose(
-            seen[T][1], np.arange(1, T + 1) @ ps[1:] / (T * (T + 1) / 2), rtol=1e-9
-        )
-
-    seen.clear()
-    rp.rescaled_descent(
-        G, 125, trace_at=range(126), callback=lambda partial: seen.append(partial.alpha)
-    )
-    w = np.zeros(4)
-    radius = None
-    for k in range(125):
-        size = np.linalg.norm(w)
-        if k >= rp.WARM_UP and (k - rp.WARM_UP) % rp.PHASE == 0:
-            radius = rp.GROWTH * (radius or size)
-            w = radius / size * w
-        elif radius and size > radius:
-            w = radius / size * w
-        q = np.exp(-Z @ w)
-        w = w + q @ Z / q.sum() / s
-        np.testing.assert_allclose(seen[k + 1] @ Z, w, rtol=1e-9)
-    assert radius > 2 * np.linalg.norm(seen[rp.WARM_UP] @ Z)
-
-
 def test_the_race(monkeypatch):
-    """Few racers on few images: the best gaps so far, certified, and the goals that they meet."""
+    """Few racers on few images: the best gaps so far, the seconds to a goal, and who was not run."""
     kept = ("max_margin", "frank_wolfe, corrected", "momentum")
     monkeypatch.setattr(rp, "RACERS", {name: rp.RACERS[name] for name in kept})
-    context = rp.Context(quick=True, progress=False, seed=1)
-    try:
-        tables = {
-            key: rp.FIGURES[f"race:{key}"].compute(context)[0]
-            for key in ("products", "seconds", "goals")
-        }
-    finally:
-        rp.raced.cache_clear()
-    problems = rp.split(tables["products"], "problem")
-    assert len(problems) == 6
-    for problem, part in problems.items():
+    table, _ = rp.compute_race(rp.Context(quick=True, progress=False, seed=1))
+    problems = rp.split(table, "problem")
+    panels = rp.FIGURES["race"].draw(table, "seconds").axes
+    for ax, part in zip(panels, problems.values(), strict=True):
         methods = rp.split(part, "method")
-        assert list(methods)[:3] == list(kept)
         for name in kept:
             run = methods[name]
-            assert (
-                (np.diff(run["gap"]) <= 0).all()
-                and (np.diff(run["products"]) >= 0).all()
-                and run["gap"][0] > 0
-            )
-        for name in list(methods)[3:]:
-            assert (
-                np.isnan(methods[name]["products"]).all() and (methods[name]["gap"] > -1e-9).all()
-            )
-        goals = rp.split(rp.split(tables["goals"], "problem")[problem], "method")
-        for name in kept:
-            for goal, products in zip(goals[name]["gap"], goals[name]["products"], strict=True):
-                met = methods[name]["gap"] <= goal
-                assert (
-                    np.isnan(products)
-                    if not met.any()
-                    else products == methods[name]["products"][met][0]
-                )
-    names = list(rp.split(tables["goals"], "method"))
-    lines = [
-        line.split(" | ")[1:]
-        for line in rp.race_table(tables["goals"]).splitlines()
-        if line.startswith("| 0.01")
-    ]
-    for k, (ax, part) in enumerate(
-        zip(
-            rp.FIGURES["race:goals"].draw(tables["goals"]).axes,
-            rp.split(tables["goals"], "problem").values(),
-            strict=True,
-        )
-    ):
-        absent = [name for name in names if name not in part["method"]]
-        assert [text.get_text() for text in ax.texts] == ["not run"] * len(absent)
-        assert [names[len(names) - round(text.get_position()[1])] for text in ax.texts] == absent
-        cells = {line[0]: line[1 + k].removesuffix(" |") for line in lines}
-        assert [name for name in names if cells[name] == "not run"] == absent
-    peers = [
-        [name for name in rp.split(part, "method") if name not in kept]
-        for part in rp.split(tables["seconds"], "problem").values()
-    ]
-    by_kernel, by_rows = (
-        ["SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC"][some] * rp.has_peers()
-        for some in (slice(0, 2), slice(2, 3))
-    )
-    by_points = ["PIQP"] * rp.has_peers(rp.PIQP)
-    assert peers == [by_kernel, by_kernel, by_rows + by_points, by_rows + by_points, by_points, []]
+            assert (np.diff(run["gap"]) <= 0).all() and run["gap"][0] > 0
+            assert (np.diff(run["products"]) >= 0).all()
+            for goal in rp.RACE_GOALS:
+                seconds = rp.seconds_to(goal, run)
+                assert (run["gap"][run["seconds"] < seconds] > goal).all()
+                assert math.isnan(seconds) == (run["gap"][-1] > goal)
+        others = set(methods) - set(kept)
+        assert others <= set(rp.OTHERS)
+        for name in others:
+            assert np.isnan(methods[name]["products"]).all() and methods[name]["gap"] > -1e-9
+        not_run = [text for text in ax.texts if text.get_text() == "not run"]
+        assert len(not_run) == len(rp.OTHERS) - len(others)
+    assert rp.has_peers() == any("SVC" in method for method in table["method"])
+    assert rp.has_peers(rp.PIQP) == ("PIQP" in table["method"])
+
+
+def test_the_seconds_of_the_race_are_medians_of_the_same_run():
+    """Three runs stop at the same iteration, so that only their seconds differ."""
+    G = rp.fm.FeatureGram(rp.planted_margin(50, 5, 0.01, np.random.default_rng(0)))
+    runs = []
+
+    def perceptron(G, **options):
+        runs.append(rp.fm.perceptron(G, **options))
+        return runs[-1]
+
+    trace, _ = rp.race_trace(perceptron, G, rp.Context(), max_iter=1000, tol=1e-6)
+    assert len({run.n_iter for run in runs}) == 1 and len(runs) == 3
+    seconds = np.sort([run.trace["seconds"] for run in runs], axis=0)
+    assert (seconds[0] <= trace["seconds"]).all() and (trace["seconds"] <= seconds[2]).all()
 
 
 QUICKLY = rp.Context(quick=True, progress=False)
@@ -2624,47 +2558,10 @@ def test_report_writes_the_tables_between_their_marks(tmp_path, monkeypatch, cap
     assert rp.main(["report", "bounds"]) == 2 and "'report'" in capsys.readouterr().err
 
 
-def test_the_table_of_the_race():
-    rows = [
-        ("P", method, goal, products, seconds)
-        for method, products, seconds in (
-            ("max_margin", 3.0, 0.25),
-            ("gradient_descent", 7.0, 1.0),
-            ("SVC", math.nan, 2.0),
-        )
-        for goal in rp.RACE_GOALS
-    ]
-    rows += [
-        ("Q", "max_margin", goal, *((1234.0, 50.0) if goal > 1e-6 else (math.nan, math.nan)))
-        for goal in rp.RACE_GOALS
-    ]
-    *pictures, _, header, _ = rp.race_table(
-        rp.table_of("problem method gap products seconds", rows)
-    ).split("\n")[:6]
-    assert len(pictures) == 3 and all(
-        re.fullmatch(r"!\[.*\]\(race-\w+\.png\)", line) for line in pictures
-    )
-    assert header == "| to | method | P | Q |"
-    assert rp.race_table(rp.table_of("problem method gap products seconds", rows)).split("\n")[
-        6:
-    ] == [
-        "| 0.01 | max_margin | 3; 250 ms | 1,234; 50 s |",
-        "| 0.01 | SVC | 2 s | not run |",
-        "| 1e-06 | max_margin | 3; 250 ms | – |",
-        "| 1e-06 | SVC | 2 s | not run |",
-    ]
-
-
-def test_the_tables_of_margins_count_what_is_certified():
-    gaps = {
-        f"{solver} {what}": [1e-7, math.nan, 0.5, math.nan]
-        for solver in ("max_margin", *rp.MARGIN_PEERS)
-        for what in ("gap", "seconds")
-    }
+def test_the_table_of_margins_counts_what_is_certified():
     table = rp.stack(
         [
-            gaps
-            | {
+            {
                 "source": ["A", "A", "A", "B"],
                 "kernel": ["linear", "linear", "linear", "rbf"],
                 "status": ["certified", "infeasible", "rounding", "stopped"],
@@ -2675,9 +2572,6 @@ def test_the_tables_of_margins_count_what_is_certified():
     assert rp.margins_table(table).split("\n")[2:] == [
         "| A | a plane | 3 | 1 | 1 | 1 | 0.25, 0.25, 0.25 |",
         "| B | rbf | 1 | 0 | 0 | 1 | – |",
-    ]
-    assert rp.margin_gaps_table(table).split("\n")[2:] == [
-        f"| {solver} | 2 | 1e-07, 0.3, 0.5 | 0.5 |" for solver in ("max_margin", *rp.MARGIN_PEERS)
     ]
 
 
