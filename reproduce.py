@@ -863,7 +863,7 @@ def with_bar(algorithm, context, label, G, *, max_iter, **options):
         return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
 
-# Seconds in which a call is repeated. Threads of another library may wait for work after a call: the median outlasts them.
+# Seconds in which a call is repeated, so that the median outlasts the threads of another library that wait for work.
 TURN = 0.3
 
 
@@ -4413,7 +4413,7 @@ def against_numpy(what, peer, algorithm, G, times, update, steps):
     def check(result, _):
         m = times(result.alpha)
         lower = m.min() / math.sqrt(result.alpha @ m)
-        np.testing.assert_allclose((result.n_iter, result.lower), (steps, lower), rtol=1e-6)
+        np.testing.assert_allclose((result.n_iter, result.lower), (steps, lower), rtol=1e-4)
         return NO_GAPS
 
     ours = partial(algorithm, G, max_iter=steps, trace_at=[])
@@ -4528,7 +4528,7 @@ def thin_by_matrix(context):
     order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
     y = points.y[order]
     G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
-    return against_libsvm("matrix, HTRU2, hard", G, y, max_iter=context.pick(10**6, 10**4))
+    return against_libsvm("matrix, HTRU2, hard", G, y, max_iter=context.pick(300_000, 10_000))
 
 
 def hard_by_points(context):
@@ -4584,7 +4584,7 @@ def against_liblinear(what, X, y, ridge, **options):
 
     return Comparison(
         f"max_margin, {what}, n = {len(y):,}",
-        f"LinearSVC, {options['loss']}",
+        f"LinearSVC, {options['loss'].replace('_', ' ')}",
         lambda: fm.max_margin(make(), tol=GOAL),
         loosest(fit, gap),
         check,
@@ -4629,12 +4629,9 @@ def thin_planted(context):
 
 def in_processes(what, peer, code, their_code):
     """Compare two commands, each in a process of its own, from its start to its end."""
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
     def process(command):
-        subprocess.run(
-            [sys.executable, "-c", command], env=os.environ | {"PYTHONPATH": paths}, check=True
-        )
+        subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True)
 
     return Comparison(
         what, peer, partial(process, code), partial(process, their_code), lambda *_: NO_GAPS
@@ -4656,7 +4653,7 @@ def first_call(context):
     )
 
 
-COMPARISONS = {  # -> the packages without which it is skipped
+COMPARISONS = {  # function -> the packages that it needs
     updates_by_points: (),
     updates_by_matrix: (),
     updates_by_column: (),
@@ -4743,20 +4740,14 @@ def draw_speed(table, ax):
     heights = np.arange(len(ratio))[::-1]
     ax.figure.set_figheight(0.36 * len(ratio) + 0.8)
     sides = (
-        ("our call is faster", ratio >= 1, {"color": COLOURS[2], "marker": "o"}),
-        ("the peer's is", ratio < 1, {"color": COLOURS[1], "marker": "s", "fillstyle": "none"}),
+        ("fastmargin is faster", ratio >= 1, COLOURS[2], "o"),
+        ("the peer is faster", ratio < 1, COLOURS[1], "s"),
     )
-    for label, chosen, look in sides:
-        errors = np.abs(ratio - (table["least"], table["most"]))
-        ax.errorbar(
-            ratio[chosen],
-            heights[chosen],
-            xerr=errors[:, chosen],
-            label=label,
-            linestyle="none",
-            capsize=3,
-            **look,
-        )
+    for label, chosen, colour, marker in sides:
+        x = ratio[chosen]
+        y = heights[chosen]
+        ax.hlines(y, table["least"][chosen], table["most"][chosen], color=colour)
+        ax.plot(x, y, color=colour, marker=marker, linestyle="none", label=label)
     for row, height in enumerate(heights):
         if np.isnan(ratio[row]):
             text = f"  did not converge: gap {table['their gap'][row]:.2g}"
@@ -4775,6 +4766,7 @@ def draw_speed(table, ax):
     ax.set_yticks(heights, names, fontsize=SMALL_TEXT)
     ax.axvline(1, color="0.2", linewidth=1)
     ax.set(xscale="log", xlabel="time of the peer / our time", ylim=(-0.7, len(ratio) - 0.3))
+    ax.xaxis.set_major_formatter("{x:g}")
 
 
 def memory(field):
