@@ -62,7 +62,6 @@ from unittest import mock
 
 try:  # these take a second, in which Ctrl-C may come, and may not be installed
     import matplotlib.style
-    import numba
     import numpy as np
     from matplotlib.figure import Figure
     from tqdm import tqdm
@@ -569,7 +568,7 @@ METHODS |= {
         "svc, tol = 1e-06": "svc",
         "libsvm, tol = 1e-6": "svc",
         "max margin to 1e-6": "max margin",
-        "momentum, an iteration": "momentum",
+        "momentum, 100 iterations": "momentum",
         "isnkpvn, l2": "isnkpvn",
     }.items()
 }
@@ -860,6 +859,10 @@ def with_bar(algorithm, context, label, G, *, max_iter, **options):
             )  # sometimes True, which must not be returned: it would stop the run
 
         return algorithm(G, max_iter=max_iter, callback=advance, **options)
+
+
+# Seconds in which a call is repeated, so that the median outlasts the threads of another library that wait for work.
+TURN = 0.3
 
 
 def stopwatch(call, least=0.0):
@@ -4150,335 +4153,14 @@ def draw_open5(table, gap, separated, tenth, bound, along, largest):
     largest.set(title=r"largest $S_t / S_0$ of a run", xlabel=r"step $\theta s$")
 
 
-# --- speed ---
-#
-# A row is a bar to reach: what we do, what it is held against, and how the answers of both are checked before a number
-# counts. SPEED is the table of them all: to add one, write a line there. Nothing else needs to know.
+# --- other solvers, for speed, margins and the race ---
 
-FASTER = "times faster"
-COST = "times the cost"  # units of bars, as "s", "us" and "GB"; of the first, more is better
-NEEDS_PEERS = 'needs other solvers: pip install ".[peers]"'
-SKLEARN = ("sklearn", "scipy")
-PIQP = ("piqp", "scipy")  # the packages that rows need
-UNMEASURED = ("achieved", "least", "most", "ours", "busy", "theirs", "gap", "their_gap")
-
-
-def wall(seconds, answer):
-    return seconds
-
-
-@dataclass(frozen=True)
-class Row:
-    """One bar: `ours` and `theirs` are called without arguments, timed and may return an answer."""
-
-    what: str
-    against: str
-    n: int
-    required: float
-    unit: str
-    ours: Callable
-    theirs: Callable | None = None
-    check: Callable = lambda *answers: (
-        None
-    )  # raises MismatchError where they disagree; may return the gaps of both
-    reading: Callable = wall  # what counts, from the seconds of a call and its answer
-    their_reading: Callable = wall
-    peers: tuple = ()  # the packages without which the row cannot be measured
-    alike: bool = (
-        False  # whether the first call is like all others: then it counts, and needs no warm-up
-    )
-    threads: bool = (
-        True  # whether our side shares its work: then it is timed beside busy cores as well
-    )
-    note: str = ""
-
-
-class MismatchError(Exception):
-    """Both sides of a row do not give the same answer, so that their times must not be compared."""
-
-
-def demand(holds, complaint):
-    if not holds:
-        raise MismatchError(complaint)
-
-
-def agree(what, one, other, tolerance):
-    """Raise a MismatchError unless two arrays are equal to within tolerance, relative to the largest entry."""
-    one = np.asarray(one, dtype=float)
-    other = np.asarray(other, dtype=float)
-    difference = np.abs(one - other).max() if one.shape == other.shape else math.inf
-    largest = np.abs(other).max()
-    demand(
-        difference <= tolerance * largest,
-        f"{what}: the two answers differ by {difference:.1e}, the largest entry is {largest:.1e}",
-    )
+SKLEARN = ("sklearn", "scipy")  # the packages that a solver needs
+PIQP = ("piqp", "scipy")
 
 
 def has_peers(packages=SKLEARN):
     return all(map(importlib.util.find_spec, packages))
-
-
-# Threads of the other side's library may wait for work for a while after a call: a turn is long enough that the median
-# outlasts them.
-TURN = 0.3
-PATIENCE = 5.0  # seconds: a turn at least; what takes more than the latter is run once
-
-BUSY = """
-import os
-parent = os.getppid()
-print(flush=True)
-while os.getppid() == parent:  # it ends with who started it, even if that is killed
-    for _ in range(100_000):
-        pass
-"""
-
-
-@contextlib.contextmanager
-def busy_cores():
-    """Keep all cores but one, and one in any case, busy by a process each, which ends with the block."""
-    with contextlib.ExitStack() as processes:
-        for _ in range(max(1, (os.cpu_count() or 1) - 1)):
-            process = processes.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-                )
-            )  # where Ctrl-C would show
-            processes.callback(process.kill)
-            process.stdout.readline()  # it runs
-        yield
-
-
-def in_turns(readings, fewest, most, seconds, taken=()):
-    """Add to `taken` a list of all readings, turn by turn, up to the fewest turns, and up to most within seconds."""
-    taken = list(taken)
-    begin = time.perf_counter()
-    while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
-        taken.append([read() for read in readings])
-    return taken
-
-
-def measure(row, context):
-    """Check the answers of both sides, then time them in turns: the table's row, medians, least and largest ratio."""
-    block = {
-        name: getattr(row, name) for name in ("what", "against", "unit", "note", "n", "required")
-    }
-    block |= dict.fromkeys(UNMEASURED, math.nan)
-    if not has_peers(row.peers):
-        return block | {"note": NEEDS_PEERS}
-    sides = [(row.ours, row.reading), (row.theirs, row.their_reading)][
-        : 1 if row.theirs is None else 2
-    ]
-    firsts = [
-        stopwatch(call) for call, _ in sides
-    ]  # compiles, and gives the answers that are compared
-    block["gap"], block["their_gap"] = row.check(*(answer for _, answer in firsts)) or (
-        math.nan,
-        math.nan,
-    )
-    quiet, busy, turn = context.pick(
-        ((3, 15, 4.0), (3, 15, 1.5), TURN), ((2, 2, 0.0), (1, 1, 0.0), 0.0)
-    )
-    readings = [
-        lambda call=call, reading=reading: reading(*stopwatch(call, turn))
-        for call, reading in sides
-    ]
-    if row.theirs is not None and firsts[1][0] > PATIENCE:
-        once = row.their_reading(*firsts[1])
-        readings[1] = lambda: once
-        block["note"] = "; ".join(filter(None, (row.note, "run once")))
-    taken = (
-        [[reading(*first) for (_, reading), first in zip(sides, firsts, strict=True)]]
-        if row.alike
-        else []
-    )
-    del firsts
-    ours, theirs = np.array([[*pair, math.nan][:2] for pair in in_turns(readings, *quiet, taken)]).T
-    achieved = {FASTER: theirs / ours, COST: ours / theirs, "us": 1e6 * ours}.get(row.unit, ours)
-    achieved = np.full_like(achieved, math.nan) if stopped(block) else achieved
-    if row.threads:
-        with busy_cores():
-            block["busy"] = np.median(in_turns(readings[:1], *busy)) / np.median(ours)
-    return block | {
-        "achieved": np.median(achieved),
-        "least": achieved.min(),
-        "most": achieved.max(),
-        "ours": np.median(ours),
-        "theirs": np.median(theirs),
-    }
-
-
-def score(row, name="achieved"):
-    """Say how far above its bar a row of the table is: 1 is at it, nan is not measured."""
-    return row[name] / row["required"] if row["unit"] == FASTER else row["required"] / row[name]
-
-
-AN_ANSWER = (
-    1e-3  # the largest certified gap that the checks let pass of a solver that ran to its own end
-)
-
-
-def stopped(row):
-    """Say whether the other side was stopped before it had an answer: its seconds then give no ratio."""
-    return row["their_gap"] > AN_ANSWER
-
-
-def worst(blocks):
-    """Return the measured row furthest below its bar; if there are several its note names it, `busy` is the largest."""
-    least = blocks[int(np.argmin([score(block) for block in blocks]))]  # nan counts as the least
-    if len(blocks) == 1 or math.isnan(score(least)):
-        return least
-    return least | {
-        "note": f"worst of {len(blocks)}: {least['note']}",
-        "busy": max(block["busy"] for block in blocks),
-    }
-
-
-# The two sides of the rows: what a Row holds beyond its line in SPEED, as keywords; a list of these, of which the worst
-# counts; an empty one where there is nothing to measure.
-
-
-@lru_cache(2)
-def shuffled_pair(context, digits, n=None, few=300):
-    """Return the first n training images of two digits, few if quick, in an order that does not depend on --seed."""
-    data = load_mnist(context, digits)
-    order = np.random.default_rng(5).permutation(len(data.y_train))[: context.pick(n, few)]
-    return data.X_train[order], data.y_train[order]
-
-
-def dense(context, dtype=float, tolerance=None):
-    """Return the sides of a product with a dense G or, without a tolerance, of the check of G before the products."""
-    X, y = shuffled_pair(context, (3, 5), 6000)
-    G = fm.gram(X, y, gamma=0.01)
-    v = context.rng().random(len(y))
-    if tolerance is None:
-        return {
-            "n": len(y),
-            "ours": lambda: fm.prepare(G, 0),
-            "theirs": product(G, v),
-            "check": lambda run, m: agree("checked G", run.G.matrix @ v, m, 1e-10),
-        }
-    return {
-        "n": len(y),
-        "ours": product(G.astype(dtype), v),
-        "theirs": lambda: G @ v,
-        "check": partial(agree, "product", tolerance=tolerance),
-    }
-
-
-ONE_PRODUCT = {  # with what keeps each of them going to max_iter, and whether its product is the softmax pass
-    "momentum": (fm.momentum, True),
-    "snkp": (partial(fm.snkp, stop=None), False),
-    "normalized GD": (fm.normalized_gradient_descent, True),
-    "diagonal descent": (fm.diagonal_descent, False),
-}
-
-
-def per_iteration(seconds, result):
-    spent = result.trace["seconds"]
-    return (
-        spent[-1] - spent[0]
-    ) / result.n_iter  # what comes before iteration 0, such as finding a step, is not in it
-
-
-def ran_to_the_end(G, steps, result, _=None):
-    """Demand that a run made its iterations and that its interval is that of its points, by fresh products."""
-    demand(
-        result.n_iter == steps, f"{result.n_iter} iterations instead of {steps}: {result.status}"
-    )
-    agree(
-        "certified interval",
-        fm.certificate(G, result.alpha, result.p),
-        (result.lower, result.upper),
-        1e-6,
-    )
-
-
-def one_product(context, kind, share, steps, whole):
-    """Return the sides of the algorithms of one product an iteration: an iteration's time or, if `whole`, a call's."""
-    X, y = (points[: len(points) // share] for points in shuffled_pair(context, (3, 5), 6000))
-    G = fm.gram(X, y, gamma=0.01) if kind == "dense" else fm.features(X, y)
-    sides = []
-    options = {} if whole else {"trace_at": []}
-    for method, (algorithm, softmax) in ONE_PRODUCT.items():
-        call = partial(algorithm, G, max_iter=steps, **options)
-        # what the algorithm itself counts: also those by which diagonal_descent finds its step
-        spent = float(call().trace["products"][-1]) if whole else 1.0
-        sides.append(
-            {
-                "n": len(y),
-                "ours": call,
-                "theirs": product(G, fused=softmax and kind == "features"),
-                "check": partial(ran_to_the_end, G, steps),
-                "reading": wall if whole else per_iteration,
-                "their_reading": lambda seconds, _, spent=spent: spent * seconds,
-                "note": method,
-            }
-        )
-    return sides
-
-
-def one_pass(context, method):
-    G = fm.features(*shuffled_pair(context, (0, 1), few=600), normalize="max")
-    Z = G.coordinates()
-    q = np.full(len(Z), 1 / len(Z))
-    w = Z.mean(axis=0)
-
-    def check(*_):
-        (m, found) = np.empty((2, len(Z)))
-        u = np.empty_like(w)
-        expected = np.exp(-Z @ w)
-        fm.softmax_pass(G, w, m, found, u)
-        agree("margins", m, Z @ w, 1e-10)
-        agree("gradient", u, Z.T @ (expected / expected.sum()), 1e-10)
-
-    return {
-        "n": len(Z),
-        "ours": partial(ONE_PRODUCT[method][0], G, max_iter=100, trace_at=[]),
-        "theirs": lambda: (Z @ w, Z.T @ q),
-        "check": check,
-        "reading": per_iteration,
-    }
-
-
-def gram_of_points(context):
-    X, y = shuffled_pair(context, (3, 5), 6000)
-
-    def theirs():
-        K = importlib.import_module("sklearn.metrics.pairwise").rbf_kernel(X, gamma=0.01)
-        K *= y[:, None]
-        K *= y
-        roots = np.sqrt(K.diagonal())
-        K /= roots[:, None]
-        K /= roots
-        return K
-
-    return {
-        "n": len(y),
-        "ours": partial(fm.gram, X, y, gamma=0.01),
-        "theirs": theirs,
-        "peers": SKLEARN,
-        "check": partial(agree, "gram", tolerance=1e-10),
-    }
-
-
-def project_by_sorting(v):
-    """Project onto the simplex by a full sort."""
-    falling = np.sort(v)[::-1]
-    excess = np.cumsum(falling) - 1
-    k = np.flatnonzero(falling * np.arange(1, v.size + 1) > excess)[-1]
-    return np.maximum(v - excess[k] / (k + 1), 0)
-
-
-def projection(context, most_stay):
-    v = context.rng().normal(size=context.pick(10**6, 1000))
-    v = (1 + 0.3 * v) / v.size if most_stay else v
-    return {
-        "n": v.size,
-        "ours": partial(fm.project_simplex, v),
-        "theirs": partial(project_by_sorting, v),
-        "check": partial(agree, "projection", tolerance=1e-9),
-        "threads": False,
-    }
 
 
 def fit_peer(name, X, y, **options):
@@ -4493,322 +4175,476 @@ liblinear = partial(fit_peer, "LinearSVC", fit_intercept=False, random_state=0)
 exact = partial(fm.max_margin, tol=1e-6, max_iter=1000)
 
 
-def serially(call):
-    """Make a call on one thread."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        return call()
-    finally:
-        numba.set_num_threads(before)
+def interior_point(Z):
+    """Return the multipliers of min ||w||^2 / 2, Z w >= 1, by PIQP."""
+    n, d = Z.shape
+    solver = importlib.import_module("piqp").DenseSolver()
+    solver.setup(np.eye(d, order="F"), np.zeros(d), G=np.asfortranarray(Z), h_l=np.ones(n))
+    solver.solve()
+    return solver.result.z_l
 
 
-def primal_gap(X, y, coefficients, upper, ridge=0.0):
-    """Return 1 - margin / upper of the separator w or, with a ridge r, (w, xi / sqrt(r)), xi the slacks at margin 1."""
-    m = y * (X @ coefficients)
-    slacks = np.maximum(0, 1 - m) if ridge else np.zeros(len(y))
-    size = coefficients @ coefficients + (slacks @ slacks / ridge if ridge else 0)
-    return 1 - (m + slacks).min() / math.sqrt(size) / upper
+# --- speed ---
+#
+# COMPARISONS lists functions. Each returns two calls that do the same work, ours and that of a named peer, and a check
+# of what they return. To add a comparison, write such a function and put it into the list.
+
+# Both sides must reach this certified relative gap. LIBSVM, whose kernel is in single precision, stops a little below.
+GOAL = 1e-5
+NO_GAPS = (math.nan, math.nan)
 
 
-def is_margin(what, G, result):
-    """Return a result's relative gap; raise a MismatchError unless it is small and fresh products confirm it."""
-    gap = 1 - result.lower / result.upper
-    demand(
-        result.status == "certified" or result.status == "rounding" and gap < 1e-3,
-        f"{what}: max_margin ends with {result}",
-    )
-    lower, upper = fm.certificate(G, result.alpha, result.p, precise=True)
-    demand(
-        lower <= result.upper and result.lower <= upper and result.lower <= lower * (1 + 1e-6),
-        f"{what}: certificate [{lower}, {upper}] against {result}",
-    )
-    return gap
+class Comparison(NamedTuple):
+    label: str  # what is computed, on what
+    peer: str
+    ours: Callable
+    theirs: Callable
+    check: Callable  # of both answers: raises an error if they differ, returns their certified gaps or NO_GAPS
 
 
-def free(G, y):
-    """Return a signed matrix G with an intercept that is free, as SVC's is."""
-    return fm.FreeGram(fm.DenseGram(G), y)
+def equal(ours, theirs):
+    """Raise an AssertionError unless two arrays are equal up to rounding."""
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
+    return NO_GAPS
 
 
-def against_svc(what, G, y, result, model, most=1e-4):
-    """Return the relative gaps of max_margin's result and of a fitted SVC, at most `most`, both with a free bias."""
-    signed = G() if callable(G) else G
-    weights = np.zeros(len(y))
-    weights[model.support_] = np.abs(model.dual_coef_[0])
-    signed = free(signed, y)
-    gap = is_margin(what, signed, result)
-    (lower, upper) = fm.certificate(signed, weights, weights / weights.sum())
-    their_gap = 1 - lower / upper
-    demand(
-        -1e-9 <= their_gap <= most and upper >= result.lower * (1 - 1e-6),
-        f"{what}: the SVC ends at a gap of {their_gap:.1e} below {upper}, ours is {result}",
-    )
-    return gap, their_gap
+def weights_gap(G, alpha, p):
+    """Return the relative gap that fm.certificate proves for these weights."""
+    lower, upper = fm.certificate(G, alpha, p, precise=True)
+    return 1 - lower / upper
 
 
-EXACT = {  # problem -> digits and kernel
-    "a: 3 vs 5, rbf, gamma 1/6.8": ((3, 5), {"gamma": 1 / 6.8}),
-    "b: 3 vs 5, rbf, gamma 0.01": ((3, 5), {"gamma": 0.01}),
-    "c: 0 vs 1, linear": ((0, 1), {"kernel": "linear", "normalize": "max"}),
-    "d: 4 vs 9, rbf, gamma 0.02": ((4, 9), {"gamma": 0.02}),
-}
-RAW = list(
-    itertools.product(("b: 3 vs 5, rbf, gamma 0.01", "d: 4 vs 9, rbf, gamma 0.02"), (6000, 12_000))
-)
+def svc_gap(G, model):
+    """Return the certified relative gap of the dual weights of an SVC; G has a free intercept."""
+    alpha = np.zeros(len(G.signs))
+    alpha[model.support_] = np.abs(model.dual_coef_[0])
+    return weights_gap(G, alpha, alpha / alpha.sum())
 
 
-def exact_dense(context, name, threads=True):
-    if name in EXACT:
-        digits, kernel = EXACT[name]
-        X, y = shuffled_pair(context, digits, 6000)
-        G = fm.gram(X, y, **kernel)
-    elif name == "HTRU2":
-        points = load_htru2(context)
-        order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
-        y = points.y[order]
-        G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
-    else:
-        Z = planted_power_law(context.pick(4000, 300), context.pick(200, 20), 1e-3, context.rng())
-        G = Z @ Z.T
-        y = np.where(np.arange(len(Z)) % 2, 1, -1)
-    ours = partial(exact, free(G, y))
-    capped = (
-        {} if name in EXACT else {"max_iter": context.pick(1_000_000, 10_000)}
-    )  # it would need minutes
+def loosest(fit, gap):
+    """Return `fit` with the loosest of some tolerances at which its answer has at most the gap GOAL, or the last."""
+    for tol in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
+        tried = partial(fit, tol=tol)
+        if gap(tried()) <= GOAL:
+            break
+    return tried
+
+
+def measure(comparison, context):
+    """Check the answers of both sides, then time their calls in turns: a row of the table."""
+    gap, their_gap = comparison.check(comparison.ours(), comparison.theirs())
+    if gap > GOAL:
+        raise RuntimeError(f"{comparison.label}: our certified gap is {gap:.1e}, above {GOAL:g}")
+    calls = (comparison.ours, comparison.theirs)
+    least = context.pick(TURN, 0.0)
+    turns = [[stopwatch(call, least)[0] for call in calls] for _ in range(context.pick(5, 1))]
+    ours, theirs = np.transpose(turns)
+    ratios = theirs / ours
+    if their_gap > GOAL:
+        ratios[:] = math.nan  # the peer has no answer, so that its seconds give no ratio
     return {
-        "n": len(y),
-        "ours": ours if threads else partial(serially, ours),
-        "threads": threads,
-        "peers": SKLEARN,
-        "theirs": partial(svc, y[:, None] * G * y, y, kernel="precomputed", **capped),
-        "check": partial(against_svc, name, G, y, most=math.inf if capped else 1e-4),
-        "note": f"at most {capped['max_iter']:.0e} steps" if capped else "",
+        "label": comparison.label,
+        "peer": comparison.peer,
+        "ratio": np.median(ratios),
+        "least": ratios.min(),
+        "most": ratios.max(),
+        "ours": np.median(ours),
+        "theirs": np.median(theirs),
+        "gap": gap,
+        "their gap": their_gap,
     }
 
 
-def exact_raw(context, name, n):
-    if context.quick and n > 6000:
-        return []
-    digits, kernel = EXACT[name]
-    X, y = shuffled_pair(context, digits, n)
-    ways = {
-        make.__name__: lambda make=make: exact(make(X, y, intercept="free", **kernel))
-        for make in (fm.gram, fm.lazy_gram)
-    }
-    seconds = {
-        way: min(stopwatch(call)[0] for _ in range(2)) for way, call in ways.items() if has_peers()
-    }
-    fastest = min(seconds, key=seconds.get, default="gram")
-    return {
-        "n": len(y),
-        "ours": ways[fastest],
-        "theirs": partial(svc, X, y, kernel="rbf", **kernel),
-        "peers": SKLEARN,
-        "check": partial(against_svc, name, partial(fm.gram, X, y, **kernel), y),
-        "note": f"through {fastest}",
-    }
+@lru_cache(2)
+def shuffled_pair(context, digits, n=None, few=300):
+    """Return the first n training images of two digits, few if quick, in an order that does not depend on --seed."""
+    data = load_mnist(context, digits)
+    order = np.random.default_rng(5).permutation(len(data.y_train))[: context.pick(n, few)]
+    return data.X_train[order], data.y_train[order]
 
 
-def exact_linear(context, digits, ridge=0.0, sparse=False):
-    """Return the sides of LIBLINEAR without a bias: the hinge or, with a ridge 1/(2C), the squared hinge."""
-    X, y = points, _ = shuffled_pair(context, digits, few=600)
-    if sparse and has_peers():
-        points = importlib.import_module("scipy.sparse").csr_array(X)
-    make = partial(fm.features, normalize=None, ridge=ridge)
-    G = make(X, y)
-    most = 2e-6 if ridge else 1e-3
-    tol = 1e-6
-    gap = 1e-6
-    hinge = (
-        {"loss": "squared_hinge", "dual": True, "C": 0.5 / ridge}
-        if ridge
-        else {"loss": "hinge", "C": 1e6}
+def against_numpy(what, peer, algorithm, G, times, update, steps):
+    """Compare iterations of an algorithm with as many calls update(k) in NumPy; times(v) is G v."""
+
+    def theirs():
+        for k in range(steps):
+            update(k)
+
+    def check(result, _):
+        m = times(result.alpha)
+        lower = m.min() / math.sqrt(result.alpha @ m)
+        np.testing.assert_allclose((result.n_iter, result.lower), (steps, lower), rtol=1e-4)
+        return NO_GAPS
+
+    ours = partial(algorithm, G, max_iter=steps, trace_at=[])
+    return Comparison(f"{steps:,} iterations of {what}", peer, ours, theirs, check)
+
+
+def updates_by_points(context):
+    X, y = shuffled_pair(context, (0, 1), few=600)
+    Z = y[:, None] * X / np.linalg.norm(X, axis=1).max()
+    q = np.full(len(Z), 1 / len(Z))
+
+    def times(v):
+        return Z @ (v @ Z)
+
+    what = f"momentum, points, n = {len(Z):,}"
+    G = fm.FeatureGram(Z)
+    return against_numpy(what, "NumPy: Z'q and Z w", fm.momentum, G, times, lambda k: times(q), 100)
+
+
+def updates_by_matrix(context):
+    G = fm.gram(*shuffled_pair(context, (3, 5), 6000), gamma=0.01)
+    q = np.full(len(G), 1 / len(G))
+    what = f"momentum, matrix, n = {len(G):,}"
+    return against_numpy(what, "NumPy: G q", fm.momentum, G, G.dot, lambda k: G @ q, 100)
+
+
+def updates_by_column(context):
+    rng = context.rng()
+    n, steps = context.pick((6000, 100_000), (300, 100))
+    Z = planted_power_law(n, context.pick(200, 20), 1e-5, rng)
+    G = Z @ Z.T
+    m = np.zeros(n)
+    order = rng.integers(0, n, steps)
+    what = f"perceptron, matrix, n = {n:,}"
+    return against_numpy(
+        what,
+        "NumPy: m += a column",
+        fm.perceptron,
+        G,
+        G.dot,
+        lambda k: np.add(m, G[order[k]], out=m),
+        steps,
     )
-    theirs = partial(liblinear, points, y, max_iter=100_000, **hinge)
 
-    def their_gap(result, model):
-        w = model.coef_[0]
-        upper = result.upper
-        if ridge:
-            slacks = np.maximum(0, 1 - y * (X @ w))
-            _, upper = fm.certificate(G, slacks, slacks / slacks.sum())
-            demand(
-                upper >= result.lower,
-                f"with a ridge: LinearSVC's upper end {upper} is below {result}",
-            )
-        return primal_gap(X, y, w, upper, ridge)
+
+def kernel_matrix(context):
+    X, y = shuffled_pair(context, (3, 5), 6000)
+    rbf_kernel = importlib.import_module("sklearn.metrics.pairwise").rbf_kernel
+
+    def theirs():
+        K = rbf_kernel(X, gamma=0.01)
+        K *= y[:, None]
+        K *= y
+        return K
+
+    ours = partial(fm.gram, X, y, gamma=0.01)
+    return Comparison(
+        f"gram, rbf, n = {len(y):,}", "scikit-learn: rbf_kernel, signs", ours, theirs, equal
+    )
+
+
+def project_by_sorting(v):
+    """Project onto the simplex by a full sort."""
+    falling = np.sort(v)[::-1]
+    excess = np.cumsum(falling) - 1
+    k = np.flatnonzero(falling * np.arange(1, v.size + 1) > excess)[-1]
+    return np.maximum(v - excess[k] / (k + 1), 0)
+
+
+def projection(context):
+    v = context.rng().normal(size=context.pick(10**6, 1000))
+    return Comparison(
+        f"project_simplex, n = {len(v):,}",
+        "NumPy: by sorting",
+        partial(fm.project_simplex, v),
+        partial(project_by_sorting, v),
+        equal,
+    )
+
+
+def against_libsvm(what, G, y, **limits):
+    """Compare max_margin with LIBSVM on a signed matrix, both with a free bias."""
+    free = fm.FreeGram(fm.DenseGram(G), y)
+    K = y[:, None] * G * y
+    fit = partial(fit_peer, "SVC", K, y, kernel="precomputed", C=1e10, **limits)
 
     def check(result, model):
-        gaps = is_margin("features", G, result), their_gap(result, model)
-        demand(-1e-9 <= gaps[1] <= most, f"features: LinearSVC ends at a gap of {gaps[1]:.1e}")
-        return gaps
+        return weights_gap(free, result.alpha, result.p), svc_gap(free, model)
 
-    if (
-        ridge and has_peers()
-    ):  # the loosest tolerance of LIBLINEAR that takes its gap below 1e-6: ours has to reach it
-        best = exact(G)
-        for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6):
-            gap = max(their_gap(best, theirs(tol=tol)), 1e-10)
-            if gap <= 1e-6:
-                break
-    return {
-        "n": len(y),
-        "ours": lambda: exact(make(points, y), tol=gap),
-        "theirs": partial(theirs, tol=tol),
-        "peers": SKLEARN,
-        "check": check,
-        "note": f"theirs with tol = {tol:g}" if ridge else "",
-    }
+    return Comparison(
+        f"max_margin, {what}, n = {len(y):,}",
+        "LIBSVM, precomputed",
+        partial(fm.max_margin, free, tol=GOAL),
+        loosest(fit, partial(svc_gap, free)),
+        check,
+    )
 
 
-def exact_planted(context):
-    """Return the sides of a thin planted margin: max_margin on features, and PIQP, judged by its multipliers."""
+def hard_by_matrix(context):
+    X, y = shuffled_pair(context, (3, 5), 6000)
+    return against_libsvm("matrix, hard", fm.gram(X, y, gamma=0.01), y)
+
+
+def soft_by_matrix(context):
+    X, y = shuffled_pair(context, (3, 5), 6000)
+    G = fm.gram(X, y, gamma=0.01, ridge=0.5)
+    return against_libsvm("matrix, squared slacks, C = 1", G, y)
+
+
+def thin_by_matrix(context):
+    points = load_htru2(context)
+    order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
+    y = points.y[order]
+    G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
+    return against_libsvm("matrix, HTRU2, hard", G, y, max_iter=context.pick(300_000, 10_000))
+
+
+def hard_by_points(context):
+    X, y = shuffled_pair(context, (3, 5), 6000)
+    free = fm.FreeGram(fm.DenseGram(fm.gram(X, y, gamma=0.01)), y)
+    fit = partial(fit_peer, "SVC", X, y, gamma=0.01, C=1e10)
+
+    def check(model, peer):
+        result = model.result_
+        return weights_gap(free, result.alpha, result.p), svc_gap(free, peer)
+
+    return Comparison(
+        f"MaxMarginClassifier, points, hard, n = {len(y):,}",
+        "SVC",
+        lambda: fm.MaxMarginClassifier(gamma=0.01, tol=GOAL).fit(X, y),
+        loosest(fit, partial(svc_gap, free)),
+        check,
+    )
+
+
+def soft_by_points(context):
+    rng = context.rng()
+    X = rng.normal(size=(context.pick(4000, 300), 20))
+    noise = np.where(rng.random(len(X)) < 0.25, -1, 1)
+    y = noise * np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
+
+    def check(model, peer):
+        if model.score(X, y) < peer.score(X, y) - 0.02:
+            raise RuntimeError("SVC fits the points better")
+        return NO_GAPS
+
+    return Comparison(
+        f"MaxMarginClassifier, noisy points, C = 1, n = {len(y):,}",
+        "SVC, slacks not squared",
+        lambda: fm.MaxMarginClassifier(gamma=1 / 20, C=1.0).fit(X, y),
+        lambda: fit_peer("SVC", X, y, gamma=1 / 20, C=1.0),
+        check,
+    )
+
+
+def against_liblinear(what, X, y, ridge, **options):
+    """Compare max_margin with LinearSVC, both without a bias; a ridge 1/(2C) stands for squared slacks."""
+    make = partial(fm.features, X, y, normalize=None, ridge=ridge)
+    G = make()
+    upper = fm.max_margin(G, tol=1e-9).upper
+    fit = partial(liblinear, X, y, max_iter=100_000, **options)
+
+    def gap(model):
+        return 1 - fm.separator_margin(G, model.coef_[0])[0] / upper
+
+    def check(result, model):
+        return weights_gap(G, result.alpha, result.p), gap(model)
+
+    return Comparison(
+        f"max_margin, {what}, n = {len(y):,}",
+        f"LinearSVC, {options['loss'].replace('_', ' ')}",
+        lambda: fm.max_margin(make(), tol=GOAL),
+        loosest(fit, gap),
+        check,
+    )
+
+
+def linear_dense(context):
+    X, y = shuffled_pair(context, (0, 1), few=600)
+    return against_liblinear("dense points, hard", X, y, 0.0, loss="hinge", C=1e6)
+
+
+def linear_sparse(context):
+    rng = context.rng()
+    n, d = context.pick((20_000, 50_000), (300, 600))
+    cells = (np.repeat(np.arange(n), 45), rng.integers(0, d, 45 * n))
+    X = importlib.import_module("scipy.sparse").csr_matrix(
+        (rng.random(45 * n), cells), shape=(n, d)
+    )
+    X = importlib.import_module("sklearn.preprocessing").normalize(X)
+    y = np.where(X @ rng.normal(size=d) > 0, 1, -1)
+    what = "sparse points, squared slacks, C = 1"
+    return against_liblinear(what, X, y, 0.5, loss="squared_hinge", dual=True, C=1.0)
+
+
+def thin_planted(context):
     Z = planted_margin(*context.pick((1000, 100, 0.001), (100, 10, 0.01)), context.rng())
     G = fm.FeatureGram(Z)
 
     def check(result, multipliers):
         weights = np.maximum(multipliers, 0)
-        gap = is_margin("planted", G, result)
-        (lower, upper) = fm.certificate(G, weights, weights / weights.sum())
-        demand(
-            lower <= result.upper
-            and result.lower <= upper * (1 + 1e-6)
-            and 1 - lower / upper <= 1e-4,
-            f"planted: PIQP ends in [{lower}, {upper}], ours is {result}",
-        )
-        return gap, 1 - lower / upper
+        their_gap = weights_gap(G, weights, weights / weights.sum())
+        return weights_gap(G, result.alpha, result.p), their_gap
 
-    return {
-        "n": len(Z),
-        "ours": lambda: exact(fm.features(Z, np.ones(len(Z)), normalize=None)),
-        "theirs": partial(interior_point, Z),
-        "peers": PIQP,
-        "check": check,
-    }
-
-
-def one_column(context):
-    rng = context.rng()
-    (n, steps) = context.pick((6000, 20_000), (300, 100))
-    Z = planted_power_law(n, context.pick(200, 20), 1e-4, rng)
-    G = Z @ Z.T
-    m = np.zeros(n)
-    order = rng.integers(0, n, steps)
-
-    def read():
-        m[:] = 0.0
-        for i in order:
-            np.add(m, G[i], out=m)
-        return m
-
-    def check(result, m):
-        agree("sum of columns", m, G @ np.bincount(order, minlength=n).astype(float), 1e-9)
-        demand(
-            result.n_iter == steps,
-            f"perceptron: {result.status} after {result.n_iter} of {steps} iterations",
-        )
-        agree(
-            "perceptron",
-            result.lower,
-            (G @ result.alpha).min() / np.linalg.norm(Z.T @ result.alpha),
-            1e-6,
-        )
-
-    return {
-        "n": n,
-        "ours": partial(fm.perceptron, G, max_iter=steps, trace_at=[]),
-        "theirs": read,
-        "check": check,
-        "reading": per_iteration,
-        "their_reading": lambda seconds, _: seconds / steps,
-        "threads": False,
-    }
-
-
-def small_call(context, n, steps):
-    G = fm.FeatureGram(planted_margin(n, 10, 0.1, context.rng())).dense()
-    return {
-        "n": n,
-        "ours": partial(fm.momentum, G, max_iter=steps),
-        "check": partial(ran_to_the_end, G, steps),
-        "reading": lambda seconds, result: seconds - result.trace["seconds"][-1],
-        "threads": False,
-    }
-
-
-def child(code, *arguments, cache=None):
-    """Return the numbers that a new process prints; `cache` is its folder for compiled code, by default the usual."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    }
-    environment |= {} if cache is None else {"NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
+    return Comparison(
+        f"max_margin, points of margin 0.001, n = {len(Z):,}",
+        "PIQP",
+        partial(fm.max_margin, G, tol=GOAL),
+        partial(interior_point, Z),
+        check,
     )
-    if done.returncode:
-        raise RuntimeError(f"a process of its own failed: {done.stderr.strip()}")
-    return [float(word) for word in done.stdout.split()]
 
 
-PRINTED = {
-    "reading": lambda _, numbers: numbers[0],
-    "threads": False,
-}  # what counts is what a process prints first
+def in_processes(what, peer, code, their_code):
+    """Compare two commands, each in a process of its own, from its start to its end."""
+
+    def process(command):
+        subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True)
+
+    return Comparison(
+        what, peer, partial(process, code), partial(process, their_code), lambda *_: NO_GAPS
+    )
 
 
 def import_alone(context):
-    code = "import time; begin = time.perf_counter(); import fastmargin; print(time.perf_counter() - begin)"
-    return {"n": 0, "ours": partial(child, code)} | PRINTED
+    return in_processes(
+        "import fastmargin", "import sklearn.svm", "import fastmargin", "import sklearn.svm"
+    )
 
 
-FIRST_CALL = """
-import sys, time
-import numpy as np, fastmargin as fm
-Z = np.random.default_rng(0).normal(size=(200, 10)) + 3 * np.eye(10)[0]
-G = fm.FeatureGram(Z) if sys.argv[2] == "features" else Z @ Z.T
-clock = time.perf_counter if sys.argv[3] == "warm" else time.process_time  # compiling costs the same on a busy machine
-begin = clock()
-result = getattr(fm, sys.argv[1])(G, max_iter=10)
-print(clock() - begin, result.lower, result.upper)
-"""
+def first_call(context):
+    return in_processes(
+        "import and first call of max_margin",
+        "import and first fit of SVC",
+        "import fastmargin as fm; fm.max_margin([[2.0, 1.0], [1.0, 2.0]])",
+        "import sklearn.svm as svm; svm.SVC().fit([[0.0], [1.0]], [0, 1])",
+    )
 
 
-def first_call(context, algorithm, on, state):
-    """Return the side of a first call with an empty folder for compiled code or, if `state` is warm, the usual one."""
-    if context.quick:  # compiling takes seconds
-        return []
+COMPARISONS = {  # function -> the packages that it needs
+    updates_by_points: (),
+    updates_by_matrix: (),
+    updates_by_column: (),
+    projection: (),
+    kernel_matrix: SKLEARN,
+    hard_by_matrix: SKLEARN,
+    soft_by_matrix: SKLEARN,
+    thin_by_matrix: SKLEARN,
+    hard_by_points: SKLEARN,
+    soft_by_points: SKLEARN,
+    linear_dense: SKLEARN,
+    linear_sparse: SKLEARN,
+    thin_planted: PIQP,
+    import_alone: SKLEARN,
+    first_call: SKLEARN,
+}
 
-    def call():
-        with (
-            contextlib.nullcontext() if state == "warm" else tempfile.TemporaryDirectory() as empty
-        ):
-            numbers = child(FIRST_CALL, algorithm, on, state, cache=empty)
-        demand(numbers[1] <= numbers[2], f"first call: the interval is {numbers[1:]}")
-        return numbers
 
-    return {"n": 200, "ours": call, "alike": state != "warm"} | PRINTED
+def compute_speed(context):
+    source = load_mnist(context, (3, 5)).source
+    made = {make for make, packages in COMPARISONS.items() if has_peers(packages)}
+    rows = [
+        measure(make(context), context) for make in progress(COMPARISONS, context) if make in made
+    ]
+    caption = (
+        f"MNIST ({source}): 0 vs 1 for points without a kernel, else 3 vs 5, rbf, gamma = 0.01, shuffled with seed 5; "
+        "HTRU2 standardised, sigma^2 = 4; margin 0.001, columns, noisy and sparse points drawn with "
+        f"seed {context.seed}; {os.cpu_count()} cores. Calls in turns, {context.pick(5, 1)} each: the median and range "
+        f"of their time over ours. Where there is a gap, both are certified to {GOAL:g}"
+    )
+    skipped = len(COMPARISONS) - len(made)
+    if skipped:
+        caption += f'. Skipped, for lack of packages (pip install ".[peers]"): {skipped}'
+    return stack(rows), caption
+
+
+def duration(seconds):
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return "" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
+
+
+def quantity(value):
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def speed_lines(table):
+    """Write a line on each outcome: the comparisons with it, and the median and range of their time over ours."""
+    outcomes = {
+        "Faster than the peer": table["least"] > 1,
+        "Slower than the peer": table["most"] < 1,
+        "Level, within the range": (table["least"] <= 1) & (table["most"] >= 1),
+        "The peer did not converge": np.isnan(table["ratio"]),
+    }
+    lines = []
+    for outcome, chosen in outcomes.items():
+        named = []
+        for row in np.flatnonzero(chosen):
+            text = f"{table['label'][row]} ({table['peer'][row]}"
+            if np.isnan(table["ratio"][row]):
+                text += (
+                    f": gap {table['their gap'][row]:.2g} after {duration(table['theirs'][row])})"
+                )
+            else:
+                least, ratio, most = (table[name][row] for name in ("least", "ratio", "most"))
+                text += f") {ratio:.2g}, {least:.2g} to {most:.2g}"
+            named.append(text)
+        if named:
+            lines.append(f"- {outcome}: {'; '.join(named)}.")
+    return "\n".join(lines)
+
+
+@figure(
+    "speed",
+    "our calls against those of NumPy, scikit-learn and PIQP",
+    compute_speed,
+    minutes=5,
+    data="mnist htru2",
+    report=lambda table, caption: speed_lines(table),
+)
+def draw_speed(table, ax):
+    ratio = table["ratio"]
+    heights = np.arange(len(ratio))[::-1]
+    ax.figure.set_figheight(0.36 * len(ratio) + 0.8)
+    sides = (
+        ("fastmargin is faster", ratio >= 1, COLOURS[2], "o"),
+        ("the peer is faster", ratio < 1, COLOURS[1], "s"),
+    )
+    for label, chosen, colour, marker in sides:
+        x = ratio[chosen]
+        y = heights[chosen]
+        ax.hlines(y, table["least"][chosen], table["most"][chosen], color=colour)
+        ax.plot(x, y, color=colour, marker=marker, linestyle="none", label=label)
+    for row, height in enumerate(heights):
+        if np.isnan(ratio[row]):
+            text = f"  did not converge: gap {table['their gap'][row]:.2g}"
+            ax.text(1, height, text, va="center", fontsize=SMALL_TEXT)
+        seconds = f"{duration(table['theirs'][row])} / {duration(table['ours'][row])}"
+        ax.text(
+            1.01,
+            height,
+            seconds,
+            transform=ax.get_yaxis_transform(),
+            va="center",
+            fontsize=SMALL_TEXT,
+        )
+    ax.text(1.01, 1.01, "theirs / ours", transform=ax.transAxes, fontsize=SMALL_TEXT)
+    names = [f"{label}\n{peer}" for label, peer in zip(table["label"], table["peer"], strict=True)]
+    ax.set_yticks(heights, names, fontsize=SMALL_TEXT)
+    ax.axvline(1, color="0.2", linewidth=1)
+    ax.set(xscale="log", xlabel="time of the peer / our time", ylim=(-0.7, len(ratio) - 0.3))
+    ax.xaxis.set_major_formatter("{x:g}")
 
 
 def memory(field):
     """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell."""
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as lines:
-        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(field))
-    return (
-        math.nan
-    )  # ru_maxrss would not do: in a new process it begins with the peak of the one that started it
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return math.nan
+    [kilobytes] = re.findall(rf"^{field}:\s+(\d+) kB$", status, re.MULTILINE)
+    return 1024.0 * int(kilobytes)
 
 
 def extra_memory(call):
     """Return the bytes by which the resident memory grows while a call runs; nan where the system does not tell."""
     gc.collect()
     try:
-        ctypes.CDLL(None).malloc_trim(
-            0
-        )  # what is freed goes back to the system, or the call would grow into it unseen
+        # What is freed goes back to the system, or the call would grow into it unseen.
+        ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     except (OSError, AttributeError, TypeError):  # the last: CDLL(None) on Windows
         return math.nan
@@ -4819,578 +4655,32 @@ def extra_memory(call):
     return grown
 
 
-def sampling(context):
-    X, y, *_ = load_mnist(context)
-    images, steps = context.pick((len(y), 64), (500, 8))
-    X = X[:images].astype(np.float32)
-    y = y[:images]
-    x = X[0]
-
-    def check(result, dots):
-        demand(
-            result.n_iter == steps and result.lower <= result.upper, f"adaptive sampling: {result}"
-        )
-        agree("read of the data", dots[:100], X[:100].astype(float) @ x, 1e-5)
-
-    def ours():
-        return fm.adaptive_sampling(network_pairs(X, y, 0)[0], max_iter=steps, trace_at=[])
-
-    return {
-        "n": 9 * len(y),
-        "ours": ours,
-        "theirs": lambda: X @ x,
-        "check": check,
-        "reading": per_iteration,
-    }
-
-
-PEAK = """
-import sys, time
-import numpy as np, fastmargin as fm, reproduce
-X, y = np.load(sys.argv[1] + "/X.npy"), np.load(sys.argv[1] + "/y.npy")
-begin = time.perf_counter()
-{}
-print(reproduce.memory("VmHWM") / 1e9, time.perf_counter() - begin)
-"""
-
-
-def peak(context, call, dtype, pairs):
-    """Return the side of the peak, in GB, of a process of its own that makes a call with all of MNIST, X and y."""
-    if context.quick or math.isnan(memory("VmHWM")):
-        return []
-    X, y, *_ = load_mnist(context)
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/X", X.astype(dtype))
-        np.save(f"{folder}/y", y)
-        size, seconds = child(PEAK.format(call), folder)
-    return {
-        "n": pairs * len(y),
-        "ours": lambda: [size],
-        "alike": True,
-        "note": f"run once, {seconds:.0f} s",
-    } | PRINTED
-
-
-def classifier(context, name, n):
-    if context.quick and n > 6000:
-        return []
-    digits, kernel = EXACT[name]
-    X, y = shuffled_pair(context, digits, n)
-    new = load_mnist(context, digits).X_test
-    signed = partial(fm.gram, X, y, normalize=None, **kernel)
-
-    def fit_and_predict(fit):
-        model = fit(X, y)
-        return model, model.predict(new)
-
-    def check(ours, theirs):
-        differ = np.mean(ours[1] != theirs[1])
-        demand(differ <= 0.001, f"{100 * differ:.1f} % of the predictions differ")
-        return against_svc(name, signed, y, ours[0].result_, theirs[0])
-
-    return {
-        "n": len(y),
-        "ours": partial(fit_and_predict, fm.MaxMarginClassifier("rbf", **kernel).fit),
-        "peers": SKLEARN,
-        "theirs": partial(fit_and_predict, partial(svc, **kernel)),
-        "check": check,
-        "note": f"{len(new):,} points to predict",
-    }
-
-
-def soft(context, problem, C):
-    """Return the sides of a soft margin, squared slacks to 1e-6 on ours, SVC as it comes or LinearSVC to 1e-10."""
-    rng = context.rng()
-    n = context.pick(10_000, 300)
-    if problem == "noisy":
-        X = rng.normal(size=(n, 20))
-        y = np.where(rng.random(n) < 0.25, -1, 1) * np.where(
-            np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1
-        )
-        kernel = {"gamma": 1 / 20}
-        theirs = partial(fit_peer, "SVC", gamma=1 / 20, C=C)
-    elif problem == "digits" and has_peers():
-        X, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
-        kept = context.pick(len(X), 300)
-        X = X[:kept]
-        y = y[:kept]
-        kernel = {}
-        theirs = partial(fit_peer, "SVC", C=C)
-    elif has_peers():
-        n, d = context.pick((20_000, 50_000), (300, 600))
-        cells = np.repeat(np.arange(n), 45), rng.integers(0, d, 45 * n)
-        X = importlib.import_module("scipy.sparse").csr_matrix(
-            (rng.random(45 * n), cells), shape=(n, d)
-        )
-        X = importlib.import_module("sklearn.preprocessing").normalize(X)
-        y = np.where(X @ rng.normal(size=d) > 0, 1, -1)
-        kernel = {"kernel": "linear", "intercept_scaling": 1.0}
-        theirs = partial(fit_peer, "LinearSVC", C=C, tol=1e-10, max_iter=100_000)
-    else:
-        X = np.zeros((1, 1))
-        y = np.zeros(1)
-        kernel = {}
-        theirs = None
-
-    def check(ours, peer):
-        demand(ours.status_ == "certified", f"{problem}: the classifier ends with {ours.result_}")
-        if problem == "text":
-            agree("coef_", ours.coef_, peer.coef_, 1e-3)
-        else:
-            demand(
-                ours.score(X, y) >= peer.score(X, y) - 0.02,
-                f"{problem}: SVC fits the points better",
-            )
-
-    return {
-        "n": len(y),
-        "ours": lambda: fm.MaxMarginClassifier(C=C, **kernel).fit(X, y),
-        "peers": SKLEARN,
-        "theirs": lambda: theirs(X, y),
-        "check": check,
-    }
-
-
-LIBSVM = "LIBSVM, precomputed"
-FIRST_CALLS = (
-    ("momentum", "dense"),
-    ("momentum", "features"),
-    ("max_margin", "dense"),
-    ("max_margin", "features"),
-    ("subspace_perceptron", "features"),
-)
-SPEED = (  # what is measured, against what, the bar and its unit, the function that returns both sides, its arguments
-    ("G v, dense float64", "NumPy, float64", 1.8, FASTER, dense, np.float64, 1e-10),
-    ("G v, dense float32", "NumPy, float64", 3.0, FASTER, dense, np.float32, 1e-6),
-    ("check of a dense G", "a product", 2.0, COST, dense),
-    ("an iteration, dense", "its product", 1.15, COST, one_product, "dense", 1, 40, False),
-    ("an iteration, features", "its product", 1.15, COST, one_product, "features", 1, 40, False),
-    (
-        "50 iterations, dense, call to return",
-        "its products",
-        1.15,
-        COST,
-        one_product,
-        "dense",
-        1,
-        50,
-        True,
-    ),
-    (
-        "1000 iterations, dense, call to return",
-        "its products",
-        1.15,
-        COST,
-        one_product,
-        "dense",
-        2,
-        1000,
-        True,
-    ),
-    (
-        "50 iterations, features, call to return",
-        "its products",
-        1.15,
-        COST,
-        one_product,
-        "features",
-        1,
-        50,
-        True,
-    ),
-    (
-        "1000 iterations, features, call to return",
-        "its products",
-        1.15,
-        COST,
-        one_product,
-        "features",
-        2,
-        1000,
-        True,
-    ),
-    ("an iteration of momentum, features", "BLAS: Z w and Z'q", 1.5, FASTER, one_pass, "momentum"),
-    (
-        "an iteration of normalized GD, features",
-        "BLAS: Z w and Z'q",
-        1.5,
-        FASTER,
-        one_pass,
-        "normalized GD",
-    ),
-    ("gram, rbf", "rbf_kernel, signs and scale", 1.3, FASTER, gram_of_points),
-    ("project_simplex, typical: Gaussian", "NumPy by sorting", 5.0, FASTER, projection, False),
-    ("project_simplex, most stay", "NumPy by sorting", 5.0, FASTER, projection, True),
-    *(
-        (f"max_margin, {name}{way}", LIBSVM, bar, FASTER, exact_dense, name, not way)
-        for name in EXACT
-        for way, bar in (("", 2.0), (", one thread", 1.4))
-    ),
-    ("max_margin, e: HTRU2, sigma^2 = 4", LIBSVM, 2.0, FASTER, exact_dense, "HTRU2"),
-    ("max_margin, f: planted, rho = 0.001", LIBSVM, 2.0, FASTER, exact_dense, "planted"),
-    *(
-        (f"from raw features, {name[3:]}", "LIBSVM, rbf", 10.0, FASTER, exact_raw, name, n)
-        for name, n in RAW
-    ),
-    (
-        "max_margin, features, planted, rho = 0.001",
-        "PIQP, interior point",
-        1.0,
-        FASTER,
-        exact_planted,
-    ),
-    (
-        "max_margin, features, dense, 0 vs 1",
-        "LinearSVC, hinge, C = 1e6",
-        3.0,
-        FASTER,
-        exact_linear,
-        (0, 1),
-    ),
-    (
-        "max_margin, features, sparse, 0 vs 1",
-        "LinearSVC, hinge, C = 1e6",
-        3.0,
-        FASTER,
-        exact_linear,
-        (0, 1),
-        0.0,
-        True,
-    ),
-    (
-        "max_margin with a ridge, features, 3 vs 5",
-        "LinearSVC, squared hinge",
-        2.0,
-        FASTER,
-        exact_linear,
-        (3, 5),
-        0.5,
-    ),
-    ("MaxMarginClassifier.fit, noisy, rbf, C = 1", "SVC, hinge", 1.0, FASTER, soft, "noisy", 1.0),
-    *(
-        (
-            f"MaxMarginClassifier.fit, digits, rbf, C = {C:g}",
-            "SVC, hinge",
-            0.33,
-            FASTER,
-            soft,
-            "digits",
-            C,
-        )
-        for C in (0.01, 0.1)
-    ),
-    ("MaxMarginClassifier.fit, sparse text, C = 1", "LinearSVC", 0.5, FASTER, soft, "text", 1.0),
-    ("an update of the perceptron, dense", "NumPy: add a column", 2.0, COST, one_column),
-    ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 20, 1),
-    ("a call of momentum, 1 iteration", "without its loop", 100, "us", small_call, 200, 1),
-    ("a call of momentum, 100 iterations", "without its loop", 100, "us", small_call, 200, 100),
-    ("import fastmargin", "", 0.3, "s", import_alone),
-    *(
-        (
-            f"first call of {algorithm}, {on}, {state}",
-            "",
-            bar,
-            "s",
-            first_call,
-            algorithm,
-            on,
-            state,
-        )
-        for algorithm, on in FIRST_CALLS
-        for state, bar in (("cold, CPU", 10.0), ("warm", 0.3))
-    ),
-    ("an iteration of adaptive_sampling, MNIST pairs", "NumPy: X x, float32", 2.0, COST, sampling),
-    (
-        "adaptive_sampling, MNIST pairs, peak memory",
-        "",
-        2.0,
-        "GB",
-        peak,
-        "fm.adaptive_sampling(reproduce.network_pairs(X, y, 0)[0], max_iter=64, trace_at=[])",
-        np.float32,
-        9,
-    ),
-    *(
-        (
-            f"MaxMarginClassifier, fit and predict, {name[3:]}",
-            "SVC",
-            10.0,
-            FASTER,
-            classifier,
-            name,
-            n,
-        )
-        for name, n in RAW
-    ),
-    (
-        "MaxMarginClassifier.fit, ten classes, rbf, peak memory",
-        "",
-        2.0,
-        "GB",
-        peak,
-        'fm.MaxMarginClassifier("rbf").fit(X, y)',
-        float,
-        1,
-    ),
-)
-
-
-@lru_cache(1)
-def measured_bars(context):
-    """Return the rows of SPEED as a table, for the figures that share it."""
-    blocks = []
-    for what, against, required, unit, both_sides, *arguments in progress(SPEED, context):
-        sides = both_sides(context, *arguments)
-        rows = [
-            Row(what, against, required=required, unit=unit, **side)
-            for side in (sides if isinstance(sides, list) else [sides])
-        ]
-        if rows:
-            blocks.append(worst([measure(row, context) for row in rows]))
-    return stack(blocks)
-
-
-def of_speed(context):
-    return (
-        f"MNIST ({load_mnist(context, (3, 5)).source}), of each pair the first n images, shuffled with seed 5; "
-        f"planted sets, sampling and test vectors with seed {context.seed}; {os.cpu_count()} cores"
-    )
-
-
-def compute_speed_ratios(context):
-    return measured_bars(context), (
-        f"{of_speed(context)}. HTRU2 standardised. Both sides warm and checked to give the same answer, then in turns: "
-        "how far above its bar a row is, median, line: least and largest of the turns; hatched: short of the bar. "
-        "Right: got and, in brackets, the bar; stopped: the other side was, with a certified gap still above "
-        f"{AN_ANSWER:g}, so that there is no ratio. With the other side's solvers, the table that is printed and the "
-        "CSV file say which, seconds and certified gaps; LIBSVM has a free bias, as ours then has, LIBLINEAR and PIQP "
-        "none"
-    )
-
-
-def compute_speed_busy(context):
-    bars = measured_bars(context)
-    return {name: bars[name][bars["busy"] > 0] for name in ("what", "n", "ours", "busy")}, (
-        f"{of_speed(context)}. Our side, where it runs on several threads, on a quiet machine and while other "
-        "processes keep all cores but one busy: the latter's median over the former's. Hatched: over twice as long"
-    )
-
-
 def compute_speed_scaling(context):
-    digits, kernel = EXACT["b: 3 vs 5, rbf, gamma 0.01"]
-    X, y = shuffled_pair(context, digits, 12_000, few=600)
-    sizes = [
-        min(n, len(y)) for n in context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))
-    ]
+    X, y = shuffled_pair(context, (3, 5), 12_000, few=600)
+    sizes = context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))
+    steps = context.pick(100, 5)
     rows = []
     for n in progress(sizes, context, "sizes"):
         A = X[:n]
         b = y[:n]
-        G = fm.gram(A, b, **kernel)
-        K = fm.gram(A, **kernel)
-        iterate = partial(fm.momentum, G, max_iter=context.pick(20, 5), trace_at=[])
+        G = fm.gram(A, b, gamma=0.01)
+        K = fm.gram(A, gamma=0.01)
         calls = {
-            "gram": (partial(fm.gram, A, b, **kernel), wall),
-            "momentum, an iteration": (iterate, per_iteration),
-            "max_margin to 1e-6": (partial(exact, G), wall),
+            "gram": partial(fm.gram, A, b, gamma=0.01),
+            f"momentum, {steps} iterations": partial(fm.momentum, G, max_iter=steps, trace_at=[]),
+            "max_margin to 1e-6": partial(exact, G),
         }
         if has_peers():
-            calls["LIBSVM, tol = 1e-6"] = (partial(svc, K, b, kernel="precomputed"), wall)
-        for name, (call, reading) in calls.items():
-            call()
-            seconds = np.median([reading(*stopwatch(call)) for _ in range(context.pick(3, 1))])
-            rows.append((name, n, seconds, extra_memory(call)))
+            calls["LIBSVM, tol = 1e-6"] = partial(svc, K, b, kernel="precomputed")
+        for name, call in calls.items():
+            call()  # compiles
+            seconds, _ = stopwatch(call, context.pick(1.0, 0.0))
+            rows.append((name, len(b), seconds, extra_memory(call)))
     return table_of("what n seconds memory", rows), (
-        f"{of_speed(context)}. 3 vs 5, rbf, gamma = 0.01; medians; memory on top of the input. Exponents fitted, with "
-        "95 % bootstrap intervals"
+        f"MNIST ({load_mnist(context, (3, 5)).source}), 3 vs 5, the first n images, shuffled with seed 5; rbf, "
+        f"gamma = 0.01; {os.cpu_count()} cores. Medians; memory on top of the input. Exponents fitted, with 95 % "
+        "bootstrap intervals"
     )
-
-
-def quantity(value, unit=""):
-    number = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
-    return f"{number}{'x' if unit.startswith('times') else ' ' + unit}".rstrip()
-
-
-def duration(seconds):
-    for factor, unit in ((1, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return "" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
-
-
-RIGHT = {
-    "n",
-    "got",
-    "ours",
-    "busy/quiet",
-    "theirs",
-    "gap",
-    "their gap",
-}  # the columns of numbers are aligned
-BUSY_BAR = 2.0  # times its own quiet time that our side may take beside busy cores
-HEADER = {
-    name: name
-    for name in (
-        "what",
-        "n",
-        "against",
-        "got",
-        "least .. most",
-        "bar",
-        "ours",
-        "busy/quiet",
-        "theirs",
-        "gap",
-        "their gap",
-        "note",
-    )
-}
-
-
-def speed_rows(table):
-    """Yield for each bar its row of the table and its cells, {column of the printed table: text}."""
-    for values in zip(*(column.tolist() for column in table.values()), strict=True):
-        row = dict(zip(table, values, strict=True))
-        unit = row["unit"]
-        got = row["achieved"]
-        gaps = (row["gap"], row["their_gap"])
-        yield (
-            row,
-            dict(
-                zip(
-                    HEADER,
-                    (
-                        row["what"],
-                        f"{row['n']:,.0f}" if row["n"] else "",
-                        row["against"],
-                        "stopped"
-                        if stopped(row)
-                        else ""
-                        if math.isnan(got)
-                        else quantity(got, unit),
-                        ""
-                        if math.isnan(got)
-                        else f"{quantity(row['least'])} .. {quantity(row['most'])}",
-                        f"{'>=' if unit == FASTER else '<='} {quantity(row['required'], unit)}",
-                        "" if unit == "GB" else duration(row["ours"]),
-                        "" if math.isnan(row["busy"]) else f"{row['busy']:.2f}",
-                        duration(row["theirs"]),
-                        *("" if math.isnan(gap) else f"{gap:.0e}" for gap in gaps),
-                        row["note"],
-                    ),
-                    strict=True,
-                )
-            ),
-        )
-
-
-def report_speed(table, caption):
-    """Return the table as text; rows short of their bar are marked, and named again at the end, if not quick."""
-    rows, cells = zip(*speed_rows(table), strict=True)
-    scores = np.array([score(row) for row in rows])
-    judged = not caption.startswith(QUICK)
-    widths = {name: max(len(row[name]) for row in (HEADER, *cells)) for name in HEADER}
-
-    def line(mark, row):
-        padded = (
-            f"{cell:{'>' if name in RIGHT else '<'}{widths[name]}}" for name, cell in row.items()
-        )
-        return f"{mark} {'  '.join(padded)}".rstrip()
-
-    lines = [line(" ", HEADER)]
-    lines += [
-        line("!" if judged and value < 1 else " ", row)
-        for value, row in zip(scores, cells, strict=True)
-    ]
-    without = sum(map(stopped, rows))
-    unknown = f"{int(np.isnan(scores).sum()) - without} were not measured"
-    unknown += f", in {without} the other side was stopped" if without else ""
-    if not judged:
-        return "\n".join(
-            [
-                *lines,
-                f"quick: the work was reduced, so that no row is held against its bar; {unknown}",
-            ]
-        )
-    short = [
-        f"{row['what']} ({row['got']}, bar {row['bar']})"
-        for value, row in zip(scores, cells, strict=True)
-        if value < 1
-    ]
-    slowed = [
-        f"{cell['what']} ({cell['busy/quiet']})"
-        for row, cell in zip(rows, cells, strict=True)
-        if row["busy"] > BUSY_BAR
-    ]
-    lines.append(f"{int((scores >= 1).sum())} rows reach their bar, {len(short)} do not, {unknown}")
-    for what, named in (
-        ("short of the bar", short),
-        ("more than twice as long beside a busy core", slowed),
-    ):
-        lines += [f"{what}: {'; '.join(named)}"] if named else []
-    return "\n".join(lines)
-
-
-def draw_bars(ax, names, values, texts, short, mark):
-    """Draw a bar from 1 for each name, hatched where it falls short, and its text on the right; a line at `mark`."""
-    heights = np.arange(len(names))[::-1]
-    ax.figure.set_figheight(0.175 * len(names) + 0.6)
-    for y, value, text, hatched in zip(heights, values, texts, short, strict=True):
-        look = {"facecolor": "white", "hatch": "/////"} if hatched else {"facecolor": COLOURS[6]}
-        ax.barh(y, value - 1, left=1, height=0.7, edgecolor="0.2", linewidth=0.6, **look)
-        ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=SMALL_TEXT)
-    ax.axvline(mark, color=COLOURS[1], linewidth=1.5)
-    ax.set(ylim=(-0.7, len(names) - 0.3))
-    ax.set_yticks(heights, names, fontsize=SMALL_TEXT)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
-    return heights
-
-
-@figure(
-    "speed:ratios",
-    "bars to reach against NumPy, scikit-learn and the memory",
-    compute_speed_ratios,
-    minutes=20,
-    data="mnist htru2",
-    report=report_speed,
-)
-def draw_speed_ratios(table, ax):
-    rows, cells = zip(*speed_rows(table), strict=True)
-    scores = np.array([score(row) for row in rows])
-    ends = [[score(row, "least"), score(row, "most")] for row in rows]
-    heights = draw_bars(
-        ax,
-        [f"{row['what']}{', n = ' * bool(row['n'])}{row['n']}" for row in cells],
-        scores,
-        [
-            f"{row['got']} ({row['bar'].split()[1]})" if row["got"] else row["note"].split(":")[0]
-            for row in cells
-        ],
-        scores < 1,
-        1,
-    )
-    ax.hlines(heights, *np.array(ends).T, color="0.2", linewidth=1)
-    low = np.nanmin(np.append(ends, 0.5))
-    high = np.nanmax(np.append(ends, 2.0))
-    ax.set(xscale="log", xlim=(low / 1.1, high * 1.1), xlabel="times the bar")
-
-
-@figure(
-    "speed:busy",
-    "the same beside busy cores, over a quiet machine",
-    compute_speed_busy,
-    minutes=20,
-    data="mnist htru2",
-)
-def draw_speed_busy(table, ax):
-    names = [f"{what}, n = {n:,.0f}" for what, n in zip(table["what"], table["n"], strict=True)]
-    texts = [
-        f"{ratio:.2f} × {duration(quiet)}"
-        for ratio, quiet in zip(table["busy"], table["ours"], strict=True)
-    ]
-    draw_bars(ax, names, table["busy"], texts, table["busy"] > BUSY_BAR, BUSY_BAR)
-    ax.set(xlabel="time beside busy cores / time on a quiet machine")
 
 
 @figure(
@@ -5402,18 +4692,19 @@ def draw_speed_busy(table, ax):
     columns=2,
 )
 def draw_speed_scaling(table, *axes):
-    for ax, (column, unit, ylabel) in zip(
-        axes, (("seconds", 1, "seconds"), ("memory", 1e-6, "MB on top of the input")), strict=True
-    ):
+    for ax, column, factor in zip(axes, ("seconds", "memory"), (1, 1e-6), strict=True):
         exponents = {}
         for name, run, look in curves(table, "what"):
-            x = run["n"][run[column] > 0]
-            y = unit * run[column][run[column] > 0]
-            if len(x):
+            known = run[column] > 0
+            if known.any():
+                x = run["n"][known]
+                y = factor * run[column][known]
                 [line] = ax.loglog(x, y, label=name, **look | {"markevery": 1})
                 exponents[line] = with_interval(fitted_exponent(x, y))
-        ax.set(xlabel="n", ylabel=ylabel)
+        ax.set_xlabel("n")
         at_ends(ax, exponents)
+    axes[0].set_ylabel("seconds")
+    axes[1].set_ylabel("MB on top of the input")
 
 
 # --- hard margins of public data sets ---
@@ -5822,15 +5113,6 @@ def by_others(course, G, upper):
         yield "PIQP", seconds, course.gap(G, *interval)
 
 
-def interior_point(Z):
-    """Return the multipliers of min ||w||^2 / 2, Z w >= 1, by PIQP."""
-    n, d = Z.shape
-    solver = importlib.import_module("piqp").DenseSolver()
-    solver.setup(np.eye(d, order="F"), np.zeros(d), G=np.asfortranarray(Z), h_l=np.ones(n))
-    solver.solve()
-    return solver.result.z_l
-
-
 def compute_race(context):
     """Return the best gap so far at the checkpoints where it falls by 3 %, and the gaps of the other solvers."""
     rows = []
@@ -6080,80 +5362,6 @@ def subspace_table(table):
     )
 
 
-LIMITS = {  # of the rows of `speed`, by what they begin with, where they fall short
-    "G v": "the memory",
-    "check of": "it compares all entries with their mirror images, tile by tile",
-    "50 iterations": "the check of G and the interval that is returned",
-    "1000 iterations": "not found: single iterations are at their bar",
-    "max_margin, features, planted": "the check of the data, and Newton steps on the face",
-    "max_margin, features": "checking and scaling the data, when LIBLINEAR is done after a few readings",
-    "max_margin, a": "copies of blocks of G, moved to a free origin, where every point supports",
-    "max_margin": "columns and blocks of the support, at a free origin",
-    "from raw": "kernel values of the support, and memory that the system hands out afresh",
-    "a call": "the Python around the loop: checks, the certificate, the trace",
-    "import": "half is Numba's own start",
-    "first call of": "compilation, or, warm, Numba's own start",
-    "an iteration of adaptive": "the weights of all pairs, renewed and drawn from by one thread",
-    "MaxMarginClassifier.fit, noisy": "most points support, and Newton steps go over the kernel of them all",
-    "MaxMarginClassifier.fit, digits": "one problem over the pairs of all classes, where SVC solves 45 small ones",
-    "MaxMarginClassifier.fit, ten": "the points, and the columns that are kept",
-    "MaxMarginClassifier": "as from raw features",
-}
-
-
-def speed_table(table):
-    rows = [
-        [
-            f"{cell['what']}{', n = ' * bool(cell['n'])}{cell['n']}",
-            cell["against"],
-            cell["got"] + f" at a gap of {row['their_gap']:.2g}" * bool(stopped(row)),
-            cell["bar"].replace(">=", "≥").replace("<=", "≤"),
-            cell["ours"],
-            cell["busy/quiet"],
-            next((why for start, why in LIMITS.items() if row["what"].startswith(start)), "")
-            * (score(row) < 1),
-        ]
-        for row, cell in speed_rows(table)
-    ]
-    return markdown("what; against; got; bar; our time; beside a busy core; what limits it", rows)
-
-
-def speed_lines(table):
-    """Write the five lines of README.md about `speed`."""
-    rows = [row for row, _ in speed_rows(table)]
-
-    def span(start, word="", scale=1.0):
-        values = [
-            scale * row["achieved"]
-            for row in rows
-            if row["what"].startswith(start)
-            and word in f"{row['what']}, {row['against']}"
-            and not stopped(row)
-        ]
-        return " to ".join(f"{value:.2g}" for value in sorted({min(values), max(values)}))
-
-    scores = np.array([score(row) for row in rows if not stopped(row)])
-    without = len(rows) - len(scores)
-    return "\n".join(
-        f"- {line}"
-        for line in (
-            f"{np.sum(scores >= 1)} of {len(scores)} bars are reached; the report says what limits the others."
-            + f" In {without} more LIBSVM was stopped before it had an answer." * bool(without),
-            f"`max_margin` on a matrix is {span('max_margin', 'LIBSVM')} times as fast as LIBSVM at the same "
-            f"tolerance, from features {span('from raw')} times.",
-            f"`max_margin` on rows is {span('max_margin, features', 'LinearSVC')} times as fast as LinearSVC, "
-            f"with slacks {span('max_margin with')} times; "
-            f"on a thin margin {span('max_margin', 'PIQP')} times as fast as PIQP.",
-            f"`MaxMarginClassifier` is {span('MaxMarginClassifier, fit')} times as fast as SVC with a hard "
-            f"margin, with slacks {span('MaxMarginClassifier.fit', 'hinge')} times on digits and noisy points, "
-            f"{span('MaxMarginClassifier.fit', 'text')} times LinearSVC on sparse text.",
-            f"A small call takes {span('a call', scale=1e-3)} ms, the import {span('import')} s, a first call ever "
-            f"{span('first call', 'cold')} s of CPU; beside a busy core a call takes at most "
-            f"{np.nanmax([row['busy'] for row in rows]):.1f} times as long.",
-        )
-    )
-
-
 def margins_table(table):
     kinds = [
         (source, kernel, part)
@@ -6190,8 +5398,7 @@ TABLES = {  # name -> the CSV file and the function of its table
     "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
     "subspace": ("subspace-products", subspace_table),
     "margins": ("margins", margins_table),
-    "speed": ("speed-ratios", speed_table),
-    "speed in short": ("speed-ratios", speed_lines),
+    "speed": ("speed", speed_lines),
 }
 TABLE = re.compile(
     r"(?<=^<!-- table: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
