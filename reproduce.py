@@ -513,64 +513,53 @@ STYLE = {
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
 METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-COLOURS = (
-    "#000000",
-    "#d55e00",
-    "#0072b2",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-)  # after Okabe and Ito
-DASHES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (5, 1, 1, 1, 1, 1)))
+# After Okabe and Ito: they differ for the colour-blind, too; in grey dashes and markers tell curves apart.
+BLACK = "#000000"
+VERMILLION = "#d55e00"
+BLUE = "#0072b2"
+GREEN = "#009e73"
+PURPLE = "#cc79a7"
+ORANGE = "#e69f00"
+SKY = "#56b4e9"
+COLOURS = (BLACK, VERMILLION, BLUE, GREEN, PURPLE, ORANGE, SKY)
+LONG = (0, (7, 2))
+MIXED = (0, (5, 1, 1, 1, 1, 1))
+DASHES = ("-", "--", "-.", ":", LONG, MIXED)
 MARKERS = "os^Dv<>PX*p"
-METHODS = {  # the number of the style that a method has in all figures
-    "subspace perceptron": 0,
-    "snkp": 1,
-    "momentum": 2,
-    "snkpvn": 3,
-    "isnkpvn, entropy": 4,
-    "von neumann": 5,
-    "sampling, momentum": 6,
-    "gradient descent": 7,
-    "wang et al. 2023": 8,
-    "perceptron": 9,
-    "max margin": 10,
-    "batch perceptron": 11,
-    "frank wolfe, corrected": 12,
-    "span of 5 vectors": 47,
-    "nkp": 14,
-    "normalized gd": 15,
-    "batch perceptron, last": 16,
-    "sampling, step 1": 19,
-    "isnkpvn": 20,
-    "sampling, step of theorem 4.1": 22,
-    "prgd 2024": 23,
-    "frank wolfe, pairwise": 25,
-    "piqp": 26,
-    "linearsvc": 27,
-    "algorithm 1": 28,
-    "svc": 29,
-    "algorithm 2": 31,
-    "gram": 33,
-    "isnkpvn, entropy, weights kept above eps/n": 38,
+METHODS = {  # method: its colour, dash and marker in all figures
+    "max margin": (GREEN, LONG, "p"),
+    "subspace perceptron": (BLACK, "-", "o"),
+    "span of 5 vectors": (ORANGE, MIXED, "D"),
+    "frank wolfe, corrected": (ORANGE, "-", "s"),
+    "frank wolfe, pairwise": (PURPLE, "--", "D"),
+    "perceptron": (BLUE, ":", "*"),
+    "nkp": (BLACK, "-.", "D"),
+    "von neumann": (ORANGE, MIXED, "<"),
+    "snkp": (VERMILLION, "--", "s"),
+    "snkpvn": (GREEN, ":", "D"),
+    "isnkpvn": (SKY, "-", "*"),
+    "isnkpvn, entropy": (PURPLE, LONG, "v"),
+    "isnkpvn, entropy, weights kept above eps/n": (GREEN, ":", "<"),
+    "momentum": (BLUE, "-.", "^"),
+    "adaptive sampling": (SKY, "-", ">"),
+    "sampling, momentum": (SKY, "-", ">"),
+    "sampling, step 1": (ORANGE, "--", "X"),
+    "sampling, step of theorem 4.1": (VERMILLION, ":", "P"),
+    "batch perceptron": (PURPLE, MIXED, "o"),
+    "batch perceptron, last": (BLACK, LONG, "<"),
+    "gradient descent": (BLACK, "--", "P"),
+    "normalized gd": (VERMILLION, ":", "v"),
+    "algorithm 1": (BLACK, LONG, ">"),
+    "algorithm 2": (PURPLE, "--", "*"),
+    "a = 3": (PURPLE, "--", "*"),
+    "svc": (VERMILLION, MIXED, "P"),
+    "libsvm": (VERMILLION, MIXED, "P"),
+    "linearsvc": (SKY, ":", "<"),
+    "piqp": (ORANGE, "-.", "X"),
 }
-METHODS |= {
-    other: METHODS[name]
-    for other, name in {
-        "adaptive sampling": "sampling, momentum",
-        "batch perceptron, average": "batch perceptron",
-        "a = 3": "algorithm 2",
-        "algorithm 2, a = 10": "algorithm 2",
-        "normalized gd, 1/sqrt(t)": "normalized gd",
-        "normalized gd, step 100": "normalized gd",
-        "svc, tol = 1e-06": "svc",
-        "libsvm, tol = 1e-6": "svc",
-        "max margin to 1e-6": "max margin",
-        "momentum, an iteration": "momentum",
-        "isnkpvn, l2": "isnkpvn",
-    }.items()
-}
+OTHERS = [  # for what is no method; no two have the same dash and marker
+    (COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)
+]
 
 
 BREADTH = 8.0  # inches: 1,600 pixels
@@ -584,27 +573,36 @@ def panels(rows=1, columns=1, height=None):
     return fig, fig.subplots(rows, columns, squeeze=False)
 
 
-def style(i):
-    """Return the keywords of the i-th curve, told apart without colours; offsets of the markers show what coincides."""
+def style(i, look=None):
+    """Return the keywords of the i-th curve of a panel; offsets of the markers show what coincides."""
+    colour, dash, marker = look or OTHERS[i % len(OTHERS)]
     return {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": DASHES[i % len(DASHES)],
-        "marker": MARKERS[i % len(MARKERS)],
+        "color": colour,
+        "linestyle": dash,
+        "marker": marker,
         "markevery": (0.02 + 0.021 * (i % 5), 0.11),
     }
 
 
 def styles(values):
-    """Return {value: the style of its curve} for different values, such as a column's: a method has its own."""
+    """Return {value: the style of its curve} for different values, such as a column's: a method has its own.
+
+    A variant, "momentum, fast", has that of its method, if this is not drawn, too; what is left takes free colours.
+    """
     names = {
         value: str(value).lower().replace("_", " ")
         for value in dict.fromkeys(np.asarray(values).tolist())
     }
-    others = itertools.count(32 if METHODS.keys() & names.values() else 0)
-    return {
-        value: style(METHODS[name] if name in METHODS else next(others))
-        for value, name in names.items()
-    }
+    looks = {value: METHODS[name] for value, name in names.items() if name in METHODS}
+    for value, name in names.items():
+        look = METHODS.get(name.partition(",")[0])
+        if value not in looks and look not in (None, *looks.values()):
+            looks[value] = look
+    for value in names:
+        colours = [colour for colour, *_ in looks.values()]
+        free = [look for look in OTHERS if look not in looks.values()]
+        looks.setdefault(value, min(free, key=lambda look: colours.count(look[0])))
+    return {value: style(i, looks[value]) for i, value in enumerate(names)}
 
 
 def at_ends(ax, texts):
@@ -6649,9 +6647,10 @@ def section(key):
 
 def sections_of_others(keys):
     """Write the sections of figures that have no place of their own in the report, with what was found."""
-    return "\n\n".join(
-        f"{section(key)}\n\n*{FIGURES[key].claim}* {FIGURES[key].verdict}" for key in keys
-    )
+    parts = ["## More figures"] if keys else []
+    for key in keys:
+        parts += [section(key), f"*{FIGURES[key].claim}* {FIGURES[key].verdict}"]
+    return "\n\n".join(parts)
 
 
 def with_tables(text):
