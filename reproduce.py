@@ -696,7 +696,7 @@ def computed_table(key, context, out):
         caption = SAMPLE + caption
         if out is None:
             print(
-                f"{key}: only a sample of {', '.join(sorted(context.sampled))} is at hand; "
+                f"{key}: not all of {', '.join(sorted(context.sampled))} is at hand: this is a sample; "
                 f"the picture goes to {context.folder()}",
                 file=sys.stderr,
             )
@@ -6693,7 +6693,7 @@ def estimate(minutes):
 
 def names_of(key):
     """Return the names by which a figure is called: the key, its parts, and those of its files."""
-    return {"all", key, *key.split(":"), key.replace(":", "-"), *stems(key)}
+    return {"all", key, *key.split(":"), *stems(key)}
 
 
 def select(names):
@@ -6741,16 +6741,16 @@ time: on two cores; --quick takes seconds"""
 
 
 SUGGESTION = "Try: python reproduce.py apidopoulos22:fig2   (3 s)"
-EXAMPLES = """\
-ji21:fig2 is one figure, ji21 all of a paper, fig3 Figure 3 of every paper, open all that begin so.
-list says what there is; report renews README.md and figures/README.md from the CSV files.
-Exit codes: 0 drawn or listed, 1 a figure was not drawn, 2 bad command line, 130 interrupted."""
+HELP = """\
+names: ji21:fig2; ji21, all of a paper; fig3, of all papers; open, all beginning so
+list says what there is; report renews the README files from the CSV files
+exit codes: 0 done, 1 a figure is missing, 2 bad command line, 130 interrupted"""
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        epilog=EXAMPLES,
+        description="Draws the figures of the papers, with a CSV file of the plotted numbers.",
+        epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
