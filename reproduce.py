@@ -6618,7 +6618,7 @@ TABLES = {  # name -> the CSV file and the function of its table
     "speed in short": ("speed-ratios", speed_lines),
 }
 MARKED = re.compile(
-    r"(?<=^<!-- )(table|figure)(: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
+    r"(^<!-- (table|figure): ([^>]+) -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
 )
 
 
@@ -6655,10 +6655,10 @@ def sections_of_others(keys):
 
 def with_tables(text):
     """Return the text of a document with its figures as FIGURES, and its tables as the CSV files have them."""
-    placed = {name for kind, _, name, _ in MARKED.findall(text) if kind == "figure"}
+    placed = {name for _, kind, name in MARKED.findall(text) if kind == "figure"}
 
     def fresh(found):
-        kind, colon, name, end = found.groups()
+        line, kind, name = found.groups()
         if name == "gallery":
             written = gallery()
         elif name == "others":
@@ -6669,7 +6669,7 @@ def with_tables(text):
             stem, write = TABLES[name]
             path = FOLDER / f"{stem}.csv"
             written = write(read_table(path)[0]) if path.is_file() else ""
-        return f"{kind}{colon}{name}{end}{written}" + "\n" * bool(written)
+        return line + written + "\n" * bool(written)
 
     return MARKED.sub(fresh, text)
 
@@ -6742,7 +6742,7 @@ time: on two cores; --quick takes seconds"""
 
 SUGGESTION = "Try: python reproduce.py apidopoulos22:fig2   (3 s)"
 HELP = """\
-names: ji21:fig2; ji21, all of a paper; fig3, of all papers; open, all beginning so
+names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all that begin so
 list says what there is; report renews the README files from the CSV files
 exit codes: 0 done, 1 a figure is missing, 2 bad command line, 130 interrupted"""
 
