@@ -792,10 +792,9 @@ def figure(key, claim, compute, verdict, minutes, data="", report=None, pages=()
 
 def curves(table, name):
     """Yield (value, its rows, the style of its curve) for the values of a column."""
-    for (value, rows), look in zip(
-        split(table, name).items(), styles(table[name]).values(), strict=True
-    ):
-        yield value, rows, look
+    looks = styles(table[name])
+    for value, rows in split(table, name).items():
+        yield value, rows, looks[value]
 
 
 def spaced(stop, per_decade=24):
@@ -6740,7 +6739,6 @@ data: full; sample (its picture goes to figures/quick); missing (is downloaded);
 time: on two cores; --quick takes seconds"""
 
 
-SUGGESTION = "Try: python reproduce.py apidopoulos22:fig2   (3 s)"
 HELP = """\
 names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all that begin so
 list says what there is; report renews the README files from the CSV files
@@ -6823,7 +6821,7 @@ def run(argv):
     if "list" in options.names or not options.names:
         print(*listing(keys, context), sep="\n")
         if not options.names:
-            print(SUGGESTION)
+            print("Try: python reproduce.py apidopoulos22:fig2   (3 s)")
         return 0
     check_writable(options.out or context.folder())
     return 1 if draw_all(keys, context, options) else 0

