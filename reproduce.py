@@ -1,14 +1,14 @@
-"""Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers beside it.
+"""Draws the figures of the three papers behind fastmargin, each with a CSV file of the plotted numbers.
 
-    python reproduce.py list                every figure, one line each: are its data at hand, how long does it take
-    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv; one of more
-                                            than six panels is several pictures, as apidopoulos22-fig6-gap.png
+    python reproduce.py list                every figure: are its data at hand, how long does it take, what is claimed
+    python reproduce.py ji21:fig2           one figure: figures/ji21-fig2.png and figures/ji21-fig2.csv
     python reproduce.py ji21                all figures of a paper
-    python reproduce.py fig3                Figure 3 of every paper that has one
+    python reproduce.py fig3                Figure 3 of every paper that has one, the shortest first
+    python reproduce.py open                all figures that begin so
     python reproduce.py all --quick         everything, on reduced work, into figures/quick
     python reproduce.py all --redraw --format pdf --out pdf
                                             everything as PDF into the folder pdf: nothing is computed
-    python reproduce.py report              the tables of README.md and figures/README.md, from the CSV files
+    python reproduce.py report              README.md and figures/README.md from the registry and the CSV files
 
 Figures of reduced work or of a sample of the data go to figures/quick, so that they replace no full one, unless --out
 names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
@@ -20,9 +20,6 @@ of ji21:fig4, most of its work, are kept in the cache as well.
 
 A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
 "# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.
-
-Exit codes: 0 drawn or listed; 1 some figure lacks its data or its CSV file or could not be saved, the folder cannot be
-written, or a package is not installed; 2 bad command line; 130 interrupted.
 """
 
 import argparse
@@ -46,7 +43,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import textwrap
 import time
 import urllib.request
 import warnings
@@ -515,99 +511,96 @@ STYLE = {
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
 METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-COLOURS = (
-    "#000000",
-    "#d55e00",
-    "#0072b2",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-)  # after Okabe and Ito
-DASHES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (5, 1, 1, 1, 1, 1)))
+# After Okabe and Ito: they differ for the colour-blind, too; in grey dashes and markers tell curves apart.
+BLACK = "#000000"
+VERMILLION = "#d55e00"
+BLUE = "#0072b2"
+GREEN = "#009e73"
+PURPLE = "#cc79a7"
+ORANGE = "#e69f00"
+SKY = "#56b4e9"
+COLOURS = (BLACK, VERMILLION, BLUE, GREEN, PURPLE, ORANGE, SKY)
+LONG = (0, (7, 2))
+MIXED = (0, (5, 1, 1, 1, 1, 1))
+DASHES = ("-", "--", "-.", ":", LONG, MIXED)
 MARKERS = "os^Dv<>PX*p"
-METHODS = {  # the number of the style that a method has in all figures
-    "subspace perceptron": 0,
-    "snkp": 1,
-    "momentum": 2,
-    "snkpvn": 3,
-    "isnkpvn, entropy": 4,
-    "von neumann": 5,
-    "sampling, momentum": 6,
-    "gradient descent": 7,
-    "perceptron": 9,
-    "max margin": 10,
-    "batch perceptron": 11,
-    "frank wolfe, corrected": 12,
-    "span of 5 vectors": 47,
-    "nkp": 14,
-    "normalized gd": 15,
-    "batch perceptron, last": 16,
-    "sampling, step 1": 19,
-    "isnkpvn": 20,
-    "sampling, step of theorem 4.1": 22,
-    "frank wolfe, pairwise": 25,
-    "piqp": 26,
-    "linearsvc": 27,
-    "algorithm 1": 28,
-    "svc": 29,
-    "algorithm 2": 31,
-    "svc, tol = 0.001": 36,
-    "gram": 33,
-    "isnkpvn, entropy, weights kept above eps/n": 38,
+METHODS = {  # method: its colour, dash and marker in all figures
+    "max margin": (GREEN, LONG, "p"),
+    "subspace perceptron": (BLACK, "-", "o"),
+    "span of 5 vectors": (ORANGE, MIXED, "D"),
+    "frank wolfe, corrected": (ORANGE, "-", "s"),
+    "frank wolfe, pairwise": (PURPLE, "--", "D"),
+    "perceptron": (BLUE, ":", "*"),
+    "nkp": (BLACK, "-.", "D"),
+    "von neumann": (ORANGE, MIXED, "<"),
+    "snkp": (VERMILLION, "--", "s"),
+    "snkpvn": (GREEN, ":", "D"),
+    "isnkpvn": (SKY, "-", "*"),
+    "isnkpvn, entropy": (PURPLE, LONG, "v"),
+    "isnkpvn, entropy, weights kept above eps/n": (GREEN, ":", "<"),
+    "momentum": (BLUE, "-.", "^"),
+    "adaptive sampling": (SKY, "-", ">"),
+    "sampling, momentum": (SKY, "-", ">"),
+    "sampling, step 1": (ORANGE, "--", "X"),
+    "sampling, step of theorem 4.1": (VERMILLION, ":", "P"),
+    "batch perceptron": (PURPLE, MIXED, "o"),
+    "batch perceptron, last": (BLACK, LONG, "<"),
+    "gradient descent": (BLACK, "--", "P"),
+    "normalized gd": (VERMILLION, ":", "v"),
+    "algorithm 1": (BLACK, LONG, ">"),
+    "algorithm 2": (PURPLE, "--", "*"),
+    "a = 3": (PURPLE, "--", "*"),
+    "svc": (VERMILLION, MIXED, "P"),
+    "libsvm": (VERMILLION, MIXED, "P"),
+    "linearsvc": (SKY, ":", "<"),
+    "piqp": (ORANGE, "-.", "X"),
 }
-METHODS |= {
-    other: METHODS[name]
-    for other, name in {
-        "adaptive sampling": "sampling, momentum",
-        "batch perceptron, average": "batch perceptron",
-        "a = 3": "algorithm 2",
-        "algorithm 2, a = 10": "algorithm 2",
-        "normalized gd, 1/sqrt(t)": "normalized gd",
-        "normalized gd, step 100": "normalized gd",
-        "svc, tol = 1e-06": "svc",
-        "libsvm, tol = 1e-6": "svc",
-        "max margin to 1e-6": "max margin",
-        "momentum, 100 iterations": "momentum",
-        "isnkpvn, l2": "isnkpvn",
-    }.items()
-}
+OTHERS = [  # for what is no method; no two have the same dash and marker
+    (COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)
+]
 
 
-BREADTH = 8.0
-SMALL_TEXT = (
-    8  # inches: 1,600 pixels; points, the least: 11 pixels in a picture that is shown 800 wide
-)
+BREADTH = 8.0  # inches: 1,600 pixels
+SMALL_TEXT = 8  # points, the least: 11 pixels in a picture that is shown 800 wide
 
 
 def panels(rows=1, columns=1, height=None):
-    """Make a figure and its (rows, columns) array of axes, inches per panel; legend() and finish() add their height."""
+    """Make a figure and its (rows, columns) array of axes, inches per panel; legend() adds its own height."""
     height = height or {1: 4.2, 2: 2.9, 3: 2.7}[columns]
     fig = Figure(figsize=(BREADTH, height * rows), layout="constrained")
     return fig, fig.subplots(rows, columns, squeeze=False)
 
 
-def style(i):
-    """Return the keywords of the i-th curve, told apart without colours; offsets of the markers show what coincides."""
+def style(i, look=None):
+    """Return the keywords of the i-th curve of a panel; offsets of the markers show what coincides."""
+    colour, dash, marker = look or OTHERS[i % len(OTHERS)]
     return {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": DASHES[i % len(DASHES)],
-        "marker": MARKERS[i % len(MARKERS)],
+        "color": colour,
+        "linestyle": dash,
+        "marker": marker,
         "markevery": (0.02 + 0.021 * (i % 5), 0.11),
     }
 
 
 def styles(values):
-    """Return {value: the style of its curve} for different values, such as a column's: a method has its own."""
+    """Return {value: the style of its curve} for different values, such as a column's: a method has its own.
+
+    A variant, "momentum, fast", has that of its method, if this is not drawn, too; what is left takes free colours.
+    """
     names = {
         value: str(value).lower().replace("_", " ")
         for value in dict.fromkeys(np.asarray(values).tolist())
     }
-    others = itertools.count(32 if METHODS.keys() & names.values() else 0)
-    return {
-        value: style(METHODS[name] if name in METHODS else next(others))
-        for value, name in names.items()
-    }
+    looks = {value: METHODS[name] for value, name in names.items() if name in METHODS}
+    for value, name in names.items():
+        look = METHODS.get(name.partition(",")[0])
+        if value not in looks and look not in (None, *looks.values()):
+            looks[value] = look
+    for value in names:
+        colours = [colour for colour, *_ in looks.values()]
+        free = [look for look in OTHERS if look not in looks.values()]
+        looks.setdefault(value, min(free, key=lambda look: colours.count(look[0])))
+    return {value: style(i, looks[value]) for i, value in enumerate(names)}
 
 
 def at_ends(ax, texts):
@@ -622,14 +615,8 @@ def at_ends(ax, texts):
     least = 0.02
     gap = 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
     for height, text, colour in sorted(ends):
-        ax.text(
-            1.01,
-            height := max(height, least),
-            text,
-            transform=ax.transAxes,
-            va="center",
-            color=colour,
-        )
+        height = max(height, least)
+        ax.text(1.01, height, text, transform=ax.transAxes, va="center", color=colour)
         least = height + gap
 
 
@@ -658,128 +645,130 @@ def legend(fig):
         )
         extent = box.get_window_extent()
         if extent.width <= fig.bbox.width or columns == 1:
-            fig.set_figheight(
-                fig.get_figheight() + extent.height / fig.dpi
-            )  # not at the panels' expense
+            # not at the panels' expense:
+            fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)
             return box
         box.remove()
     return None
 
 
-QUICK = "quick: "  # how the caption of reduced work begins, in the CSV file too: a redrawn picture must say it
+QUICK = "quick: "  # begins the caption, in the CSV file too, so that a redrawn picture says it
+SAMPLE = "sample: "
 
 
 def finish(fig, caption):
-    """Write the caption along the bottom, the panels above it, and the word quick where the work was reduced."""
-    quick = caption.startswith(QUICK)
-    text = textwrap.fill(caption, width=int(16.5 * BREADTH) - 9 * quick)
-    space = 0.16 + 0.14 * (text.count("\n") + 1)  # inches: a gap and the lines of text
-    fig.set_figheight(fig.get_figheight() + space)
-    fig.get_layout_engine().set(
-        rect=(0, space / fig.get_figheight(), 1, 1 - space / fig.get_figheight())
-    )
-    left = 0.06 / fig.get_figwidth()
-    bottom = 0.05 / fig.get_figheight()
-    fig.text(left, bottom, text, fontsize=SMALL_TEXT, color="0.3", va="bottom")
-    if quick:
-        fig.text(
-            1 - left,
-            bottom,
-            "quick",
-            fontsize=SMALL_TEXT,
-            color=COLOURS[1],
-            ha="right",
-            va="bottom",
-        )
+    """Fix the layout, with a word below the panels where the work was reduced or the data are a sample."""
+    for mark in (QUICK, SAMPLE):
+        if caption.startswith(mark):
+            fig.supxlabel(
+                mark.strip(": "), x=0.99, ha="right", color=COLOURS[1], fontsize=SMALL_TEXT
+            )
     fig.draw_without_rendering()
-    fig.set_layout_engine(
-        "none"
-    )  # the last digits of its positions vary and could move a label by a pixel: round them
+    fig.set_layout_engine("none")
+    # The last digits of the positions vary from run to run and could move a label by a pixel.
     for ax in fig.axes:
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
 
 
-def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
-    stem = key.replace(":", "-")
-    if redraw:
-        paths = [
-            folder / f"{stem}.csv"
-            for folder in dict.fromkeys((out or context.folder(), context.folder()))
-        ]
-        if not (found := [path for path in paths if path.is_file()]):
-            raise DataError(
-                f"there is no {' and no '.join(map(str, paths))}: draw the figure without --redraw first"
-            )
-        table, caption = read_table(numbers := found[0])
-    else:
-        table, caption = FIGURES[key].compute(
-            context
-        )  # the folder is known when the data have been seen
-        caption = QUICK + caption if context.quick else caption
-        numbers = (out or context.folder()) / f"{stem}.csv"
-        with atomic(numbers) as part:
-            write_table(part, table, caption)
-    pictures = {
-        page: (out or context.folder()) / f"{'-'.join((stem, *page))}.{suffix}"
-        for page in FIGURES[key].pages
-    }
-    try:
-        with matplotlib.style.context(
-            STYLE, after_reset=True
-        ):  # a user's own matplotlibrc changes no picture
-            for page, picture in pictures.items():
-                try:
-                    fig = FIGURES[key].draw(table, *page)
-                except Exception as error:
-                    if not redraw:
-                        raise
-                    raise DataError(
-                        f"{numbers} does not hold the table of this figure ({error!r})"
-                    ) from error
-                finish(fig, caption)
-                with atomic(picture) as part:
-                    fig.savefig(part, format=suffix, metadata=METADATA[suffix])
-    except BaseException:  # Ctrl-C as well
-        if not redraw:
+def stems(key):
+    """Return the names of the pictures of a figure, without their ending."""
+    return ["-".join((key.replace(":", "-"), *page)) for page in FIGURES[key].pages]
+
+
+def saved_table(key, folders):
+    """Return the CSV file of a figure in the first of the folders that has it, its table and its caption."""
+    paths = [folder / f"{key.replace(':', '-')}.csv" for folder in dict.fromkeys(folders)]
+    for path in paths:
+        if path.is_file():
+            return path, *read_table(path)
+    missing = " and no ".join(map(str, paths))
+    raise DataError(f"there is no {missing}: draw the figure without --redraw first")
+
+
+def computed_table(key, context, out):
+    """Compute a figure and save its table: return the CSV file, the table and the caption."""
+    table, caption = FIGURES[key].compute(context)
+    if context.quick:
+        caption = QUICK + caption
+    elif context.sampled:
+        caption = SAMPLE + caption
+        if out is None:
             print(
-                f"{key}: its numbers are in {numbers}; --redraw --out {numbers.parent} draws them",
+                f"{key}: not all of {', '.join(sorted(context.sampled))} is at hand: this is a sample; "
+                f"the picture goes to {context.folder()}",
                 file=sys.stderr,
             )
+    numbers = (out or context.folder()) / f"{key.replace(':', '-')}.csv"
+    with atomic(numbers) as part:
+        write_table(part, table, caption)
+    return numbers, table, caption
+
+
+def draw_pictures(key, table, caption, folder, suffix):
+    """Draw the pictures of a figure and return their paths. A user's own matplotlibrc changes nothing."""
+    pictures = []
+    with matplotlib.style.context(STYLE, after_reset=True):
+        for page, stem in zip(FIGURES[key].pages, stems(key), strict=True):
+            fig = FIGURES[key].draw(table, *page)
+            finish(fig, caption)
+            pictures.append(folder / f"{stem}.{suffix}")
+            with atomic(pictures[-1]) as part:
+                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
+    return pictures
+
+
+def render(key, context, out, suffix, redraw=False):
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
+    if redraw:
+        numbers, table, caption = saved_table(key, [out or context.folder(), context.folder()])
+    else:
+        numbers, table, caption = computed_table(key, context, out)
+    if context.progress:
+        print(f"{key}: drawing", file=sys.stderr)
+    folder = out or context.folder()  # known when the data have been seen
+    try:
+        return draw_pictures(key, table, caption, folder, suffix), numbers
+    except BaseException as error:  # Ctrl-C as well
+        if not redraw:
+            hint = f"--redraw --out {numbers.parent} draws them"
+            print(f"{key}: its numbers are in {numbers}; {hint}", file=sys.stderr)
+        elif isinstance(error, Exception) and not isinstance(error, OSError):
+            message = f"{numbers} does not hold the table of this figure ({error!r})"
+            raise DataError(message) from error
         raise
-    return list(pictures.values()), numbers
 
 
 # ======================================================================================================================
 # Figures
 #
-# A figure is two functions: compute(context), which returns a table and the caption, one line that states data, n,
-# kernel and seed; and draw(table, *panels), which looks at nothing but the table. figure() decorates the second and
-# registers the pair under a key.
+# A new figure is three touches:
+# 1. compute(context), which returns a table and the caption: data, n, kernel and seed in one line;
+# 2. draw(table, *panels), which looks at nothing but the table;
+# 3. @figure(key, claim, compute, verdict, minutes) above the latter, whose key names the files.
+# `python reproduce.py KEY` then draws it, and `python reproduce.py report` adds it to the gallery in README.md and to
+# the end of figures/README.md; lines "<!-- figure: KEY -->" and "<!-- end -->" there give it another place.
 # ======================================================================================================================
 
 
 class Entry(NamedTuple):
     compute: Callable
     draw: Callable  # the Figure of a table
-    summary: str
+    claim: str  # of the paper, or a question
+    verdict: str  # what was found, in a line
     minutes: float  # that the full figure takes on two cores, roughly
-    data: tuple  # names in DATA
-    report: Callable | None = None
-    pages: tuple = ((),)  # the further arguments of `draw` for each picture
+    data: list  # names in DATA
+    report: Callable | None  # the text of (table, caption) that is printed beside the picture
+    pages: list  # the further arguments of `draw` for each picture
 
 
 FIGURES = {}
 
 
-def figure(key, summary, compute, minutes, data="", report=None, pages=(), **layout):
-    """Register `compute` and the decorated draw(table, *panels) under `key`; `layout` is that of panels().
+def figure(key, claim, compute, verdict, minutes, data="", report=None, pages=(), **layout):
+    """Register `compute` and the decorated draw(table, *panels) under `key`: see Entry; `layout` is that of panels().
 
-    A figure of many panels has `pages`, names of several pictures, which end their files' names: draw(table, page,
-    *panels) draws one.
-
-    `data` names the data sets that are loaded, separated by spaces; `minutes` is roughly what the full figure takes on
-    two cores; report(table, caption), if there is one, returns the text that is printed beside the picture.
+    `data` names the data sets that are loaded, separated by spaces. A figure of many panels has `pages`, names of
+    several pictures, which end their files' names: draw(table, page, *panels) draws one.
     """
 
     def register(draw):
@@ -789,15 +778,8 @@ def figure(key, summary, compute, minutes, data="", report=None, pages=(), **lay
             legend(fig)
             return fig
 
-        FIGURES[key] = Entry(
-            compute,
-            drawn,
-            summary,
-            minutes,
-            tuple(data.split()),
-            report,
-            tuple((page,) for page in pages) or ((),),
-        )
+        several = [(page,) for page in pages] or [()]
+        FIGURES[key] = Entry(compute, drawn, claim, verdict, minutes, data.split(), report, several)
         return draw
 
     return register
@@ -808,10 +790,9 @@ def figure(key, summary, compute, minutes, data="", report=None, pages=(), **lay
 
 def curves(table, name):
     """Yield (value, its rows, the style of its curve) for the values of a column."""
-    for (value, rows), look in zip(
-        split(table, name).items(), styles(table[name]).values(), strict=True
-    ):
-        yield value, rows, look
+    looks = styles(table[name])
+    for value, rows in split(table, name).items():
+        yield value, rows, looks[value]
 
 
 def spaced(stop, per_decade=24):
@@ -1015,8 +996,9 @@ def compute_ramdas14_example(context):
 
 @figure(
     "ramdas14:example",
-    "section 2.2's example: normalising saves a factor r^4",
+    "normalising the points saves r⁴",
     compute_ramdas14_example,
+    verdict="the bounds are r⁴ apart; mistakes grow far more slowly",
     minutes=0.05,
 )
 def draw_ramdas14_example(table, ax):
@@ -1089,8 +1071,9 @@ def compute_ramdas14_theorem1(context):
 
 @figure(
     "ramdas14:theorem1",
-    "iterations to separate: perceptron, NKP, SNKP, and bounds",
+    "1/ρ² iterations for NKP, √(ln n)/ρ for SNKP",
     compute_ramdas14_theorem1,
+    verdict="agrees, below the bounds",
     minutes=0.3,
     columns=3,
 )
@@ -1161,8 +1144,9 @@ def compute_ramdas14_lemma5(context):
 
 @figure(
     "ramdas14:lemma5",
-    "Lemmas 4 and 5 along SNKP: two sides close on -rho^2/2",
+    "Lemmas 4 and 5 along SNKP",
     compute_ramdas14_lemma5,
+    verdict="agrees at every iteration",
     minutes=0.05,
 )
 def draw_ramdas14_lemma5(table, ax):
@@ -1275,8 +1259,9 @@ def compute_ramdas14_theorem4(context):
 
 @figure(
     "ramdas14:theorem4",
-    "iterations to a certificate, or to separate, and bounds",
+    "min{√n/ε, √n/|ρ|} iterations to a certificate",
     compute_ramdas14_theorem4,
+    verdict="agrees; √(ln n)/ε for SNKP and momentum; the subspace perceptron takes far fewer",
     minutes=3,
     rows=2,
     columns=2,
@@ -1349,8 +1334,9 @@ def compute_ramdas14_mnist(context):
 
 @figure(
     "ramdas14:mnist",
-    "SNKP, ISNKPVN on MNIST 3 vs 5: with a margin, and without",
+    "a separator or a certificate on MNIST",
     compute_ramdas14_mnist,
+    verdict="agrees",
     minutes=2,
     data="mnist",
     columns=2,
@@ -1405,8 +1391,9 @@ def compute_ji21_fig1(context):
 
 @figure(
     "ji21:fig1",
-    "margins on MNIST 0 vs 1: momentum and its predecessors",
+    "momentum's gap falls like ln t/t²",
     compute_ji21_fig1,
+    verdict="agrees: slope −2.05",
     minutes=2,
     data="mnist",
     columns=3,
@@ -1462,8 +1449,9 @@ def compute_ji21_fig2(context):
 
 @figure(
     "ji21:fig2",
-    "margins and test errors on MNIST 3 vs 5, not separable",
+    "without a separator upper falls like 1/t; good test errors",
     compute_ji21_fig2,
+    verdict="agrees; of lower nothing is promised",
     minutes=3,
     data="mnist",
     columns=2,
@@ -1600,16 +1588,18 @@ def compute_ji21_fig3_all(context):
 
 @figure(
     "ji21:fig3-all",
-    "the same on all images, the paper's size, one seed",
+    "the same on all 60,000 images, the paper's size",
     compute_ji21_fig3_all,
+    verdict="agrees from 8,192 iterations on; test errors are level in the end",
     minutes=40,
     data="mnist",
     columns=2,
 )
 @figure(
     "ji21:fig3",
-    "ten classes of MNIST: sampled columns, batch perceptron",
+    "sampling slightly beats the batch perceptron",
     compute_ji21_fig3,
+    verdict="agrees, in long runs",
     minutes=10,
     data="mnist",
     rows=2,
@@ -2172,8 +2162,9 @@ def compute_ji21_fig4(context):
 
 @figure(
     "ji21:fig4",
-    "the tangent kernel of an AlexNet as it trains on CIFAR-10",
+    "the trained tangent kernel errs as the network; one seed prefers the initial one",
     compute_ji21_fig4,
+    verdict="its error falls for 18 of 18 networks; nearly identical; no seed prefers the initial",
     minutes=75,
     data="cifar10",
     rows=1,
@@ -2233,8 +2224,9 @@ def compute_apidopoulos22_fig1(context):
 
 @figure(
     "apidopoulos22:fig1",
-    "exponential, logistic and hinge loss",
+    "three losses",
     compute_apidopoulos22_fig1,
+    verdict="drawn from their formulas",
     minutes=0.02,
 )
 def draw_apidopoulos22_fig1(table, ax):
@@ -2296,8 +2288,9 @@ def compute_apidopoulos22_fig2(context):
 
 @figure(
     "apidopoulos22:fig2",
-    "the 80-point toy set, and the lines after 1000 steps",
+    "all methods find one line",
     compute_apidopoulos22_fig2,
+    verdict="agrees",
     minutes=0.05,
     height=6,
 )
@@ -2398,8 +2391,9 @@ def compute_apidopoulos22_fig3(context):
 
 @figure(
     "apidopoulos22:fig3",
-    "the toy set: Algorithm 1 against a = 10, 30, 50, and bounds",
+    "linear convergence; α sets the speed",
     compute_apidopoulos22_fig3,
+    verdict="agrees; the proved bounds say little",
     minutes=0.1,
     rows=2,
     columns=2,
@@ -2539,14 +2533,16 @@ NOISY = {"minutes": 3, "rows": 3, "columns": 2, "height": 2.4, "pages": OUTCOMES
 
 @figure(
     "apidopoulos22:fig5",
-    "noisy classes, lambda_0 = 8: five rates of decay",
+    "a slow decay of λ helps likewise, a fast one gains nothing",
     partial(compute_noisy, start="lambda_t", decays=DECAYS),
+    verdict="partly: for Algorithm 2 a fast one has the larger margin",
     **NOISY,
 )
 @figure(
     "apidopoulos22:fig4",
-    "noisy classes, lambda_t = lambda_0/t: four lambda_0",
+    "a large λ₀ helps against label noise",
     partial(compute_noisy, start="lambda_0", decays=STARTS),
+    verdict="agrees; yet with flipped labels the first step errs least",
     **NOISY,
 )
 def draw_noisy(table, page, *axes):
@@ -2622,8 +2618,9 @@ def compute_apidopoulos22_fig6(context):
 
 @figure(
     "apidopoulos22:fig6",
-    "MNIST pairs, HTRU2: margin and test error of four methods",
+    "Algorithm 2 has the best margins",
     compute_apidopoulos22_fig6,
+    verdict="agrees on four data sets; momentum differs on HTRU2",
     minutes=10,
     data="mnist htru2",
     rows=2,
@@ -2715,8 +2712,9 @@ def compute_apidopoulos22_width(context):
 
 @figure(
     "apidopoulos22:width",
-    "MNIST and HTRU2: who leads at which width of the kernel",
+    "none: which method at which width?",
     compute_apidopoulos22_width,
+    verdict="Algorithm 2 leads at small widths, momentum at large ones",
     minutes=8,
     data="mnist htru2",
     rows=2,
@@ -2884,8 +2882,9 @@ def label_goals(ax, looks):
 
 @figure(
     "subspace:products",
-    "products to a margin: subspace perceptron, momentum, SNKP",
+    "ours: (ln n/ρ)^(2/3) products",
     compute_subspace_products,
+    verdict="proved, and fewer in practice",
     minutes=10,
     rows=3,
     columns=2,
@@ -2978,8 +2977,9 @@ def compute_subspace_seconds(context):
 
 @figure(
     "subspace:seconds",
-    "subspace perceptron, momentum, SNKP, max_margin on MNIST",
+    "ours: seconds on MNIST",
     compute_subspace_seconds,
+    verdict="`max_margin` is ahead where rows can be had",
     minutes=8,
     data="mnist",
     rows=2,
@@ -3171,8 +3171,9 @@ def compute_open1(context):
 
 @figure(
     "open1",
-    "ISNKPVN: sqrt(log n) for sqrt(n) by the entropy prox?",
+    "does entropy replace √n by √(ln n)?",
     compute_open1,
+    verdict="SNKP has √(ln n) without restarts; restarts with entropy pay with a margin",
     minutes=3,
     rows=3,
     columns=2,
@@ -3354,8 +3355,9 @@ def compute_open2(context):
 
 @figure(
     "open2",
-    "the rate of momentum in adaptive sampling",
+    "the rate of sampling with momentum?",
     compute_open2,
+    verdict="1/(ρ²T), proved; the best order for weights on T < n points",
     minutes=3,
     data="mnist",
     rows=2,
@@ -3671,8 +3673,9 @@ def compute_bounds(context):
 
 @figure(
     "bounds",
-    "theorems and lemmas: measured over bound, along runs",
+    "what the papers' theorems and lemmas bound",
     compute_bounds,
+    verdict="no run exceeds a bound; many are loose; some are left out",
     minutes=0.5,
     height=9,
 )
@@ -3850,8 +3853,9 @@ def compute_open3(context):
 
 @figure(
     "open3",
-    "inertial diagonal descent: its linear rate, and restarts",
+    "is inertial descent linear?",
     compute_open3,
+    verdict="yes, at half Algorithm 1's exponent; restarts are faster",
     minutes=1.5,
     data="mnist",
     rows=3,
@@ -3992,8 +3996,9 @@ def compute_open4(context):
 
 @figure(
     "open4",
-    "SNKP is momentum: one recursion, two lengths of steps",
+    "how do SNKP and momentum differ?",
     compute_open4,
+    verdict="in the length of their steps alone",
     minutes=0.3,
     rows=2,
     columns=2,
@@ -4111,8 +4116,9 @@ def compute_open5(context):
 
 @figure(
     "open5",
-    "the logistic loss with a better first step",
+    "the logistic loss without a factor n?",
     compute_open5,
+    verdict="yes, proved",
     minutes=1.5,
     rows=3,
     columns=2,
@@ -4591,6 +4597,7 @@ def speed_lines(table):
     "speed",
     "our calls against those of NumPy, scikit-learn and PIQP",
     compute_speed,
+    verdict="faster than most of them; the report names both kinds",
     minutes=5,
     data="mnist htru2",
     report=lambda table, caption: speed_lines(table),
@@ -4685,8 +4692,9 @@ def compute_speed_scaling(context):
 
 @figure(
     "speed:scaling",
-    "seconds and memory against n",
+    "ours: seconds and memory against n",
     compute_speed_scaling,
+    verdict="`max_margin` needs less memory than LIBSVM from n = 8,000 on",
     minutes=1,
     data="mnist",
     columns=2,
@@ -4947,8 +4955,9 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "||")  # of the sources, also told apar
 
 @figure(
     "margins",
-    "certified hard margins of public data sets",
+    "ours: margins of public data sets",
     compute_margins,
+    verdict="certified, or none above 2e-6, proved, with few exceptions",
     minutes=15,
     data="htru2 cifar10 mnist",
     pages=("histogram", "solvers"),
@@ -5021,7 +5030,7 @@ RACERS = {  # the first of them are told apart in the curves
     "homotopic_subgradient": fm.homotopic_subgradient,
 }
 IN_FRONT = 7
-OTHERS = ("SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC", "PIQP")
+OTHER_SOLVERS = ("SVC, tol = 0.001", "SVC, tol = 1e-06", "LinearSVC", "PIQP")
 RACE_GOALS = 1e-1, 1e-2, 1e-3, 1e-6
 RACE_SECONDS = (20.0, 0.1)  # for each method, full and quick
 
@@ -5175,7 +5184,7 @@ def seconds_to(goal, run):
 def draw_race_seconds(part, ax):
     """Draw a line for each method, with a marker at the seconds to each goal that it reached."""
     runs = split(part, "method")
-    names = [*RACERS, *OTHERS]
+    names = [*RACERS, *OTHER_SOLVERS]
     heights = {name: len(names) - place for place, name in enumerate(names)}
     for goal, marker, size, colour in zip(
         RACE_GOALS, "|.ds", (6, 5, 5, 8), COLOURS[:4], strict=True
@@ -5206,6 +5215,7 @@ def draw_race_seconds(part, ax):
     "race",
     "certified gaps of all algorithms and of others' solvers",
     compute_race,
+    verdict="see the report",
     minutes=90,
     data="mnist",
     pages=("products", "seconds"),
@@ -5400,21 +5410,61 @@ TABLES = {  # name -> the CSV file and the function of its table
     "margins": ("margins", margins_table),
     "speed": ("speed", speed_lines),
 }
-TABLE = re.compile(
-    r"(?<=^<!-- table: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
+MARKED = re.compile(
+    r"(^<!-- (table|figure): ([^>]+) -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
 )
 
 
+def gallery():
+    rows = []
+    for key, entry in FIGURES.items():
+        picture = f'<img src="figures/{stems(key)[0]}.png" width="220">'
+        claim, verdict = (text.replace("|", r"\|") for text in (entry.claim, entry.verdict))
+        rows.append(
+            [picture, claim, verdict, f"`python reproduce.py {key}`", estimate(entry.minutes)]
+        )
+    return markdown("picture; claim or question; verdict; command; time", rows)
+
+
+def section(key):
+    """Write the heading, the pictures and the caption of a figure."""
+    entry = FIGURES[key]
+    lines = [f"### `{key}` ({estimate(entry.minutes)})", ""]
+    lines += [f"![{entry.claim}]({stem}.png)" for stem in stems(key)]
+    path = FOLDER / f"{key.replace(':', '-')}.csv"
+    if path.is_file():
+        caption = re.sub(r"([\\`*_<>|$])", r"\\\1", read_table(path)[1])
+        lines += ["", f"<sub>{caption}</sub>"]
+    return "\n".join(lines)
+
+
+def sections_of_others(keys):
+    """Write the sections of figures that have no place of their own in the report, with what was found."""
+    parts = ["## More figures"] if keys else []
+    for key in keys:
+        parts += [section(key), f"*{FIGURES[key].claim}* {FIGURES[key].verdict}"]
+    return "\n\n".join(parts)
+
+
 def with_tables(text):
-    """Return the text of a document with its tables as the CSV files have them."""
+    """Return the text of a document with its figures as FIGURES, and its tables as the CSV files have them."""
+    placed = {name for _, kind, name in MARKED.findall(text) if kind == "figure"}
 
     def fresh(found):
-        name, rest = found.groups()
-        stem, written = TABLES[name]
-        path = FOLDER / f"{stem}.csv"
-        return f"{name}{rest}{written(read_table(path)[0]) + chr(10) if path.is_file() else ''}"
+        line, kind, name = found.groups()
+        if name == "gallery":
+            written = gallery()
+        elif name == "others":
+            written = sections_of_others([key for key in FIGURES if key not in placed])
+        elif kind == "figure":
+            written = section(name)
+        else:
+            stem, write = TABLES[name]
+            path = FOLDER / f"{stem}.csv"
+            written = write(read_table(path)[0]) if path.is_file() else ""
+        return line + written + "\n" * bool(written)
 
-    return TABLE.sub(fresh, text)
+    return MARKED.sub(fresh, text)
 
 
 def report():
@@ -5430,80 +5480,80 @@ def report():
 # ======================================================================================================================
 
 
+def estimate(minutes):
+    return f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
+
+
+def names_of(key):
+    """Return the names by which a figure is called: the key, its parts, and those of its files."""
+    return {"all", key, *key.split(":"), *stems(key)}
+
+
 def select(names):
-    """Return the keys that names mean: a key, its part before or after the colon, or all; a ValueError if unknown."""
+    """Return the keys that names, or else beginnings of names, mean; a ValueError if there are none."""
     chosen = {}  # a dict keeps the order and drops repetitions
     for name in names:
-        keys = [key for key in FIGURES if name in ("all", key, *key.split(":"))]
+        keys = [key for key in FIGURES if name in names_of(key)] or [
+            key for key in FIGURES if any(known.startswith(name) for known in names_of(key))
+        ]
         if not keys:
-            words = list(
-                dict.fromkeys([*FIGURES, *":".join(FIGURES).split(":"), "all", "list", "report"])
-            )
-            close = difflib.get_close_matches(name, words) or [
-                word for word in words if name in word
-            ]
-            hint = (
-                f"did you mean {' or '.join(close[:3])}?"
-                if close
-                else "see: python reproduce.py list"
-            )
-            raise ValueError(f"unknown figure {name!r}: {hint}")
+            raise ValueError(f"unknown figure {name!r}: {hint(name)}")
         chosen |= dict.fromkeys(keys)
     return list(chosen)
 
 
+def hint(name):
+    """Say what could have been meant by a name that no figure has."""
+    group = name.partition(":")[0]
+    members = [key for key in FIGURES if key.startswith(f"{group}:")]
+    if ":fig" in name and members and not any(":fig" in key for key in members):
+        return f"{group} has no numbered figures; it has {', '.join(members)}"
+    words = dict.fromkeys(word for key in FIGURES for word in sorted(names_of(key)))
+    close = difflib.get_close_matches(name, [*words, "list", "report"])
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "see: python reproduce.py list"
+
+
 def listing(keys, context):
-    width = max(map(len, keys))
+    rows = [("figure", "data", "time", "claim or question")]
+    order = ("-", "full", "bundled sample", "missing", "damaged")
     state = {
         name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}
     }
     for key in keys:
         entry = FIGURES[key]
-        states = {state[name] for name in entry.data} or {"-"}
-        worst = next(
-            state
-            for state in ("damaged", "missing", "bundled sample", "full", "-")
-            if state in states
-        )
-        takes = f"{entry.minutes:.0f} min" if entry.minutes >= 1 else f"{60 * entry.minutes:.0f} s"
-        yield f"{key:{width}}  {worst:14}  {takes:>6}  {entry.summary}"
+        worst = max(["-", *(state[name] for name in entry.data)], key=order.index)
+        rows.append((key, worst.removeprefix("bundled "), estimate(entry.minutes), entry.claim))
+    width = max(len(row[0]) for row in rows)
+    for key, data, time_needed, claim in rows:
+        yield f"{key:{width}}  {data:7}  {time_needed:>6}  {claim}"
+    yield """
+data: full; sample (its picture goes to figures/quick); missing (is downloaded); damaged; - (needs none)
+time: on two cores; --quick takes seconds"""
+
+
+HELP = """\
+names: ji21:fig2; ji21, all of a paper; fig3, of all; open, all that begin so
+list says what there is; report renews the README files from the CSV files
+exit codes: 0 done, 1 a figure is missing, 2 bad command line, 130 interrupted"""
 
 
 def parse(argv):
-    usage = __doc__.split("\n\n")
     parser = argparse.ArgumentParser(
-        description=usage[0],
-        epilog="\n\n".join(usage[1:]),
+        description="Draws the figures of the papers, with a CSV file of the plotted numbers.",
+        epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "names",
-        nargs="+",
-        metavar="name",
-        help="such as ji21:fig2, fig3 or ji21, or all; list with or without names says what there is; "
-        "report alone",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="reduced work: seconds a figure, marked in the picture"
-    )
-    parser.add_argument(
-        "--redraw", action="store_true", help="draw saved CSV files, without computing"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="where the data sets are (mnist/, htru2/, cifar10/)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="default: figures/, and figures/quick/ for reduced work or a sample of the data",
-    )
-    parser.add_argument("--format", choices=METADATA, default="png", help="default: png")
-    parser.add_argument("--seed", type=int, default=0, metavar="INT", help="default: 0")
-    parser.add_argument("--no-progress", action="store_true", help="no progress bars, nor lines")
+    add = parser.add_argument
+    add("names", nargs="*", metavar="name", help="of figures; or all, list, report")
+    add("--quick", action="store_true", help="reduced work, seconds a figure, into figures/quick")
+    add("--redraw", action="store_true", help="draw the saved CSV files; compute nothing")
+    add("--data", type=Path, metavar="DIR", help="where the data sets are (mnist/, ..)")
+    add("--out", type=Path, metavar="DIR", help="default: figures/, figures/quick/")
+    add("--format", choices=METADATA, default="png", help="default: png")
+    add("--seed", type=int, default=0, metavar="INT", help="default: 0")
+    add("--no-progress", action="store_true", help="no progress bars, nor lines")
     options = parser.parse_intermixed_args(argv)  # options may stand between names
     if options.data and not options.data.is_dir():
         parser.error(f"argument --data: no such folder: {options.data}")
@@ -5512,29 +5562,23 @@ def parse(argv):
     return options
 
 
-def run(argv):
-    options = parse(argv)
-    if options.names == ["report"]:
-        report()
-        return 0
-    context = Context(options.quick, options.seed, not options.no_progress, options.data)
+def check_writable(folder):
+    """Raise a DataError if nothing can be written into a folder: before anything is computed."""
     try:
-        keys = select([name for name in options.names if name != "list"] or ["all"])
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if "list" in options.names:
-        print(*listing(keys, context), sep="\n")
-        return 0
-    folder = options.out or context.folder()
-    try:  # before anything is computed
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as trial:
             trial.write(b"trial")
     except OSError as error:
-        raise DataError(
-            f"nothing can be written into {folder} ({error.strerror}): name a folder with --out"
-        ) from None
+        message = f"nothing can be written into {folder} ({error.strerror})"
+        raise DataError(f"{message}: name a folder with --out") from None
+
+
+def draw_all(keys, context, options):
+    """Draw figures, the shortest first: return the keys of those that could not be drawn."""
+    keys = sorted(keys, key=lambda key: FIGURES[key].minutes)
+    if not (options.quick or options.redraw):
+        total = sum(FIGURES[key].minutes for key in keys)
+        print(f"about {estimate(total)} on two cores, for {', '.join(keys)}", file=sys.stderr)
     failed = []
     for place, key in enumerate(keys, 1):
         start = time.perf_counter()
@@ -5549,16 +5593,32 @@ def run(argv):
         if FIGURES[key].report:
             print(FIGURES[key].report(*read_table(numbers)))
         source = f"from {numbers}" if options.redraw else f"and {numbers.name}"
-        print(
-            f"{', '.join(map(str, pictures))} {source}: {time.perf_counter() - start:.1f} s",
-            flush=True,
-        )
+        seconds = time.perf_counter() - start
+        print(f"{', '.join(map(str, pictures))} {source}: {seconds:.1f} s", flush=True)
     if failed and len(keys) > 1:
-        print(
-            f"{len(keys) - len(failed)} of {len(keys)} figures drawn, not {', '.join(failed)}",
-            file=sys.stderr,
-        )
-    return 1 if failed else 0
+        drawn = len(keys) - len(failed)
+        print(f"{drawn} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
+    return failed
+
+
+def run(argv):
+    options = parse(argv)
+    if options.names == ["report"]:
+        report()
+        return 0
+    context = Context(options.quick, options.seed, not options.no_progress, options.data)
+    try:
+        keys = select([name for name in options.names if name != "list"] or ["all"])
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if "list" in options.names or not options.names:
+        print(*listing(keys, context), sep="\n")
+        if not options.names:
+            print("Try: python reproduce.py apidopoulos22:fig2   (3 s)")
+        return 0
+    check_writable(options.out or context.folder())
+    return 1 if draw_all(keys, context, options) else 0
 
 
 def main(argv=None):
@@ -5573,4 +5633,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="replace")  # a terminal may lack a sign of a claim
     sys.exit(main())

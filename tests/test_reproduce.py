@@ -14,6 +14,7 @@ import lzma
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,7 +146,7 @@ def registry(tmp_path, monkeypatch):
         ax.plot(table["x"], table["y"], label=table["curve"][0], **rp.style(0))
 
     def add(key, data="", compute=numbers, draw=draw, minutes=0.5):
-        rp.figure(key, f"the figure {key}", compute, minutes, data)(draw)
+        rp.figure(key, f"the figure {key}", compute, "drawn", minutes, data)(draw)
 
     add("a14:fig1")
     add("b21:fig1")
@@ -388,7 +389,9 @@ def test_data_folder_that_is_not_there_is_an_error(tmp_path, monkeypatch, capsys
     monkeypatch.setenv("FASTMARGIN_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(rp.DataError, match="nowhere"):
         rp.load_mnist(rp.Context())
-    monkeypatch.setitem(rp.FIGURES, "x:fig1", rp.Entry(None, None, "needs data", 1, ("mnist",)))
+    monkeypatch.setitem(
+        rp.FIGURES, "x:fig1", rp.Entry(None, None, "claim", "verdict", 1, ["mnist"], None, [()])
+    )
     assert rp.main(["list"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -612,9 +615,8 @@ def test_interrupted_saving_leaves_whole_files_and_all_numbers(
     capsys.readouterr()
 
     def spoil(*arguments, **options):
-        next(Path(argument) for argument in arguments if isinstance(argument, Path)).write_text(
-            "half"
-        )
+        [path] = [argument for argument in arguments if isinstance(argument, Path)]
+        path.write_text("half")
         raise error
 
     def refuse(*args):
@@ -632,8 +634,8 @@ def test_interrupted_saving_leaves_whole_files_and_all_numbers(
     left = {name: (out / name).read_bytes() for name in files_under(out)}
     if victim == "picture":  # the numbers were there before it
         assert left == {"race.csv": new["race.csv"], "race.png": old["race.png"]}
-        told = f"race: its numbers are in {out / 'race.csv'}; --redraw --out {out} draws them"
-        assert capsys.readouterr().err.splitlines()[0] == told
+        err = capsys.readouterr().err
+        assert str(out / "race.csv") in err and f"--redraw --out {out}" in err
         assert rp.main(["race", "--redraw", "--out", str(out)]) == 0
         assert {name: (out / name).read_bytes() for name in files_under(out)} == new
     else:
@@ -746,15 +748,9 @@ def test_redraw_refuses_what_is_no_table_of_its_figure(tmp_path, registry, text,
     (tmp_path / "race.csv").write_bytes(text.encode("latin-1"))
     assert rp.main(["race", "--redraw", "--out", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
-    assert (
-        out == ""
-        and err.count("\n") == 1
-        and "race not drawn" in err
-        and str(tmp_path / "race.csv") in err
-    )
-    assert not (tmp_path / "race.png").exists() and (
-        tmp_path / "race.csv"
-    ).read_bytes() == text.encode("latin-1")
+    assert out == "" and "race not drawn" in err and str(tmp_path / "race.csv") in err
+    assert (tmp_path / "race.csv").read_bytes() == text.encode("latin-1")
+    assert not (tmp_path / "race.png").exists()
 
 
 def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
@@ -767,20 +763,15 @@ def test_redraw_draws_what_the_file_says(tmp_path, registry, capsys):
     capsys.readouterr()
     assert rp.main(["race", "b21:fig1", "--redraw", "--out", str(out)]) == 1
     printed, err = capsys.readouterr()
-    assert err.splitlines()[0] == (
-        f"b21:fig1 not drawn: there is no {out / 'b21-fig1.csv'} and no "
-        f"{rp.FOLDER / 'b21-fig1.csv'}: draw the figure without --redraw first"
-    )
-    assert re.fullmatch(
-        rf"{re.escape(str(out / 'race.png'))} from {re.escape(str(out / 'race.csv'))}: \d+\.\d s\n",
-        printed,
-    )
+    assert "b21:fig1 not drawn" in err
+    assert str(out / "b21-fig1.csv") in err and str(rp.FOLDER / "b21-fig1.csv") in err
+    assert str(out / "race.png") in printed and str(out / "race.csv") in printed
     assert {name: (out / name).read_bytes() for name in files_under(out)} == {
         name: content for name, content in old.items() if name != "b21-fig1.csv"
     }
     table = old["race.csv"].decode()
     assert table.startswith("# quick: Random numbers, n = 5, no kernel, seed 4\n")
-    for before, after in (("seed 4", "seed 5"), ('\n"1",4,', '\n"1",4.5,'), ('"1"', '"2"')):
+    for before, after in (("quick: ", ""), ('\n"1",4,', '\n"1",4.5,'), ('"1"', '"2"')):
         assert before in table
         (out / "race.csv").write_text(table.replace(before, after))
         assert rp.main(["race", "--redraw", "--out", str(out)]) == 0
@@ -835,19 +826,15 @@ def test_reduced_work_and_samples_replace_no_full_figure(tmp_path, registry, tin
     capsys.readouterr()
     assert rp.main(names) == 0
     quick = rp.FOLDER / "quick"
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        str(quick / "d-images.png"),
-        str(rp.FOLDER / "d-pulsars.png"),
-        str(rp.FOLDER / "race.png"),
-    ]
+    err = capsys.readouterr().err
+    assert [str(quick) in line for line in err.splitlines() if "sample; " in line] == [True]
     assert files_under(quick) == ["d-images.csv", "d-images.png"]
+    assert rp.read_table(quick / "d-images.csv")[1].startswith(rp.SAMPLE)
     assert rp.main([*names, "--quick"]) == 0
     assert len(files_under(quick)) == 6
     assert {name: (rp.FOLDER / name).read_bytes() for name in full} == full
-    assert rp.main(["race", "d:images", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
-    assert {name for name in full if (rp.FOLDER / name).read_bytes() != full[name]} == {
-        f"{stem}.{end}" for stem in ("d-images", "race") for end in ("csv", "png")
-    }
+    assert rp.main(["race", "--quick", "--out", str(rp.FOLDER)]) == 0  # whoever says so
+    assert (rp.FOLDER / "race.csv").read_bytes() != full["race.csv"]
     assert "figures/quick/" in (ROOT / ".gitignore").read_text(encoding="ascii").splitlines()
 
 
@@ -860,8 +847,8 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
         files_under(tmp_path) == ["c-one.csv"]
         and rp.read_table(tmp_path / "c-one.csv")[1] == "caption"
     )
-    told = f"c:one: its numbers are in {tmp_path / 'c-one.csv'}; --redraw --out {tmp_path} draws them\n"
-    assert capsys.readouterr().err == told
+    err = capsys.readouterr().err
+    assert str(tmp_path / "c-one.csv") in err and f"--redraw --out {tmp_path}" in err
     registry("c:one", draw=lambda table, ax: None)  # the code is mended
     assert rp.main(["c:one", "--redraw", "--out", str(tmp_path)]) == 0
     assert files_under(tmp_path) == ["c-one.csv", "c-one.png"]
@@ -983,28 +970,21 @@ def test_nothing_is_computed_in_the_test_above(alone, tmp_path):
 def test_the_same_numbers_give_the_same_bytes(tmp_path, registry, suffix, monkeypatch):
     pictures = []
     for folder in ("one", "two"):
-        monkeypatch.setenv(
-            "SOURCE_DATE_EPOCH", {"one": "1000000000", "two": "1100000000"}[folder]
-        )  # Matplotlib's date
-        monkeypatch.setitem(
-            matplotlib.rcParams, "font.size", {"one": 8, "two": 20}[folder]
-        )  # a user's own settings
-        monkeypatch.setitem(
-            matplotlib.rcParams, "axes.facecolor", {"one": "white", "two": "red"}[folder]
-        )
-        assert (
-            rp.main(["race", "--out", str(tmp_path / folder), "--format", suffix, "--no-progress"])
-            == 0
-        )
+        first = folder == "one"
+        date = "1000000000" if first else "1100000000"
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)  # Matplotlib's
+        settings = {"font.size": 8 if first else 20, "axes.facecolor": "white" if first else "red"}
+        for name, value in settings.items():  # a user's own
+            monkeypatch.setitem(matplotlib.rcParams, name, value)
+        arguments = ["race", "--out", str(tmp_path / folder), "--format", suffix]
+        assert rp.main(arguments) == 0
         assert files_under(tmp_path / folder) == ["race.csv", f"race.{suffix}"]
         pictures.append((tmp_path / folder / f"race.{suffix}").read_bytes())
     assert pictures[0] == pictures[1]
-    assert (
-        suffix != "png" or b"Software" not in pictures[0]
-    )  # Matplotlib's version would change the bytes
+    assert b"Software" not in pictures[0]  # Matplotlib's version would change the bytes
     assert {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix] in pictures[0][:8]
-    assert rp.main(["race", "--out", str(tmp_path / "one"), "--format", suffix, "--seed", "3"]) == 0
-    assert (tmp_path / "one" / f"race.{suffix}").read_bytes() != pictures[0]
+    assert rp.main([*arguments, "--seed", "3"]) == 0
+    assert (tmp_path / "two" / f"race.{suffix}").read_bytes() != pictures[0]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -1012,31 +992,41 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path, registry, suffix, monkey
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+METHODS_OF = {  # what is drawn side by side in the committed figures
+    path.stem: set(rp.read_table(path)[0].get("method", []))
+    for path in sorted((ROOT / "figures").glob("*.csv"))
+    if not path.stem.startswith("race")
+}
+
+
+def look_of(style):
+    return style["color"], style["linestyle"], style["marker"]
+
+
 def test_curves_are_told_apart_without_colour():
-    styles = [rp.style(i) for i in range(60)]
-    assert len({(s["linestyle"], s["marker"]) for s in styles}) == 60
-    for i in range(50):  # near neighbours differ in all three
-        for one, other in zip(styles[i : i + 1] * 5, styles[i + 1 : i + 6], strict=True):
-            assert all(one[name] != other[name] for name in ("color", "linestyle", "marker"))
+    looks = [look_of(rp.style(i)) for i in range(60)]
+    assert len({look[1:] for look in looks}) == 60
+    for names in (["x", "y", 3.5], ["max_margin", "PIQP", "other", "another"], range(20)):
+        found = [look_of(style) for style in rp.styles(names).values()]
+        assert len({look[1:] for look in found}) == len(names)
+        assert len({look[0] for look in found}) == min(len(names), len(rp.COLOURS))
 
 
 def test_a_method_has_one_look_in_all_figures():
-    numbers = sorted(set(rp.METHODS.values()))
-    looks = [rp.style(i) for i in numbers]
-    assert len({(look["linestyle"], look["marker"]) for look in looks}) == len(numbers)
-    for names in (
-        ("momentum", "SNKP", "subspace perceptron"),
-        ("max_margin", "momentum", "PIQP", "other"),
-    ):
-        found = rp.styles(names)
-        assert [found[name] for name in names if name != "other"] == [
-            rp.style(rp.METHODS[name.lower().replace("_", " ")])
-            for name in names
-            if name != "other"
-        ]
-        assert len({look["color"] for look in found.values()}) == len(names)
-    assert rp.styles(["SVC, tol = 1e-06"]).popitem()[1] == rp.styles(["svc"]).popitem()[1]
-    assert list(rp.styles(["x", "y"]).values()) == [rp.style(0), rp.style(1)]  # what is no method
+    for name in ("momentum", "SNKP", "max_margin"):
+        looks = rp.styles(["other", "PIQP", name, f"{name}, fast", f"{name}, slow"])
+        assert look_of(looks[name]) == rp.METHODS[name.lower().replace("_", " ")]
+        assert len({look["color"] for look in looks.values()}) == 5
+    [variant] = rp.styles(["SVC, tol = 1e-06"]).values()
+    assert variant == rp.styles(["svc"])["svc"]
+
+
+@pytest.mark.parametrize("stem", METHODS_OF)
+def test_methods_of_a_figure_differ_in_colour_and_marker(stem):
+    names = {name for name in METHODS_OF[stem] if name.lower().replace("_", " ") in rp.METHODS}
+    looks = rp.styles(sorted(names)).values()
+    for part in ("color", "marker"):
+        assert len({look[part] for look in looks}) == len(names)
 
 
 @matplotlib.rc_context()
@@ -1061,7 +1051,7 @@ def test_labels_at_the_ends_of_curves_do_not_overlap():
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
 @matplotlib.rc_context()
-def test_caption_legend_and_panels_do_not_overlap(shape):
+def test_legend_mark_and_panels_do_not_overlap(shape):
     matplotlib.rcParams.update(rp.STYLE)
     fig, axes = rp.panels(*shape)
     for ax in axes.flat:
@@ -1071,20 +1061,16 @@ def test_caption_legend_and_panels_do_not_overlap(shape):
         ax.set(xlabel="iteration", ylabel="gap", title="title")
     box = rp.legend(fig)
     assert len(box.get_texts()) == 6  # a label once, not once a panel
-    caption = "MNIST 3 vs 5 (bundled sample), n = 1,155, Gaussian kernel, sigma^2 = 3.4, seed 0; "
-    rp.finish(fig, "quick: " + caption * 4)
+    rp.finish(fig, "quick: MNIST 3 vs 5")
     fig.draw_without_rendering()
-    caption, quick = (text.get_window_extent() for text in fig.texts)
-    assert fig.texts[0].get_text().startswith("quick: ") and fig.texts[1].get_text() == "quick"
-    assert not caption.overlaps(quick)
+    [mark] = fig.texts
+    around = [mark.get_window_extent(), box.get_window_extent()]
     for ax in axes.flat:
         panel = ax.get_tightbbox()
-        assert (
-            panel.width > 0.85 * fig.dpi * rp.BREADTH / shape[1]
-            and panel.height > 0.8 * fig.dpi * 2.7
-        )
-        assert not any(panel.overlaps(other) for other in (caption, quick, box.get_window_extent()))
-    for extent in (caption, quick, box.get_window_extent()):
+        assert panel.width > 0.85 * fig.dpi * rp.BREADTH / shape[1]
+        assert panel.height > 0.75 * fig.dpi * 2.7
+        assert not any(panel.overlaps(other) for other in around)
+    for extent in around:
         assert fig.bbox.x0 <= extent.x0 and extent.x1 <= fig.bbox.x1
         assert fig.bbox.y0 <= extent.y0 and extent.y1 <= fig.bbox.y1
 
@@ -1103,11 +1089,14 @@ def test_positions_are_rounded_beyond_the_noise_of_the_layout():
     assert before == [ax.get_position(original=True).bounds for ax in axes.flat]
 
 
-def test_only_a_quick_figure_is_marked_quick():
-    for quick in (True, False):
-        fig, _ = rp.panels()
-        rp.finish(fig, "quick: caption" if quick else "caption")
-        assert any("quick" in text.get_text() for text in fig.texts) == quick
+@pytest.mark.parametrize(
+    ("caption", "marks"),
+    [("caption", []), ("quick: caption", ["quick"]), ("sample: caption", ["sample"])],
+)
+def test_a_picture_says_if_it_is_no_full_one_and_leaves_the_caption_to_the_report(caption, marks):
+    fig, _ = rp.panels()
+    rp.finish(fig, caption)
+    assert [text.get_text() for text in fig.texts] == marks
 
 
 class Terminal(io.StringIO):
@@ -1121,20 +1110,13 @@ class Terminal(io.StringIO):
 )
 def test_progress_shows_only_on_a_terminal_and_when_wanted(monkeypatch, wanted, stream, shown):
     monkeypatch.setattr(sys, "stderr", stream())
-    context = rp.Context(progress=wanted, title="ji21:fig3 (2 of 5)")
+    context = rp.Context(progress=wanted, title="ji21:fig3")
     assert list(rp.progress(range(3), context, "loop")) == [0, 1, 2]
     with rp.progress(10, context, "bar") as bar:
         bar.update(4)
-    with rp.progress(10, context):
-        pass
     output = sys.stderr.getvalue()
-    for bar in (
-        "ji21:fig3 (2 of 5): loop: ",
-        "ji21:fig3 (2 of 5): bar: ",
-        "\rji21:fig3 (2 of 5):   0%",
-    ):
-        assert (bar in output) == bool(shown)
     assert bool(output) == bool(shown)
+    assert not shown or ("ji21:fig3: loop: " in output and "ji21:fig3: bar: " in output)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -1157,28 +1139,17 @@ def test_off_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, wanted, 
             pass_on(seconds)
         now[0] += 100.0  # what the bars write as they vanish is no state
     lines.append(capsys.readouterr().err)
-    assert [line.count("\n") for line in lines] == [
-        wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)
-    ]
-    assert not any("\r" in line or "\x1b" in line or len(line.splitlines()) > 1 for line in lines)
+    said = [wanted * here for here in (0, 0, 1, 0, 0, 1, 1, 0)]
+    assert [line.count("\n") for line in lines] == said
+    assert not any("\r" in line or "\x1b" in line for line in lines)
     if wanted:
-        assert (
-            lines[2].startswith("ji21:fig3: outer:   6%|")
-            and " 3/50 " in lines[2]
-            and " 7/50 " in lines[6]
-        )
-    later = dataclasses.replace(
-        context, title="ji21:fig4"
-    )  # the minutes are those of the whole run
+        assert "ji21:fig3: outer" in lines[2] and " 3/50 " in lines[2] and " 7/50 " in lines[6]
+    later = dataclasses.replace(context, title="ji21:fig4")  # the minutes are those of the run
     with rp.progress(50, later) as bar:
         bars = (bar,)
         for seconds in (1.0, 57.0, 4.0):
             pass_on(seconds)
-    assert [line.partition("%")[0] for line in lines[-3:]] == [
-        "ji21:fig4:   0" * wanted,
-        "",
-        "ji21:fig4:   6" * wanted,
-    ]
+    assert ["ji21:fig4" in line for line in lines[-3:]] == [wanted, False, wanted]
 
 
 def test_a_callback_returns_none(monkeypatch):
@@ -1912,11 +1883,11 @@ def test_the_race(monkeypatch):
                 assert (run["gap"][run["seconds"] < seconds] > goal).all()
                 assert math.isnan(seconds) == (run["gap"][-1] > goal)
         others = set(methods) - set(kept)
-        assert others <= set(rp.OTHERS)
+        assert others <= set(rp.OTHER_SOLVERS)
         for name in others:
             assert np.isnan(methods[name]["products"]).all() and methods[name]["gap"] > -1e-9
         not_run = [text for text in ax.texts if text.get_text() == "not run"]
-        assert len(not_run) == len(rp.OTHERS) - len(others)
+        assert len(not_run) == len(rp.OTHER_SOLVERS) - len(others)
     assert rp.has_peers() == any("SVC" in method for method in table["method"])
     assert rp.has_peers(rp.PIQP) == ("PIQP" in table["method"])
 
@@ -2082,6 +2053,7 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
         "c:told",
         "with a report",
         compute,
+        "drawn",
         1,
         report=lambda table, caption: f"the sum is {table['x'].sum():g} ({caption})",
     )
@@ -2096,34 +2068,57 @@ def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, r
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+def run(*arguments, folder=ROOT):
+    program = [sys.executable, str(folder / "reproduce.py"), *arguments]
+    return subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
+
+
+def drawn(folder):
+    """The pictures in a folder, as keys of figures."""
+    return {name[:-4].replace("-", ":", 1) for name in files_under(folder) if name.endswith(".png")}
+
+
+def listed(out):
+    """The rows of a list: figure, data, time and claim."""
+    table = out.partition("\n\n")[0].splitlines()[1:]
+    return [re.split(r"\s{2,}", line) for line in table]
+
+
 def test_registry_is_sound():
     for key, entry in rp.FIGURES.items():
         assert re.fullmatch(r"(\w+:)?[\w-]+", key), key
-        assert entry.summary.isascii() and "\n" not in entry.summary and entry.minutes > 0, key
+        assert entry.claim and entry.verdict and entry.minutes > 0, key
+        assert "\n" not in entry.claim + entry.verdict, key
         assert set(entry.data) <= set(rp.DATA), key
-    stems = [key.replace(":", "-") for key in rp.FIGURES]
-    assert len(set(stems)) == len(stems)
-    assert max(map(len, rp.listing(list(rp.FIGURES), rp.Context()))) <= 104
+    names = [stem for key in rp.FIGURES for stem in rp.stems(key)]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(
     ("names", "keys"),
     [
-        (["fig1"], ["a14:fig1", "b21:fig1"]),
-        (["b21:fig1"], ["b21:fig1"]),
-        (["b21"], ["b21:fig1", "b21:fig2"]),
-        (["race", "fig1", "a14:fig1"], ["race", "a14:fig1", "b21:fig1"]),
-        (["all"], ["a14:fig1", "b21:fig1", "b21:fig2", "race"]),
+        ("fig1", "a14:fig1 b21:fig1"),
+        ("b21:fig1", "b21:fig1"),
+        ("b21", "b21:fig1 b21:fig2"),
+        ("race fig1 a14:fig1", "race a14:fig1 b21:fig1"),
+        ("all", "a14:fig1 b21:fig1 b21:fig2 race"),
+        ("b", "b21:fig1 b21:fig2"),
+        ("b21-fig1", "b21:fig1"),
+        ("c:pages c-pages-two", "c:pages"),
     ],
 )
-def test_names_choose_figures(tmp_path, registry, names, keys, capsys):
-    assert rp.main([*names, "--out", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [Path(line.split()[0]).stem for line in lines] == [key.replace(":", "-") for key in keys]
-    assert all(re.search(r": \d+\.\d s$", line) for line in lines)
-    assert files_under(tmp_path) == sorted(
-        f"{key.replace(':', '-')}.{end}" for key in keys for end in ("csv", "png")
-    )
+def test_names_choose_figures(registry, names, keys, capsys):
+    if "pages" in names:
+        rp.figure("c:pages", "claim", None, "verdict", 1, pages=("one", "two"))(None)
+    assert set(rp.select(names.split())) == set(keys.split())
+    assert rp.main(["list", *names.split()]) == 0
+    assert {row[0] for row in listed(capsys.readouterr().out)} == set(keys.split())
+
+
+def test_a_name_that_is_complete_means_no_longer_ones(registry):
+    registry("b21:fig1-all")
+    assert rp.select(["fig1"]) == ["a14:fig1", "b21:fig1"]
+    assert rp.select(["b21:fig1"]) == ["b21:fig1"]
 
 
 def test_options_may_stand_between_names_and_reach_the_figure(tmp_path, registry):
@@ -2134,135 +2129,173 @@ def test_options_may_stand_between_names_and_reach_the_figure(tmp_path, registry
         return rp.stack([{"curve": "a", "x": 1, "y": 1}]), "caption"
 
     registry("c:one", compute=compute)
-    arguments = [
-        "--quick",
-        "c:one",
-        "--seed",
-        "5",
-        "race",
-        "--data",
-        str(tmp_path),
-        "--no-progress",
-    ]
+    arguments = f"--quick c:one --seed 5 race --data {tmp_path} --no-progress".split()
     assert rp.main([*arguments, "--out", str(tmp_path / "out")]) == 0
     assert seen == [rp.Context(quick=True, seed=5, progress=False, data=tmp_path)]
-    assert files_under(tmp_path / "out") == ["c-one.csv", "c-one.png", "race.csv", "race.png"]
+    assert drawn(tmp_path / "out") == {"c:one", "race"}
     with pytest.raises(AttributeError):
         seen[0].quick = False
 
 
-def test_unknown_name_draws_nothing_and_names_close_matches(tmp_path, registry, capsys):
-    assert rp.main(["race", "b21:fgi2", "--out", str(tmp_path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "'b21:fgi2'" in err and "b21:fig2" in err
-    assert files_under(tmp_path) == []
-    assert rp.main(["b22"]) == 2 and "did you mean b21" in capsys.readouterr().err
-    assert rp.main(["zzzzzz"]) == 2 and "list" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("b21:fgi2", ["b21:fig2"]),
+        ("racee", ["race"]),
+        ("reprot", ["report"]),
+        ("zzzzzz", ["list"]),
+        ("t14:fig3", ["t14 has no", "t14:lemma", "t14:theorem"]),
+    ],
+)
+def test_unknown_name_draws_nothing_and_says_what_there_is(tmp_path, registry, name, told, capsys):
+    registry("t14:lemma")
+    registry("t14:theorem")
+    for arguments in (["race", name, "--out", str(tmp_path)], ["list", name]):
+        assert rp.main(arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and repr(name) in err
+        assert all(word in err for word in told) and files_under(tmp_path) == []
+
+
+def test_the_nearest_name_comes_first(registry):
+    registry("b21:fig22")
+    names = re.findall(r"b21:fig\d+", rp.hint("b21:fig222"))
+    assert names[0] == "b21:fig22" and len(names) > 1
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["race", "--format", "jpg"],
-        ["race", "--seed", "-1"],
-        ["race", "--data", "no/such/folder"],
-    ],
+    "options", ["race --format jpg", "race --seed -1", "race --data no/such/folder"]
 )
-def test_bad_command_lines_exit_with_2(registry, arguments, capsys):
+def test_bad_command_lines_exit_with_2(registry, options, capsys):
     with pytest.raises(SystemExit) as stop:
-        rp.main(arguments)
+        rp.main(options.split())
     assert stop.value.code == 2 and "Traceback" not in capsys.readouterr().err
 
 
-def test_list_says_what_is_at_hand(tmp_path, registry, tiny, capsys):
-    registry("d:mnist", "mnist")
-    registry("d:htru2", "htru2")
-    registry("d:cifar", "cifar10")
-    registry("d:both", "htru2 mnist")
-    registry("d:three", "mnist cifar10 htru2")
+def test_help_fits_a_screen(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        rp.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+
+
+def test_without_names_there_is_the_list_and_something_to_try(capsys):
+    assert rp.main([]) == 0
+    out = capsys.readouterr().out
+    assert [row[0] for row in listed(out)] == list(rp.FIGURES)
+    [key] = re.findall(r"python reproduce\.py (\S+)", out)
+    assert rp.FIGURES[key].minutes <= 0.05 and not rp.FIGURES[key].data
+
+
+def test_list_says_what_is_at_hand_how_long_it_takes_and_what_its_marks_mean(
+    tmp_path, registry, tiny, capsys
+):
+    data = {"none": "", "m": "mnist", "h": "htru2", "c": "cifar10", "mch": "mnist cifar10 htru2"}
+    for (name, names), minutes in zip(data.items(), (0.05, 0.99, 1, 20, 90), strict=True):
+        registry(f"d:{name}", names, minutes=minutes)
 
     def states(*arguments):
-        assert rp.main(["list", *arguments]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == len(rp.FIGURES) and all(
-            key in line for key, line in zip(rp.FIGURES, lines, strict=True)
-        )
-        return [re.split(r"\s{2,}", line)[1] for line in lines]
+        assert rp.main(["list", "d", *arguments]) == 0
+        out = capsys.readouterr().out
+        marks = out.partition("\n\n")[2]
+        rows = listed(out)
+        assert all(row[1] in marks for row in rows)
+        assert [row[2] for row in rows] == ["3 s", "59 s", "1 min", "20 min", "90 min"]
+        return [row[1] for row in rows]
 
-    assert states() == ["-"] * 4 + [
-        "bundled sample",
-        "full",
-        "missing",
-        "bundled sample",
-        "missing",
-    ]
+    assert states() == ["-", "sample", "full", "missing", "missing"]
     given = str(put(tmp_path / "d", tiny))
-    assert states("--data", given) == ["-"] * 4 + ["full", "full", "missing", "full", "missing"]
+    assert states("--data", given) == ["-", "full", "full", "missing", "missing"]
     put(tmp_path / "d", tiny, damaged)
-    assert states("--data", given) == ["-"] * 4 + [
-        "damaged",
-        "full",
-        "missing",
-        "damaged",
-        "damaged",
-    ]
+    assert states("--data", given) == ["-", "damaged", "full", "missing", "damaged"]
 
 
-def test_list_says_how_long_a_figure_takes(registry, capsys):
-    for minutes in (0.05, 0.99, 1, 20):
-        registry(f"t:{minutes:g}".replace(".", "_"), minutes=minutes)
-    assert rp.main(["list", "t"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [re.split(r"\s{2,}", line)[2] for line in lines] == ["3 s", "59 s", "1 min", "20 min"]
+def test_the_shortest_figure_is_drawn_first_after_an_estimate_of_all(tmp_path, registry, capsys):
+    def compute(context):
+        said.append((context.title, capsys.readouterr().err))
+        return rp.stack([{"curve": "a", "x": 1, "y": 1}]), "caption"
+
+    said = []
+    for name, minutes in (("c:long", 30), ("c:short", 0.1), ("c:middle", 12)):
+        registry(name, minutes=minutes, compute=compute)
+    assert rp.main(["c", "--out", str(tmp_path)]) == 0
+    titles, texts = zip(*said, strict=True)
+    assert titles == ("c:short (1 of 3)", "c:middle (2 of 3)", "c:long (3 of 3)")
+    assert "42 min" in texts[0]
+    assert "c:short: drawing" in texts[1]  # after its computation
+    assert rp.main(["c:middle", "--quick", "--out", str(tmp_path)]) == 0
+    assert "min" not in said[-1][1]  # reduced work takes seconds
 
 
-def test_names_restrict_the_list(registry, capsys):
-    for names, keys in (
-        (["list", "fig1"], ["a14:fig1", "b21:fig1"]),
-        (["race", "list"], ["race"]),
-        (["list", "all"], list(rp.FIGURES)),
-        (["list"], list(rp.FIGURES)),
-    ):
-        assert rp.main(names) == 0
-        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == keys
-    assert rp.main(["list", "fig9"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "unknown figure 'fig9'" in err
+def test_a_figure_is_added_by_three_touches(tmp_path):
+    """In a copy of the program and its documents: compute, draw and @figure, and nothing else."""
+    touches = """
+def compute_new(context):
+    return table_of("x y", [(1, 2), (3, 4)]), "No data, no kernel, no seed: two points"
 
 
-def test_report_writes_the_tables_between_their_marks(tmp_path, monkeypatch, capsys):
-    """From the CSV files at hand, however often, and changes nothing else."""
-    folder = tmp_path / "figures"
-    folder.mkdir()
-    monkeypatch.setattr(rp, "ROOT", tmp_path)
-    monkeypatch.setattr(rp, "FOLDER", folder)
-    monkeypatch.setattr(
-        rp,
-        "TABLES",
-        {
-            name: (
-                name,
-                lambda table: rp.markdown(
-                    "x; of",
-                    [[f"{x:g}", name] for name, x in zip(table["name"], table["x"], strict=True)],
-                ),
-            )
-            for name in ("one", "two")
-        },
+@figure("new:points", "is a line straight?", compute_new, verdict="it is", minutes=0.01)
+def draw_new(table, ax):
+    ax.plot(table["x"], table["y"])
+
+
+"""
+    program = (ROOT / "reproduce.py").read_text(encoding="utf-8")
+    before, place, after = program.partition("# --- ji21 ---")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "reproduce.py").write_text(before + touches + place + after, encoding="utf-8")
+    for name in ("README.md", "figures/README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    for arguments in ("new:points", "report"):
+        assert run(arguments, folder=tmp_path).returncode == 0
+    assert {"new-points.csv", "new-points.png"} < {*files_under(tmp_path / "figures")}
+    assert "is a line straight?" in run("list", folder=tmp_path).stdout
+    gallery = (tmp_path / "README.md").read_text(encoding="utf-8")
+    [row] = [line for line in gallery.splitlines() if "new-points.png" in line]
+    assert all(word in row for word in ("is a line straight?", "it is", "new:points", "1 s"))
+    report = (tmp_path / "figures" / "README.md").read_text(encoding="utf-8")
+    assert all(
+        word in report for word in ("`new:points`", "(new-points.png)", "No data, no kernel")
     )
-    rp.write_table(folder / "one.csv", rp.stack([{"name": "a", "x": [1.5, -2]}]), "caption")
-    text = "é {}<!-- table: one -->\n{}<!-- end -->\n<!-- other -->\n<!-- table: two -->\n{}<!-- end -->\nend"
-    for path, name in ((tmp_path / "README.md", "A\n"), (folder / "README.md", "B\n")):
-        path.write_text(text.format(name, "old\n| older |\n", "old\n"), encoding="utf-8")
+
+
+def test_report_writes_the_tables_between_their_marks(tmp_path, registry, monkeypatch, capsys):
+    """From the CSV files at hand, however often, and changes nothing else."""
+    monkeypatch.setattr(rp, "ROOT", tmp_path)
+
+    def written(table):
+        return rp.markdown("x", [[f"{x:g}"] for x in table["x"]])
+
+    monkeypatch.setattr(rp, "TABLES", {name: (name, written) for name in ("one", "two")})
+    rp.FOLDER.mkdir()
+    rp.write_table(rp.FOLDER / "one.csv", rp.stack([{"x": [1.5, -2]}]), "caption")
+    text = "é\n<!-- table: one -->\n{}<!-- end -->\n<!-- other -->\n<!-- table: two -->\n{}<!-- end -->\nend"
+    paths = (tmp_path / "README.md", rp.FOLDER / "README.md")
+    for path in paths:
+        path.write_text(text.format("old\n| older |\n", "old\n"), encoding="utf-8")
     for _ in range(2):
         assert rp.main(["report"]) == 0
-        assert capsys.readouterr().out == f"{tmp_path / 'README.md'}\n{folder / 'README.md'}\n"
-        for path, name in ((tmp_path / "README.md", "A\n"), (folder / "README.md", "B\n")):
-            written = text.format(name, "| x | of |\n| --- | --- |\n| 1.5 | a |\n| -2 | a |\n", "")
-            assert path.read_text(encoding="utf-8") == written
-    assert files_under(tmp_path) == ["README.md", "figures/README.md", "figures/one.csv"]
-    assert rp.main(["report", "bounds"]) == 2 and "'report'" in capsys.readouterr().err
+        assert capsys.readouterr().out.splitlines() == [str(path) for path in paths]
+        for path in paths:
+            expected = text.format("| x |\n| --- |\n| 1.5 |\n| -2 |\n", "")
+            assert path.read_text(encoding="utf-8") == expected
+    assert rp.main(["report", "bounds"]) == 2
+
+
+def test_figures_stand_in_the_report_where_their_marks_are(registry):
+    rp.FOLDER.mkdir()
+    caption = "a|b, 1 < 2, w_t and $x*y*z$"
+    rp.write_table(rp.FOLDER / "b21-fig1.csv", rp.stack([{"x": 1.0}]), caption)
+    text = "<!-- figure: b21:fig1 -->\n<!-- end -->\n\nprose\n\n<!-- figure: others -->\n<!-- end -->\n"
+    written = rp.with_tables(text)
+    own, others = written.split("prose")
+    assert "(b21-fig1.png)" in own and "the figure b21:fig1" in own and "30 s" in own
+    assert re.sub(r"\\(.)", r"\1", own).count(caption) == 1
+    assert [key for key in rp.FIGURES if f"`{key}`" in others] == ["a14:fig1", "b21:fig2", "race"]
+    assert rp.with_tables(written) == written
+    with pytest.raises(KeyError):
+        rp.with_tables("<!-- figure: gone -->\n<!-- end -->\n")
 
 
 def test_the_table_of_margins_counts_what_is_certified():
@@ -2289,7 +2322,7 @@ def test_missing_data_stop_only_their_own_figure(tmp_path, registry, capsys):
     registry("d:cifar", "cifar10", compute=needs_cifar)
     assert rp.main(["d:cifar", "--out", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "cifar10" in err and "Traceback" not in err
+    assert out == "" and "cifar10" in err and "Traceback" not in err
     assert rp.main(["d:cifar", "race", "b21:fig2", "--out", str(tmp_path)]) == 1
     assert files_under(tmp_path) == ["b21-fig2.csv", "b21-fig2.png", "race.csv", "race.png"]
     assert "2 of 3" in capsys.readouterr().err
@@ -2306,9 +2339,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_comp
     out = [] if given is None else ["--out", str(tmp_path / given)]
     assert rp.main(["race", "b21:fig1", *options, *out]) == 1
     printed, err = capsys.readouterr()
-    assert printed == "" and re.fullmatch(
-        r"nothing can be written into \S+ \(.+\): name a folder with --out\n", err
-    )
+    assert printed == "" and err.count("\n") == 1 and "--out" in err
     assert files_under(tmp_path) == ["file"]
 
 
@@ -2323,24 +2354,6 @@ def test_the_folder_is_there_and_empty_when_the_computation_begins(tmp_path, reg
     assert (
         rp.main(["race", "--out", str(out)]) == 1 and seen == [[]] and files_under(tmp_path) == []
     )
-
-
-def test_bars_are_told_which_figure_it_is(tmp_path, registry):
-    def compute(context):
-        titles.append(context.title)
-        context.sampled.add("mnist")
-        raise rp.DataError("no data")
-
-    titles = []
-    for name in ("c:one", "c:two", "c:three"):
-        registry(name, compute=compute)
-    assert rp.main(["c", "--out", str(tmp_path)]) == rp.main(["c:two", "--out", str(tmp_path)]) == 1
-    assert titles == ["c:one (1 of 3)", "c:two (2 of 3)", "c:three (3 of 3)", "c:two"]
-
-
-def run(*arguments):
-    program = [sys.executable, str(ROOT / "reproduce.py"), *arguments]
-    return subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_as_a_program(tmp_path):
@@ -2360,18 +2373,10 @@ def heed_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
-def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
-    program = (
-        "import reproduce, sys, time\n"
-        "def slow(context):\n"
-        "    print('started', flush=True)\n"
-        "    time.sleep(60)\n"
-        "reproduce.figure('slow', 'sleeps', slow, 1)(None)\n"
-        "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
-    )
+def interrupted(*arguments):
+    """Start a Python program, send it SIGINT when it has printed a line, and return what it writes to stderr."""
     child = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "out")],
+        [sys.executable, *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -2381,10 +2386,24 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
     try:
         assert child.stdout.readline() == "started\n"
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=20)
+        err = child.communicate(timeout=20)[1]
     finally:
         child.kill()
-    assert child.returncode == 130 and err.endswith("interrupted\n") and "Traceback" not in err
+    assert child.returncode == 130 and "Traceback" not in err
+    return err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path):
+    program = (
+        "import reproduce, sys, time\n"
+        "def slow(context):\n"
+        "    print('started', flush=True)\n"
+        "    time.sleep(60)\n"
+        "reproduce.figure('slow', 'sleeps', slow, 'slow', 1)(None)\n"
+        "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
+    )
+    assert interrupted("-c", program, str(tmp_path / "out")).endswith("interrupted\n")
     assert files_under(tmp_path / "out") == []
 
 
@@ -2397,38 +2416,18 @@ def test_a_package_that_is_not_installed_is_one_sentence(tmp_path, package, monk
     result = run("list")
     assert result.returncode == 1 and result.stdout == "" and result.stderr.count("\n") == 1
     assert f"'{package}'" in result.stderr and 'pip install ".[figures]"' in result.stderr
-    program = [
-        sys.executable,
-        "-c",
-        "import reproduce",
-    ]  # who imports the module gets the usual error
-    result = subprocess.run(
-        program, check=False, capture_output=True, text=True, timeout=60, cwd=ROOT
-    )
+    command = [sys.executable, "-c", "import reproduce"]  # who imports it gets the usual error
+    result = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     assert f"ModuleNotFoundError: No module named '{package}'" in result.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 @pytest.mark.parametrize("package", ["matplotlib", "numba"])
 def test_ctrl_c_during_the_imports_is_one_word(tmp_path, package, monkeypatch):
-    (tmp_path / f"{package}.py").write_text(
-        "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
-    )
+    slow = "import time\nprint('started', flush=True)\ntime.sleep(60)\n"
+    (tmp_path / f"{package}.py").write_text(slow)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    child = subprocess.Popen(
-        [sys.executable, str(ROOT / "reproduce.py"), "list"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_ctrl_c,
-    )
-    try:
-        assert child.stdout.readline() == "importing\n"
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=20)
-    finally:
-        child.kill()
-    assert child.returncode == 130 and err == "interrupted\n"
+    assert interrupted(str(ROOT / "reproduce.py"), "list") == "interrupted\n"
 
 
 def test_the_source_parses_under_python_3_10():
