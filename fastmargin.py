@@ -2051,7 +2051,13 @@ class Representation:
 _SMALLEST = 1e-285
 _LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+_UNDERFLOW = (
+    2.0**-1034
+)  # what 2^40 numbers may lose together because they are below the normal range
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
+_UNDERFLOW = (
+    2.0**-1034
+)  # what 2^40 numbers may lose together because they are below the normal range
 
 
 def _sum_error(k, unit=_UNIT):
@@ -4031,7 +4037,7 @@ class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
         norm2 = max(self.norm2, 0.0)
-        square_error = self.rounding.square * scale * self.total * self.total
+        square_error = self.rounding.square * scale * self.total * self.total + _UNDERFLOW
         length_error = self.rounding.length * math.sqrt(scale) * self.total
         least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
         shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
