@@ -2055,9 +2055,6 @@ _UNDERFLOW = (
     2.0**-1034
 )  # what 2^40 numbers may lose together because they are below the normal range
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
-_UNDERFLOW = (
-    2.0**-1034
-)  # what 2^40 numbers may lose together because they are below the normal range
 
 
 def _sum_error(k, unit=_UNIT):
