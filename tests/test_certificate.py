@@ -18,6 +18,7 @@ from instances import (
     REPRESENTATIONS,
     SAMPLED,
     UNTIED,
+    Own,
     Products,
     Symmetric,
     accepts,
@@ -212,29 +213,11 @@ def test_the_margin_of_a_separator_needs_coordinates_and_a_direction():
 
 
 def test_a_representation_of_ones_own_says_that_its_coordinates_are_features():
-    class Plain(fm.Representation):
-        def __init__(self, Z):
-            self.Z = Z
-
-        def shape(self):
-            return self.Z.shape
-
-        def diagonal(self):
-            return (self.Z**2).sum(axis=1)
-
-        def lift(self, v, w):
-            w[:] = v @ self.Z
-
-        def margins(self, w, m):
-            m[:] = self.Z @ w
-
-    class Told(Plain):
+    class Told(Own):
         def square(self, v, w, m):
             return w @ w
 
-    check_raises(
-        lambda: fm.separator_margin(Plain(EASY), EASY[0]), TypeError, ["coordinates", "Plain"]
-    )
+    check_raises(lambda: fm.separator_margin(Own(EASY), EASY[0]), TypeError, ["coordinates", "Own"])
     lower, upper = fm.separator_margin(Told(EASY), EASY[0])
     assert (
         exact.signed_square(Fraction(lower))

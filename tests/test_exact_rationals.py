@@ -25,7 +25,7 @@ import numba
 import numpy as np
 import pytest
 from exact import Problem, faults, floats_around, judge, of_rows, random_problems
-from instances import CALLS, algorithm_of, form, rotate, run, some
+from instances import CALLS, Own, algorithm_of, form, rotate, run, some
 
 import fastmargin as fm
 
@@ -337,7 +337,7 @@ def test_the_judge_of_free_intercepts():
 
 def test_the_judge_of_interrupts():
     """A state that is not that of n_iter iterations shows by alpha; what alpha does not show, on the way on."""
-    given = exact.Own(np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0]]))
+    given = Own(np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0]]))
     G = of_rows(given.Z)
 
     def judged(result):
