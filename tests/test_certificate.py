@@ -1011,3 +1011,23 @@ def test_the_margin_of_a_separator_with_its_own_bias():
         ValueError,
         ["(2,)", "(3,) with a bias"],
     )
+
+
+def test_precise_products_of_features_are_within_their_bound():
+    """In exact arithmetic, for rows c_i x_i that are no numbers themselves, and weights at which they cancel."""
+    X = np.array([[3000001, 1000000], [6000001, 2000001], [2999999, 1000001], [1000003, -7]])
+    G = fm.prepare(fm.features(X, [1, -1, -1, 1]), 0).G
+    v = np.array([0.3, 0.2, 0.1, 1e-9])
+    norm2, m, rounding = G.precise(v)
+    rows = [
+        [Fraction(float(c)) * int(x) for x in row] for c, row in zip(G.c, X.tolist(), strict=True)
+    ]
+    w = [sum(Fraction(float(a)) * row[j] for a, row in zip(v, rows, strict=True)) for j in range(2)]
+    s = Fraction(scale_of(G))
+    for got, row in zip(m, rows, strict=True):
+        want = sum(x * y for x, y in zip(row, w, strict=True))
+        error = Fraction(4 * EPS) * abs(want) + Fraction(rounding.margins) * s
+        assert abs(Fraction(float(got)) - want) <= error
+    want = sum(y * y for y in w)
+    assert abs(Fraction(norm2) - want) <= Fraction(4 * EPS) * want
+    assert rounding.margins < 1e-28 and want < Fraction(1, 10**3)
