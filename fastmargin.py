@@ -213,11 +213,8 @@ _PATIENCE = 2.0  # seconds after which a call that compiles says so
 
 _LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
 _PROCESS = os.getpid()  # the process that has Numba's threads; its forked children have none
-_WAITING = (
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-    "KMP_BLOCKTIME",
-)  # variables by which users choose how threads wait
+# Variables by which users choose how threads wait
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 @functools.cache
@@ -554,15 +551,24 @@ def _rows(X):
     return X if _is_mapped(X) else _points(X, dtype=None)
 
 
+_AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled at a time: 8 MB
+
+
+def _slices(n, width):
+    """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
+    step = max(1, _AT_ONCE // width)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
 def _blocks(X):
     """Yield (number of the first row, rows): checked points at once; mapped points block by block, checked here and
     converted to float64."""
-    mapped = _is_mapped(X)
-    n = X.shape[0]
-    few = max(1, (1 << 20) // X.shape[1]) if mapped else n
-    for first in range(0, n, few):
-        block = X[first : first + few]
-        yield first, _points(block, first=first) if mapped else block
+    if not _is_mapped(X):
+        yield 0, X
+        return
+    for chunk in _slices(*X.shape):
+        yield chunk.start, _points(X[chunk], first=chunk.start)
 
 
 def _ranges(X):
@@ -577,9 +583,9 @@ def _ranges(X):
     np.minimum.at(low, X.indices, X.data)
     np.maximum.at(high, X.indices, X.data)
     has_zeros = np.bincount(X.indices, minlength=d) < n
-    return np.where(has_zeros, np.minimum(low, 0.0), low), np.where(
-        has_zeros, np.maximum(high, 0.0), high
-    )
+    low[has_zeros] = np.minimum(low[has_zeros], 0.0)
+    high[has_zeros] = np.maximum(high[has_zeros], 0.0)
+    return low, high
 
 
 def _origin(X):
@@ -593,9 +599,8 @@ def _origin(X):
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
     is_far = high - low <= np.abs(middle) / 3.0
-    return np.where(
-        is_far & (high > low).any(), middle, 0.0
-    )  # if all points are equal, moving them would make zeros of them
+    # If all points are equal, moving them would make zeros of them.
+    return np.where(is_far & (high > low).any(), middle, 0.0)
 
 
 def _labels(y, n, name="y", allowed=(-1, 1)):
@@ -796,8 +801,8 @@ def _renormalize(high, low):
     """
     for i in range(high.size):
         total = high[i] + low[i]
-        part = total - high[i]
-        low[i] = (high[i] - (total - part)) + (low[i] - part)
+        added = total - high[i]
+        low[i] = (high[i] - (total - added)) + (low[i] - added)
         high[i] = total
 
 
@@ -1309,7 +1314,6 @@ _KERNELS = {  # the keywords of each kernel; all take "intercept", too
     "precomputed": (),
 }
 _NORMAL = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
-_AT_ONCE = 1 << 20  # entries of a kernel matrix that are computed at a time: 8 MB
 
 
 class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
@@ -1484,13 +1488,6 @@ class _Kernel(
         for chunk in _slices(Xnew.squares.size, weights.shape[1]):
             sums[:, chunk] = weights @ self.block(Xnew.take(chunk), X).T
         return sums
-
-
-def _slices(n, width):
-    """Yield slices of n rows of this width, with about `_AT_ONCE` entries each."""
-    step = max(1, _AT_ONCE // width)
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
 
 
 def _kernel(kernel, X, params, weights=1.0, is_moved=False):
@@ -2051,6 +2048,7 @@ class Representation:
 _SMALLEST = 1e-285
 _LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
 _UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+_UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range lose together
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
@@ -3864,7 +3862,7 @@ class PairGram(Representation):
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
         """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
 
-        A margin, half the difference of two rounded scores, errs by up to 2 u max_ci |f_c(x_i)| more.
+        A margin is half the difference of two rounded scores.  This adds up to 2 max_ci |f_c(x_i)| 2^-53 to its error.
         """
         (T, rest) = self._class_weights(v)
         squares = []
@@ -3978,9 +3976,8 @@ def _add_pair_block(K, point, right, wrong, other, other_right, other_wrong, out
         for k in range(other.size):
             same = int(right[i] == other_right[k]) + int(wrong[i] == other_wrong[k])
             crossed = int(right[i] == other_wrong[k]) + int(wrong[i] == other_right[k])
-            out[i, k] += (
-                0.5 * (same - crossed) * row[other[k]]
-            )  # <e_y - e_j, e_y' - e_j'> / 2 of the classes
+            # The factor is <e_y - e_j, e_y' - e_j'> / 2 for the classes.
+            out[i, k] += 0.5 * (same - crossed) * row[other[k]]
 
 
 # ======================================================================================================
@@ -4009,6 +4006,13 @@ def _squares_and_margins(G, scale, *points):
     ]
 
 
+def _has_precise_products(G):
+    """Return True if G has products in twice the working precision; one point of it tells."""
+    if G.access == "products":
+        return False
+    return G.restrict(np.arange(1)).precise(np.zeros(1)) is not None
+
+
 def _nonnegative(norm2, error):
     """Return v'Gv, or 0 where rounding has made it negative; raise ValueError where it is below -error."""
     if norm2 < -error:
@@ -4031,7 +4035,7 @@ class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
         norm2 = max(self.norm2, 0.0)
-        square_error = self.rounding.square * scale * self.total * self.total
+        square_error = self.rounding.square * scale * self.total * self.total + _UNDERFLOW
         length_error = self.rounding.length * math.sqrt(scale) * self.total
         least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
         shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
@@ -4193,13 +4197,13 @@ def certificate(
     The rho that is bounded belongs to the stored rows.  With a dense G it is the rho of every positive semi-definite
     matrix whose upper triangle rounds to the stored one: a float32 G stands for all matrices that round to it.
 
-    With u = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
+    With e = 2^-53, s = max_i G_ii, and d coordinates, rounding widens the interval near the optimum, relative to rho,
     by about
 
-        3 n u s / rho^2                         with a dense G (float32: 6e-8 in place of n u, where that is larger),
-        (n + d) u (s / rho^2 + 2 sqrt(s) / rho) with features;
-        6 u s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
-        40 u + up to u s / rho^2                with features and ``precise``; the second term rounds alpha.
+        3 n e s / rho^2                         with a dense G (float32: 6e-8 in place of n e, where that is larger),
+        (n + d) e (s / rho^2 + 2 sqrt(s) / rho) with features;
+        6 e s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
+        40 e + up to e s / rho^2                with features and ``precise``; the second term rounds alpha.
 
     Here s is that of the matrix without its ridge.  lower is never below -sqrt(s), up to rounding.  With a dense G
     upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.  Formulas and
@@ -4262,10 +4266,9 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.
 
-    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows in a
-    mapped file and those of other libraries it is 2 (n + d) u sqrt(s) wide, u = 2^-53, s = max_i G_ii.  A
-    representation of your own says that its coordinates are the z_i by a method ``square(v, w, m)`` that returns
-    <w, w>.
+    The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows of
+    another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  A representation of your own says that its
+    coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
 
     Examples
     --------
@@ -4709,7 +4712,7 @@ def drive(
 
     Examples
     --------
-    The perceptron that takes the row of least margin (the README has a longer example).
+    The perceptron that takes the row of least margin (the README of the repository has a longer example).
 
     >>> import numba
     >>> @numba.njit
@@ -4974,10 +4977,8 @@ def _reported_interval(run, k, report, by_square, eps):
     square = rounding.square
     if not by_square:
         square = max(square, rounding.margins + 1.01 * _sum_error(n + 8))
-    squares = (
-        scale * total * total,
-        scale * dual_total * dual_total,
-    )  # "**" would raise where these overflow
+    # Products, because "**" would raise an error where these overflow
+    squares = (scale * total * total, scale * dual_total * dual_total)
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None  # squares might over- or underflow; alpha = 0 says nothing
     dual_square = reach / dual_total * (square + 2.02 * _sum_error(16.0)) + 2.02 * drift
@@ -7339,7 +7340,7 @@ class _Dual:
         blur = math.sqrt(G.rounding().square)
         eps = 1e-9 if blur == 0.0 else 3e-8
         eps *= math.sqrt(base_scale) / math.sqrt(scale)
-        if blur > 0.0 and G.precise(np.zeros(self.n)) is None:
+        if blur > 0.0 and not _has_precise_products(G):
             eps = max(eps, 1.5 * blur)
         if self.has_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
             with np.errstate(over="ignore"):
@@ -7640,9 +7641,8 @@ def _by_pairs(dual, c, u, points, H, target, most):
     g = ((u[points] - 1.0) / roots).astype(np.float32)
     moves = np.zeros(points.size, np.float32)
     steps = _pair_steps(H, x, g, moves, roots, target, most)
-    if not np.isfinite(
-        x
-    ).all():  # rows are too much alike for single precision, where steps run away
+    if not np.isfinite(x).all():
+        # The rows are too much alike for single precision, so that steps ran away.
         return *_rescale(c, u), False
     weights = np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0)
     return *dual.change(c, u, points, weights), steps < most
@@ -7836,7 +7836,7 @@ def _on_first_faces(dual, c, u, gap):
 
 def _refine(dual, c, u, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
-    if dual.G.precise(np.zeros(dual.n)) is None:
+    if not _has_precise_products(dual.G):
         return
     G = dual.G.restrict(points)
     roots = dual.roots[points]
@@ -8186,10 +8186,8 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
         stage[0] = following
         if following == _BLOCKS and current != _BLOCKS:
             if current == _NEWTON and dual.has_few_coordinates:
-                return (
-                    k,
-                    EXHAUSTED,
-                )  # nothing else sees more of so many points on so few coordinates
+                # Nothing else sees more of so many points on so few coordinates.
+                return k, EXHAUSTED
             if support > dual.largest_support:
                 warnings.warn(
                     f"max_margin may take long: {support} points are in the support, too many for working sets; "
@@ -8462,8 +8460,9 @@ def _separators(G, alpha):
     G = G.without_shift()
     rows = G.points_gram()
     parts = G._class_weights(alpha) if isinstance(G, PairGram) else alpha[None, None]
-    if rows.separator(parts[0][0]) is not None:
-        return sum(np.array([rows.separator(v) for v in part]) for part in parts)
+    separators = [[rows.separator(v) for v in part] for part in parts]
+    if separators[0][0] is not None:
+        return np.sum(separators, axis=0)
     W = np.empty((parts.shape[1], rows.shape()[1]))
     for v, w in zip(parts[0], W, strict=True):
         lift(rows, v, w)

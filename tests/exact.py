@@ -16,7 +16,7 @@ from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 import numpy as np
-from instances import BY_ROWS, CALLS, SAMPLED, Products, Symmetric, algorithm_of
+from instances import BY_ROWS, CALLS, SAMPLED, Own, Products, Symmetric, algorithm_of
 
 import fastmargin as fm
 
@@ -562,26 +562,6 @@ MATRICES = {  # of G: the promise is about every matrix that rounds to the store
     "float32": lambda G: rounded(G, np.float32),
     "symmetric": lambda G: Products(Symmetric(rounded(G))),
 }
-
-
-class Own(fm.Representation):
-    """A user's own, of rows, by NumPy; with signs it has a free intercept by itself."""
-
-    def __init__(self, Z, signs=None):
-        self.Z = Z
-        self.signs = signs
-
-    def shape(self):
-        return self.Z.shape
-
-    def diagonal(self):
-        return (self.Z**2).sum(axis=1)
-
-    def lift(self, v, w):
-        w[:] = self.Z.T @ v
-
-    def margins(self, w, m):
-        m[:] = self.Z @ w
 
 
 class Single(Own):

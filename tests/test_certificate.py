@@ -18,6 +18,7 @@ from instances import (
     REPRESENTATIONS,
     SAMPLED,
     UNTIED,
+    Own,
     Products,
     Symmetric,
     accepts,
@@ -212,29 +213,11 @@ def test_the_margin_of_a_separator_needs_coordinates_and_a_direction():
 
 
 def test_a_representation_of_ones_own_says_that_its_coordinates_are_features():
-    class Plain(fm.Representation):
-        def __init__(self, Z):
-            self.Z = Z
-
-        def shape(self):
-            return self.Z.shape
-
-        def diagonal(self):
-            return (self.Z**2).sum(axis=1)
-
-        def lift(self, v, w):
-            w[:] = v @ self.Z
-
-        def margins(self, w, m):
-            m[:] = self.Z @ w
-
-    class Told(Plain):
+    class Told(Own):
         def square(self, v, w, m):
             return w @ w
 
-    check_raises(
-        lambda: fm.separator_margin(Plain(EASY), EASY[0]), TypeError, ["coordinates", "Plain"]
-    )
+    check_raises(lambda: fm.separator_margin(Own(EASY), EASY[0]), TypeError, ["coordinates", "Own"])
     lower, upper = fm.separator_margin(Told(EASY), EASY[0])
     assert (
         exact.signed_square(Fraction(lower))
@@ -1028,3 +1011,23 @@ def test_the_margin_of_a_separator_with_its_own_bias():
         ValueError,
         ["(2,)", "(3,) with a bias"],
     )
+
+
+def test_precise_products_of_features_are_within_their_bound():
+    """In exact arithmetic, for rows c_i x_i that are no numbers themselves, and weights at which they cancel."""
+    X = np.array([[3000001, 1000000], [6000001, 2000001], [2999999, 1000001], [1000003, -7]])
+    G = fm.prepare(fm.features(X, [1, -1, -1, 1]), 0).G
+    v = np.array([0.3, 0.2, 0.1, 1e-9])
+    norm2, m, rounding = G.precise(v)
+    rows = [
+        [Fraction(float(c)) * int(x) for x in row] for c, row in zip(G.c, X.tolist(), strict=True)
+    ]
+    w = [sum(Fraction(float(a)) * row[j] for a, row in zip(v, rows, strict=True)) for j in range(2)]
+    s = Fraction(scale_of(G))
+    for got, row in zip(m, rows, strict=True):
+        want = sum(x * y for x, y in zip(row, w, strict=True))
+        error = Fraction(4 * EPS) * abs(want) + Fraction(rounding.margins) * s
+        assert abs(Fraction(float(got)) - want) <= error
+    want = sum(y * y for y in w)
+    assert abs(Fraction(norm2) - want) <= Fraction(4 * EPS) * want
+    assert rounding.margins < 1e-28 and want < Fraction(1, 10**3)

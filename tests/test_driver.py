@@ -22,6 +22,7 @@ from instances import (
     LOOPS,
     PLANTED,
     REPRESENTATIONS,
+    Own,
     Products,
     Rows,
     Symmetric,
@@ -528,28 +529,19 @@ def test_an_interrupt_that_comes_while_compiled_code_runs(name, entry, monkeypat
     assert np.array_equal(run(name, G, max_iter=9, start=result).alpha, whole.alpha)
 
 
-class Interrupted(fm.Representation):
+class Interrupted(Own):
     """Rows, of which one product is interrupted."""
 
     def __init__(self, Z, at):
-        self.Z = Z
+        super().__init__(Z)
         self.at = at
         self.count = 0
-
-    def shape(self):
-        return self.Z.shape
-
-    def diagonal(self):
-        return (self.Z**2).sum(axis=1)
-
-    def lift(self, v, w):
-        w[:] = v @ self.Z
 
     def margins(self, w, m):
         self.count += 1
         if self.count == self.at:
             raise KeyboardInterrupt
-        m[:] = self.Z @ w
+        super().margins(w, m)
 
 
 @pytest.mark.parametrize("at", [9, 20])

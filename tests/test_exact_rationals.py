@@ -25,7 +25,7 @@ import numba
 import numpy as np
 import pytest
 from exact import Problem, faults, floats_around, judge, of_rows, random_problems
-from instances import CALLS, algorithm_of, form, rotate, run, some
+from instances import CALLS, Own, algorithm_of, form, rotate, run, some
 
 import fastmargin as fm
 
@@ -337,7 +337,7 @@ def test_the_judge_of_free_intercepts():
 
 def test_the_judge_of_interrupts():
     """A state that is not that of n_iter iterations shows by alpha; what alpha does not show, on the way on."""
-    given = exact.Own(np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0]]))
+    given = Own(np.array([[3.0, 1.0], [2.0, -5.0], [7.0, 7.0]]))
     G = of_rows(given.Z)
 
     def judged(result):
@@ -579,6 +579,32 @@ WRONG_ONCE = [
         {"max_iter": 8, "tol": 0.5},
         sides=[1, -1, -1, 1, 1, -1],
         trial="watched",
+    ),
+    # ||p||_G^2 in twice the working precision was below the normal range, where numbers have few digits.
+    Problem(
+        "rank one",
+        [[1846], [7384], [8307], [1846], [2769], [1846], [-2769], [2769]],
+        -485,
+        "features",
+        "frank_wolfe",
+        {"max_iter": 1, "eps": 3.635047059968293e-143, "variant": "away", "tol": 1e-15},
+    ),
+    Problem(
+        "nearly opposite",
+        [
+            [1322931452, -1277835269, 3486005880, -3026111593],
+            [-802952150, -1536987781, 3643215246, -1875348511],
+            [-2788480948, 3004269276, -2718106247, -1999038839],
+            [-511972139, 2439687778, 780835343, -705868541],
+            [-1322931451, 1277835268, -3486005877, 3026111590],
+            [802952145, 1536987779, -3643215249, 1875348512],
+            [2788480947, -3004269273, 2718106246, 1999038839],
+            [511972140, -2439687776, -780835340, 705868536],
+        ],
+        -495,
+        "features",
+        "perceptron",
+        {"max_iter": 3, "tol": 0.5},
     ),
     # Iterates overflow before the library that multiplies by them says so.
     Problem(

@@ -6,8 +6,8 @@ from fractions import Fraction
 import exact
 import numpy as np
 import pytest
-from exact import FAMILIES, FREE_CALLS, Own, faults, margin_squared, of_rows
-from instances import CALLS, check_raises, mapped, run, sparse
+from exact import FAMILIES, FREE_CALLS, faults, margin_squared, of_rows
+from instances import CALLS, Own, check_raises, mapped, run, sparse
 
 import fastmargin as fm
 

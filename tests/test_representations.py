@@ -19,6 +19,7 @@ from instances import (
     REPRESENTATIONS,
     SAMPLED,
     UNTIED,
+    Own,
     Products,
     Symmetric,
     check_raises,
@@ -508,25 +509,6 @@ def test_a_new_representation_needs_no_change(name, case):
         assert abs(uncounted - compiling) <= 1e-9
 
 
-class FourMethods(fm.Representation):
-    """The rows Z by NumPy, with nothing but what a representation must have."""
-
-    def __init__(self, Z):
-        self.Z = Z
-
-    def shape(self):
-        return self.Z.shape
-
-    def diagonal(self):
-        return (self.Z**2).sum(axis=1)
-
-    def lift(self, v, w):
-        w[:] = v @ self.Z
-
-    def margins(self, w, m):
-        m[:] = self.Z @ w
-
-
 @pytest.mark.parametrize("case", ["separable", "overlapping", "uneven"])
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.rows])
 def test_four_methods_are_enough(name, case):
@@ -534,9 +516,7 @@ def test_four_methods_are_enough(name, case):
     most = (
         BEFORE_TIES if CALLS[name].noise == 1.0 and case == "overlapping" else 60
     )  # there they come to rest at 0
-    one, two = (
-        run(name, make(Z), max_iter=most, trace_at=[]) for make in (FourMethods, fm.FeatureGram)
-    )
+    one, two = (run(name, make(Z), max_iter=most, trace_at=[]) for make in (Own, fm.FeatureGram))
     slack = 1e-8 * math.sqrt(scale_of(fm.FeatureGram(Z))) if case != "overlapping" else 1e-6
     assert one.lower == pytest.approx(two.lower, abs=slack)
     assert one.upper == pytest.approx(two.upper, abs=slack)
@@ -551,7 +531,7 @@ def test_defaults_are_what_they_say():
     Z = UNTIED["overlapping"]
     n, d = Z.shape
     outputs = []
-    for G in (FourMethods(Z), fm.FeatureGram(Z)):
+    for G in (Own(Z), fm.FeatureGram(Z)):
         w, m, q, u, margin, column = (
             rows_of(1, d)[0],
             *np.empty((2, n)),
@@ -587,8 +567,7 @@ def test_defaults_are_what_they_say():
 
 def test_what_a_class_lacks_is_an_error():
     methods = {
-        name: vars(FourMethods)[name]
-        for name in ("__init__", "shape", "diagonal", "lift", "margins")
+        name: vars(Own)[name] for name in ("__init__", "shape", "diagonal", "lift", "margins")
     }
     for method in list(methods)[1:]:
         lacking = type(
