@@ -4672,7 +4672,7 @@ COMPARISONS = {  # function -> the packages that it needs
 }
 
 
-def compute_speed(context):
+def compute_speed_peers(context):
     source = load_mnist(context, (3, 5)).source
     made = {make for make, packages in COMPARISONS.items() if has_peers(packages)}
     rows = [
@@ -4728,14 +4728,14 @@ def speed_lines(table):
 
 
 @figure(
-    "speed",
+    "speed:peers",
     "our calls against those of NumPy, scikit-learn and PIQP",
-    compute_speed,
+    compute_speed_peers,
     minutes=5,
     data="mnist htru2",
     report=lambda table, caption: speed_lines(table),
 )
-def draw_speed(table, ax):
+def draw_speed_peers(table, ax):
     ratio = table["ratio"]
     heights = np.arange(len(ratio))[::-1]
     ax.figure.set_figheight(0.36 * len(ratio) + 0.8)
@@ -5810,7 +5810,7 @@ TABLES = {  # name -> the CSV file and the function of its table
     "race": ("race-goals", race_table),
     "margins": ("margins", margins_table),
     "margin gaps": ("margins", margin_gaps_table),
-    "speed": ("speed", speed_lines),
+    "speed": ("speed-peers", speed_lines),
 }
 TABLE = re.compile(
     r"(?<=^<!-- table: )([^>]+)( -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
