@@ -127,6 +127,23 @@ def test_the_numbers_of_verdicts():
     assert f"its error falls for {len(runs)} of {len(runs)} networks" in README
 
 
+def test_who_is_faster():
+    rows = table("speed-peers")
+    faster = rows["least"] > 1
+    ratios = rows["ratio"][faster]
+    found = f"faster in {faster.sum()} of {len(faster)} comparisons"
+    assert f"{found}, {ratios.min():.1f} to {ratios.max():.1f} times" in REPORT
+    assert set(rows["label"][rows["most"] < 1]) == {
+        "MaxMarginClassifier, noisy points, C = 1, n = 4,000",
+        "max_margin, sparse points, squared slacks, C = 1, n = 20,000",
+    }
+    parts = rp.split(table("speed-scaling"), "what")
+    ours = parts["max_margin to 1e-6"]
+    less = ours["memory"] < parts["LIBSVM, tol = 1e-6"]["memory"]
+    first = ours["n"][~less].max()
+    assert f"less memory than LIBSVM from n = {ours['n'][ours['n'] > first][0]:,.0f} on" in README
+
+
 def test_the_exponents_of_ramdas14():
     parts = rp.split(table("ramdas14-theorem1"), "against")
     exponents = []

@@ -857,8 +857,8 @@ def test_a_figure_that_fails_to_draw_shows_its_own_error(tmp_path, registry, cap
 # The columns that inform the reader of the CSV file and are not drawn.
 NOT_DRAWN = {
     ("ji21:fig1", "upper"),
-    ("speed", "gap"),
-    ("speed", "their gap"),
+    ("speed:peers", "gap"),
+    ("speed:peers", "their gap"),
     *(("ji21:fig4", name) for name in ("train_error", "margin", "differ")),
     *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
     *(("margins", name) for name in ("d", "twins", "support")),
@@ -892,7 +892,7 @@ DEAR = {
     "open1",
     "open2",
     "race",
-    "speed",
+    "speed:peers",
     "speed:scaling",
     "subspace:products",
     "subspace:seconds",
@@ -1934,7 +1934,7 @@ def test_a_row_has_the_median_and_range_of_turns_unless_the_peer_has_no_answer(
     assert ratios == [2.0, 4.0, 8.0] if answers else np.isnan(ratios).all()
 
     table = rp.stack([row, row | {"label": "another call", "their gap": 1e-7}])
-    [ax] = rp.FIGURES["speed"].draw(table).axes
+    [ax] = rp.FIGURES["speed:peers"].draw(table).axes
     assert any("did not converge" in text.get_text() for text in ax.texts) != answers
     assert ("did not converge: a call" in rp.speed_lines(table)) != answers
 
@@ -1981,7 +1981,7 @@ def test_a_short_call_is_repeated_for_as_long_as_a_turn():
 def test_without_other_packages_their_comparisons_are_skipped(monkeypatch):
     for name in ("sklearn", "scipy", "scipy.sparse", "piqp"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    table, caption = rp.FIGURES["speed"].compute(QUICKLY)
+    table, caption = rp.FIGURES["speed:peers"].compute(QUICKLY)
     assert all(peer.startswith("NumPy") for peer in table["peer"])
     assert f"): {len(rp.COMPARISONS) - len(table['peer'])}" in caption and "Skipped" in caption
     assert "LIBSVM, tol = 1e-6" not in rp.FIGURES["speed:scaling"].compute(QUICKLY)[0]["what"]
