@@ -4695,7 +4695,7 @@ def compute_speed_scaling(context):
     "speed:scaling",
     "ours: seconds and memory against n",
     compute_speed_scaling,
-    verdict="`max_margin` needs less memory than LIBSVM from n = 8,000 on",
+    verdict="`max_margin` needs less memory than LIBSVM from n = 2,000 on",
     minutes=1,
     data="mnist",
     columns=2,
