@@ -4325,21 +4325,22 @@ def kernel_matrix(context):
     return Comparison(label, "scikit-learn: rbf_kernel, signs", ours, theirs, equal)
 
 
-def against_libsvm(what, G, y, **limits):
-    """Compare max_margin with LIBSVM on a signed matrix, both with a free bias."""
-    free = fm.FreeGram(fm.DenseGram(G), y)
-    fit = partial(svc, y[:, None] * G * y, y, kernel="precomputed", **limits)
+def against_svc(what, peer, G, ours, fit):
+    """Compare a call that returns a result of ours with an SVC, both with a free bias; G has a free intercept."""
 
     def check(result, model):
-        return weights_gap(free, result.alpha, result.p), svc_gap(free, model)
+        return weights_gap(G, result.alpha, result.p), svc_gap(G, model)
 
-    return Comparison(
-        f"max_margin, matrix, {what}, n = {len(y):,}",
-        "LIBSVM, precomputed",
-        partial(fm.max_margin, free, tol=GOAL),
-        loosest(fit, partial(svc_gap, free)),
-        check,
-    )
+    theirs = loosest(fit, partial(svc_gap, G))
+    return Comparison(f"{what}, n = {len(G.signs):,}", peer, ours, theirs, check)
+
+
+def against_libsvm(what, G, y, **limits):
+    """Compare max_margin with LIBSVM on a signed matrix."""
+    free = fm.FreeGram(fm.DenseGram(G), y)
+    ours = partial(fm.max_margin, free, tol=GOAL)
+    fit = partial(svc, y[:, None] * G * y, y, kernel="precomputed", **limits)
+    return against_svc(f"max_margin, matrix, {what}", "LIBSVM, precomputed", free, ours, fit)
 
 
 def hard_by_matrix(context):
@@ -4363,18 +4364,12 @@ def thin_by_matrix(context):
 def hard_by_points(context):
     X, y = shuffled_pair(context, (3, 5), 6000)
     free = fm.FreeGram(fm.DenseGram(fm.gram(X, y, gamma=0.01)), y)
+    fit = partial(svc, X, y, gamma=0.01)
 
-    def check(model, peer):
-        result = model.result_
-        return weights_gap(free, result.alpha, result.p), svc_gap(free, peer)
+    def ours():
+        return fm.MaxMarginClassifier(gamma=0.01, tol=GOAL).fit(X, y).result_
 
-    return Comparison(
-        f"MaxMarginClassifier, points, hard, n = {len(y):,}",
-        "SVC",
-        lambda: fm.MaxMarginClassifier(gamma=0.01, tol=GOAL).fit(X, y),
-        loosest(partial(svc, X, y, gamma=0.01), partial(svc_gap, free)),
-        check,
-    )
+    return against_svc("MaxMarginClassifier, points, hard", "SVC", free, ours, fit)
 
 
 def soft_by_points(context):
@@ -4503,9 +4498,9 @@ def compute_speed_peers(context):
 def outcomes(table):
     """Return {outcome: which comparisons have it}: the range of the five ratios decides."""
     return {
-        "fastmargin is faster": table["least"] > 1,
-        "the peer is faster": table["most"] < 1,
-        "level within the range": (table["least"] <= 1) & (table["most"] >= 1),
+        "Faster than the peer": table["least"] > 1,
+        "Slower than the peer": table["most"] < 1,
+        "Level within the range": (table["least"] <= 1) & (table["most"] >= 1),
     }
 
 
@@ -4523,7 +4518,7 @@ def speed_lines(table):
             lines.append(f"- {outcome}: {'; '.join(named)}.")
     for row in np.flatnonzero(np.isnan(table["ratio"])):
         label, peer, *_ = (column[row] for column in columns)
-        lines.append(f"- the peer did not converge: {label} ({peer}).")
+        lines.append(f"- The peer did not converge: {label} ({peer}).")
     return "\n".join(lines)
 
 
@@ -4554,7 +4549,7 @@ def draw_speed_peers(table, ax):
                 label=outcome,
             )
     for row in np.flatnonzero(np.isnan(table["ratio"])):
-        text = f"  the peer did not converge: gap {table['their gap'][row]:.2g}"
+        text = f"  did not converge: gap {table['their gap'][row]:.2g}"
         ax.text(1, heights[row], text, va="center", fontsize=SMALL_TEXT)
     names = [
         f"{label}: {1e3 * ours:,.1f} ms\n{peer}: {1e3 * theirs:,.1f} ms"
@@ -4570,13 +4565,9 @@ def draw_speed_peers(table, ax):
 
 
 def memory(field):
-    """Return the resident memory in bytes, VmRSS now or VmHWM at its peak; nan where the system does not tell."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-    except OSError:
-        return math.nan
-    [kilobytes] = re.findall(rf"^{field}:\s+(\d+) kB$", status, re.MULTILINE)
-    return 1024.0 * int(kilobytes)
+    """Return the resident memory in bytes, VmRSS now or VmHWM at its peak, as Linux tells it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024.0 * int(re.search(rf"{field}:\s+(\d+) kB", status)[1])
 
 
 def extra_memory(call):
@@ -4598,7 +4589,6 @@ def extra_memory(call):
 def compute_speed_scaling(context):
     X, y = shuffled_pair(context, (3, 5), 12_000, few=600)
     sizes = context.pick((1000, 2000, 4000, 8000, 12_000), (75, 150, 300, 600))
-    steps = context.pick(100, 5)
     rows = []
     for n in progress(sizes, context, "sizes"):
         A = X[:n]
@@ -4607,7 +4597,7 @@ def compute_speed_scaling(context):
         K = fm.gram(A, gamma=0.01)
         calls = {
             "gram": partial(fm.gram, A, b, gamma=0.01),
-            f"momentum, {steps} iterations": partial(fm.momentum, G, max_iter=steps, trace_at=[]),
+            "momentum, 100 iterations": partial(fm.momentum, G, max_iter=100, trace_at=[]),
             "max_margin to 1e-6": partial(exact, G),
         }
         if has_peers():
@@ -4636,12 +4626,10 @@ def draw_speed_scaling(table, *axes):
     for ax, column, factor in zip(axes, ("seconds", "memory"), (1, 1e-6), strict=True):
         exponents = {}
         for name, run, look in curves(table, "what"):
-            known = run[column] > 0
-            if known.any():
-                x = run["n"][known]
-                y = factor * run[column][known]
-                [line] = ax.loglog(x, y, label=name, **look | {"markevery": 1})
-                exponents[line] = with_interval(fitted_exponent(x, y))
+            y = factor * run[column]
+            [line] = ax.loglog(run["n"], y, label=name, **look | {"markevery": 1})
+            if np.all(y > 0):
+                exponents[line] = with_interval(fitted_exponent(run["n"], y))
         ax.set_xlabel("number of points n; at the ends: exponents")
         at_ends(ax, exponents)
     axes[0].set_ylabel("seconds")
@@ -4859,28 +4847,20 @@ def separable(rows):
 
 
 def draw_margin_histogram(table, *axes):
-    kept = split(table, "status")["certified"]
-    edges = np.geomspace(kept["lower"].min(), 1, 26)
-    for ax, (kernel, rows) in zip(axes, split(kept, "kernel").items(), strict=True):
+    edges = np.geomspace(split(table, "status")["certified"]["lower"].min(), 1, 26)
+    titles = {"linear": "planes", "rbf": "rbf"}
+    for ax, (kernel, rows) in zip(axes, split(table, "kernel").items(), strict=True):
         height = np.zeros(25)
-        for source, part in split(rows, "source").items():
+        for source, part in split(split(rows, "status")["certified"], "source").items():
             colour, hatch = SOURCES[source]
             count, _ = np.histogram(part["lower"], edges)
-            ax.bar(
-                edges[:-1],
-                count,
-                np.diff(edges),
-                height,
-                align="edge",
-                color=colour,
-                hatch=hatch,
-                edgecolor="white",
-                label=source,
-            )
+            look = {"color": colour, "hatch": hatch, "edgecolor": "white", "label": source}
+            ax.bar(edges[:-1], count, np.diff(edges), height, align="edge", **look)
             height += count
-        all_rows = split(table, "kernel")[kernel]
-        title = {"linear": "planes", "rbf": "rbf"}[kernel] + ": " + separable(all_rows)
+        title = f"{titles[kernel]}: {separable(rows)}"
         ax.set(xscale="log", xlabel=r"margin $\rho$", ylabel="data sets", title=title)
+        ax.set_ylim(0, 1.05 * height.max())
+        ax.yaxis.get_major_locator().set_params(integer=True)
 
 
 def draw_margin_solvers(table, left, right):
@@ -5030,9 +5010,10 @@ def draw_race_products(part, ax):
         if method in looks:
             look = looks[method] | {"markevery": [-1]}
             label = method
-        ax.loglog(run["products"], np.maximum(run["gap"], 7e-7), label=label, **look)
-    ax.set(xlabel="products with G; the marker stands at the end", ylim=(5e-7, 2))
-    ax.set_ylabel("certified relative gap")
+        gap = np.maximum(run["gap"], 7e-7)
+        ax.loglog(run["products"], gap, label=label, nonpositive="mask", **look)
+    ax.set(xlabel="products with G (marker: the end)", ylim=(5e-7, 2))
+    ax.figure.supylabel("certified relative gap (without a margin: the bound above it)")
 
 
 def seconds_to(goal, run):
@@ -5058,8 +5039,9 @@ def draw_race_seconds(part, ax):
             said = f"not to {RACE_GOALS[0]:g}"
         place = {"transform": ax.get_yaxis_transform(), "va": "center"}
         ax.text(0.02, height, said, fontsize=SMALL_TEXT, color="0.4", **place)
-    ax.set_yticks(list(heights.values()), heights, fontsize=SMALL_TEXT)
-    ax.set_xlabel("seconds")
+    names = heights if ax.get_subplotspec().is_first_col() else []
+    ax.set_yticks(list(heights.values()), names, fontsize=SMALL_TEXT)
+    ax.set(xlabel="seconds", ylim=(-len(heights), 1))
 
 
 @figure(

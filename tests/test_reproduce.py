@@ -861,7 +861,7 @@ NOT_DRAWN = {
     ("speed:peers", "their gap"),
     *(("ji21:fig4", name) for name in ("train_error", "margin", "differ")),
     *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
-    *(("margins", name) for name in ("d", "twins", "support")),
+    *(("margins", name) for name in ("d", "twins")),
 }
 
 
@@ -1783,6 +1783,13 @@ def test_the_gap_of_another_solver_is_of_its_weights_alone():
     assert rp.certified_gap(G, y, np.array([1.0, 0, 1, 0])) < 1e-12
 
 
+def margin_again(kernel, X, y):
+    """The interval that fm.certificate gives the weights of a run of its own."""
+    G = rp.margin_gram(*rp.margin_points(X, y), kernel)
+    result = rp.hard_margin(G)
+    return rp.fm.certificate(G, result.alpha, result.p, precise=True)
+
+
 def test_margins(tmp_path):
     table, caption = rp.FIGURES["margins"].compute(rp.Context(quick=True, progress=False))
     rp.write_table(tmp_path / "margins.csv", table, caption)
@@ -1794,19 +1801,14 @@ def test_margins(tmp_path):
         row = dict(zip(table, values, strict=True))
         X, y = sets[row["data"]]()
         few = np.sort(np.concatenate([np.flatnonzero(y == sign)[:60] for sign in (-1, 1)]))
-        lower, upper = rp.confirmed(row, X[few], y[few])
+        lower, upper = margin_again(row["kernel"], X[few], y[few])
         assert upper <= row["upper"] * (1 + 1e-6) + 1e-11 and row["n"] == len(few)
         if row["status"] == "certified":
-            assert (
-                lower >= row["lower"] * (1 - 1e-6) > 0
-                and row["upper"] - row["lower"] <= 1e-6 * row["upper"]
-            )
+            assert lower >= row["lower"] * (1 - 1e-6) > 0
+            assert row["upper"] - row["lower"] <= 1e-6 * row["upper"]
         else:
-            assert (
-                row["status"] == "infeasible" and row["upper"] <= 3e-8 and row["kernel"] == "linear"
-            )
-        assert bool(row["weights"]) == (row["support"] <= rp.FEW)
-        assert len(row["weights"].split()) in (0, row["support"])
+            assert row["status"] == "infeasible" and row["upper"] <= 3e-8
+            assert row["kernel"] == "linear"
     linear, rbf = rp.split(table, "kernel").values()
     assert rp.split(linear, "data")["HTRU2"]["status"] == "infeasible"
     panels = rp.FIGURES["margins"].draw(table, "histogram").axes
@@ -1888,23 +1890,24 @@ def test_the_race(monkeypatch):
             assert np.isnan(methods[name]["products"]).all() and methods[name]["gap"] > -1e-9
         not_run = [text for text in ax.texts if text.get_text() == "not run"]
         assert len(not_run) == len(rp.OTHER_SOLVERS) - len(others)
-    assert rp.has_peers() == any("SVC" in method for method in table["method"])
-    assert rp.has_peers(rp.PIQP) == ("PIQP" in table["method"])
+    assert rp.has_peers() == (set(table["method"]) >= set(rp.OTHER_SOLVERS))
 
 
-def test_the_seconds_of_the_race_are_medians_of_the_same_run():
-    """Three runs stop at the same iteration, so that only their seconds differ."""
+def test_the_seconds_of_the_race_are_medians_of_three_runs():
+    """Only what all three of them traced is kept."""
     G = rp.fm.FeatureGram(rp.planted_margin(50, 5, 0.01, np.random.default_rng(0)))
     runs = []
 
     def perceptron(G, **options):
-        runs.append(rp.fm.perceptron(G, **options))
-        return runs[-1]
+        most = (100, 500, 300, 500)[len(runs)]  # the first compiles
+        result = rp.fm.perceptron(G, **(options | {"max_iter": most}))
+        runs.append(result.trace.copy())
+        return result
 
-    trace, _ = rp.race_trace(perceptron, G, rp.Context(), max_iter=1000, tol=1e-6)
-    assert len({run.n_iter for run in runs}) == 1 and len(runs) == 3
-    seconds = np.sort([run.trace["seconds"] for run in runs], axis=0)
-    assert (seconds[0] <= trace["seconds"]).all() and (trace["seconds"] <= seconds[2]).all()
+    trace = rp.race_trace(perceptron, G, rp.Context())
+    assert len(trace) == len(runs[2]) < len(runs[1]) == len(runs[3])
+    seconds = np.sort([run["seconds"][: len(trace)] for run in runs[1:]], axis=0)
+    assert np.array_equal(trace["seconds"], seconds[1])
 
 
 QUICKLY = rp.Context(quick=True, progress=False)
@@ -1958,7 +1961,7 @@ def test_our_answer_must_be_right(tmp_path, monkeypatch):
     for other in (exact + [0.0, 5e-9], np.array([1.0, np.nan]), exact[:1]):
         with pytest.raises((AssertionError, ValueError)):
             rp.equal(other, exact)
-    for make in (rp.updates_by_points, rp.updates_by_matrix, rp.updates_by_column):
+    for make in rp.WITH_NUMPY:
         comparison = make(QUICKLY)
         result = comparison.ours()
         comparison.check(result, None)
@@ -1983,13 +1986,13 @@ def test_without_other_packages_their_comparisons_are_skipped(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     table, caption = rp.FIGURES["speed:peers"].compute(QUICKLY)
     assert all(peer.startswith("NumPy") for peer in table["peer"])
-    assert f"): {len(rp.COMPARISONS) - len(table['peer'])}" in caption and "Skipped" in caption
+    assert len(table["peer"]) < len(rp.COMPARISONS) and "Skipped" in caption
     assert "LIBSVM, tol = 1e-6" not in rp.FIGURES["speed:scaling"].compute(QUICKLY)[0]["what"]
 
 
-@pytest.mark.skipif(not rp.has_peers(rp.PIQP), reason="PIQP is not installed")
+@pytest.mark.skipif(not rp.has_peers(), reason="PIQP is not installed")
 def test_piqp_is_judged_by_its_multipliers():
-    comparison = rp.thin_planted(QUICKLY)
+    comparison = rp.thin_by_points(QUICKLY)
     result = comparison.ours()
     multipliers = comparison.theirs()
     assert max(comparison.check(result, multipliers)) <= rp.GOAL
@@ -2007,17 +2010,6 @@ def test_libsvm_has_a_ratio_where_it_converges_alone():
     assert 0 <= row["gap"] <= rp.GOAL >= row["their gap"] and row["ratio"] > 0
     row = rp.measure(rp.against_libsvm("stopped", G, y, max_iter=30), QUICKLY)
     assert row["their gap"] > 1e-2 and np.isnan(row["ratio"])
-
-
-def test_the_projection_by_sorting_is_one():
-    v = np.random.default_rng(0).normal(size=50)
-    p = rp.project_by_sorting(v)
-    assert (
-        p.min() == 0
-        and p.sum() == pytest.approx(1)
-        and np.allclose(np.ptp((v - p)[p > 0]), 0, atol=1e-15)
-    )
-    assert np.all((v - p)[p == 0] <= (v - p)[p > 0].min() + 1e-15)
 
 
 def test_memory_is_that_of_the_call():
@@ -2039,10 +2031,9 @@ def test_memory_is_that_of_the_call():
 
 
 def test_a_process_that_fails_is_an_error():
-    comparison = rp.in_processes("a", "b", "import os", "raise SystemExit(3)")
-    comparison.ours()
+    rp.in_process("import os")
     with pytest.raises(subprocess.CalledProcessError):
-        comparison.theirs()
+        rp.in_process("raise SystemExit(3)")
 
 
 def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, registry, capsys):
