@@ -4495,31 +4495,36 @@ def compute_speed_peers(context):
     return stack(rows), caption
 
 
-def outcomes(table):
-    """Return {outcome: which comparisons have it}: the range of the five ratios decides."""
-    return {
-        "Faster than the peer": table["least"] > 1,
-        "Slower than the peer": table["most"] < 1,
-        "Level within the range": (table["least"] <= 1) & (table["most"] >= 1),
-    }
+FASTER = "Faster than the peer"
+SLOWER = "Slower than the peer"
+LEVEL = "Level within the range"
+NO_ANSWER = "The peer did not converge"
+SPEED_LOOKS = {FASTER: (BLUE, "o"), SLOWER: (VERMILLION, "s"), LEVEL: (BLACK, "D")}
+
+
+def speed_rows(table):
+    """Yield the outcome of each comparison, which the range of its ratios decides, and its row {name: value}."""
+    for values in zip(*table.values(), strict=True):
+        row = dict(zip(table, values, strict=True))
+        if math.isnan(row["ratio"]):
+            yield NO_ANSWER, row
+        elif row["least"] > 1:
+            yield FASTER, row
+        elif row["most"] < 1:
+            yield SLOWER, row
+        else:
+            yield LEVEL, row
 
 
 def speed_lines(table):
     """Write a line on each outcome: the comparisons with it, and the median and range of their time over ours."""
-    columns = [table[name] for name in ("label", "peer", "ratio", "least", "most")]
-    lines = []
-    for outcome, chosen in outcomes(table).items():
-        rows = zip(*(column[chosen] for column in columns), strict=True)
-        named = [
-            f"{label} ({peer}) {ratio:.2g}, {least:.2g} to {most:.2g}"
-            for label, peer, ratio, least, most in rows
-        ]
-        if named:
-            lines.append(f"- {outcome}: {'; '.join(named)}.")
-    for row in np.flatnonzero(np.isnan(table["ratio"])):
-        label, peer, *_ = (column[row] for column in columns)
-        lines.append(f"- The peer did not converge: {label} ({peer}).")
-    return "\n".join(lines)
+    found = {}
+    for outcome, row in speed_rows(table):
+        text = "{label} ({peer}) {ratio:.2g}, {least:.2g} to {most:.2g}"
+        if outcome == NO_ANSWER:
+            text = "{label} ({peer}: gap {their gap:.2g} after {theirs:.2g} s)"
+        found.setdefault(outcome, []).append(text.format(**row))
+    return "\n".join(f"- {outcome}: {'; '.join(texts)}." for outcome, texts in found.items())
 
 
 @figure(
@@ -4532,32 +4537,19 @@ def speed_lines(table):
     report=lambda table, caption: speed_lines(table),
 )
 def draw_speed_peers(table, ax):
-    heights = -np.arange(len(table["label"]))
-    ax.figure.set_figheight(0.4 * len(heights) + 0.8)
-    looks = ((BLUE, "o"), (VERMILLION, "s"), (BLACK, "D"))
-    for (outcome, chosen), (colour, marker) in zip(outcomes(table).items(), looks, strict=True):
-        ratio = table["ratio"][chosen]
-        ends = np.abs([table["least"][chosen] - ratio, table["most"][chosen] - ratio])
-        if ratio.size:
-            ax.errorbar(
-                ratio,
-                heights[chosen],
-                xerr=ends,
-                linestyle="",
-                color=colour,
-                marker=marker,
-                label=outcome,
-            )
-    for row in np.flatnonzero(np.isnan(table["ratio"])):
-        text = f"  did not converge: gap {table['their gap'][row]:.2g}"
-        ax.text(1, heights[row], text, va="center", fontsize=SMALL_TEXT)
-    names = [
-        f"{label}: {1e3 * ours:,.1f} ms\n{peer}: {1e3 * theirs:,.1f} ms"
-        for label, peer, ours, theirs in zip(
-            *(table[name] for name in ("label", "peer", "ours", "theirs")), strict=True
-        )
-    ]
-    ax.set_yticks(heights, names, fontsize=SMALL_TEXT)
+    names = []
+    for height, (outcome, row) in enumerate(speed_rows(table)):
+        names.append("{label}: {ours:.2g} s\n{peer}: {theirs:.2g} s".format(**row))
+        if outcome == NO_ANSWER:
+            text = "  did not converge: gap {their gap:.2g}".format(**row)
+            ax.text(1, height, text, va="center", fontsize=SMALL_TEXT)
+        else:
+            colour, marker = SPEED_LOOKS[outcome]
+            ax.hlines(height, row["least"], row["most"], color=colour)
+            ax.plot(row["ratio"], height, marker, color=colour, label=outcome)
+    ax.figure.set_figheight(0.4 * len(names) + 0.8)
+    ax.set_yticks(range(len(names)), names, fontsize=SMALL_TEXT)
+    ax.invert_yaxis()
     ax.axvline(1, color="0.2", linewidth=1)
     ax.set(xscale="log", xlabel="time of the peer / our time")
     ax.set_xticks((0.1, 0.2, 0.5, 1, 2, 5))
@@ -4598,7 +4590,7 @@ def compute_speed_scaling(context):
         calls = {
             "gram": partial(fm.gram, A, b, gamma=0.01),
             "momentum, 100 iterations": partial(fm.momentum, G, max_iter=100, trace_at=[]),
-            "max_margin to 1e-6": partial(exact, G),
+            "max_margin, tol = 1e-6": partial(exact, G),
         }
         if has_peers():
             calls["LIBSVM, tol = 1e-6"] = partial(svc, K, b, kernel="precomputed")
@@ -4630,7 +4622,7 @@ def draw_speed_scaling(table, *axes):
             [line] = ax.loglog(run["n"], y, label=name, **look | {"markevery": 1})
             if np.all(y > 0):
                 exponents[line] = with_interval(fitted_exponent(run["n"], y))
-        ax.set_xlabel("number of points n; at the ends: exponents")
+        ax.set_xlabel("number of points n (right: exponents)")
         at_ends(ax, exponents)
     axes[0].set_ylabel("seconds")
     axes[1].set_ylabel("MB on top of the input")
@@ -4921,28 +4913,21 @@ RACE_GOALS = (1e-1, 1e-2, 1e-3, 1e-6)
 RACE_SECONDS = 10.0  # after which a run is stopped
 
 
-class Course(NamedTuple):
-    """A problem of the race, of points whose largest norm is 1."""
-
-    make: Callable  # the matrix G, or its representation by points
-    margin: bool = True
-
-    def gap(self, lower, upper):
-        """Return the certified relative gap or, without a margin, the bound above it."""
-        return (upper - lower) / upper if self.margin else upper
-
-
 def courses(context):
+    """Yield the problems: name, G, and whether there is a margin. The largest norm of the points is 1."""
     n, d, rho = context.pick((4000, 200, 1e-3), (200, 20, 0.1))
-    Z = planted_power_law(n, d, rho, context.rng())
     X, y = shuffled_pair(context, (3, 5))
     size = f"n = {len(y):,}"
-    return {
-        f"3 vs 5, rbf, $\\gamma$ = 0.01, {size}": Course(partial(fm.gram, X, y, gamma=0.01)),
-        f"3 vs 5, rbf, $\\gamma$ = 1/6.8, {size}": Course(partial(fm.gram, X, y, gamma=1 / 6.8)),
-        f"planted, $\\rho$ = {rho:g}, n = {n:,}": Course(partial(fm.FeatureGram, Z)),
-        f"3 vs 5, linear, no margin, {size}": Course(partial(fm.features, X, y), margin=False),
-    }
+    yield f"3 vs 5, rbf, $\\gamma$ = 0.01, {size}", fm.gram(X, y, gamma=0.01), True
+    yield f"3 vs 5, rbf, $\\gamma$ = 1/6.8, {size}", fm.gram(X, y, gamma=1 / 6.8), True
+    G = fm.FeatureGram(planted_power_law(n, d, rho, context.rng()))
+    yield f"planted, $\\rho$ = {rho:g}, n = {n:,}", G, True
+    yield f"3 vs 5, linear, no margin, {size}", fm.features(X, y), False
+
+
+def race_gap(lower, upper, margin):
+    """Return the certified relative gap or, without a margin, the bound above it."""
+    return (upper - lower) / upper if margin else upper
 
 
 def race_trace(algorithm, G, context):
@@ -4978,18 +4963,17 @@ def compute_race(context):
     """Return the best gap so far at the checkpoints where it falls by 3 %, and the gaps of the other solvers."""
     _, y = shuffled_pair(context, (3, 5))
     rows = []
-    for problem, course in courses(context).items():
-        G = course.make()
+    for problem, G, margin in courses(context):
         for method, algorithm in progress(RACERS.items(), context, problem):
             trace = race_trace(algorithm, G, context)
-            gap = np.minimum.accumulate(course.gap(trace["lower"], trace["upper"]))
+            gap = np.minimum.accumulate(race_gap(trace["lower"], trace["upper"], margin))
             kept = np.append(True, gap[1:] < 0.97 * gap[:-1])
             kept[-1] = True
             run = (trace["products"][kept], trace["seconds"][kept], gap[kept])
             rows.append((problem, method, *run))
         if has_peers():
             solver, seconds, interval = race_peer(G, y)
-            rows.append((problem, solver, math.nan, seconds, course.gap(*interval)))
+            rows.append((problem, solver, math.nan, seconds, race_gap(*interval, margin)))
     return table_of("problem method products seconds gap", rows), (
         f"MNIST ({load_mnist(context).source}), shuffled with seed 5; planted: spectrum 1/j, seed {context.seed}; the "
         f"largest norm is 1. Runs end at a gap of {context.pick(1e-6, 1e-2):g} or after {RACE_SECONDS:g} s, those of "

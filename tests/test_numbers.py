@@ -138,7 +138,7 @@ def test_who_is_faster():
         "max_margin, sparse points, squared slacks, C = 1, n = 20,000",
     }
     parts = rp.split(table("speed-scaling"), "what")
-    ours = parts["max_margin to 1e-6"]
+    ours = parts["max_margin, tol = 1e-6"]
     less = ours["memory"] < parts["LIBSVM, tol = 1e-6"]["memory"]
     first = ours["n"][~less].max()
     assert f"less memory than LIBSVM from n = {ours['n'][ours['n'] > first][0]:,.0f} on" in README
