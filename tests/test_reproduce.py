@@ -1,7 +1,6 @@
 """reproduce.py: data sets from every place they may be, and files that are whole or not there, whatever happens."""
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import gzip
