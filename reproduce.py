@@ -46,7 +46,6 @@ import tempfile
 import time
 import urllib.request
 import warnings
-import zipfile
 import zlib
 from collections import namedtuple
 from collections.abc import Callable
@@ -76,37 +75,38 @@ FOLDER = ROOT / "figures"
 
 
 class Minutes(io.TextIOBase):
-    """A stream for bars off a terminal: of all that they write, whichever bar it is, a line a minute goes to stderr."""
+    """A stream for bars off a terminal: once a minute the line that a bar writes goes to stderr."""
 
     def __init__(self):
         self.last = time.monotonic()
 
     def write(self, text):
-        if (
-            text.startswith("\r") and text.strip() and time.monotonic() - self.last >= 60.0
-        ):  # the state of a bar
+        state_of_a_bar = text.startswith("\r") and text.strip()
+        if state_of_a_bar and time.monotonic() - self.last >= 60.0:
             print(text.strip(), file=sys.stderr, flush=True)
             self.last = time.monotonic()
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the computation of a figure is given: the options of this run, and what is noted on the way."""
+    """What the computation of a figure is given: the options of this run, and what is noted on the way.
+
+    Attributes
+    ----------
+    offline : {data set: why its download failed}, so that it is tried once a run
+    stream : where bars are written off a terminal
+    title : the name of the figure in its bars
+    sampled : the data sets of which the figure has seen only a sample
+    """
 
     quick: bool = False
     seed: int = 0
     progress: bool = True
     data: Path | None = None
-    offline: dict = field(
-        default_factory=dict, repr=False, compare=False
-    )  # data set -> why its download failed
-    stream: Minutes = field(
-        default_factory=Minutes, repr=False, compare=False
-    )  # of the bars, off a terminal
-    title: str = field(default="", compare=False)  # of the figure, as its bars name it
-    sampled: set = field(
-        default_factory=set, compare=False
-    )  # the data sets of which the figure has seen a sample only
+    offline: dict = field(default_factory=dict, repr=False, compare=False)
+    stream: Minutes = field(default_factory=Minutes, repr=False, compare=False)
+    title: str = field(default="", compare=False)
+    sampled: set = field(default_factory=set, compare=False)
 
     def pick(self, full, quick):
         """Choose the amount of work: `full`, or `quick` under --quick."""
@@ -116,16 +116,16 @@ class Context:
         return np.random.default_rng(self.seed)
 
     def folder(self):
-        """Say where a figure goes without --out: one of reduced work or of a sample must not replace a full one."""
+        """Return where a figure goes without --out: reduced work and samples must not replace a full one."""
         return FOLDER / "quick" if self.quick or self.sampled else FOLDER
 
 
 def progress(items, context, desc="", **options):
     """Return a tqdm bar over an iterable or, for an int, of that total; off a terminal see Minutes."""
-    total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
+    total = {"total": items} if isinstance(items, int) else {"iterable": items}
     return tqdm(
         **total,
-        desc=": ".join(filter(None, (context.title, desc))),
+        desc=f"{context.title}: {desc}" if desc else context.title,
         disable=not context.progress,
         leave=False,
         file=sys.stderr if sys.stderr.isatty() else context.stream,
@@ -135,7 +135,7 @@ def progress(items, context, desc="", **options):
 
 @contextlib.contextmanager
 def atomic(path):
-    """Yield a temporary path beside `path`; it becomes `path` at the end, or vanishes if anything is raised."""
+    """Yield a temporary path that becomes `path` at the end, or vanishes if anything is raised."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -160,8 +160,10 @@ class DamagedError(DataError):
 
 class DataSet(NamedTuple):
     files: dict  # file name -> SHA-256 of the uncompressed content
-    mirrors: tuple  # addresses tried in turn: one per file where there is a {}, else an archive of all files
-    bundled: dict  # as `files`, for the copy in tests/data
+    mirrors: (
+        tuple  # addresses tried in turn: one for each file where there is a {}, else a tar archive
+    )
+    bundled: dict  # as `files`, for tests/data: all of the data set, or a sample
 
 
 HTRU2 = {"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"}
@@ -184,9 +186,7 @@ DATA = {
             "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
         },
     ),
-    "htru2": DataSet(
-        HTRU2, mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",), bundled=HTRU2
-    ),
+    "htru2": DataSet(HTRU2, mirrors=(), bundled=HTRU2),
     "cifar10": DataSet(
         {
             "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -200,54 +200,32 @@ BUNDLED = ROOT / "tests" / "data"
 TIMEOUT = 20.0  # seconds without an answer before the next mirror is tried
 
 
-Split = namedtuple(
-    "Split", "X_train y_train X_test y_test source"
-)  # source: "full" or "bundled sample"
-Points = namedtuple("Points", "X y source")  # with labels ±1
+# The source is "full" or "bundled sample".
+Split = namedtuple("Split", "X_train y_train X_test y_test source")
+Points = namedtuple("Points", "X y source")
 
 
 def load_mnist(context, digits=None):
     """Load MNIST, one image a row, pixels/255. Labels 0..9; with digits=(a, b) those two only, −1 for a, +1 for b."""
-    if digits is not None and not (
-        len(set(digits)) == len(digits) == 2 and set(digits) <= set(range(10))
-    ):
-        raise ValueError(f"digits must be two different digits or None, got {digits!r}")
     contents, source = load("mnist", context)
     arrays = []
     for part in ("train", "t10k"):
-        X, y = (
-            parse_idx(contents[name], ndim, name)
-            for name, ndim in ((f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1))
-        )
-        if len(X) != len(y):
-            raise DataError(f"mnist: {len(X)} images but {len(y)} labels in the files {part}-*")
+        pixels = np.frombuffer(contents[f"{part}-images-idx3-ubyte"], np.uint8, offset=16)
+        y = np.frombuffer(contents[f"{part}-labels-idx1-ubyte"], np.uint8, offset=8)
+        X = pixels.reshape(len(y), -1)
+        y = y.astype(np.int64)
         if digits is not None:
-            X = X[np.isin(y, digits)]
-            y = y[np.isin(y, digits)]
-        y = y.astype(np.int64) if digits is None else np.where(y == digits[1], 1, -1)
-        arrays += [X.reshape(len(X), -1) / 255.0, y]
+            chosen = np.isin(y, digits)
+            X = X[chosen]
+            y = np.where(y[chosen] == digits[1], 1, -1)
+        arrays += [X / 255.0, y]
     return Split(*arrays, source)
-
-
-def parse_idx(content, ndim, name):
-    """Return the array of unsigned bytes in an idx file with `ndim` dimensions."""
-    if content[:4] != bytes((0, 0, 8, ndim)):
-        raise DataError(
-            f"{name}: not an idx file of bytes in {ndim} dimensions (it begins with {content[:4].hex()})"
-        )
-    header = 4 + 4 * ndim
-    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
-    if len(content) != header + math.prod(shape):
-        raise DataError(
-            f"{name}: {len(content)} bytes, but its header promises {header + math.prod(shape)}"
-        )
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
 def load_htru2(context):
     """Load HTRU2, pulsar candidates as they come: X (17898, 8), y = +1 for a pulsar (1,639 of them), else −1."""
     contents, source = load("htru2", context)
-    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",", ndmin=2)
+    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",")
     return Points(np.ascontiguousarray(table[:, :-1]), np.where(table[:, -1] == 1, 1, -1), source)
 
 
@@ -255,10 +233,8 @@ def load_cifar10(context):
     """Load CIFAR-10's first training batch and test batch: images (10000, 32, 32, 3) uint8 and labels 0..9."""
     contents, source = load("cifar10", context)
     arrays = []
-    for name in (
-        "data_batch_1.bin",
-        "test_batch.bin",
-    ):  # a record: one label byte, then the R, G and B planes
+    for name in DATA["cifar10"].files:
+        # A record has one byte for the label, then the planes R, G and B.
         records = np.frombuffer(contents[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32)
         images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
@@ -266,147 +242,131 @@ def load_cifar10(context):
 
 
 def load(name, context, here=False):
-    """Read a data set, and download what is missing: the checked {file: bytes}, and "full" or "bundled sample".
+    """Read a data set, and download what is missing: the checked {file: content}, and "full" or "bundled sample".
 
     With `here` nothing is downloaded, and the answer may be "missing".
     """
     files, mirrors, bundled = DATA[name]
-    named = [
-        Path(folder).expanduser()
-        for folder in (context.data, os.environ.get("FASTMARGIN_DATA"))
-        if folder
-    ]
-    for folder in named:
-        if not folder.is_dir():
-            raise DataError(
-                f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)"
-            )
-    contents = read_files(name, files, [*named, cache_folder()])
+    folders = [*data_folders(context), cache_folder()]
+    if bundled == files:
+        folders.insert(0, BUNDLED)
+    contents = read_files(name, files, folders)
     missing = [file for file in files if file not in contents]
-    known_offline = (
-        name in context.offline
-    )  # tried and failed in this run: the next figure does not wait again
+    known_offline = name in context.offline
     if missing and not here and not known_offline:
         contents |= download(name, missing, context)
     if len(contents) == len(files):
         return contents, "full"
     contents = read_files(name, bundled, [BUNDLED])
-    whole = bundled and len(contents) == len(bundled)
-    source = "missing" if not whole else "full" if bundled == files else "bundled sample"
+    source = "bundled sample" if 0 < len(bundled) == len(contents) else "missing"
     if here:
         return contents, source
     failure = context.offline[name]
-    if not whole:
+    if source == "missing":
         addresses = " or ".join(url.format("*") for url in mirrors)
         raise DataError(f"{failure}; put {' and '.join(missing)} there, from {addresses}")
     if not known_offline:
-        print(f"{failure}; using the {source} data in tests/data", file=sys.stderr)
-    if source != "full":
-        context.sampled.add(name)
+        print(f"{failure}; using the {source} in tests/data", file=sys.stderr)
+    context.sampled.add(name)
     return contents, source
 
 
 def status(name, context):
-    """Say what load() would use, without a download: "full", "bundled sample", "damaged" or "missing"."""
+    """Return what load() would use without a download: "full", "bundled sample", "damaged" or "missing"."""
     try:
         return load(name, context, here=True)[1]
     except (DamagedError, OSError):
         return "damaged"
 
 
-def read_files(name, digests, folders):
-    """Read each file of a data set, compressed or not, from the first folder that has it: the checked {file: bytes}."""
-    contents = {}
-    for folder, file, end in itertools.product(folders, digests, (".gz", ".xz", "")):
-        path = folder / name / (file + end)
-        if file not in contents and path.is_file():
-            ours = (
-                [DamagedError] if folder == cache_folder() else []
-            )  # what is damaged in the cache is fetched again
-            with contextlib.suppress(*ours):
-                contents[file] = checked(path.read_bytes(), file, digests[file], path)
-    return contents
+def data_folders(context):
+    """Return the folders that the user has named."""
+    named = filter(None, (context.data, os.environ.get("FASTMARGIN_DATA")))
+    folders = [Path(folder).expanduser() for folder in named]
+    for folder in folders:
+        if not folder.is_dir():
+            named_by = "given with --data or $FASTMARGIN_DATA"
+            raise DataError(f"the data folder {folder} does not exist ({named_by})")
+    return folders
 
 
 def cache_folder():
-    windows = os.name == "nt"
-    base = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
-    return Path(base or Path.home() / ("AppData/Local" if windows else ".cache")) / "fastmargin"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastmargin"
 
 
-UNPACK = {
-    b"\x1f\x8b": gzip.decompress,
-    b"\xfd7": lzma.decompress,
-}  # by what a packed file begins with
-
-
-def checked(raw, file, digest, where):
-    """Uncompress `raw` if it is packed, and return it if its SHA-256 is right."""
-    try:
-        raw = UNPACK.get(raw[:2], bytes)(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DamagedError(f"{where}: damaged or truncated ({error})") from None
-    if file.endswith(".csv"):
-        raw = raw.replace(
-            b"\r\n", b"\n"
-        )  # the same numbers, whatever system the archive was packed on
-    found = hashlib.sha256(raw).hexdigest()
-    if found != digest:
-        raise DamagedError(
-            f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}"
-        )
-    return raw
-
-
-def download(name, missing, context):
-    """Fetch missing files of a data set into the cache: the checked {file: bytes}; context.offline notes a failure."""
+def read_files(name, digests, folders):
+    """Read each file of a data set, packed or not, from the first folder that has it: the checked {file: content}."""
     contents = {}
-    failures = []
-    for url in DATA[name].mirrors:
-        host = url.split("/")[2] or url
+    for folder, file, ending in itertools.product(folders, digests, (".gz", ".xz", "")):
+        path = folder / name / (file + ending)
+        if file in contents or not path.is_file():
+            continue
         try:
-            for file, raw in fetch(
-                url, [file for file in missing if file not in contents], context
-            ):
-                contents[file] = checked(raw, file, DATA[name].files[file], f"{file} from {host}")
-                keep(cache_folder() / name / (file + url.partition("{}")[2]), raw)
-        except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
-            failures.append(str(error) if host in str(error) else f"{host}: {error}")
-        if len(contents) == len(missing):
-            return contents
-    context.offline[name] = (
-        f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
-        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})"
-    )
+            contents[file] = checked(path.read_bytes(), digests[file], path)
+        except DamagedError:
+            # What is damaged in the cache is fetched again.
+            if folder != cache_folder():
+                raise
     return contents
 
 
-def fetch(url, wanted, context):
-    """Yield (file, bytes) for the wanted files behind one address; nothing touches the disk."""
+# How to unpack a file that begins with these bytes.
+UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7": lzma.decompress}
+
+
+def checked(raw, digest, where):
+    """Return the content of a file, unpacked if it is packed, after a look at its SHA-256."""
+    try:
+        content = UNPACK.get(raw[:2], bytes)(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DamagedError(f"{where}: damaged or truncated ({error})") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        message = f"wrong content: SHA-256 (uncompressed) is {found}, expected {digest}"
+        raise DamagedError(f"{where}: {message}")
+    return content
+
+
+def download(name, missing, context):
+    """Fetch missing files into the cache: all of them as {file: content}, or none; context.offline notes a failure."""
+    failures = []
+    for url in DATA[name].mirrors:
+        try:
+            return fetch(name, url, missing, context)
+        except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
+            failures.append(f"{url.split('/')[2]}: {error}")
+    context.offline[name] = (
+        f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
+        f"and not downloaded ({'; '.join(failures)})"
+    )
+    return {}
+
+
+def fetch(name, url, missing, context):
+    """Download missing files from one mirror, and keep what is right in the cache: the checked {file: content}."""
     if "{}" in url:
-        for file in wanted:
-            yield file, get(url.format(file), context)
-        return
-    archive = io.BytesIO(get(url, context))
-    with (
-        zipfile.ZipFile(archive)
-        if url.endswith(".zip")
-        else tarfile.open(fileobj=archive) as members
-    ):
-        zipped = isinstance(members, zipfile.ZipFile)
-        for member in members.namelist() if zipped else members.getnames():
-            if (file := member.rpartition("/")[2]) in wanted:
-                yield file, (members.open(member) if zipped else members.extractfile(member)).read()
+        fetched = {file: get(url.format(file), context) for file in missing}
+    else:  # CIFAR-10
+        with tarfile.open(fileobj=io.BytesIO(get(url, context))) as archive:
+            members = {
+                file: archive.extractfile(f"cifar-10-batches-bin/{file}") for file in missing
+            }
+            fetched = {file: member.read() for file, member in members.items()}
+    contents = {}
+    for file, raw in fetched.items():
+        contents[file] = checked(raw, DATA[name].files[file], file)
+        keep(cache_folder() / name / file, contents[file])
+    return contents
 
 
 def get(url, context):
     """Download what is behind an address, under a progress bar."""
     request = urllib.request.Request(url, headers={"User-Agent": "fastmargin"})
+    chunks = []
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        size = int(answer.headers.get("Content-Length") or 0) or None
-        with progress(size, context, url.rpartition("/")[2], unit="B", unit_scale=True) as bar:
-            chunks = []
-            while chunk := answer.read(1 << 16):
+        size = int(answer.headers.get("Content-Length", 0))
+        with progress(size, context, Path(url).name, unit="B", unit_scale=True) as bar:
+            for chunk in iter(partial(answer.read, 1 << 16), b""):
                 chunks.append(chunk)
                 bar.update(len(chunk))
     return b"".join(chunks)
@@ -436,12 +396,9 @@ def stack(blocks):
     columns = {name: [] for name in blocks[0]}
     for block in blocks:
         if block.keys() != columns.keys():
-            raise ValueError(
-                f"a block has the columns {list(block)}, the first one has {list(columns)}"
-            )
-        for name, values in zip(
-            block, np.broadcast_arrays(*map(np.atleast_1d, block.values())), strict=True
-        ):
+            raise ValueError(f"the columns of a block are {list(block)}, not {list(columns)}")
+        filled = np.broadcast_arrays(*map(np.atleast_1d, block.values()))
+        for name, values in zip(block, filled, strict=True):
             columns[name].append(values if values.dtype.kind == "U" else values.astype(float))
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
@@ -453,26 +410,24 @@ def table_of(names, rows):
 
 def split(table, name):
     """Return {value: the rows with this value in the named column}, in the order of the values' first appearance."""
-    chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
-    return {
-        value: {other: column[rows] for other, column in table.items()}
-        for value, rows in chosen.items()
-    }
+    parts = {}
+    for value in dict.fromkeys(table[name].tolist()):
+        rows = table[name] == value
+        parts[value] = {other: column[rows] for other, column in table.items()}
+    return parts
 
 
 def write_table(path, table, caption):
     """Write the caption after "# ", the names of the columns, the rows: text in quotes, numbers to the last bit."""
 
     def cell(value):
-        return (
-            '"' + value.replace('"', '""') + '"'
-            if isinstance(value, str)
-            else repr(value).removesuffix(".0")
-        )
+        if isinstance(value, str):
+            return '"' + value.replace('"', '""') + '"'
+        return repr(value).removesuffix(".0")
 
     lines = [table, *zip(*(column.tolist() for column in table.values()), strict=True)]
-    with open(path, "w", newline="", encoding="utf-8") as out:
-        out.writelines([f"# {caption}\n", *(",".join(map(cell, line)) + "\n" for line in lines)])
+    text = "".join(",".join(map(cell, line)) + "\n" for line in lines)
+    path.write_text(f"# {caption}\n{text}", encoding="utf-8", newline="\n")
 
 
 def read_table(path):
@@ -481,9 +436,8 @@ def read_table(path):
         first, _, rest = path.read_bytes().decode().partition("\n")
         if not (first.startswith("# ") and rest.endswith("\n")):
             raise ValueError("it does not begin with a caption or does not end with a full line")
-        header, *lines = csv.reader(
-            io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC
-        )  # unquoted: a float
+        # Without quotes it is a number.
+        header, *lines = csv.reader(io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC)
         columns = list(zip(*lines, strict=True))
         if any(len(set(map(type, column))) > 1 for column in columns):
             raise ValueError("a column has text and numbers")
@@ -537,7 +491,6 @@ METHODS = {  # method: its colour, dash and marker in all figures
     "snkpvn": (GREEN, ":", "D"),
     "isnkpvn": (SKY, "-", "*"),
     "isnkpvn, entropy": (PURPLE, LONG, "v"),
-    "isnkpvn, entropy, weights kept above eps/n": (GREEN, ":", "<"),
     "momentum": (BLUE, "-.", "^"),
     "adaptive sampling": (SKY, "-", ">"),
     "sampling, momentum": (SKY, "-", ">"),
@@ -555,9 +508,8 @@ METHODS = {  # method: its colour, dash and marker in all figures
     "linearsvc": (SKY, ":", "<"),
     "piqp": (ORANGE, "-.", "X"),
 }
-OTHERS = [  # for what is no method; no two have the same dash and marker
-    (COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)
-]
+# Looks of other curves than a method's; no two have the same dash and marker.
+OTHERS = [(COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)]
 
 
 BREADTH = 8.0  # inches: 1,600 pixels
@@ -585,16 +537,14 @@ def style(i, look=None):
 def styles(values):
     """Return {value: the style of its curve} for different values, such as a column's: a method has its own.
 
-    A variant, "momentum, fast", has that of its method, if this is not drawn, too; what is left takes free colours.
+    A variant, "momentum, fast", has the look of its method if no other curve has it; the rest take free colours.
     """
-    names = {
-        value: str(value).lower().replace("_", " ")
-        for value in dict.fromkeys(np.asarray(values).tolist())
-    }
+    values = dict.fromkeys(np.asarray(values).tolist())
+    names = {value: str(value).lower().replace("_", " ") for value in values}
     looks = {value: METHODS[name] for value, name in names.items() if name in METHODS}
     for value, name in names.items():
         look = METHODS.get(name.partition(",")[0])
-        if value not in looks and look not in (None, *looks.values()):
+        if value not in looks and look and look not in looks.values():
             looks[value] = look
     for value in names:
         colours = [colour for colour, *_ in looks.values()]
@@ -607,13 +557,13 @@ def at_ends(ax, texts):
     """Write {line: text} at the right ends of curves, in their colours; texts that are close are moved apart."""
     ends = []
     _ = ax.get_ylim()  # which scales the panel to its curves
+    to_panel = ax.transData - ax.transAxes
     for line, text in texts.items():
-        x, y = line.get_xydata()[np.isfinite(line.get_ydata())][-1]
-        ends.append(
-            ((line.get_transform() - ax.transAxes).transform((x, y))[1], text, line.get_color())
-        )
-    least = 0.02
+        finite = np.isfinite(line.get_ydata())
+        _, height = to_panel.transform(line.get_xydata()[finite][-1])
+        ends.append((height, text, line.get_color()))
     gap = 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
+    least = 0.02
     for height, text, colour in sorted(ends):
         height = max(height, least)
         ax.text(1.01, height, text, transform=ax.transAxes, va="center", color=colour)
@@ -622,10 +572,9 @@ def at_ends(ax, texts):
 
 def direct(ax):
     """Write the labels of few curves at their right ends, in place of a legend."""
-    at_ends(
-        ax, {line: line.get_label() for line in ax.lines if not line.get_label().startswith("_")}
-    )
-    for line in ax.lines:
+    lines, labels = ax.get_legend_handles_labels()
+    at_ends(ax, dict(zip(lines, labels, strict=True)))
+    for line in lines:
         line.set_label("")
 
 
@@ -635,107 +584,33 @@ def legend(fig):
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
+    place = {"loc": "outside upper center", "frameon": False}
     for columns in range(len(entries), 0, -1):
-        box = fig.legend(
-            entries.values(),
-            entries.keys(),
-            loc="outside upper center",
-            ncols=columns,
-            frameon=False,
-        )
+        box = fig.legend(entries.values(), entries.keys(), ncols=columns, **place)
         extent = box.get_window_extent()
         if extent.width <= fig.bbox.width or columns == 1:
-            # not at the panels' expense:
+            # The panels keep their height.
             fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)
             return box
         box.remove()
     return None
 
 
-QUICK = "quick: "  # begins the caption, in the CSV file too, so that a redrawn picture says it
+# They begin the caption, in the CSV file too, so that a redrawn picture says it.
+QUICK = "quick: "
 SAMPLE = "sample: "
 
 
 def finish(fig, caption):
     """Fix the layout, with a word below the panels where the work was reduced or the data are a sample."""
-    for mark in (QUICK, SAMPLE):
-        if caption.startswith(mark):
-            fig.supxlabel(
-                mark.strip(": "), x=0.99, ha="right", color=COLOURS[1], fontsize=SMALL_TEXT
-            )
+    if caption.startswith((QUICK, SAMPLE)):
+        mark = caption.partition(":")[0]
+        fig.supxlabel(mark, x=0.99, ha="right", color=VERMILLION, fontsize=SMALL_TEXT)
     fig.draw_without_rendering()
     fig.set_layout_engine("none")
     # The last digits of the positions vary from run to run and could move a label by a pixel.
     for ax in fig.axes:
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
-
-
-def stems(key):
-    """Return the names of the pictures of a figure, without their ending."""
-    return ["-".join((key.replace(":", "-"), *page)) for page in FIGURES[key].pages]
-
-
-def saved_table(key, folders):
-    """Return the CSV file of a figure in the first of the folders that has it, its table and its caption."""
-    paths = [folder / f"{key.replace(':', '-')}.csv" for folder in dict.fromkeys(folders)]
-    for path in paths:
-        if path.is_file():
-            return path, *read_table(path)
-    missing = " and no ".join(map(str, paths))
-    raise DataError(f"there is no {missing}: draw the figure without --redraw first")
-
-
-def computed_table(key, context, out):
-    """Compute a figure and save its table: return the CSV file, the table and the caption."""
-    table, caption = FIGURES[key].compute(context)
-    if context.quick:
-        caption = QUICK + caption
-    elif context.sampled:
-        caption = SAMPLE + caption
-        if out is None:
-            print(
-                f"{key}: not all of {', '.join(sorted(context.sampled))} is at hand: this is a sample; "
-                f"the picture goes to {context.folder()}",
-                file=sys.stderr,
-            )
-    numbers = (out or context.folder()) / f"{key.replace(':', '-')}.csv"
-    with atomic(numbers) as part:
-        write_table(part, table, caption)
-    return numbers, table, caption
-
-
-def draw_pictures(key, table, caption, folder, suffix):
-    """Draw the pictures of a figure and return their paths. A user's own matplotlibrc changes nothing."""
-    pictures = []
-    with matplotlib.style.context(STYLE, after_reset=True):
-        for page, stem in zip(FIGURES[key].pages, stems(key), strict=True):
-            fig = FIGURES[key].draw(table, *page)
-            finish(fig, caption)
-            pictures.append(folder / f"{stem}.{suffix}")
-            with atomic(pictures[-1]) as part:
-                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
-    return pictures
-
-
-def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
-    if redraw:
-        numbers, table, caption = saved_table(key, [out or context.folder(), context.folder()])
-    else:
-        numbers, table, caption = computed_table(key, context, out)
-    if context.progress:
-        print(f"{key}: drawing", file=sys.stderr)
-    folder = out or context.folder()  # known when the data have been seen
-    try:
-        return draw_pictures(key, table, caption, folder, suffix), numbers
-    except BaseException as error:  # Ctrl-C as well
-        if not redraw:
-            hint = f"--redraw --out {numbers.parent} draws them"
-            print(f"{key}: its numbers are in {numbers}; {hint}", file=sys.stderr)
-        elif isinstance(error, Exception) and not isinstance(error, OSError):
-            message = f"{numbers} does not hold the table of this figure ({error!r})"
-            raise DataError(message) from error
-        raise
 
 
 # ======================================================================================================================
@@ -783,6 +658,77 @@ def figure(key, claim, compute, verdict, minutes, data="", report=None, pages=()
         return draw
 
     return register
+
+
+def file_of(key):
+    """Return the name of a figure's CSV file, without a folder."""
+    return f"{key.replace(':', '-')}.csv"
+
+
+def stems(key):
+    """Return the names of the pictures of a figure, without their ending."""
+    return ["-".join((key.replace(":", "-"), *page)) for page in FIGURES[key].pages]
+
+
+def saved_table(key, folders):
+    """Return the CSV file of a figure in the first of the folders that has it, its table and its caption."""
+    paths = [folder / file_of(key) for folder in dict.fromkeys(folders)]
+    for path in paths:
+        if path.is_file():
+            return path, *read_table(path)
+    missing = " and no ".join(map(str, paths))
+    raise DataError(f"there is no {missing}: draw the figure without --redraw first")
+
+
+def computed_table(key, context, out):
+    """Compute a figure and save its table: return the CSV file, the table and the caption."""
+    table, caption = FIGURES[key].compute(context)
+    if context.quick:
+        caption = QUICK + caption
+    elif context.sampled:
+        caption = SAMPLE + caption
+    folder = out or context.folder()
+    if context.sampled and folder == FOLDER / "quick":
+        names = ", ".join(sorted(context.sampled))
+        said = f"not all of {names} is at hand: this is a sample; the picture goes to {folder}"
+        print(f"{key}: {said}", file=sys.stderr)
+    path = folder / file_of(key)
+    with atomic(path) as part:
+        write_table(part, table, caption)
+    return path, table, caption
+
+
+def draw_pictures(key, table, caption, folder, suffix):
+    """Draw the pictures of a figure and return their paths. A user's own matplotlibrc changes nothing."""
+    pictures = [folder / f"{stem}.{suffix}" for stem in stems(key)]
+    with matplotlib.style.context(STYLE, after_reset=True):
+        for picture, page in zip(pictures, FIGURES[key].pages, strict=True):
+            fig = FIGURES[key].draw(table, *page)
+            finish(fig, caption)
+            with atomic(picture) as part:
+                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
+    return pictures
+
+
+def render(key, context, out, suffix, redraw=False):
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
+    if redraw:
+        numbers, table, caption = saved_table(key, [out or context.folder(), context.folder()])
+    else:
+        numbers, table, caption = computed_table(key, context, out)
+    if context.progress:
+        print(f"{key}: drawing", file=sys.stderr)
+    folder = out or context.folder()  # which depends on the data that were seen
+    try:
+        return draw_pictures(key, table, caption, folder, suffix), numbers
+    except BaseException as error:  # Ctrl-C as well
+        if not redraw:
+            hint = f"--redraw --out {numbers.parent} draws them"
+            print(f"{key}: its numbers are in {numbers}; {hint}", file=sys.stderr)
+        elif isinstance(error, Exception) and not isinstance(error, OSError):
+            message = f"{numbers} does not hold the table of this figure ({error!r})"
+            raise DataError(message) from error
+        raise
 
 
 # --- what several figures share ---
@@ -835,9 +781,8 @@ def with_bar(algorithm, context, label, G, *, max_iter, **options):
     with progress(max_iter, context, label) as bar:
 
         def advance(result):
-            bar.update(
-                result.n_iter - bar.n
-            )  # sometimes True, which must not be returned: it would stop the run
+            # Not returned: it may be True, which would stop the run.
+            bar.update(result.n_iter - bar.n)
 
         return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
@@ -847,7 +792,7 @@ TURN = 0.3
 
 
 def stopwatch(call, least=0.0):
-    """Return the seconds of a call, the median over those within `least` seconds, at least one, and its last answer."""
+    """Repeat a call for `least` seconds, at least once: the median of its seconds, and its last answer."""
     taken = []
     end = time.perf_counter() + least
     while not taken or time.perf_counter() < end:
@@ -857,22 +802,17 @@ def stopwatch(call, least=0.0):
     return np.median(taken), answer
 
 
-def product(G, v=None, fused=False):
-    """Return a call that makes one product with G: m = G v, or the softmax pass, over features one reading of them."""
+def product(G):
+    """Return a call that makes one product with G, m = G v, over features one reading of them."""
     G = fm.prepare(G, 0).G
     n, dimension = G.shape()
-    v = np.full(n, 1 / n) if v is None else v
-    (m, q) = np.empty((2, n))
-    (w, u) = np.empty((2, dimension))
-    fm.lift(G, v, w)
+    v = np.full(n, 1 / n)
+    m = np.empty(n)
+    w = np.empty(dimension)
 
     def call():
-        if fused:
-            fm.softmax_pass(G, w, m, q, u)
-        else:
-            fm.lift(G, v, w)
-            fm.margins(G, w, m)
-        return m
+        fm.lift(G, v, w)
+        fm.margins(G, w, m)
 
     return call
 
@@ -888,13 +828,13 @@ def fitted_exponent(x, y):
 
     Of two-dimensional x and y whole rows are drawn: runs, whose points depend on each other.
     """
-    if len(x) < 4:
+    n = len(x)
+    if n < 4:
         return math.nan, math.nan, math.nan
-    drawn = np.vstack(
-        (np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x))))
-    )
+    drawn = np.vstack((np.arange(n), np.random.default_rng(0).integers(n, size=(1000, n))))
     x, y = (np.log(values)[drawn].reshape(len(drawn), -1) for values in (x, y))
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (x, y))
+    x = x - x.mean(axis=1, keepdims=True)
+    y = y - y.mean(axis=1, keepdims=True)
     spread = (x * x).sum(axis=1)
     slopes = (x * y).sum(axis=1)[spread > 0] / spread[spread > 0]
     return slopes[0], *np.percentile(slopes, (2.5, 97.5))
@@ -904,11 +844,9 @@ def fitted_factor(t, value, floor):
     """Fit value ~ c^t over the later half of the t with value > floor: c, nan for fewer than two, and the first t."""
     above = np.flatnonzero(value > floor)
     used = above[t[above] >= t[above[-1:]] / 2]
-    return (
-        (math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]])
-        if used.size > 1
-        else (math.nan, 0)
-    )
+    if used.size < 2:
+        return math.nan, 0
+    return math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]
 
 
 # --- ramdas14 ---
