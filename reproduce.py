@@ -683,12 +683,11 @@ def saved_table(key, folders):
 def computed_table(key, context, out):
     """Compute a figure and save its table: return the CSV file, the table and the caption."""
     table, caption = FIGURES[key].compute(context)
+    folder = out or context.folder()
     if context.quick:
         caption = QUICK + caption
     elif context.sampled:
         caption = SAMPLE + caption
-    folder = out or context.folder()
-    if context.sampled and folder == FOLDER / "quick":
         names = ", ".join(sorted(context.sampled))
         said = f"not all of {names} is at hand: this is a sample; the picture goes to {folder}"
         print(f"{key}: {said}", file=sys.stderr)
@@ -5189,79 +5188,78 @@ def figures_of(value, digits):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def row_of(values, digits):
+    """Write numbers one after the other."""
+    return ", ".join(figures_of(value, digits) for value in values)
+
+
 def fig6_table(table):
-    methods = "Algorithm 1", "Algorithm 2", "normalized GD, 1/sqrt(t)", "momentum", "maximum margin"
-    ends = [
-        (data, [split(rows, "method")[method] for method in methods])
-        for data, rows in split(table, "data").items()
-    ]
-    return markdown(
-        "data; Algorithm 1; Algorithm 2; normalised GD, 1/√t; momentum; maximum margin",
-        [
-            [
-                data,
-                *(
-                    f"{figures_of(run['margin'][-1], 4)}, {100 * run['test_error'][-1]:.2f} %"
-                    for run in runs
-                ),
-            ]
-            for data, runs in ends
-        ],
+    methods = (
+        "Algorithm 1",
+        "Algorithm 2",
+        "normalized GD, 1/sqrt(t)",
+        "momentum",
+        "maximum margin",
     )
+    rows = []
+    for data, part in split(table, "data").items():
+        row = [data]
+        for method in methods:
+            run = split(part, "method")[method]
+            error = 100 * run["test_error"][-1]
+            row.append(f"{figures_of(run['margin'][-1], 4)}, {error:.2f} %")
+        rows.append(row)
+    return markdown("; ".join(("data", *methods)), rows)
 
 
 def columns_table(table):
     """Write 1,000 times the margins of ji21:fig3 after the last iteration, and the test errors, by seed."""
+    ends = split(table, "iteration")[table["iteration"].max()]
     rows = []
-    for scaling, part in split(table, "scaling").items():
-        most = {
-            seed: min(run["upper"][-1] for run in split(of_seed, "method").values())
-            for seed, of_seed in split(part, "seed").items()
+    for scaling, part in split(ends, "scaling").items():
+        most = [1e3 * run["upper"].min() for run in split(part, "seed").values()]
+        margins = {
+            name: row_of(1e3 * run["lower"], 2) for name, run in split(part, "method").items()
         }
+        margins[BEST] = f"at most {row_of(most, 2)}"
         for method, run in split(part, "method").items():
-            seeds = split(run, "seed")
-            ends = most.values() if method == BEST else [run["lower"][-1] for run in seeds.values()]
-            rows.append(
-                [
-                    scaling,
-                    method,
-                    "at most " * (method == BEST)
-                    + ", ".join(figures_of(1e3 * value, 2) for value in ends),
-                    ", ".join(f"{100 * run['test_error'][-1]:.1f}" for run in seeds.values()),
-                ]
-            )
+            rows.append([scaling, method, margins[method], row_of(100 * run["test_error"], 1)])
         if BEST not in part["method"]:
-            rows.append([scaling, BEST, f"at most {figures_of(1e3 * max(most.values()), 2)}", "–"])
+            rows.append([scaling, BEST, margins[BEST], "–"])
     return markdown("features; method; 1,000 times the margin; test error in %", rows)
+
+
+def percentages(shares, digits=2):
+    """Write the median of some shares and their range, in per cent."""
+    low, middle, high = (
+        figures_of(value, digits) for value in np.percentile(100 * shares, (0, 50, 100))
+    )
+    return f"{middle} [{low}, {high}]"
+
+
+def with_equals(end):
+    """Write by how much the kernel errs more than the network, and for how many seeds the two are equal."""
+    equal = np.sum(np.abs(end["excess"]) <= 2 * end["excess_error"])
+    return f"{percentages(end['excess'])}, {equal}"
 
 
 def alexnet_table(table):
     """Write medians and ranges over seeds, after the last epoch, in per cent."""
-
-    def spread(runs, column, at=-1, digits=2):
-        values = [100 * run[column][at] for run in runs]
-        middle, low, high = (figures_of(f(values), digits) for f in (np.median, np.min, np.max))
-        return f"{middle} [{low}, {high}]"
-
-    def equal(runs):
-        count = sum(abs(run["excess"][-1]) <= 2 * run["excess_error"][-1] for run in runs)
-        return f"{spread(runs, 'excess')}, {count}"
-
     rows = []
     for network, part in split(table, "network").items():
-        exact, one = (
-            list(split(split(part, "solver")[solver], "seed").values())
-            for solver in ("max_margin", ONE_VECTOR)
-        )
+        solvers = split(part, "solver")
+        exact = split(solvers["max_margin"], "epoch")
+        end = exact[max(exact)]
+        one = split(solvers[ONE_VECTOR], "epoch")[max(exact)]
         rows.append(
             [
-                f"{network}, {len(exact)}",
-                spread(exact, "test_error", 0, 1),
-                spread(exact, "change"),
-                spread(exact, "network_error", digits=1),
-                equal(exact),
-                equal(one),
-                spread(one, "differ", digits=1),
+                f"{network}, {len(end['seed'])}",
+                percentages(exact[0]["test_error"], 1),
+                percentages(end["change"]),
+                percentages(end["network_error"], 1),
+                with_equals(end),
+                with_equals(one),
+                percentages(one["differ"], 1),
             ]
         )
     return markdown(
@@ -5275,12 +5273,14 @@ def runs_to_goals(table):
     """Return {family: {method: (1/rho, products, a row for each goal)}}."""
     found = {}
     for family, part in split(table, "family").items():
-        if "products to separation" in part["what"]:
-            goals = [split(split(part, "what")[f"products to {goal}"], "method") for goal in GOALS]
-            found[family] = {
-                name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
-                for name, run in goals[0].items()
-            }
+        parts = split(part, "what")
+        if "products to separation" not in parts:
+            continue
+        goals = [split(parts[f"products to {goal}"], "method") for goal in GOALS]
+        found[family] = {
+            name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
+            for name, run in goals[0].items()
+        }
     return found
 
 
@@ -5288,21 +5288,19 @@ def subspace_table(table):
     """Write exponents b of products ~ rho^-b, and how many times as many momentum takes at the least margin."""
     rows = []
     for family, runs in runs_to_goals(table).items():
-        (x, ours) = runs[OURS]
-        (z, theirs) = runs["momentum"]
-        first = [np.flatnonzero(x == at)[0] for at in z]  # the sample that both have
-        intervals = (
-            "{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(*fit_range(x, y))) for y in ours
-        )
-        exponents = (f"{fitted_exponent(*fit_range(z, y))[0]:.2f}" for y in theirs)
-        far = np.flatnonzero(z == z[~np.isnan(theirs[-1])].max())[0]
-        times = ", ".join(f"{ratio:.0f}" for ratio in theirs[:, far] / ours[:, first[far]])
+        x, ours = runs[OURS]
+        z, theirs = runs["momentum"]
+        intervals = [with_interval(fitted_exponent(*fit_range(x, y))) for y in ours]
+        exponents = [fitted_exponent(*fit_range(z, y))[0] for y in theirs]
+        # The least margin at which momentum reached every goal, and our first sample of it.
+        least = z[np.isfinite(theirs).all(axis=0)].max()
+        times = theirs[:, z == least][:, 0] / ours[:, x == least][:, 0]
         rows.append(
             [
                 family.replace("$j^{-", "j^−").replace("}$", ""),
                 ", ".join(intervals),
-                ", ".join(exponents),
-                f"{times} at {z[far]:,.0f}",
+                row_of(exponents, 2),
+                f"{row_of(times, 0)} at {least:,.0f}",
             ]
         )
     return markdown(
@@ -5312,27 +5310,19 @@ def subspace_table(table):
 
 
 def margins_table(table):
-    kinds = [
-        (source, kernel, part)
-        for source, rows in split(table, "source").items()
-        for kernel, part in split(rows, "kernel").items()
-    ]
     rows = []
-    for source, kernel, part in kinds:
-        statuses = part["status"]
-        rho = part["lower"][part["status"] == "certified"]
-        counts = [np.sum(statuses == status) for status in ("certified", "infeasible")]
-        rows.append(
-            [
-                source,
-                {"linear": "a plane"}.get(kernel, kernel),
-                *map(str, (len(statuses), *counts)),
-                str(len(statuses) - sum(counts)),
-                ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100)))
-                if rho.size
-                else "–",
-            ]
-        )
+    for source, of_source in split(table, "source").items():
+        for kernel, part in split(of_source, "kernel").items():
+            statuses = part["status"].tolist()
+            certified = statuses.count("certified")
+            none = statuses.count("infeasible")
+            counts = (len(statuses), certified, none, len(statuses) - certified - none)
+            margins = "–"
+            if certified:
+                lower = part["lower"][part["status"] == "certified"]
+                margins = "{:.2g}, {:.2g}, {:.2g}".format(*np.percentile(lower, (0, 50, 100)))
+            by = "a plane" if kernel == "linear" else kernel
+            rows.append([source, by, *map(str, counts), margins])
     return markdown(
         "source; by; data sets; a margin, certified; none, certified; open; "
         "margins: least, median, largest",
@@ -5355,13 +5345,12 @@ MARKED = re.compile(
 
 
 def gallery():
+    """Write a row with picture, claim, verdict, command and time for every figure."""
     rows = []
     for key, entry in FIGURES.items():
         picture = f'<img src="figures/{stems(key)[0]}.png" width="220">'
-        claim, verdict = (text.replace("|", r"\|") for text in (entry.claim, entry.verdict))
-        rows.append(
-            [picture, claim, verdict, f"`python reproduce.py {key}`", estimate(entry.minutes)]
-        )
+        told = [text.replace("|", r"\|") for text in (entry.claim, entry.verdict)]
+        rows.append([picture, *told, f"`python reproduce.py {key}`", estimate(entry.minutes)])
     return markdown("picture; claim or question; verdict; command; time", rows)
 
 
@@ -5370,37 +5359,42 @@ def section(key):
     entry = FIGURES[key]
     lines = [f"### `{key}` ({estimate(entry.minutes)})", ""]
     lines += [f"![{entry.claim}]({stem}.png)" for stem in stems(key)]
-    path = FOLDER / f"{key.replace(':', '-')}.csv"
+    path = FOLDER / file_of(key)
     if path.is_file():
         caption = re.sub(r"([\\`*_<>|$])", r"\\\1", read_table(path)[1])
         lines += ["", f"<sub>{caption}</sub>"]
     return "\n".join(lines)
 
 
-def sections_of_others(keys):
+def sections_of_others(text):
     """Write the sections of figures that have no place of their own in the report, with what was found."""
-    parts = ["## More figures"] if keys else []
-    for key in keys:
-        parts += [section(key), f"*{FIGURES[key].claim}* {FIGURES[key].verdict}"]
-    return "\n\n".join(parts)
+    parts = []
+    for key, entry in FIGURES.items():
+        if f"<!-- figure: {key} -->" not in text:
+            parts += [section(key), f"*{entry.claim}* {entry.verdict}"]
+    return "\n\n".join(["## More figures", *parts] if parts else [])
+
+
+def table_in_report(name):
+    """Write a table of TABLES from its CSV file; nothing where this is missing."""
+    stem, write = TABLES[name]
+    path = FOLDER / f"{stem}.csv"
+    return write(read_table(path)[0]) if path.is_file() else ""
 
 
 def with_tables(text):
     """Return the text of a document with its figures as FIGURES, and its tables as the CSV files have them."""
-    placed = {name for _, kind, name in MARKED.findall(text) if kind == "figure"}
 
     def fresh(found):
         line, kind, name = found.groups()
         if name == "gallery":
             written = gallery()
         elif name == "others":
-            written = sections_of_others([key for key in FIGURES if key not in placed])
+            written = sections_of_others(text)
         elif kind == "figure":
             written = section(name)
         else:
-            stem, write = TABLES[name]
-            path = FOLDER / f"{stem}.csv"
-            written = write(read_table(path)[0]) if path.is_file() else ""
+            written = table_in_report(name)
         return line + written + "\n" * bool(written)
 
     return MARKED.sub(fresh, text)
