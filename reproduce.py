@@ -55,20 +55,17 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-try:  # these take a second, in which Ctrl-C may come, and may not be installed
+try:
     import matplotlib.style
     import numpy as np
     from matplotlib.figure import Figure
     from tqdm import tqdm
 
     import fastmargin as fm
-except (ImportError, KeyboardInterrupt) as stop:
+except ImportError as error:
     if __name__ != "__main__":
         raise
-    if isinstance(stop, ImportError):
-        sys.exit(f'{stop}; to install what the figures need: pip install ".[figures]"')
-    print("interrupted", file=sys.stderr)
-    sys.exit(130)
+    sys.exit(f'{error}; to install what the figures need: pip install ".[figures]"')
 
 ROOT = Path(__file__).resolve().parent
 FOLDER = ROOT / "figures"
@@ -241,40 +238,46 @@ def load_cifar10(context):
     return Split(*arrays, source)
 
 
-def load(name, context, here=False):
-    """Read a data set, and download what is missing: the checked {file: content}, and "full" or "bundled sample".
-
-    With `here` nothing is downloaded, and the answer may be "missing".
-    """
-    files, mirrors, bundled = DATA[name]
-    folders = [*data_folders(context), cache_folder()]
-    if bundled == files:
-        folders.insert(0, BUNDLED)
-    contents = read_files(name, files, folders)
-    missing = [file for file in files if file not in contents]
-    known_offline = name in context.offline
-    if missing and not here and not known_offline:
-        contents |= download(name, missing, context)
-    if len(contents) == len(files):
-        return contents, "full"
-    contents = read_files(name, bundled, [BUNDLED])
-    source = "bundled sample" if 0 < len(bundled) == len(contents) else "missing"
-    if here:
+def load(name, context):
+    """Read a data set, after a download if need be: the checked {file: content}, and "full" or "bundled sample"."""
+    contents, source = at_hand(name, context)
+    if source == "full":
         return contents, source
-    failure = context.offline[name]
+    if name not in context.offline:
+        try:
+            return download(name, context), "full"
+        except DataError as error:
+            context.offline[name] = str(error)
+            if source != "missing":
+                print(f"{error}; using the {source} in tests/data", file=sys.stderr)
     if source == "missing":
+        files, mirrors, _ = DATA[name]
         addresses = " or ".join(url.format("*") for url in mirrors)
-        raise DataError(f"{failure}; put {' and '.join(missing)} there, from {addresses}")
-    if not known_offline:
-        print(f"{failure}; using the {source} in tests/data", file=sys.stderr)
+        put = f"put {' and '.join(files)} there, from {addresses}"
+        raise DataError(f"{context.offline[name]}; {put}")
     context.sampled.add(name)
     return contents, source
 
 
+def at_hand(name, context):
+    """Read a data set without a download: the checked {file: content}, "full", "bundled sample" or "missing"."""
+    files, _, bundled = DATA[name]
+    folders = [*data_folders(context), cache_folder()]
+    if bundled == files:
+        folders.insert(0, BUNDLED)
+    contents = read_files(name, files, folders)
+    if len(contents) == len(files):
+        return contents, "full"
+    contents = read_files(name, bundled, [BUNDLED])
+    if 0 < len(bundled) == len(contents):
+        return contents, "bundled sample"
+    return {}, "missing"
+
+
 def status(name, context):
-    """Return what load() would use without a download: "full", "bundled sample", "damaged" or "missing"."""
+    """Say what is at hand of a data set: "full", "bundled sample", "damaged" or "missing"."""
     try:
-        return load(name, context, here=True)[1]
+        return at_hand(name, context)[1]
     except (DamagedError, OSError):
         return "damaged"
 
@@ -327,49 +330,42 @@ def checked(raw, digest, where):
     return content
 
 
-def download(name, missing, context):
-    """Fetch missing files into the cache: all of them as {file: content}, or none; context.offline notes a failure."""
+def download(name, context):
+    """Download a data set from the first mirror that has it, and keep it in the cache: the checked {file: content}."""
     failures = []
     for url in DATA[name].mirrors:
         try:
-            return fetch(name, url, missing, context)
+            contents = fetch(name, url, context)
         except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
             failures.append(f"{url.split('/')[2]}: {error}")
-    context.offline[name] = (
+            continue
+        for file, content in contents.items():
+            keep(cache_folder() / name / file, content)
+        return contents
+    raise DataError(
         f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
         f"and not downloaded ({'; '.join(failures)})"
     )
-    return {}
 
 
-def fetch(name, url, missing, context):
-    """Download missing files from one mirror, and keep what is right in the cache: the checked {file: content}."""
+def fetch(name, url, context):
+    """Return the checked {file: content} of a data set from one mirror; nothing touches the disk."""
+    files = DATA[name].files
     if "{}" in url:
-        fetched = {file: get(url.format(file), context) for file in missing}
-    else:  # CIFAR-10
+        fetched = [get(url.format(file), context) for file in files]
+    else:
         with tarfile.open(fileobj=io.BytesIO(get(url, context))) as archive:
-            members = {
-                file: archive.extractfile(f"cifar-10-batches-bin/{file}") for file in missing
-            }
-            fetched = {file: member.read() for file, member in members.items()}
-    contents = {}
-    for file, raw in fetched.items():
-        contents[file] = checked(raw, DATA[name].files[file], file)
-        keep(cache_folder() / name / file, contents[file])
-    return contents
+            members = [f"cifar-10-batches-bin/{file}" for file in files]
+            fetched = [archive.extractfile(member).read() for member in members]
+    return {file: checked(raw, files[file], file) for file, raw in zip(files, fetched, strict=True)}
 
 
 def get(url, context):
-    """Download what is behind an address, under a progress bar."""
+    """Download what is behind an address, under a bar that counts blocks of 2^20 bytes."""
     request = urllib.request.Request(url, headers={"User-Agent": "fastmargin"})
-    chunks = []
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        size = int(answer.headers.get("Content-Length", 0))
-        with progress(size, context, Path(url).name, unit="B", unit_scale=True) as bar:
-            for chunk in iter(partial(answer.read, 1 << 16), b""):
-                chunks.append(chunk)
-                bar.update(len(chunk))
-    return b"".join(chunks)
+        blocks = iter(partial(answer.read, 1 << 20), b"")
+        return b"".join(progress(blocks, context, Path(url).name, unit="MB"))
 
 
 def keep(path, raw):
@@ -434,8 +430,8 @@ def read_table(path):
     """Return the table and the caption that write_table put into a file; a DataError if it does not hold them."""
     try:
         first, _, rest = path.read_bytes().decode().partition("\n")
-        if not (first.startswith("# ") and rest.endswith("\n")):
-            raise ValueError("it does not begin with a caption or does not end with a full line")
+        if not first.startswith("# ") or not rest.endswith("\n"):
+            raise ValueError("no caption, or no full line at the end")
         # Without quotes it is a number.
         header, *lines = csv.reader(io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC)
         columns = list(zip(*lines, strict=True))
@@ -716,18 +712,15 @@ def render(key, context, out, suffix, redraw=False):
     else:
         numbers, table, caption = computed_table(key, context, out)
     if context.progress:
-        print(f"{key}: drawing", file=sys.stderr)
+        print(f"{key}: drawing {numbers}", file=sys.stderr)
     folder = out or context.folder()  # which depends on the data that were seen
     try:
         return draw_pictures(key, table, caption, folder, suffix), numbers
-    except BaseException as error:  # Ctrl-C as well
-        if not redraw:
-            hint = f"--redraw --out {numbers.parent} draws them"
-            print(f"{key}: its numbers are in {numbers}; {hint}", file=sys.stderr)
-        elif isinstance(error, Exception) and not isinstance(error, OSError):
-            message = f"{numbers} does not hold the table of this figure ({error!r})"
-            raise DataError(message) from error
-        raise
+    except Exception as error:
+        if not redraw or isinstance(error, OSError):
+            raise
+        message = f"{numbers} does not hold the table of this figure ({error!r})"
+        raise DataError(message) from error
 
 
 # --- what several figures share ---
@@ -830,12 +823,12 @@ def fitted_exponent(x, y):
     n = len(x)
     if n < 4:
         return math.nan, math.nan, math.nan
-    drawn = np.vstack((np.arange(n), np.random.default_rng(0).integers(n, size=(1000, n))))
-    x, y = (np.log(values)[drawn].reshape(len(drawn), -1) for values in (x, y))
-    x = x - x.mean(axis=1, keepdims=True)
-    y = y - y.mean(axis=1, keepdims=True)
-    spread = (x * x).sum(axis=1)
-    slopes = (x * y).sum(axis=1)[spread > 0] / spread[spread > 0]
+    drawn = np.random.default_rng(0).integers(n, size=(1000, n))
+    slopes = []
+    for rows in (np.arange(n), *drawn):
+        t = np.log(x[rows]).ravel()
+        if np.ptp(t) > 0:
+            slopes.append(np.polyfit(t, np.log(y[rows]).ravel(), 1)[0])
     return slopes[0], *np.percentile(slopes, (2.5, 97.5))
 
 
@@ -5214,27 +5207,24 @@ def fig6_table(table):
 
 def columns_table(table):
     """Write 1,000 times the margins of ji21:fig3 after the last iteration, and the test errors, by seed."""
-    ends = split(table, "iteration")[table["iteration"].max()]
     rows = []
-    for scaling, part in split(ends, "scaling").items():
+    for scaling, part in split(table, "scaling").items():
         most = [1e3 * run["upper"].min() for run in split(part, "seed").values()]
-        margins = {
-            name: row_of(1e3 * run["lower"], 2) for name, run in split(part, "method").items()
-        }
-        margins[BEST] = f"at most {row_of(most, 2)}"
+        at_most = f"at most {row_of(most, 2)}"
         for method, run in split(part, "method").items():
-            rows.append([scaling, method, margins[method], row_of(100 * run["test_error"], 1)])
+            end = split(run, "iteration")[run["iteration"].max()]
+            margins = at_most if method == BEST else row_of(1e3 * end["lower"], 2)
+            rows.append([scaling, method, margins, row_of(100 * end["test_error"], 1)])
         if BEST not in part["method"]:
-            rows.append([scaling, BEST, margins[BEST], "–"])
+            rows.append([scaling, BEST, at_most, "–"])
     return markdown("features; method; 1,000 times the margin; test error in %", rows)
 
 
 def percentages(shares, digits=2):
     """Write the median of some shares and their range, in per cent."""
-    low, middle, high = (
-        figures_of(value, digits) for value in np.percentile(100 * shares, (0, 50, 100))
-    )
-    return f"{middle} [{low}, {high}]"
+    values = 100 * shares
+    low, middle, high = (f(values) for f in (np.min, np.median, np.max))
+    return f"{figures_of(middle, digits)} [{row_of((low, high), digits)}]"
 
 
 def with_equals(end):
@@ -5297,7 +5287,7 @@ def subspace_table(table):
         times = theirs[:, z == least][:, 0] / ours[:, x == least][:, 0]
         rows.append(
             [
-                family.replace("$j^{-", "j^−").replace("}$", ""),
+                family,
                 ", ".join(intervals),
                 row_of(exponents, 2),
                 f"{row_of(times, 0)} at {least:,.0f}",
@@ -5321,23 +5311,22 @@ def margins_table(table):
             if certified:
                 lower = part["lower"][part["status"] == "certified"]
                 margins = "{:.2g}, {:.2g}, {:.2g}".format(*np.percentile(lower, (0, 50, 100)))
-            by = "a plane" if kernel == "linear" else kernel
-            rows.append([source, by, *map(str, counts), margins])
+            rows.append([source, kernel, *map(str, counts), margins])
     return markdown(
-        "source; by; data sets; a margin, certified; none, certified; open; "
+        "source; kernel; data sets; a margin, certified; none, certified; open; "
         "margins: least, median, largest",
         rows,
     )
 
 
-TABLES = {  # name -> the CSV file and the function of its table
-    "ji21-fig3": ("ji21-fig3", columns_table),
-    "ji21-fig3-all": ("ji21-fig3-all", columns_table),
-    "ji21-fig4": ("ji21-fig4", alexnet_table),
-    "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
-    "subspace": ("subspace-products", subspace_table),
-    "margins": ("margins", margins_table),
-    "speed": ("speed-peers", speed_lines),
+TABLES = {  # the stem of a CSV file -> the function of its table
+    "ji21-fig3": columns_table,
+    "ji21-fig3-all": columns_table,
+    "ji21-fig4": alexnet_table,
+    "apidopoulos22-fig6": fig6_table,
+    "subspace-products": subspace_table,
+    "margins": margins_table,
+    "speed-peers": speed_lines,
 }
 MARKED = re.compile(
     r"(^<!-- (table|figure): ([^>]+) -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
@@ -5368,18 +5357,17 @@ def section(key):
 
 def sections_of_others(text):
     """Write the sections of figures that have no place of their own in the report, with what was found."""
-    parts = []
-    for key, entry in FIGURES.items():
-        if f"<!-- figure: {key} -->" not in text:
-            parts += [section(key), f"*{entry.claim}* {entry.verdict}"]
-    return "\n\n".join(["## More figures", *parts] if parts else [])
+    others = {key: FIGURES[key] for key in FIGURES if f"<!-- figure: {key} -->" not in text}
+    parts = ["## More figures"] if others else []
+    for key, entry in others.items():
+        parts += [section(key), f"*{entry.claim}* {entry.verdict}"]
+    return "\n\n".join(parts)
 
 
-def table_in_report(name):
-    """Write a table of TABLES from its CSV file; nothing where this is missing."""
-    stem, write = TABLES[name]
+def table_in_report(stem):
+    """Write the table of a CSV file; nothing where this is missing."""
     path = FOLDER / f"{stem}.csv"
-    return write(read_table(path)[0]) if path.is_file() else ""
+    return TABLES[stem](read_table(path)[0]) if path.is_file() else ""
 
 
 def with_tables(text):
@@ -5449,14 +5437,14 @@ def hint(name):
 
 
 def listing(keys, context):
+    """Yield the lines of the list; of several data sets it tells the state of the worst."""
     rows = [("figure", "data", "time", "claim or question")]
     order = ("-", "full", "bundled sample", "missing", "damaged")
-    state = {
-        name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}
-    }
+    names = {name for key in keys for name in FIGURES[key].data}
+    states = {name: order.index(status(name, context)) for name in names}
     for key in keys:
         entry = FIGURES[key]
-        worst = max(["-", *(state[name] for name in entry.data)], key=order.index)
+        worst = order[max((states[name] for name in entry.data), default=0)]
         rows.append((key, worst.removeprefix("bundled "), estimate(entry.minutes), entry.claim))
     width = max(len(row[0]) for row in rows)
     for key, data, time_needed, claim in rows:
@@ -5488,10 +5476,8 @@ def parse(argv):
     add("--seed", type=int, default=0, metavar="INT", help="default: 0")
     add("--no-progress", action="store_true", help="no progress bars, nor lines")
     options = parser.parse_intermixed_args(argv)  # options may stand between names
-    if options.data and not options.data.is_dir():
-        parser.error(f"argument --data: no such folder: {options.data}")
     if options.seed < 0:
-        parser.error(f"argument --seed: must be an integer of at least 0, got {options.seed}")
+        parser.error(f"argument --seed: must not be negative, got {options.seed}")
     return options
 
 
@@ -5499,8 +5485,7 @@ def check_writable(folder):
     """Raise a DataError if nothing can be written into a folder: before anything is computed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as trial:
-            trial.write(b"trial")
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         message = f"nothing can be written into {folder} ({error.strerror})"
         raise DataError(f"{message}: name a folder with --out") from None
@@ -5510,8 +5495,8 @@ def draw_all(keys, context, options):
     """Draw figures, the shortest first: return the keys of those that could not be drawn."""
     keys = sorted(keys, key=lambda key: FIGURES[key].minutes)
     if not (options.quick or options.redraw):
-        total = sum(FIGURES[key].minutes for key in keys)
-        print(f"about {estimate(total)} on two cores, for {', '.join(keys)}", file=sys.stderr)
+        total = estimate(sum(FIGURES[key].minutes for key in keys))
+        print(f"about {total} on two cores, for {', '.join(keys)}", file=sys.stderr)
     failed = []
     for place, key in enumerate(keys, 1):
         start = time.perf_counter()
@@ -5525,12 +5510,11 @@ def draw_all(keys, context, options):
             continue
         if FIGURES[key].report:
             print(FIGURES[key].report(*read_table(numbers)))
-        source = f"from {numbers}" if options.redraw else f"and {numbers.name}"
         seconds = time.perf_counter() - start
-        print(f"{', '.join(map(str, pictures))} {source}: {seconds:.1f} s", flush=True)
+        print(f"{', '.join(map(str, pictures))} from {numbers}: {seconds:.1f} s", flush=True)
     if failed and len(keys) > 1:
-        drawn = len(keys) - len(failed)
-        print(f"{drawn} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
+        count = f"{len(failed)} of {len(keys)} figures"
+        print(f"{count} not drawn: {', '.join(failed)}", file=sys.stderr)
     return failed
 
 
@@ -5540,6 +5524,7 @@ def run(argv):
         report()
         return 0
     context = Context(options.quick, options.seed, not options.no_progress, options.data)
+    data_folders(context)  # raises a DataError if one does not exist
     try:
         keys = select([name for name in options.names if name != "list"] or ["all"])
     except ValueError as error:
