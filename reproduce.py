@@ -350,14 +350,12 @@ def download(name, context):
 
 def fetch(name, url, context):
     """Return the checked {file: content} of a data set from one mirror; nothing touches the disk."""
-    files = DATA[name].files
+    files = DATA[name].files.items()
     if "{}" in url:
-        fetched = [get(url.format(file), context) for file in files]
-    else:
-        with tarfile.open(fileobj=io.BytesIO(get(url, context))) as archive:
-            members = [f"cifar-10-batches-bin/{file}" for file in files]
-            fetched = [archive.extractfile(member).read() for member in members]
-    return {file: checked(raw, files[file], file) for file, raw in zip(files, fetched, strict=True)}
+        return {file: checked(get(url.format(file), context), sha, file) for file, sha in files}
+    with tarfile.open(fileobj=io.BytesIO(get(url, context))) as archive:
+        members = {file: archive.extractfile(f"cifar-10-batches-bin/{file}") for file, _ in files}
+        return {file: checked(members[file].read(), sha, file) for file, sha in files}
 
 
 def get(url, context):
