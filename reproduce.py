@@ -14,9 +14,9 @@ Figures of reduced work or of a sample of the data go to figures/quick, so that 
 names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
 figures/quick). Off a terminal a line a minute says how far a long computation is.
 
-Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
-the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2. The kernels
-of ji21:fig4, most of its work, are kept in the cache as well.
+HTRU2 is bundled in tests/data. MNIST and CIFAR-10 are looked for in --data, then $FASTMARGIN_DATA, then the per-user
+cache, ~/.cache/fastmargin or below $XDG_CACHE_HOME; what is missing is downloaded into the cache. Without a network a
+bundled sample of MNIST is used. The kernels of ji21:fig4, most of its work, are kept in the cache as well.
 
 A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
 "# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.
@@ -119,15 +119,10 @@ class Context:
 
 def progress(items, context, desc="", **options):
     """Return a tqdm bar over an iterable or, for an int, of that total; off a terminal see Minutes."""
-    total = {"total": items} if isinstance(items, int) else {"iterable": items}
-    return tqdm(
-        **total,
-        desc=f"{context.title}: {desc}" if desc else context.title,
-        disable=not context.progress,
-        leave=False,
-        file=sys.stderr if sys.stderr.isatty() else context.stream,
-        **options,
-    )
+    options["total" if isinstance(items, int) else "iterable"] = items
+    stream = sys.stderr if sys.stderr.isatty() else context.stream
+    title = ": ".join(filter(None, (context.title, desc)))
+    return tqdm(desc=title, disable=not context.progress, leave=False, file=stream, **options)
 
 
 @contextlib.contextmanager
@@ -156,11 +151,14 @@ class DamagedError(DataError):
 
 
 class DataSet(NamedTuple):
-    files: dict  # file name -> SHA-256 of the uncompressed content
-    mirrors: (
-        tuple  # addresses tried in turn: one for each file where there is a {}, else a tar archive
-    )
-    bundled: dict  # as `files`, for tests/data: all of the data set, or a sample
+    """A data set: its files and those bundled in tests/data are {name: SHA-256 of the uncompressed content}.
+
+    Of the mirrors, addresses that are tried in turn, one with {} has each file, another a tar archive.
+    """
+
+    files: dict
+    mirrors: tuple
+    bundled: dict
 
 
 HTRU2 = {"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"}
@@ -269,7 +267,7 @@ def at_hand(name, context):
     if len(contents) == len(files):
         return contents, "full"
     contents = read_files(name, bundled, [BUNDLED])
-    if 0 < len(bundled) == len(contents):
+    if bundled and len(contents) == len(bundled):
         return contents, "bundled sample"
     return {}, "missing"
 
@@ -5412,9 +5410,9 @@ def select(names):
     """Return the keys that names, or else beginnings of names, mean; a ValueError if there are none."""
     chosen = {}  # a dict keeps the order and drops repetitions
     for name in names:
-        keys = [key for key in FIGURES if name in names_of(key)] or [
-            key for key in FIGURES if any(known.startswith(name) for known in names_of(key))
-        ]
+        keys = [key for key in FIGURES if name in names_of(key)]
+        if not keys:
+            keys = [key for key in FIGURES if any(full.startswith(name) for full in names_of(key))]
         if not keys:
             raise ValueError(f"unknown figure {name!r}: {hint(name)}")
         chosen |= dict.fromkeys(keys)
@@ -5423,6 +5421,8 @@ def select(names):
 
 def hint(name):
     """Say what could have been meant by a name that no figure has."""
+    if name == "report":
+        return "it stands alone"
     group = name.partition(":")[0]
     members = [key for key in FIGURES if key.startswith(f"{group}:")]
     if ":fig" in name and members and not any(":fig" in key for key in members):
@@ -5540,7 +5540,7 @@ def run(argv):
 def main(argv=None):
     try:
         return run(argv)
-    except DataError as error:  # a folder that does not exist, for `list`, or cannot be written
+    except DataError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
