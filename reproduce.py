@@ -14,9 +14,9 @@ Figures of reduced work or of a sample of the data go to figures/quick, so that 
 names a folder. --redraw draws from the CSV file in --out, or, where there is none, from that in figures (with --quick,
 figures/quick). Off a terminal a line a minute says how far a long computation is.
 
-Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
-the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2. The kernels
-of ji21:fig4, most of its work, are kept in the cache as well.
+HTRU2 is bundled in tests/data. MNIST and CIFAR-10 are looked for in --data, then $FASTMARGIN_DATA, then the per-user
+cache, ~/.cache/fastmargin or below $XDG_CACHE_HOME; what is missing is downloaded into the cache. Without a network a
+bundled sample of MNIST is used. The kernels of ji21:fig4, most of its work, are kept in the cache as well.
 
 A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
 "# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.
@@ -46,7 +46,6 @@ import tempfile
 import time
 import urllib.request
 import warnings
-import zipfile
 import zlib
 from collections import namedtuple
 from collections.abc import Callable
@@ -56,57 +55,55 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-try:  # these take a second, in which Ctrl-C may come, and may not be installed
+try:
     import matplotlib.style
     import numpy as np
     from matplotlib.figure import Figure
     from tqdm import tqdm
 
     import fastmargin as fm
-except (ImportError, KeyboardInterrupt) as stop:
+except ImportError as error:
     if __name__ != "__main__":
         raise
-    if isinstance(stop, ImportError):
-        sys.exit(f'{stop}; to install what the figures need: pip install ".[figures]"')
-    print("interrupted", file=sys.stderr)
-    sys.exit(130)
+    sys.exit(f'{error}; to install what the figures need: pip install ".[figures]"')
 
 ROOT = Path(__file__).resolve().parent
 FOLDER = ROOT / "figures"
 
 
 class Minutes(io.TextIOBase):
-    """A stream for bars off a terminal: of all that they write, whichever bar it is, a line a minute goes to stderr."""
+    """A stream for bars off a terminal: once a minute the line that a bar writes goes to stderr."""
 
     def __init__(self):
         self.last = time.monotonic()
 
     def write(self, text):
-        if (
-            text.startswith("\r") and text.strip() and time.monotonic() - self.last >= 60.0
-        ):  # the state of a bar
+        state_of_a_bar = text.startswith("\r") and text.strip()
+        if state_of_a_bar and time.monotonic() - self.last >= 60.0:
             print(text.strip(), file=sys.stderr, flush=True)
             self.last = time.monotonic()
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the computation of a figure is given: the options of this run, and what is noted on the way."""
+    """What the computation of a figure is given: the options of this run, and what is noted on the way.
+
+    Attributes
+    ----------
+    offline : {data set: why its download failed}, so that it is tried once a run
+    stream : where bars are written off a terminal
+    title : the name of the figure in its bars
+    sampled : the data sets of which the figure has seen only a sample
+    """
 
     quick: bool = False
     seed: int = 0
     progress: bool = True
     data: Path | None = None
-    offline: dict = field(
-        default_factory=dict, repr=False, compare=False
-    )  # data set -> why its download failed
-    stream: Minutes = field(
-        default_factory=Minutes, repr=False, compare=False
-    )  # of the bars, off a terminal
-    title: str = field(default="", compare=False)  # of the figure, as its bars name it
-    sampled: set = field(
-        default_factory=set, compare=False
-    )  # the data sets of which the figure has seen a sample only
+    offline: dict = field(default_factory=dict, repr=False, compare=False)
+    stream: Minutes = field(default_factory=Minutes, repr=False, compare=False)
+    title: str = field(default="", compare=False)
+    sampled: set = field(default_factory=set, compare=False)
 
     def pick(self, full, quick):
         """Choose the amount of work: `full`, or `quick` under --quick."""
@@ -116,26 +113,21 @@ class Context:
         return np.random.default_rng(self.seed)
 
     def folder(self):
-        """Say where a figure goes without --out: one of reduced work or of a sample must not replace a full one."""
+        """Return where a figure goes without --out: reduced work and samples must not replace a full one."""
         return FOLDER / "quick" if self.quick or self.sampled else FOLDER
 
 
 def progress(items, context, desc="", **options):
     """Return a tqdm bar over an iterable or, for an int, of that total; off a terminal see Minutes."""
-    total = {"total": items} if items is None or isinstance(items, int) else {"iterable": items}
-    return tqdm(
-        **total,
-        desc=": ".join(filter(None, (context.title, desc))),
-        disable=not context.progress,
-        leave=False,
-        file=sys.stderr if sys.stderr.isatty() else context.stream,
-        **options,
-    )
+    options["total" if isinstance(items, int) else "iterable"] = items
+    stream = sys.stderr if sys.stderr.isatty() else context.stream
+    title = ": ".join(filter(None, (context.title, desc)))
+    return tqdm(desc=title, disable=not context.progress, leave=False, file=stream, **options)
 
 
 @contextlib.contextmanager
 def atomic(path):
-    """Yield a temporary path beside `path`; it becomes `path` at the end, or vanishes if anything is raised."""
+    """Yield a temporary path that becomes `path` at the end, or vanishes if anything is raised."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -159,9 +151,14 @@ class DamagedError(DataError):
 
 
 class DataSet(NamedTuple):
-    files: dict  # file name -> SHA-256 of the uncompressed content
-    mirrors: tuple  # addresses tried in turn: one per file where there is a {}, else an archive of all files
-    bundled: dict  # as `files`, for the copy in tests/data
+    """A data set: its files and those bundled in tests/data are {name: SHA-256 of the uncompressed content}.
+
+    Of the mirrors, addresses that are tried in turn, one with {} has each file, another a tar archive.
+    """
+
+    files: dict
+    mirrors: tuple
+    bundled: dict
 
 
 HTRU2 = {"HTRU_2.csv": "b2b388ceaa9718d00f6feba97bfe7096ee61996526cee2bea94e9dd034e9cbbe"}
@@ -184,9 +181,7 @@ DATA = {
             "t10k-labels-idx1-ubyte": "4912294106a847d5c0900bdc99750ed9d293b530f38dff2f8656b863b20d5f63",
         },
     ),
-    "htru2": DataSet(
-        HTRU2, mirrors=("https://archive.ics.uci.edu/static/public/372/htru2.zip",), bundled=HTRU2
-    ),
+    "htru2": DataSet(HTRU2, mirrors=(), bundled=HTRU2),
     "cifar10": DataSet(
         {
             "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -200,54 +195,32 @@ BUNDLED = ROOT / "tests" / "data"
 TIMEOUT = 20.0  # seconds without an answer before the next mirror is tried
 
 
-Split = namedtuple(
-    "Split", "X_train y_train X_test y_test source"
-)  # source: "full" or "bundled sample"
-Points = namedtuple("Points", "X y source")  # with labels ±1
+# The source is "full" or "bundled sample".
+Split = namedtuple("Split", "X_train y_train X_test y_test source")
+Points = namedtuple("Points", "X y source")
 
 
 def load_mnist(context, digits=None):
     """Load MNIST, one image a row, pixels/255. Labels 0..9; with digits=(a, b) those two only, −1 for a, +1 for b."""
-    if digits is not None and not (
-        len(set(digits)) == len(digits) == 2 and set(digits) <= set(range(10))
-    ):
-        raise ValueError(f"digits must be two different digits or None, got {digits!r}")
     contents, source = load("mnist", context)
     arrays = []
     for part in ("train", "t10k"):
-        X, y = (
-            parse_idx(contents[name], ndim, name)
-            for name, ndim in ((f"{part}-images-idx3-ubyte", 3), (f"{part}-labels-idx1-ubyte", 1))
-        )
-        if len(X) != len(y):
-            raise DataError(f"mnist: {len(X)} images but {len(y)} labels in the files {part}-*")
+        pixels = np.frombuffer(contents[f"{part}-images-idx3-ubyte"], np.uint8, offset=16)
+        y = np.frombuffer(contents[f"{part}-labels-idx1-ubyte"], np.uint8, offset=8)
+        X = pixels.reshape(len(y), -1)
+        y = y.astype(np.int64)
         if digits is not None:
-            X = X[np.isin(y, digits)]
-            y = y[np.isin(y, digits)]
-        y = y.astype(np.int64) if digits is None else np.where(y == digits[1], 1, -1)
-        arrays += [X.reshape(len(X), -1) / 255.0, y]
+            chosen = np.isin(y, digits)
+            X = X[chosen]
+            y = np.where(y[chosen] == digits[1], 1, -1)
+        arrays += [X / 255.0, y]
     return Split(*arrays, source)
-
-
-def parse_idx(content, ndim, name):
-    """Return the array of unsigned bytes in an idx file with `ndim` dimensions."""
-    if content[:4] != bytes((0, 0, 8, ndim)):
-        raise DataError(
-            f"{name}: not an idx file of bytes in {ndim} dimensions (it begins with {content[:4].hex()})"
-        )
-    header = 4 + 4 * ndim
-    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
-    if len(content) != header + math.prod(shape):
-        raise DataError(
-            f"{name}: {len(content)} bytes, but its header promises {header + math.prod(shape)}"
-        )
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
 def load_htru2(context):
     """Load HTRU2, pulsar candidates as they come: X (17898, 8), y = +1 for a pulsar (1,639 of them), else −1."""
     contents, source = load("htru2", context)
-    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",", ndmin=2)
+    table = np.loadtxt(io.BytesIO(contents["HTRU_2.csv"]), delimiter=",")
     return Points(np.ascontiguousarray(table[:, :-1]), np.where(table[:, -1] == 1, 1, -1), source)
 
 
@@ -255,161 +228,140 @@ def load_cifar10(context):
     """Load CIFAR-10's first training batch and test batch: images (10000, 32, 32, 3) uint8 and labels 0..9."""
     contents, source = load("cifar10", context)
     arrays = []
-    for name in (
-        "data_batch_1.bin",
-        "test_batch.bin",
-    ):  # a record: one label byte, then the R, G and B planes
+    for name in DATA["cifar10"].files:
+        # A record has one byte for the label, then the planes R, G and B.
         records = np.frombuffer(contents[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32)
         images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         arrays += [np.ascontiguousarray(images), records[:, 0].astype(np.int64)]
     return Split(*arrays, source)
 
 
-def load(name, context, here=False):
-    """Read a data set, and download what is missing: the checked {file: bytes}, and "full" or "bundled sample".
-
-    With `here` nothing is downloaded, and the answer may be "missing".
-    """
-    files, mirrors, bundled = DATA[name]
-    named = [
-        Path(folder).expanduser()
-        for folder in (context.data, os.environ.get("FASTMARGIN_DATA"))
-        if folder
-    ]
-    for folder in named:
-        if not folder.is_dir():
-            raise DataError(
-                f"the data folder {folder} does not exist (given with --data or $FASTMARGIN_DATA)"
-            )
-    contents = read_files(name, files, [*named, cache_folder()])
-    missing = [file for file in files if file not in contents]
-    known_offline = (
-        name in context.offline
-    )  # tried and failed in this run: the next figure does not wait again
-    if missing and not here and not known_offline:
-        contents |= download(name, missing, context)
-    if len(contents) == len(files):
-        return contents, "full"
-    contents = read_files(name, bundled, [BUNDLED])
-    whole = bundled and len(contents) == len(bundled)
-    source = "missing" if not whole else "full" if bundled == files else "bundled sample"
-    if here:
+def load(name, context):
+    """Read a data set, after a download if need be: the checked {file: content}, and "full" or "bundled sample"."""
+    contents, source = at_hand(name, context)
+    if source == "full":
         return contents, source
-    failure = context.offline[name]
-    if not whole:
+    if name not in context.offline:
+        try:
+            return download(name, context), "full"
+        except DataError as error:
+            context.offline[name] = str(error)
+            if source != "missing":
+                print(f"{error}; using the {source} in tests/data", file=sys.stderr)
+    if source == "missing":
+        files, mirrors, _ = DATA[name]
         addresses = " or ".join(url.format("*") for url in mirrors)
-        raise DataError(f"{failure}; put {' and '.join(missing)} there, from {addresses}")
-    if not known_offline:
-        print(f"{failure}; using the {source} data in tests/data", file=sys.stderr)
-    if source != "full":
-        context.sampled.add(name)
+        put = f"put {' and '.join(files)} there, from {addresses}"
+        raise DataError(f"{context.offline[name]}; {put}")
+    context.sampled.add(name)
     return contents, source
 
 
+def at_hand(name, context):
+    """Read a data set without a download: the checked {file: content}, "full", "bundled sample" or "missing"."""
+    files, _, bundled = DATA[name]
+    folders = [*data_folders(context), cache_folder()]
+    if bundled == files:
+        folders.insert(0, BUNDLED)
+    contents = read_files(name, files, folders)
+    if len(contents) == len(files):
+        return contents, "full"
+    contents = read_files(name, bundled, [BUNDLED])
+    if bundled and len(contents) == len(bundled):
+        return contents, "bundled sample"
+    return {}, "missing"
+
+
 def status(name, context):
-    """Say what load() would use, without a download: "full", "bundled sample", "damaged" or "missing"."""
+    """Say what is at hand of a data set: "full", "bundled sample", "damaged" or "missing"."""
     try:
-        return load(name, context, here=True)[1]
+        return at_hand(name, context)[1]
     except (DamagedError, OSError):
         return "damaged"
 
 
-def read_files(name, digests, folders):
-    """Read each file of a data set, compressed or not, from the first folder that has it: the checked {file: bytes}."""
-    contents = {}
-    for folder, file, end in itertools.product(folders, digests, (".gz", ".xz", "")):
-        path = folder / name / (file + end)
-        if file not in contents and path.is_file():
-            ours = (
-                [DamagedError] if folder == cache_folder() else []
-            )  # what is damaged in the cache is fetched again
-            with contextlib.suppress(*ours):
-                contents[file] = checked(path.read_bytes(), file, digests[file], path)
-    return contents
+def data_folders(context):
+    """Return the folders that the user has named."""
+    named = filter(None, (context.data, os.environ.get("FASTMARGIN_DATA")))
+    folders = [Path(folder).expanduser() for folder in named]
+    for folder in folders:
+        if not folder.is_dir():
+            named_by = "given with --data or $FASTMARGIN_DATA"
+            raise DataError(f"the data folder {folder} does not exist ({named_by})")
+    return folders
 
 
 def cache_folder():
-    windows = os.name == "nt"
-    base = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
-    return Path(base or Path.home() / ("AppData/Local" if windows else ".cache")) / "fastmargin"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastmargin"
 
 
-UNPACK = {
-    b"\x1f\x8b": gzip.decompress,
-    b"\xfd7": lzma.decompress,
-}  # by what a packed file begins with
-
-
-def checked(raw, file, digest, where):
-    """Uncompress `raw` if it is packed, and return it if its SHA-256 is right."""
-    try:
-        raw = UNPACK.get(raw[:2], bytes)(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DamagedError(f"{where}: damaged or truncated ({error})") from None
-    if file.endswith(".csv"):
-        raw = raw.replace(
-            b"\r\n", b"\n"
-        )  # the same numbers, whatever system the archive was packed on
-    found = hashlib.sha256(raw).hexdigest()
-    if found != digest:
-        raise DamagedError(
-            f"{where}: wrong content: SHA-256 (uncompressed) is {found}, expected {digest}"
-        )
-    return raw
-
-
-def download(name, missing, context):
-    """Fetch missing files of a data set into the cache: the checked {file: bytes}; context.offline notes a failure."""
+def read_files(name, digests, folders):
+    """Read each file of a data set, packed or not, from the first folder that has it: the checked {file: content}."""
     contents = {}
-    failures = []
-    for url in DATA[name].mirrors:
-        host = url.split("/")[2] or url
+    for folder, file, ending in itertools.product(folders, digests, (".gz", ".xz", "")):
+        path = folder / name / (file + ending)
+        if file in contents or not path.is_file():
+            continue
         try:
-            for file, raw in fetch(
-                url, [file for file in missing if file not in contents], context
-            ):
-                contents[file] = checked(raw, file, DATA[name].files[file], f"{file} from {host}")
-                keep(cache_folder() / name / (file + url.partition("{}")[2]), raw)
-        except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
-            failures.append(str(error) if host in str(error) else f"{host}: {error}")
-        if len(contents) == len(missing):
-            return contents
-    context.offline[name] = (
-        f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
-        f"and not downloaded ({'; '.join(failures) or 'the archive lacks a file'})"
-    )
+            contents[file] = checked(path.read_bytes(), digests[file], path)
+        except DamagedError:
+            # What is damaged in the cache is fetched again.
+            if folder != cache_folder():
+                raise
     return contents
 
 
-def fetch(url, wanted, context):
-    """Yield (file, bytes) for the wanted files behind one address; nothing touches the disk."""
+# How to unpack a file that begins with these bytes.
+UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7": lzma.decompress}
+
+
+def checked(raw, digest, where):
+    """Return the content of a file, unpacked if it is packed, after a look at its SHA-256."""
+    try:
+        content = UNPACK.get(raw[:2], bytes)(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DamagedError(f"{where}: damaged or truncated ({error})") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        message = f"wrong content: SHA-256 (uncompressed) is {found}, expected {digest}"
+        raise DamagedError(f"{where}: {message}")
+    return content
+
+
+def download(name, context):
+    """Download a data set from the first mirror that has it, and keep it in the cache: the checked {file: content}."""
+    failures = []
+    for url in DATA[name].mirrors:
+        try:
+            contents = fetch(name, url, context)
+        except Exception as error:  # noqa: BLE001 - whatever a mirror sends, the next one is tried
+            failures.append(f"{url.split('/')[2]}: {error}")
+            continue
+        for file, content in contents.items():
+            keep(cache_folder() / name / file, content)
+        return contents
+    raise DataError(
+        f"{name}: not in the folder {name}/ of --data, $FASTMARGIN_DATA or {cache_folder()}, "
+        f"and not downloaded ({'; '.join(failures)})"
+    )
+
+
+def fetch(name, url, context):
+    """Return the checked {file: content} of a data set from one mirror; nothing touches the disk."""
+    files = DATA[name].files.items()
     if "{}" in url:
-        for file in wanted:
-            yield file, get(url.format(file), context)
-        return
-    archive = io.BytesIO(get(url, context))
-    with (
-        zipfile.ZipFile(archive)
-        if url.endswith(".zip")
-        else tarfile.open(fileobj=archive) as members
-    ):
-        zipped = isinstance(members, zipfile.ZipFile)
-        for member in members.namelist() if zipped else members.getnames():
-            if (file := member.rpartition("/")[2]) in wanted:
-                yield file, (members.open(member) if zipped else members.extractfile(member)).read()
+        return {file: checked(get(url.format(file), context), sha, file) for file, sha in files}
+    with tarfile.open(fileobj=io.BytesIO(get(url, context))) as archive:
+        members = {file: archive.extractfile(f"cifar-10-batches-bin/{file}") for file, _ in files}
+        return {file: checked(members[file].read(), sha, file) for file, sha in files}
 
 
 def get(url, context):
-    """Download what is behind an address, under a progress bar."""
+    """Download what is behind an address, under a bar that counts blocks of 2^20 bytes."""
     request = urllib.request.Request(url, headers={"User-Agent": "fastmargin"})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        size = int(answer.headers.get("Content-Length") or 0) or None
-        with progress(size, context, url.rpartition("/")[2], unit="B", unit_scale=True) as bar:
-            chunks = []
-            while chunk := answer.read(1 << 16):
-                chunks.append(chunk)
-                bar.update(len(chunk))
-    return b"".join(chunks)
+        blocks = iter(partial(answer.read, 1 << 20), b"")
+        return b"".join(progress(blocks, context, Path(url).name, unit="MB"))
 
 
 def keep(path, raw):
@@ -436,12 +388,9 @@ def stack(blocks):
     columns = {name: [] for name in blocks[0]}
     for block in blocks:
         if block.keys() != columns.keys():
-            raise ValueError(
-                f"a block has the columns {list(block)}, the first one has {list(columns)}"
-            )
-        for name, values in zip(
-            block, np.broadcast_arrays(*map(np.atleast_1d, block.values())), strict=True
-        ):
+            raise ValueError(f"the columns of a block are {list(block)}, not {list(columns)}")
+        filled = np.broadcast_arrays(*map(np.atleast_1d, block.values()))
+        for name, values in zip(block, filled, strict=True):
             columns[name].append(values if values.dtype.kind == "U" else values.astype(float))
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
@@ -453,37 +402,34 @@ def table_of(names, rows):
 
 def split(table, name):
     """Return {value: the rows with this value in the named column}, in the order of the values' first appearance."""
-    chosen = {value: table[name] == value for value in dict.fromkeys(table[name].tolist())}
-    return {
-        value: {other: column[rows] for other, column in table.items()}
-        for value, rows in chosen.items()
-    }
+    parts = {}
+    for value in dict.fromkeys(table[name].tolist()):
+        rows = table[name] == value
+        parts[value] = {other: column[rows] for other, column in table.items()}
+    return parts
 
 
 def write_table(path, table, caption):
     """Write the caption after "# ", the names of the columns, the rows: text in quotes, numbers to the last bit."""
 
     def cell(value):
-        return (
-            '"' + value.replace('"', '""') + '"'
-            if isinstance(value, str)
-            else repr(value).removesuffix(".0")
-        )
+        if isinstance(value, str):
+            return '"' + value.replace('"', '""') + '"'
+        return repr(value).removesuffix(".0")
 
     lines = [table, *zip(*(column.tolist() for column in table.values()), strict=True)]
-    with open(path, "w", newline="", encoding="utf-8") as out:
-        out.writelines([f"# {caption}\n", *(",".join(map(cell, line)) + "\n" for line in lines)])
+    text = "".join(",".join(map(cell, line)) + "\n" for line in lines)
+    path.write_text(f"# {caption}\n{text}", encoding="utf-8", newline="\n")
 
 
 def read_table(path):
     """Return the table and the caption that write_table put into a file; a DataError if it does not hold them."""
     try:
         first, _, rest = path.read_bytes().decode().partition("\n")
-        if not (first.startswith("# ") and rest.endswith("\n")):
-            raise ValueError("it does not begin with a caption or does not end with a full line")
-        header, *lines = csv.reader(
-            io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC
-        )  # unquoted: a float
+        if not first.startswith("# ") or not rest.endswith("\n"):
+            raise ValueError("no caption, or no full line at the end")
+        # Without quotes it is a number.
+        header, *lines = csv.reader(io.StringIO(rest), quoting=csv.QUOTE_NONNUMERIC)
         columns = list(zip(*lines, strict=True))
         if any(len(set(map(type, column))) > 1 for column in columns):
             raise ValueError("a column has text and numbers")
@@ -537,7 +483,6 @@ METHODS = {  # method: its colour, dash and marker in all figures
     "snkpvn": (GREEN, ":", "D"),
     "isnkpvn": (SKY, "-", "*"),
     "isnkpvn, entropy": (PURPLE, LONG, "v"),
-    "isnkpvn, entropy, weights kept above eps/n": (GREEN, ":", "<"),
     "momentum": (BLUE, "-.", "^"),
     "adaptive sampling": (SKY, "-", ">"),
     "sampling, momentum": (SKY, "-", ">"),
@@ -555,9 +500,8 @@ METHODS = {  # method: its colour, dash and marker in all figures
     "linearsvc": (SKY, ":", "<"),
     "piqp": (ORANGE, "-.", "X"),
 }
-OTHERS = [  # for what is no method; no two have the same dash and marker
-    (COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)
-]
+# Looks of other curves than a method's; no two have the same dash and marker.
+OTHERS = [(COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)]
 
 
 BREADTH = 8.0  # inches: 1,600 pixels
@@ -585,16 +529,14 @@ def style(i, look=None):
 def styles(values):
     """Return {value: the style of its curve} for different values, such as a column's: a method has its own.
 
-    A variant, "momentum, fast", has that of its method, if this is not drawn, too; what is left takes free colours.
+    A variant, "momentum, fast", has the look of its method if no other curve has it; the rest take free colours.
     """
-    names = {
-        value: str(value).lower().replace("_", " ")
-        for value in dict.fromkeys(np.asarray(values).tolist())
-    }
+    values = dict.fromkeys(np.asarray(values).tolist())
+    names = {value: str(value).lower().replace("_", " ") for value in values}
     looks = {value: METHODS[name] for value, name in names.items() if name in METHODS}
     for value, name in names.items():
         look = METHODS.get(name.partition(",")[0])
-        if value not in looks and look not in (None, *looks.values()):
+        if value not in looks and look and look not in looks.values():
             looks[value] = look
     for value in names:
         colours = [colour for colour, *_ in looks.values()]
@@ -607,13 +549,13 @@ def at_ends(ax, texts):
     """Write {line: text} at the right ends of curves, in their colours; texts that are close are moved apart."""
     ends = []
     _ = ax.get_ylim()  # which scales the panel to its curves
+    to_panel = ax.transData - ax.transAxes
     for line, text in texts.items():
-        x, y = line.get_xydata()[np.isfinite(line.get_ydata())][-1]
-        ends.append(
-            ((line.get_transform() - ax.transAxes).transform((x, y))[1], text, line.get_color())
-        )
-    least = 0.02
+        finite = np.isfinite(line.get_ydata())
+        _, height = to_panel.transform(line.get_xydata()[finite][-1])
+        ends.append((height, text, line.get_color()))
     gap = 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
+    least = 0.02
     for height, text, colour in sorted(ends):
         height = max(height, least)
         ax.text(1.01, height, text, transform=ax.transAxes, va="center", color=colour)
@@ -622,10 +564,9 @@ def at_ends(ax, texts):
 
 def direct(ax):
     """Write the labels of few curves at their right ends, in place of a legend."""
-    at_ends(
-        ax, {line: line.get_label() for line in ax.lines if not line.get_label().startswith("_")}
-    )
-    for line in ax.lines:
+    lines, labels = ax.get_legend_handles_labels()
+    at_ends(ax, dict(zip(lines, labels, strict=True)))
+    for line in lines:
         line.set_label("")
 
 
@@ -635,107 +576,33 @@ def legend(fig):
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
+    place = {"loc": "outside upper center", "frameon": False}
     for columns in range(len(entries), 0, -1):
-        box = fig.legend(
-            entries.values(),
-            entries.keys(),
-            loc="outside upper center",
-            ncols=columns,
-            frameon=False,
-        )
+        box = fig.legend(entries.values(), entries.keys(), ncols=columns, **place)
         extent = box.get_window_extent()
         if extent.width <= fig.bbox.width or columns == 1:
-            # not at the panels' expense:
+            # The panels keep their height.
             fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)
             return box
         box.remove()
     return None
 
 
-QUICK = "quick: "  # begins the caption, in the CSV file too, so that a redrawn picture says it
+# They begin the caption, in the CSV file too, so that a redrawn picture says it.
+QUICK = "quick: "
 SAMPLE = "sample: "
 
 
 def finish(fig, caption):
     """Fix the layout, with a word below the panels where the work was reduced or the data are a sample."""
-    for mark in (QUICK, SAMPLE):
-        if caption.startswith(mark):
-            fig.supxlabel(
-                mark.strip(": "), x=0.99, ha="right", color=COLOURS[1], fontsize=SMALL_TEXT
-            )
+    if caption.startswith((QUICK, SAMPLE)):
+        mark = caption.partition(":")[0]
+        fig.supxlabel(mark, x=0.99, ha="right", color=VERMILLION, fontsize=SMALL_TEXT)
     fig.draw_without_rendering()
     fig.set_layout_engine("none")
     # The last digits of the positions vary from run to run and could move a label by a pixel.
     for ax in fig.axes:
         ax.set_position(np.round(ax.get_position(original=True).bounds, 9))
-
-
-def stems(key):
-    """Return the names of the pictures of a figure, without their ending."""
-    return ["-".join((key.replace(":", "-"), *page)) for page in FIGURES[key].pages]
-
-
-def saved_table(key, folders):
-    """Return the CSV file of a figure in the first of the folders that has it, its table and its caption."""
-    paths = [folder / f"{key.replace(':', '-')}.csv" for folder in dict.fromkeys(folders)]
-    for path in paths:
-        if path.is_file():
-            return path, *read_table(path)
-    missing = " and no ".join(map(str, paths))
-    raise DataError(f"there is no {missing}: draw the figure without --redraw first")
-
-
-def computed_table(key, context, out):
-    """Compute a figure and save its table: return the CSV file, the table and the caption."""
-    table, caption = FIGURES[key].compute(context)
-    if context.quick:
-        caption = QUICK + caption
-    elif context.sampled:
-        caption = SAMPLE + caption
-        if out is None:
-            print(
-                f"{key}: not all of {', '.join(sorted(context.sampled))} is at hand: this is a sample; "
-                f"the picture goes to {context.folder()}",
-                file=sys.stderr,
-            )
-    numbers = (out or context.folder()) / f"{key.replace(':', '-')}.csv"
-    with atomic(numbers) as part:
-        write_table(part, table, caption)
-    return numbers, table, caption
-
-
-def draw_pictures(key, table, caption, folder, suffix):
-    """Draw the pictures of a figure and return their paths. A user's own matplotlibrc changes nothing."""
-    pictures = []
-    with matplotlib.style.context(STYLE, after_reset=True):
-        for page, stem in zip(FIGURES[key].pages, stems(key), strict=True):
-            fig = FIGURES[key].draw(table, *page)
-            finish(fig, caption)
-            pictures.append(folder / f"{stem}.{suffix}")
-            with atomic(pictures[-1]) as part:
-                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
-    return pictures
-
-
-def render(key, context, out, suffix, redraw=False):
-    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
-    if redraw:
-        numbers, table, caption = saved_table(key, [out or context.folder(), context.folder()])
-    else:
-        numbers, table, caption = computed_table(key, context, out)
-    if context.progress:
-        print(f"{key}: drawing", file=sys.stderr)
-    folder = out or context.folder()  # known when the data have been seen
-    try:
-        return draw_pictures(key, table, caption, folder, suffix), numbers
-    except BaseException as error:  # Ctrl-C as well
-        if not redraw:
-            hint = f"--redraw --out {numbers.parent} draws them"
-            print(f"{key}: its numbers are in {numbers}; {hint}", file=sys.stderr)
-        elif isinstance(error, Exception) and not isinstance(error, OSError):
-            message = f"{numbers} does not hold the table of this figure ({error!r})"
-            raise DataError(message) from error
-        raise
 
 
 # ======================================================================================================================
@@ -783,6 +650,73 @@ def figure(key, claim, compute, verdict, minutes, data="", report=None, pages=()
         return draw
 
     return register
+
+
+def file_of(key):
+    """Return the name of a figure's CSV file, without a folder."""
+    return f"{key.replace(':', '-')}.csv"
+
+
+def stems(key):
+    """Return the names of the pictures of a figure, without their ending."""
+    return ["-".join((key.replace(":", "-"), *page)) for page in FIGURES[key].pages]
+
+
+def saved_table(key, folders):
+    """Return the CSV file of a figure in the first of the folders that has it, its table and its caption."""
+    paths = [folder / file_of(key) for folder in dict.fromkeys(folders)]
+    for path in paths:
+        if path.is_file():
+            return path, *read_table(path)
+    missing = " and no ".join(map(str, paths))
+    raise DataError(f"there is no {missing}: draw the figure without --redraw first")
+
+
+def computed_table(key, context, out):
+    """Compute a figure and save its table: return the CSV file, the table and the caption."""
+    table, caption = FIGURES[key].compute(context)
+    folder = out or context.folder()
+    if context.quick:
+        caption = QUICK + caption
+    elif context.sampled:
+        caption = SAMPLE + caption
+        names = ", ".join(sorted(context.sampled))
+        said = f"not all of {names} is at hand: this is a sample; the picture goes to {folder}"
+        print(f"{key}: {said}", file=sys.stderr)
+    path = folder / file_of(key)
+    with atomic(path) as part:
+        write_table(part, table, caption)
+    return path, table, caption
+
+
+def draw_pictures(key, table, caption, folder, suffix):
+    """Draw the pictures of a figure and return their paths. A user's own matplotlibrc changes nothing."""
+    pictures = [folder / f"{stem}.{suffix}" for stem in stems(key)]
+    with matplotlib.style.context(STYLE, after_reset=True):
+        for picture, page in zip(pictures, FIGURES[key].pages, strict=True):
+            fig = FIGURES[key].draw(table, *page)
+            finish(fig, caption)
+            with atomic(picture) as part:
+                fig.savefig(part, format=suffix, metadata=METADATA[suffix])
+    return pictures
+
+
+def render(key, context, out, suffix, redraw=False):
+    """Compute a figure, save its table and draw it, or draw a saved one: return the paths of pictures and table."""
+    if redraw:
+        numbers, table, caption = saved_table(key, [out or context.folder(), context.folder()])
+    else:
+        numbers, table, caption = computed_table(key, context, out)
+    if context.progress:
+        print(f"{key}: drawing {numbers}", file=sys.stderr)
+    folder = out or context.folder()  # which depends on the data that were seen
+    try:
+        return draw_pictures(key, table, caption, folder, suffix), numbers
+    except Exception as error:
+        if not redraw or isinstance(error, OSError):
+            raise
+        message = f"{numbers} does not hold the table of this figure ({error!r})"
+        raise DataError(message) from error
 
 
 # --- what several figures share ---
@@ -835,9 +769,8 @@ def with_bar(algorithm, context, label, G, *, max_iter, **options):
     with progress(max_iter, context, label) as bar:
 
         def advance(result):
-            bar.update(
-                result.n_iter - bar.n
-            )  # sometimes True, which must not be returned: it would stop the run
+            # Not returned: it may be True, which would stop the run.
+            bar.update(result.n_iter - bar.n)
 
         return algorithm(G, max_iter=max_iter, callback=advance, **options)
 
@@ -847,7 +780,7 @@ TURN = 0.3
 
 
 def stopwatch(call, least=0.0):
-    """Return the seconds of a call, the median over those within `least` seconds, at least one, and its last answer."""
+    """Repeat a call for `least` seconds, at least once: the median of its seconds, and its last answer."""
     taken = []
     end = time.perf_counter() + least
     while not taken or time.perf_counter() < end:
@@ -857,22 +790,17 @@ def stopwatch(call, least=0.0):
     return np.median(taken), answer
 
 
-def product(G, v=None, fused=False):
-    """Return a call that makes one product with G: m = G v, or the softmax pass, over features one reading of them."""
+def product(G):
+    """Return a call that makes one product with G, m = G v, over features one reading of them."""
     G = fm.prepare(G, 0).G
     n, dimension = G.shape()
-    v = np.full(n, 1 / n) if v is None else v
-    (m, q) = np.empty((2, n))
-    (w, u) = np.empty((2, dimension))
-    fm.lift(G, v, w)
+    v = np.full(n, 1 / n)
+    m = np.empty(n)
+    w = np.empty(dimension)
 
     def call():
-        if fused:
-            fm.softmax_pass(G, w, m, q, u)
-        else:
-            fm.lift(G, v, w)
-            fm.margins(G, w, m)
-        return m
+        fm.lift(G, v, w)
+        fm.margins(G, w, m)
 
     return call
 
@@ -888,15 +816,15 @@ def fitted_exponent(x, y):
 
     Of two-dimensional x and y whole rows are drawn: runs, whose points depend on each other.
     """
-    if len(x) < 4:
+    n = len(x)
+    if n < 4:
         return math.nan, math.nan, math.nan
-    drawn = np.vstack(
-        (np.arange(len(x)), np.random.default_rng(0).integers(len(x), size=(1000, len(x))))
-    )
-    x, y = (np.log(values)[drawn].reshape(len(drawn), -1) for values in (x, y))
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (x, y))
-    spread = (x * x).sum(axis=1)
-    slopes = (x * y).sum(axis=1)[spread > 0] / spread[spread > 0]
+    drawn = np.random.default_rng(0).integers(n, size=(1000, n))
+    slopes = []
+    for rows in (np.arange(n), *drawn):
+        t = np.log(x[rows]).ravel()
+        if np.ptp(t) > 0:
+            slopes.append(np.polyfit(t, np.log(y[rows]).ravel(), 1)[0])
     return slopes[0], *np.percentile(slopes, (2.5, 97.5))
 
 
@@ -904,11 +832,9 @@ def fitted_factor(t, value, floor):
     """Fit value ~ c^t over the later half of the t with value > floor: c, nan for fewer than two, and the first t."""
     above = np.flatnonzero(value > floor)
     used = above[t[above] >= t[above[-1:]] / 2]
-    return (
-        (math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]])
-        if used.size > 1
-        else (math.nan, 0)
-    )
+    if used.size < 2:
+        return math.nan, 0
+    return math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]
 
 
 # --- ramdas14 ---
@@ -4824,79 +4750,75 @@ def figures_of(value, digits):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def row_of(values, digits):
+    """Write numbers one after the other."""
+    return ", ".join(figures_of(value, digits) for value in values)
+
+
 def fig6_table(table):
-    methods = "Algorithm 1", "Algorithm 2", "normalized GD, 1/sqrt(t)", "momentum", "maximum margin"
-    ends = [
-        (data, [split(rows, "method")[method] for method in methods])
-        for data, rows in split(table, "data").items()
-    ]
-    return markdown(
-        "data; Algorithm 1; Algorithm 2; normalised GD, 1/√t; momentum; maximum margin",
-        [
-            [
-                data,
-                *(
-                    f"{figures_of(run['margin'][-1], 4)}, {100 * run['test_error'][-1]:.2f} %"
-                    for run in runs
-                ),
-            ]
-            for data, runs in ends
-        ],
+    methods = (
+        "Algorithm 1",
+        "Algorithm 2",
+        "normalized GD, 1/sqrt(t)",
+        "momentum",
+        "maximum margin",
     )
+    rows = []
+    for data, part in split(table, "data").items():
+        row = [data]
+        for method in methods:
+            run = split(part, "method")[method]
+            error = 100 * run["test_error"][-1]
+            row.append(f"{figures_of(run['margin'][-1], 4)}, {error:.2f} %")
+        rows.append(row)
+    return markdown("; ".join(("data", *methods)), rows)
 
 
 def columns_table(table):
     """Write 1,000 times the margins of ji21:fig3 after the last iteration, and the test errors, by seed."""
     rows = []
     for scaling, part in split(table, "scaling").items():
-        most = {
-            seed: min(run["upper"][-1] for run in split(of_seed, "method").values())
-            for seed, of_seed in split(part, "seed").items()
-        }
+        most = [1e3 * run["upper"].min() for run in split(part, "seed").values()]
+        at_most = f"at most {row_of(most, 2)}"
         for method, run in split(part, "method").items():
-            seeds = split(run, "seed")
-            ends = most.values() if method == BEST else [run["lower"][-1] for run in seeds.values()]
-            rows.append(
-                [
-                    scaling,
-                    method,
-                    "at most " * (method == BEST)
-                    + ", ".join(figures_of(1e3 * value, 2) for value in ends),
-                    ", ".join(f"{100 * run['test_error'][-1]:.1f}" for run in seeds.values()),
-                ]
-            )
+            end = split(run, "iteration")[run["iteration"].max()]
+            margins = at_most if method == BEST else row_of(1e3 * end["lower"], 2)
+            rows.append([scaling, method, margins, row_of(100 * end["test_error"], 1)])
         if BEST not in part["method"]:
-            rows.append([scaling, BEST, f"at most {figures_of(1e3 * max(most.values()), 2)}", "–"])
+            rows.append([scaling, BEST, at_most, "–"])
     return markdown("features; method; 1,000 times the margin; test error in %", rows)
+
+
+def percentages(shares, digits=2):
+    """Write the median of some shares and their range, in per cent."""
+    values = 100 * shares
+    low, middle, high = (f(values) for f in (np.min, np.median, np.max))
+    return f"{figures_of(middle, digits)} [{row_of((low, high), digits)}]"
+
+
+def with_equals(end):
+    """Write by how much the kernel errs more than the network, and for how many seeds the two are equal."""
+    equal = np.sum(np.abs(end["excess"]) <= 2 * end["excess_error"])
+    return f"{percentages(end['excess'])}, {equal}"
 
 
 def alexnet_table(table):
     """Write medians and ranges over seeds, after the last epoch, in per cent."""
-
-    def spread(runs, column, at=-1, digits=2):
-        values = [100 * run[column][at] for run in runs]
-        middle, low, high = (figures_of(f(values), digits) for f in (np.median, np.min, np.max))
-        return f"{middle} [{low}, {high}]"
-
-    def equal(runs):
-        count = sum(abs(run["excess"][-1]) <= 2 * run["excess_error"][-1] for run in runs)
-        return f"{spread(runs, 'excess')}, {count}"
-
     rows = []
     for network, part in split(table, "network").items():
-        exact, one = (
-            list(split(split(part, "solver")[solver], "seed").values())
-            for solver in ("max_margin", ONE_VECTOR)
-        )
+        solvers = split(part, "solver")
+        exact = split(solvers["max_margin"], "epoch")
+        end = exact[max(exact)]
+        one = split(solvers[ONE_VECTOR], "epoch")[max(exact)]
         rows.append(
             [
-                f"{network}, {len(exact)}",
-                spread(exact, "test_error", 0, 1),
-                spread(exact, "change"),
-                spread(exact, "network_error", digits=1),
-                equal(exact),
-                equal(one),
-                spread(one, "differ", digits=1),
+                f"{network}, {len(end['seed'])}",
+                percentages(exact[0]["test_error"], 1),
+                percentages(end["change"]),
+                percentages(end["network_error"], 1),
+                with_equals(end),
+                with_equals(one),
+                percentages(one["differ"], 1),
             ]
         )
     return markdown(
@@ -4910,12 +4832,14 @@ def runs_to_goals(table):
     """Return {family: {method: (1/rho, products, a row for each goal)}}."""
     found = {}
     for family, part in split(table, "family").items():
-        if "products to separation" in part["what"]:
-            goals = [split(split(part, "what")[f"products to {goal}"], "method") for goal in GOALS]
-            found[family] = {
-                name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
-                for name, run in goals[0].items()
-            }
+        parts = split(part, "what")
+        if "products to separation" not in parts:
+            continue
+        goals = [split(parts[f"products to {goal}"], "method") for goal in GOALS]
+        found[family] = {
+            name: (run["x"], np.array([runs[name]["y"] for runs in goals]))
+            for name, run in goals[0].items()
+        }
     return found
 
 
@@ -4923,21 +4847,19 @@ def subspace_table(table):
     """Write exponents b of products ~ rho^-b, and how many times as many momentum takes at the least margin."""
     rows = []
     for family, runs in runs_to_goals(table).items():
-        (x, ours) = runs[OURS]
-        (z, theirs) = runs["momentum"]
-        first = [np.flatnonzero(x == at)[0] for at in z]  # the sample that both have
-        intervals = (
-            "{:.2f} [{:.2f}, {:.2f}]".format(*fitted_exponent(*fit_range(x, y))) for y in ours
-        )
-        exponents = (f"{fitted_exponent(*fit_range(z, y))[0]:.2f}" for y in theirs)
-        far = np.flatnonzero(z == z[~np.isnan(theirs[-1])].max())[0]
-        times = ", ".join(f"{ratio:.0f}" for ratio in theirs[:, far] / ours[:, first[far]])
+        x, ours = runs[OURS]
+        z, theirs = runs["momentum"]
+        intervals = [with_interval(fitted_exponent(*fit_range(x, y))) for y in ours]
+        exponents = [fitted_exponent(*fit_range(z, y))[0] for y in theirs]
+        # The least margin at which momentum reached every goal, and our first sample of it.
+        least = z[np.isfinite(theirs).all(axis=0)].max()
+        times = theirs[:, z == least][:, 0] / ours[:, x == least][:, 0]
         rows.append(
             [
-                family.replace("$j^{-", "j^−").replace("}$", ""),
+                family,
                 ", ".join(intervals),
-                ", ".join(exponents),
-                f"{times} at {z[far]:,.0f}",
+                row_of(exponents, 2),
+                f"{row_of(times, 0)} at {least:,.0f}",
             ]
         )
     return markdown(
@@ -4947,42 +4869,33 @@ def subspace_table(table):
 
 
 def margins_table(table):
-    kinds = [
-        (source, kernel, part)
-        for source, rows in split(table, "source").items()
-        for kernel, part in split(rows, "kernel").items()
-    ]
     rows = []
-    for source, kernel, part in kinds:
-        statuses = part["status"]
-        rho = part["lower"][part["status"] == "certified"]
-        counts = [np.sum(statuses == status) for status in ("certified", "infeasible")]
-        rows.append(
-            [
-                source,
-                {"linear": "a plane"}.get(kernel, kernel),
-                *map(str, (len(statuses), *counts)),
-                str(len(statuses) - sum(counts)),
-                ", ".join(f"{value:.2g}" for value in np.percentile(rho, (0, 50, 100)))
-                if rho.size
-                else "–",
-            ]
-        )
+    for source, of_source in split(table, "source").items():
+        for kernel, part in split(of_source, "kernel").items():
+            statuses = part["status"].tolist()
+            certified = statuses.count("certified")
+            none = statuses.count("infeasible")
+            counts = (len(statuses), certified, none, len(statuses) - certified - none)
+            margins = "–"
+            if certified:
+                lower = part["lower"][part["status"] == "certified"]
+                margins = "{:.2g}, {:.2g}, {:.2g}".format(*np.percentile(lower, (0, 50, 100)))
+            rows.append([source, kernel, *map(str, counts), margins])
     return markdown(
-        "source; by; data sets; a margin, certified; none, certified; open; "
+        "source; kernel; data sets; a margin, certified; none, certified; open; "
         "margins: least, median, largest",
         rows,
     )
 
 
-TABLES = {  # name -> the CSV file and the function of its table
-    "ji21-fig3": ("ji21-fig3", columns_table),
-    "ji21-fig3-all": ("ji21-fig3-all", columns_table),
-    "ji21-fig4": ("ji21-fig4", alexnet_table),
-    "apidopoulos22-fig6": ("apidopoulos22-fig6", fig6_table),
-    "subspace": ("subspace-products", subspace_table),
-    "margins": ("margins", margins_table),
-    "speed": ("speed-peers", speed_lines),
+TABLES = {  # the stem of a CSV file -> the function of its table
+    "ji21-fig3": columns_table,
+    "ji21-fig3-all": columns_table,
+    "ji21-fig4": alexnet_table,
+    "apidopoulos22-fig6": fig6_table,
+    "subspace-products": subspace_table,
+    "margins": margins_table,
+    "speed-peers": speed_lines,
 }
 MARKED = re.compile(
     r"(^<!-- (table|figure): ([^>]+) -->\n).*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE
@@ -4990,13 +4903,12 @@ MARKED = re.compile(
 
 
 def gallery():
+    """Write a row with picture, claim, verdict, command and time for every figure."""
     rows = []
     for key, entry in FIGURES.items():
         picture = f'<img src="figures/{stems(key)[0]}.png" width="220">'
-        claim, verdict = (text.replace("|", r"\|") for text in (entry.claim, entry.verdict))
-        rows.append(
-            [picture, claim, verdict, f"`python reproduce.py {key}`", estimate(entry.minutes)]
-        )
+        told = [text.replace("|", r"\|") for text in (entry.claim, entry.verdict)]
+        rows.append([picture, *told, f"`python reproduce.py {key}`", estimate(entry.minutes)])
     return markdown("picture; claim or question; verdict; command; time", rows)
 
 
@@ -5005,37 +4917,41 @@ def section(key):
     entry = FIGURES[key]
     lines = [f"### `{key}` ({estimate(entry.minutes)})", ""]
     lines += [f"![{entry.claim}]({stem}.png)" for stem in stems(key)]
-    path = FOLDER / f"{key.replace(':', '-')}.csv"
+    path = FOLDER / file_of(key)
     if path.is_file():
         caption = re.sub(r"([\\`*_<>|$])", r"\\\1", read_table(path)[1])
         lines += ["", f"<sub>{caption}</sub>"]
     return "\n".join(lines)
 
 
-def sections_of_others(keys):
+def sections_of_others(text):
     """Write the sections of figures that have no place of their own in the report, with what was found."""
-    parts = ["## More figures"] if keys else []
-    for key in keys:
-        parts += [section(key), f"*{FIGURES[key].claim}* {FIGURES[key].verdict}"]
+    others = {key: FIGURES[key] for key in FIGURES if f"<!-- figure: {key} -->" not in text}
+    parts = ["## More figures"] if others else []
+    for key, entry in others.items():
+        parts += [section(key), f"*{entry.claim}* {entry.verdict}"]
     return "\n\n".join(parts)
+
+
+def table_in_report(stem):
+    """Write the table of a CSV file; nothing where this is missing."""
+    path = FOLDER / f"{stem}.csv"
+    return TABLES[stem](read_table(path)[0]) if path.is_file() else ""
 
 
 def with_tables(text):
     """Return the text of a document with its figures as FIGURES, and its tables as the CSV files have them."""
-    placed = {name for _, kind, name in MARKED.findall(text) if kind == "figure"}
 
     def fresh(found):
         line, kind, name = found.groups()
         if name == "gallery":
             written = gallery()
         elif name == "others":
-            written = sections_of_others([key for key in FIGURES if key not in placed])
+            written = sections_of_others(text)
         elif kind == "figure":
             written = section(name)
         else:
-            stem, write = TABLES[name]
-            path = FOLDER / f"{stem}.csv"
-            written = write(read_table(path)[0]) if path.is_file() else ""
+            written = table_in_report(name)
         return line + written + "\n" * bool(written)
 
     return MARKED.sub(fresh, text)
@@ -5067,9 +4983,9 @@ def select(names):
     """Return the keys that names, or else beginnings of names, mean; a ValueError if there are none."""
     chosen = {}  # a dict keeps the order and drops repetitions
     for name in names:
-        keys = [key for key in FIGURES if name in names_of(key)] or [
-            key for key in FIGURES if any(known.startswith(name) for known in names_of(key))
-        ]
+        keys = [key for key in FIGURES if name in names_of(key)]
+        if not keys:
+            keys = [key for key in FIGURES if any(full.startswith(name) for full in names_of(key))]
         if not keys:
             raise ValueError(f"unknown figure {name!r}: {hint(name)}")
         chosen |= dict.fromkeys(keys)
@@ -5078,6 +4994,8 @@ def select(names):
 
 def hint(name):
     """Say what could have been meant by a name that no figure has."""
+    if name == "report":
+        return "it stands alone"
     group = name.partition(":")[0]
     members = [key for key in FIGURES if key.startswith(f"{group}:")]
     if ":fig" in name and members and not any(":fig" in key for key in members):
@@ -5090,14 +5008,14 @@ def hint(name):
 
 
 def listing(keys, context):
+    """Yield the lines of the list; of several data sets it tells the state of the worst."""
     rows = [("figure", "data", "time", "claim or question")]
     order = ("-", "full", "bundled sample", "missing", "damaged")
-    state = {
-        name: status(name, context) for name in {name for key in keys for name in FIGURES[key].data}
-    }
+    names = {name for key in keys for name in FIGURES[key].data}
+    states = {name: order.index(status(name, context)) for name in names}
     for key in keys:
         entry = FIGURES[key]
-        worst = max(["-", *(state[name] for name in entry.data)], key=order.index)
+        worst = order[max((states[name] for name in entry.data), default=0)]
         rows.append((key, worst.removeprefix("bundled "), estimate(entry.minutes), entry.claim))
     width = max(len(row[0]) for row in rows)
     for key, data, time_needed, claim in rows:
@@ -5129,10 +5047,8 @@ def parse(argv):
     add("--seed", type=int, default=0, metavar="INT", help="default: 0")
     add("--no-progress", action="store_true", help="no progress bars, nor lines")
     options = parser.parse_intermixed_args(argv)  # options may stand between names
-    if options.data and not options.data.is_dir():
-        parser.error(f"argument --data: no such folder: {options.data}")
     if options.seed < 0:
-        parser.error(f"argument --seed: must be an integer of at least 0, got {options.seed}")
+        parser.error(f"argument --seed: must not be negative, got {options.seed}")
     return options
 
 
@@ -5140,8 +5056,7 @@ def check_writable(folder):
     """Raise a DataError if nothing can be written into a folder: before anything is computed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as trial:
-            trial.write(b"trial")
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         message = f"nothing can be written into {folder} ({error.strerror})"
         raise DataError(f"{message}: name a folder with --out") from None
@@ -5151,8 +5066,8 @@ def draw_all(keys, context, options):
     """Draw figures, the shortest first: return the keys of those that could not be drawn."""
     keys = sorted(keys, key=lambda key: FIGURES[key].minutes)
     if not (options.quick or options.redraw):
-        total = sum(FIGURES[key].minutes for key in keys)
-        print(f"about {estimate(total)} on two cores, for {', '.join(keys)}", file=sys.stderr)
+        total = estimate(sum(FIGURES[key].minutes for key in keys))
+        print(f"about {total} on two cores, for {', '.join(keys)}", file=sys.stderr)
     failed = []
     for place, key in enumerate(keys, 1):
         start = time.perf_counter()
@@ -5166,12 +5081,11 @@ def draw_all(keys, context, options):
             continue
         if FIGURES[key].report:
             print(FIGURES[key].report(*read_table(numbers)))
-        source = f"from {numbers}" if options.redraw else f"and {numbers.name}"
         seconds = time.perf_counter() - start
-        print(f"{', '.join(map(str, pictures))} {source}: {seconds:.1f} s", flush=True)
+        print(f"{', '.join(map(str, pictures))} from {numbers}: {seconds:.1f} s", flush=True)
     if failed and len(keys) > 1:
-        drawn = len(keys) - len(failed)
-        print(f"{drawn} of {len(keys)} figures drawn, not {', '.join(failed)}", file=sys.stderr)
+        count = f"{len(failed)} of {len(keys)} figures"
+        print(f"{count} not drawn: {', '.join(failed)}", file=sys.stderr)
     return failed
 
 
@@ -5181,6 +5095,7 @@ def run(argv):
         report()
         return 0
     context = Context(options.quick, options.seed, not options.no_progress, options.data)
+    data_folders(context)  # raises a DataError if one does not exist
     try:
         keys = select([name for name in options.names if name != "list"] or ["all"])
     except ValueError as error:
@@ -5198,7 +5113,7 @@ def run(argv):
 def main(argv=None):
     try:
         return run(argv)
-    except DataError as error:  # a folder that does not exist, for `list`, or cannot be written
+    except DataError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -72,7 +72,7 @@ def test_the_tables_are_those_of_the_files():
     assert tables.keys() == {"gallery", "others", *rp.TABLES}
     assert sum(text.count("<!-- table: ") for text in texts) == len(tables)
     rows = {name: len(lines) - 2 for name, lines in tables.items()}
-    assert rows["subspace"] == 6 and rows["apidopoulos22-fig6"] == 4
+    assert rows["subspace-products"] == 6 and rows["apidopoulos22-fig6"] == 4
     assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and rows["ji21-fig3-all"] == 4
 
 
