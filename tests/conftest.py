@@ -34,6 +34,31 @@ def cache(tmp_path, monkeypatch):
     return rp.cache_folder()
 
 
+class Quick:
+    """What figures are with --quick, each computed once a session, for all tests that look at it."""
+
+    def __init__(self, factory):
+        self.factory = factory
+        self.folders = {}
+
+    def folder(self, key):
+        """The folder with the table and the pictures, which must not be written to."""
+        if key not in self.folders:
+            folder = self.factory.mktemp("quick")
+            assert rp.main([key, "--quick", "--no-progress", "--out", str(folder)]) == 0
+            self.folders[key] = folder
+        return self.folders[key]
+
+    def table(self, key):
+        """The table and its caption."""
+        return rp.read_table(self.folder(key) / f"{key.replace(':', '-')}.csv")
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory):
+    return Quick(tmp_path_factory)
+
+
 @pytest.fixture
 def small_cifar(cache, monkeypatch):
     """In the place of CIFAR-10 140 + 520 random images in the cache, and of AlexNet a network of few channels."""
