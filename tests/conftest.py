@@ -34,6 +34,31 @@ def cache(tmp_path, monkeypatch):
     return rp.cache_folder()
 
 
+class Quick:
+    """What figures compute with --quick, each once a session, for all tests that look at it."""
+
+    def __init__(self, factory):
+        self.folder = factory.mktemp("quick")
+        self.computed = {}
+
+    def file(self, key):
+        """The CSV file, which must not be changed."""
+        path = self.folder / f"{key.replace(':', '-')}.csv"
+        if key not in self.computed:
+            self.computed[key] = rp.FIGURES[key].compute(rp.Context(quick=True, progress=False))
+            rp.write_table(path, *self.computed[key])
+        return path
+
+    def table(self, key):
+        """The table and its caption, read from the file."""
+        return rp.read_table(self.file(key))
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory):
+    return Quick(tmp_path_factory)
+
+
 @pytest.fixture
 def small_cifar(cache, monkeypatch):
     """In the place of CIFAR-10 140 + 520 random images in the cache, and of AlexNet a network of few channels."""

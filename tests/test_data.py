@@ -1,6 +1,7 @@
 """Data as users have them: sparse, in files, by other libraries' products, with noise, off the origin, in frames."""
 
 import copy
+import functools
 import os
 import pickle
 import subprocess
@@ -20,7 +21,6 @@ from instances import (
     check_raises,
     dense,
     mapped,
-    operator,
     rows_of,
     same_result,
     sparse,
@@ -63,7 +63,7 @@ print(fm.momentum(G, max_iter=2).status)
 
 @pytest.mark.dear
 @pytest.mark.parametrize("kind", ["ridge", "pairs"])
-@pytest.mark.parametrize("seed", [3, 6, 8])
+@pytest.mark.parametrize("seed", [3, 8])
 def test_a_fresh_process_may_begin_with_a_composite(kind, seed):
     """Code from the cache on disk needs Numba's threads to be there when it is loaded, in whatever order, which depends
     on the hashes of strings: else LLVM ends the process."""
@@ -107,37 +107,30 @@ def test_certificates_hold_on_planted_margins(kind, case):
 
 
 class Csr:
-    """What `features` uses of a sparse matrix of SciPy, with duplicate entries and explicit zeros to remove."""
+    """What `features` uses of a sparse matrix of SciPy, whose own are in test_peers.py."""
 
-    def __init__(self, X, index=np.int32):
+    def __init__(self, X):
         self.X = X
         self.shape = X.shape
-        self.index = index
 
     def tocsr(self, copy):
         assert copy
-        row, self.indices = np.nonzero(np.ones(self.shape))
-        self.data, self.indices = self.X[row, self.indices], self.indices.astype(self.index)
-        self.indptr = np.arange(self.shape[0] + 1, dtype=self.index) * self.shape[1]
+        rows, self.indices = np.nonzero(self.X)
+        self.data = self.X[rows, self.indices]
+        counts = np.count_nonzero(self.X, axis=1)
+        self.indptr = np.concatenate(([0], counts.cumsum()))
         return self
 
     def sum_duplicates(self):
-        self.summed = True
+        pass
 
     def eliminate_zeros(self):
-        assert self.summed
-        row = np.repeat(np.arange(self.shape[0]), self.shape[1])[self.data != 0.0]
-        self.indices = self.indices[self.data != 0.0]
-        self.data = self.data[self.data != 0.0]
-        self.indptr = np.concatenate(
-            ([0], np.bincount(row, minlength=self.shape[0]).cumsum())
-        ).astype(self.index)
+        pass
 
 
-@pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
 @pytest.mark.parametrize("intercept", [0.0, 2.5])
-def test_features_of_a_sparse_matrix(index, dtype, intercept):
+def test_features_of_a_sparse_matrix(dtype, intercept):
     X = np.random.default_rng(0).integers(-3, 4, (30, 8)).astype(dtype)
     X[X < 2] = 0
     X[:, 3] = 0
@@ -146,77 +139,40 @@ def test_features_of_a_sparse_matrix(index, dtype, intercept):
     for normalize in ("max", None, "unit"):
         if normalize == "unit":
             X[~X.any(axis=1), 1] = 1  # an empty row has no direction
-        G = fm.features(Csr(X, index), y, normalize=normalize, intercept=intercept)
+        G = fm.features(Csr(X), y, normalize=normalize, intercept=intercept)
         want = fm.features(X, y, normalize=normalize, intercept=intercept)
-        assert type(G) is fm.SparseGram and G.shape() == want.shape()
+        assert type(G) is fm.SparseGram
         assert G.values.size == np.count_nonzero(X) + len(X) * (intercept > 0)
         np.testing.assert_allclose(G.dense(), want.dense(), rtol=0, atol=1e-14)
-        one = fm.momentum(G, max_iter=60)
-        two = fm.momentum(want, max_iter=60)
-        np.testing.assert_allclose((one.lower, one.upper), (two.lower, two.upper), rtol=1e-10)
-
-
-def test_a_sparse_matrix_without_entries():
-    G = sparse(np.zeros((3, 2)))
-    check_raises(lambda: fm.momentum(G), ValueError, ["max_i G_ii is 0"])
-    check_raises(
-        lambda: fm.features(Csr(np.zeros((3, 2))), [1, 1, -1], normalize="max"),
-        ValueError,
-        ["every row of X has K(x, x) below"],
-    )
 
 
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda X: fm.features(Csr(X), [1, 1]), ValueError, ["y must have 3", "got 2"]),
         (lambda X: fm.features(Csr(X), [1, 1, 1]), ValueError, ["row 1", "K(x, x) = 0"]),
-        (
-            lambda X: fm.features(Csr(np.array([[0.0, 1.0], [np.nan, 2.0]])), [1, 1]),
-            ValueError,
-            ["X must be finite", "row 1 has nan", "X[1, 0]"],
-        ),
-        (lambda X: fm.features(Csr(1j * X), [1, 1, 1]), TypeError, ["real numbers", "complex"]),
-        (
-            lambda X: fm.momentum(Csr(np.eye(3))),
-            TypeError,
-            ["G is sparse", "only points may be", "G.toarray()"],
-        ),
+        (lambda X: fm.features(Csr(np.diag([1, np.nan])), [1, 1]), ValueError, ["row 1 has nan"]),
+        (lambda X: fm.momentum(Csr(np.eye(3))), TypeError, ["G is sparse", "G.toarray()"]),
         (lambda X: fm.winnow(Csr(X), eta=0.1), TypeError, ["is sparse"]),
-        (
-            lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 9]))),
-            ValueError,
-            ["G.columns", "0 to 1"],
-        ),
-        (
-            lambda X: fm.momentum(sparse(X)._replace(columns=np.array([0, 1, 1]))),
-            ValueError,
-            ["G.columns", "one for each"],
-        ),
-        (
-            lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([0, 1, 0, 1, 0, 0]))),
-            ValueError,
-            ["ascend"],
-        ),
-        (
-            lambda X: fm.momentum(sparse(X + 1)._replace(columns=np.array([1, 0, 0, 1, 0, 1]))),
-            ValueError,
-            ["ascend"],
-        ),
-        (
-            lambda X: fm.momentum(sparse(X)._replace(starts=np.array([0, 2, 1, 2]))),
-            ValueError,
-            ["G.starts"],
-        ),
-        (
-            lambda X: fm.momentum(sparse(X)._replace(values=np.array([1.0, np.inf]))),
-            ValueError,
-            ["G.values", "finite"],
-        ),
     ],
 )
 def test_what_sparse_input_is_refused(call, error, words):
     check_raises(lambda: call(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])), error, words)
+
+
+@pytest.mark.parametrize(
+    "name, field, words",
+    [
+        ("columns", [0, 9, 0, 1, 0, 1], ["G.columns", "0 to 1"]),
+        ("columns", [0, 1, 1], ["G.columns", "one for each"]),
+        ("columns", [0, 1, 0, 1, 0, 0], ["ascend"]),
+        ("columns", [1, 0, 0, 1, 0, 1], ["ascend"]),
+        ("starts", [0, 2, 1, 6], ["G.starts"]),
+        ("values", [1.0, np.inf, 1.0, 1.0, 1.0, 1.0], ["G.values", "finite"]),
+    ],
+)
+def test_damaged_sparse_rows_are_refused(name, field, words):
+    G = sparse(np.ones((3, 2)))._replace(**{name: np.array(field)})
+    check_raises(lambda: fm.momentum(G), ValueError, words)
 
 
 # ======================================================================================================
@@ -229,9 +185,10 @@ def on_disk(path, X, mode="r"):
     return np.load(path, mmap_mode=mode)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("mode", ["r", "r+", "c"])
-@pytest.mark.parametrize("intercept", [0.0, 0.5])
+@pytest.mark.parametrize(
+    "dtype, mode, intercept",
+    [(np.float32, "r", 0.5), (np.float64, "r", 0.0), (np.float64, "r+", 0.5), (np.float32, "c", 0)],
+)
 def test_points_in_a_file_are_those_in_memory(tmp_path, dtype, mode, intercept):
     X, y = two_classes(700, 400, 30.0)  # enough for threads
     X = X.astype(dtype)
@@ -314,11 +271,11 @@ def test_what_is_written_to_a_private_copy_stays():
 def test_errors_name_the_row_of_a_file(tmp_path, row):
     X = np.ones((3000, 700), dtype=np.float32)
     y = np.ones(3000)
-    for value, words in ((np.nan, ["X must be finite", f"row {row} has nan", f"X[{row}, 5]"]),):
-        X[row, 5] = value
-        file = on_disk(tmp_path / "X.npy", X)
-        for make in (fm.features, fm.lazy_gram):
-            check_raises(lambda make=make, file=file: make(file, y), ValueError, words)
+    X[row, 5] = np.nan
+    file = on_disk(tmp_path / "X.npy", X)
+    words = ["X must be finite", f"row {row} has nan", f"X[{row}, 5]"]
+    for make in (fm.features, fm.lazy_gram):
+        check_raises(lambda make=make, file=file: make(file, y), ValueError, words)
     X[row] = 0.0
     file = on_disk(tmp_path / "X.npy", X)
     check_raises(lambda: fm.features(file, y), ValueError, [f"row {row} of X has K(x, x) = 0"])
@@ -333,7 +290,7 @@ def test_files_in_other_layouts_are_copied(tmp_path):
     want = fm.features(X, y).dense()
     for number, other in enumerate((np.asfortranarray(X), X.astype(">f8"))):
         G = fm.features(on_disk(tmp_path / f"{number}.npy", other), y)
-        assert type(G) is fm.FeatureGram and np.array_equal(G.dense(), want)
+        assert np.array_equal(G.dense(), want)
 
 
 # ======================================================================================================
@@ -367,28 +324,6 @@ def test_an_operator_in_single_precision_is_certified_as_such():
     assert result.lower <= rho <= result.upper and result.upper - result.lower < 0.01
     trusted = Products(Single(Z))
     assert trusted.rounding().margins < 1e-6 * Products(Single(Z), unit=2.0**-24).rounding().margins
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("name", ["momentum", "batch_perceptron", "max_margin"])
-def test_errors_of_an_operator_pass_through(error, name):
-    Z, _ = PLANTED["margin 1e-3"]
-
-    class Failing(Rows):
-        calls = 0
-
-        def matvec(self, w):
-            self.calls += 1
-            if self.calls == 5:
-                raise error("the engine went away")
-            return super().matvec(w)
-
-    G = Products(Failing(Z))
-    with pytest.raises(error, match="the engine went away"):
-        fm.ALGORITHMS[name](G, max_iter=50)
-    same_result(
-        fm.ALGORITHMS[name](G, max_iter=5), fm.ALGORITHMS[name](operator(Z), max_iter=5)
-    )  # as good as any
 
 
 def test_an_operator_can_be_copied_with_its_representation():
@@ -438,59 +373,48 @@ def test_a_ridge_is_added_to_the_diagonal(name, ridge):
     exact = plain + ridge * np.eye(40)
     np.testing.assert_allclose(matrix_of(G), exact, rtol=1e-12, atol=1e-13)
     G = fm.prepare(G, 0).G
-    n = 40
-    np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-12)
+    size = exact.diagonal().max()
+    close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-12 * size)
+    n, d = G.shape()
     v = rows_of(1, n, 4)[0]
-    d = G.shape()[1]
-    w = np.empty(d)
-    m = np.empty(n)
-    q = np.empty(n)
-    u = np.empty(d)
-    W = np.empty((2, d))
-    M = np.empty((2, n))
+    w, u = np.empty((2, d))
+    m, q = np.empty((2, n))
+    np.testing.assert_allclose(G.diagonal(), exact.diagonal(), rtol=1e-12)
     fm.lift(G, v, w)
     fm.margins(G, w, m)
-    size = G.diagonal().max()
-    np.testing.assert_allclose(m, exact @ v, rtol=0, atol=1e-12 * size)
+    close(m, exact @ v)
     assert fm.square(G, v, w, m) == pytest.approx(v @ exact @ v, rel=1e-12, abs=1e-12 * size)
     log_total = fm.softmax_pass(G, w, m, q, u)
     weights = np.exp((exact @ v).min() - exact @ v)
     np.testing.assert_allclose(q, weights / weights.sum(), rtol=0, atol=1e-10 * size)
     assert log_total == pytest.approx(np.log(weights.sum()) - (exact @ v).min(), rel=1e-11)
     fm.lift(G, q, w)
-    np.testing.assert_allclose(u, w, rtol=0, atol=1e-12 * size)
+    close(u, w)
+    M = np.empty((2, n))
+    fm.table_margins(G, np.array([w, u]), M)
+    close(M, np.array([exact @ q, exact @ q]))
     fm.add_column(G, 7, -2.0, m)
-    np.testing.assert_allclose(m, exact @ v - 2.0 * exact[:, 7], rtol=0, atol=1e-12 * size)
-    W[0] = w
-    W[1] = u
-    fm.table_margins(G, W, M)
-    np.testing.assert_allclose(M, np.array([exact @ q, exact @ q]), rtol=0, atol=1e-12 * size)
+    close(m, exact @ v - 2.0 * exact[:, 7])
     some = np.array([5, 1, 30])
-    np.testing.assert_allclose(
-        G.block(some, some), exact[np.ix_([5, 1, 30], [5, 1, 30])], rtol=1e-12, atol=1e-13
-    )
+    part = exact[np.ix_(some, some)]
+    np.testing.assert_allclose(G.block(some, some), part, rtol=1e-12, atol=1e-13)
     if G.adder():
         m[:] = 1.0
         G.adder()(some, weights[some], m)
-        np.testing.assert_allclose(
-            m, 1.0 + exact[:, some] @ weights[some], rtol=0, atol=1e-12 * size
-        )
+        close(m, 1.0 + exact[:, some] @ weights[some])
     if G.access != "products":
-        np.testing.assert_allclose(
-            G.restrict(some).dense(), exact[np.ix_(some, some)], rtol=1e-12, atol=1e-13
-        )
+        np.testing.assert_allclose(G.restrict(some).dense(), part, rtol=1e-12, atol=1e-13)
     products = G.precise(q)
     if products is not None:
         value, product, _ = products
-        np.testing.assert_allclose(product, exact @ q, rtol=0, atol=1e-12 * size)
+        close(product, exact @ q)
         assert value == pytest.approx(q @ exact @ q, rel=1e-12)
     one = fm.max_margin(RIDGED[name](ridge=ridge))
     two = fm.max_margin(exact)
     least = np.min(ridge)
     assert one.status == "certified" or (one.status == "rounding" and least < 1e-3)
-    assert one.upper >= np.sqrt(least / n) and max(one.lower, two.lower) <= min(
-        one.upper, two.upper
-    )
+    assert one.upper >= np.sqrt(least / n)
+    assert max(one.lower, two.lower) <= min(one.upper, two.upper)
     assert one.upper - one.lower <= (1e-8 if least > 1e-3 else 1e-2) * one.upper
 
 
@@ -498,18 +422,11 @@ def test_a_ridge_of_zero_changes_nothing():
     for make in RIDGED.values():
         assert type(make()) is type(make(ridge=0.0))
         assert type(make()) is type(make(ridge=np.zeros(40)))
-        for wrong in (
-            -1.0,
-            np.inf,
-            "much",
-            np.ones(39),
-            np.ones((40, 1)),
-            np.arange(40.0) - 1.0,
-            np.full(40, np.nan),
-        ):
-            check_raises(
-                lambda make=make, wrong=wrong: make(ridge=wrong), (ValueError, TypeError), ["ridge"]
-            )
+    of_points = (np.ones(39), np.ones((40, 1)), np.arange(40.0) - 1.0, np.full(40, np.nan))
+    errors = (ValueError, TypeError)
+    for wrong in (-1.0, np.inf, "much", *of_points):
+        for make in RIDGED.values():
+            check_raises(lambda make=make, wrong=wrong: make(ridge=wrong), errors, ["ridge"])
 
 
 def test_the_soft_margin():
@@ -570,34 +487,26 @@ def test_an_intercept_is_a_constant_feature(kernel, normalize):
     K = fm.kernel_matrix(given, given, kernel=kernel, **params)
     moved = fm.kernel_matrix(given, given, kernel=kernel, intercept=c, **params)
     np.testing.assert_allclose(moved, K + c**2, rtol=1e-12)
-    scale = {
-        "unit": 1 / np.sqrt(K.diagonal() + c**2),
-        "max": 1 / np.sqrt((K.diagonal() + c**2).max()),
-        None: 1.0,
-    }
-    factor = scale[normalize] * np.ones(40)
-    want = np.outer(Y * factor, Y * factor) * (K + c**2)
+    squares = moved.diagonal()
+    squares = {"unit": squares, "max": squares.max(), None: 1.0}[normalize]
+    factor = Y / np.sqrt(squares)
+    want = np.outer(factor, factor) * moved
+    size = np.abs(want).max()
+    close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-11 * size)
     options = {"kernel": kernel, "normalize": normalize, "intercept": c, **params}
-    np.testing.assert_allclose(
-        fm.gram(given, Y, **options), want, rtol=0, atol=1e-12 * np.abs(want).max()
-    )
+    close(fm.gram(given, Y, **options), want)
+    alpha = rows_of(1, 40, 6)[0]
     if isinstance(kernel, str) and kernel != "precomputed":
         G = fm.lazy_gram(X, Y, **options)
-        np.testing.assert_allclose(G.dense(), want, rtol=0, atol=1e-12 * np.abs(want).max())
-        v = rows_of(1, 40, 5)[0]
+        close(G.dense(), want)
         m = np.empty(40)
-        fm.margins(G, v, m)
-        np.testing.assert_allclose(m, want @ v, rtol=0, atol=1e-11 * np.abs(want).max())
+        fm.margins(G, alpha, m)
+        close(m, want @ alpha)
         fm.add_column(G, 3, 2.0, m)
-        np.testing.assert_allclose(
-            m, want @ v + 2.0 * want[:, 3], rtol=0, atol=1e-11 * np.abs(want).max()
-        )
+        close(m, want @ alpha + 2.0 * want[:, 3])
     if kernel != "precomputed" or normalize != "unit":
-        alpha = rows_of(1, 40, 6)[0]
         scores = fm.decision_function(alpha, given, Y, given, **options)
-        np.testing.assert_allclose(
-            Y * scores, want @ alpha, rtol=0, atol=1e-11 * np.abs(want).max()
-        )
+        close(Y * scores, want @ alpha)
 
 
 @pytest.mark.parametrize(
@@ -651,28 +560,24 @@ def test_points_beside_the_origin_need_an_intercept():
 class Type:
     """Of a column: how it prints, and its kind, where it is one of numbers."""
 
-    def __init__(self, name, kind=None):
+    def __init__(self, name, kind):
         self.name = name
-        if kind:
-            self.kind = kind
+        self.kind = kind
 
     def __repr__(self):
         return self.name
 
 
 class Frame:
-    """As much of a data frame as an array is made of; not None: that of missing values."""
+    """As much of a data frame as `features` uses; those of pandas are in test_peers.py."""
 
-    def __init__(self, columns, dtypes):
-        self.columns = list(columns)
-        self.dtypes = dtypes
-        self.data = list(columns.values())
+    def __init__(self, values, dtype):
+        self.columns = ["fine", "name"]
+        self.dtypes = [Type("float64", "f"), dtype]
+        self.values = [[1.0, 2.0], values]
 
     def __array__(self, dtype=None, copy=None):
-        out = np.empty((len(self.data[0]), len(self.data)), dtype=object)
-        for k, column in enumerate(self.data):
-            out[:, k] = column
-        return out
+        return np.array(list(zip(*self.values, strict=True)), dtype=object)
 
 
 class NAType:
@@ -682,48 +587,17 @@ class NAType:
         raise TypeError("missing")
 
 
-def test_frames_of_numbers_of_several_types():
-    frame = Frame(
-        {"age": [1, 2, 3], "height": [0.5, 0.25, 2.0], "tall": [True, False, True]},
-        [Type("Int64", "i"), Type("float64", "f"), Type("boolean", "b")],
-    )
-    plain = np.array([[1, 0.5, 1], [2, 0.25, 0], [3, 2, 1]])
-    assert np.array_equal(
-        fm.features(frame, [1, 1, -1]).coordinates(), fm.features(plain, [1, 1, -1]).coordinates()
-    )
-
-
 @pytest.mark.parametrize(
-    "values, dtype, words",
+    "values, dtype, error, words",
     [
-        (["a", "b"], Type("object", "O"), ["column 'name'", "dtype object"]),
-        (["1", "2"], Type("string"), ["column 'name'", "dtype string"]),
-        (
-            [1, NAType()],
-            Type("Int64", "i"),
-            ["column 'name'", "dtype Int64", "a missing value", "row 1"],
-        ),
-        (
-            [1.0, NAType()],
-            Type("Float64", "f"),
-            ["column 'name'", "dtype Float64", "a missing value", "row 1"],
-        ),
+        (["a", "b"], Type("object", "O"), TypeError, ["real numbers", "dtype object"]),
+        ([1, NAType()], Type("Int64", "i"), TypeError, ["a missing value", "row 1"]),
+        ([1.0, np.nan], Type("float64", "f"), ValueError, ["finite", "row 1", "X[1, 1]"]),
     ],
 )
-def test_frames_say_which_column(values, dtype, words):
-    frame = Frame({"fine": [1.0, 2.0], "name": values}, [Type("float64", "f"), dtype])
-    for call in (
-        lambda: fm.features(frame, [1, -1]),
-        lambda: fm.gram(frame),
-        lambda: fm.lazy_gram(frame),
-    ):
-        check_raises(call, TypeError, ["X must hold real numbers", *words])
-
-
-def test_a_frame_with_nan_says_in_which_column():
-    frame = Frame({"fine": [1.0, 2.0], "name": [1.0, np.nan]}, [Type("float64", "f")] * 2)
-    check_raises(
-        lambda: fm.gram(frame),
-        ValueError,
-        ["X must be finite", "row 1", "X[1, 1]", "column 'name'"],
-    )
+def test_frames_of_numbers_are_taken_and_others_say_which_column(values, dtype, error, words):
+    fine = Frame([True, False], Type("boolean", "b"))
+    plain = np.array([[1.0, 1.0], [2.0, 0.0]])
+    for make in (fm.features, fm.gram, fm.lazy_gram):
+        np.testing.assert_array_equal(matrix_of(make(fine)), matrix_of(make(plain)))
+        check_raises(lambda make=make: make(Frame(values, dtype)), error, ["column 'name'", *words])
