@@ -2777,7 +2777,7 @@ def note(ax, lines, colours, y=0.92):
 def by_seed(rows, *names):
     """Return an array (seeds, points) of each named column; all seeds have the same number of points."""
     runs = split(rows, "seed").values()
-    return [np.array([run[name] for run in runs]) for name in names]
+    return [np.array([part[name] for part in runs]) for name in names]
 
 
 def planted_power_law(n, d, rho, rng, power=1):
@@ -2941,11 +2941,11 @@ def compute_subspace_seconds(context):
     for (problem, G), method in progress(
         list(itertools.product(problems.items(), methods)), context, "seconds"
     ):
-        run = partial(methods[method], G, **patience.get(method, {}))
+        solve = partial(methods[method], G, **patience.get(method, {}))
         seconds = np.full(len(gaps), math.nan)
-        run(tol=0.5)  # compiles
+        solve(tol=0.5)  # compiles
         for k, gap in enumerate(gaps):
-            taken, result = stopwatch(partial(run, tol=gap), TURN)
+            taken, result = stopwatch(partial(solve, tol=gap), TURN)
             if result.status != "certified":
                 break
             seconds[k] = taken
@@ -3598,18 +3598,18 @@ def draw_open3(table, planted, images, ratio, count):
     looks = styles(table["method"])
     parts = split(table, "what")
     for ax, data in ((planted, "planted"), (images, "MNIST")):
-        for name, run in split(split(parts["distance"], "data")[data], "method").items():
-            ax.loglog(run["x"], run["y"], label=name, **looks[name] | {"linewidth": 1})
-        for name, run in split(split(parts["predicted"], "data")[data], "method").items():
-            ax.loglog(run["x"], run["y"], label=f"{name}, predicted", **looks[name] | BOUND)
+        for name, rows in split(split(parts["distance"], "data")[data], "method").items():
+            ax.loglog(rows["x"], rows["y"], label=name, **looks[name] | {"linewidth": 1})
+        for name, rows in split(split(parts["predicted"], "data")[data], "method").items():
+            ax.loglog(rows["x"], rows["y"], label=f"{name}, predicted", **looks[name] | BOUND)
         ax.set(title=data, xlabel="t", ylabel=r"$\|w_t - w_*\|/\|w_*\|$", ylim=(1e-13, 3))
     exponents = []
     for name, look in looks.items():
         for ax, what in ((ratio, "fall"), (count, AWAY)):
-            run = split(parts[what], "method")[name]
-            ax.loglog(run["x"], run["y"], **look | POINTS)
-        ok = np.isfinite(run["y"])
-        exponent = with_interval(fitted_exponent(run["x"][ok], run["y"][ok]))
+            rows = split(parts[what], "method")[name]
+            ax.loglog(rows["x"], rows["y"], **look | POINTS)
+        ok = np.isfinite(rows["y"])
+        exponent = with_interval(fitted_exponent(rows["x"][ok], rows["y"][ok]))
         exponents.append(f"{name}: {exponent}")
     note(count, exponents, [look["color"] for look in looks.values()])
     ratio.axhline(1, color="0.5", linewidth=1)
@@ -3697,16 +3697,16 @@ def compute_open4(context):
 def draw_open4(table, difference, ratio):
     parts = split(table, "what")
     looks = styles(table["kind"])
-    for name, run in split(parts["difference"], "kind").items():
-        difference.loglog(run["x"] + 1, np.maximum(run["y"], 1e-17), label=name, **looks[name])
+    for name, rows in split(parts["difference"], "kind").items():
+        difference.loglog(rows["x"] + 1, np.maximum(rows["y"], 1e-17), label=name, **looks[name])
     difference.set(
         title="algorithm - recursion",
         xlabel="k + 1",
         ylabel="largest difference / largest entry",
         ylim=(1e-17, 1e-11),
     )
-    for goal, run in split(parts["ratio"], "kind").items():
-        ratio.semilogx(run["x"], run["y"], label=goal, **looks[goal] | POINTS)
+    for goal, rows in split(parts["ratio"], "kind").items():
+        ratio.semilogx(rows["x"], rows["y"], label=goal, **looks[goal] | POINTS)
     ratio.axhline(1, color="0.5", linewidth=1)
     ratio.set(
         title="products to separation and to gaps",
@@ -3766,13 +3766,13 @@ def compute_open5(context):
 def draw_open5(table, gap, tenth, bound):
     parts = split(table, "what")
     looks = styles(table["kind"])
-    for name, run in split(parts["gap"], "kind").items():
-        gap.loglog(run["x"], run["y"], label=name, **looks[name])
-    gap.set(title="a run", xlabel="products", ylabel="(upper - lower)/upper")
+    for name, rows in split(parts["gap"], "kind").items():
+        gap.loglog(rows["x"], rows["y"], label=name, **looks[name])
+    gap.set(title="gap along a run", xlabel="products", ylabel="(upper - lower)/upper")
     counts = split(parts["products to a gap of 10 %"], "kind")
     exp = counts.pop("exponential")["y"]
-    for name, run in counts.items():
-        tenth.loglog(run["x"], run["y"] / exp, **looks[name] | POINTS)
+    for name, rows in counts.items():
+        tenth.loglog(rows["x"], rows["y"] / exp, **looks[name] | POINTS)
     tenth.axhline(1, color="0.5", linewidth=1)
     tenth.set(
         title="to a gap of 10 %",
@@ -3780,8 +3780,8 @@ def draw_open5(table, gap, tenth, bound):
         ylabel="products / the exponential loss's",
         ylim=(0.7, 50),
     )
-    for name, run in split(parts["bound"], "kind").items():
-        bound.loglog(run["x"], run["y"], label=name, **looks[name])
+    for name, rows in split(parts["bound"], "kind").items():
+        bound.loglog(rows["x"], rows["y"], label=name, **looks[name])
     bound.axhline(1, color="0.5", linewidth=1)
     bound.set(title="the proved bound", xlabel="t", ylabel="gap / bound")
 

@@ -1182,12 +1182,9 @@ def test_rates_are_those_of_the_face():
     )
     found = {name: row for name, *row in rp.measured_falls(Z, np.arange(10) < 5, rp.Context())}
     contraction = np.linalg.eigvalsh(G)[0] / np.linalg.norm(Z, 2) ** 2
-    for name, (t, away, envelope, taken, fall, power) in found.items():
+    for name, (t, away, envelope, taken, fall) in found.items():
         assert taken == pytest.approx(contraction) and len(t) == len(away) == len(envelope)
         assert 0.4 < fall < 1.3 and ("restarts" in name or fall == pytest.approx(1, abs=0.1))
-        assert np.isnan(power) == (name not in rp.POWER) and (
-            np.isnan(power) or power == pytest.approx(1, abs=0.1)
-        )
         assert away.min() < 1e-10
     first = {name: row[0][(row[1] < 1e-10).argmax()] for name, row in found.items()}
     assert max(first[name] for name in first if "restarts" in name) < min(
@@ -1208,17 +1205,11 @@ def test_the_median_and_its_interval():
 def test_snkp_and_momentum_are_one_recursion():
     table, _ = rp.FIGURES["open4"].compute(rp.Context(quick=True, progress=False))
     parts = rp.split(table, "what")
-    assert parts["difference"]["y"].max() < 1e-12 and set(parts["difference"]["method"]) == set(
-        rp.SHARED
-    )
-    assert (
-        set(rp.split(parts["difference"], "kind")) == {"a", "p"} and parts["ratio"]["y"].min() >= 1
-    )
-    for what in ("primal gap", "dual gap"):
-        one, other = rp.split(parts[what], "kind").values()
-        assert np.allclose(one["y"], other["y"], rtol=1e-9)
-        snkp, momentum = rp.split(one, "method").values()
-        assert abs(snkp["y"] - momentum["y"]).max() > 1e-3
+    assert set(parts["difference"]["kind"]) == set(rp.SHARED)
+    assert parts["difference"]["y"].max() < 1e-12 and parts["ratio"]["y"].min() >= 1
+    Z = rp.planted_margin(20, 5, 0.2, np.random.default_rng(0))
+    (a, _), (b, _) = (rp.accelerated(Z, first, tau, 10) for first, tau in rp.SHARED.values())
+    assert abs(a - b).max() > 1e-3  # so that the steps are told apart
 
 
 def test_the_losses_add_up_to_the_most_at_first():
@@ -1227,16 +1218,13 @@ def test_the_losses_add_up_to_the_most_at_first():
         Z @ Z.T, loss="logistic", max_iter=50, trace_at=range(51), keep_iterates=True
     ).iterates
     sums = np.logaddexp(0, -alphas @ Z @ Z.T - math.log(20)).sum(axis=1)
-    assert np.allclose(rp.sums_of_losses(Z, 1 / rp.BETA, 51), sums, rtol=1e-12)
+    assert (sums <= sums[0] * (1 + 1e-12)).all()
     table, _ = rp.FIGURES["open5"].compute(rp.Context(quick=True, progress=False))
     parts = rp.split(table, "what")
-    proved = parts["largest sum"]["y"][parts["largest sum"]["x"] <= 1 / rp.BETA]
-    assert 0.5 < proved.max() <= 1 + 1e-12 and 0.5 < parts["sum"]["y"].max() <= 1 + 1e-12
     assert 1e-4 < parts["bound"]["y"].max() <= 1
-    for goal in rp.GOALS:
-        counts = rp.split(parts[f"products to {goal}"], "loss")
-        printed = counts["logistic, as printed"]["y"]
-        assert not (printed < counts["logistic, shifted by ln n"]["y"]).any(), goal
+    counts = rp.split(parts["products to a gap of 10 %"], "kind")
+    printed = counts["logistic, as printed"]["y"]
+    assert not (printed < counts["logistic, shifted by ln n"]["y"]).any()
 
 
 def test_losses():
@@ -1561,7 +1549,7 @@ def counts_to_goals(table):
 def test_subspace_counts_products_to_the_goals():
     table, _ = rp.FIGURES["subspace:products"].compute(rp.Context(quick=True, progress=False))
     counts = counts_to_goals(table)
-    assert [*counts][-2:] == ["random labels", "chain"] and len(counts) == 6
+    assert [*counts][-2:] == ["random labels", "chain"] and len(counts) == 4
     bounds = rp.split(rp.split(table, "what")["bound of separation"], "method")
     for name, rows in bounds.items():
         found = np.concatenate([family[name][0] for family in counts.values()])
@@ -1593,73 +1581,42 @@ def test_hulls_and_fillers_are_what_they_are_said_to_be():
     assert Z[10:, 0].min() >= 0.3 and rp.fm.max_margin(rp.fm.FeatureGram(Z)).lower == pytest.approx(
         0.07
     )
-    inside = rp.both_labels(30, 3, rng)
     boundary = rp.both_labels(30, 60, rng)
-    face = rp.on_a_face(30, 4, rng)
-    for Z in (inside, boundary):
-        assert np.array_equal(Z[-3:], -Z[-6:-3]) and len(Z) == 30
-    assert np.linalg.matrix_rank(inside[-3:]) == 3  # no w has margins of 0 or more on all six
+    assert np.array_equal(boundary[-3:], -boundary[-6:-3]) and len(boundary) == 30
     assert np.linalg.matrix_rank(boundary) == 27  # so that no mixture is 0 but those of the pairs
-    weights = np.append(np.linalg.solve(face[:3, 1:].T, -face[3, 1:]), 1)
-    assert weights.min() > 0 and np.allclose(weights @ face[:4], 0) and face[4:, 0].min() >= 0.3
-
-
-def test_the_entropy_prox_with_and_without_a_floor():
-    rng = np.random.default_rng(1)
-    for Z in (rp.both_labels(30, 3, rng), rp.both_labels(30, 60, rng), rp.on_a_face(30, 3, rng)):
-        for eps in (0.1, 0.01, 0.001):
-            counted = rp.iterations(rp.fm.isnkpvn, Z, eps=eps, prox="entropy")
-            assert rp.floored(Z, eps, 0.0) == counted > 0
-            assert counted / 2 < rp.floored(Z, eps, eps) < 2 * counted
 
 
 def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_logarithm():
-    table, caption = rp.FIGURES["open1"].compute(rp.Context(quick=True, progress=False))
-    median = {
-        family: {
-            name: np.median([run["iterations"] for run in rp.split(rows, "seed").values()], axis=0)
-            for name, rows in rp.split(part, "method").items()
-        }
-        for family, part in rp.split(table, "family").items()
-    }
-    accuracies = {
-        family: next(iter(rp.split(part, "seed").values()))["x"][:5]
-        for family, part in rp.split(table, "family").items()
-    }  # 1/eps, of hulls
-    assert len(median) == 7 and np.isfinite(table["iterations"]).all()
-    for family in ("fillers, margin 0.003", "fillers, no separator"):
-        l2, entropy, snkp = (
-            median[family][name] for name in (rp.ISNKPVN_L2, rp.ISNKPVN_ENTROPY, "SNKP")
-        )
-        assert (
-            l2[-1] > 1.2 * l2[0]
-            and entropy[-1] < 1.1 * entropy[0]
-            and (l2 > entropy[: len(l2)]).all()
-        )
-        assert (
-            (snkp > 3 * entropy).all() if "margin" in family else (snkp < entropy).all()
-        )  # restarts pay, or cost
-    for hull, methods in median.items():
-        if hull.startswith("0 "):
-            for name in (rp.ISNKPVN_ENTROPY, "SNKP", "momentum"):
-                factor = methods[name][-1] / methods[name][-3]  # of a decade of eps
-                assert (2 < factor < 5) if "boundary" in hull else 1 < factor < 2.2
-            for name in ("SNKP", "momentum"):
-                assert (methods[name] <= np.sqrt(8 * np.log(100)) * accuracies[hull]).all()
-    assert re.search(
-        r"copies of 60 hard rows, iterations of ISNKPVN: l2 \[\d+\], entropy \[\d+\]", caption
-    )  # one each
+    table, _ = rp.FIGURES["open1"].compute(rp.Context(quick=True, progress=False))
+    assert np.isfinite(table["iterations"]).all()
+    (fillers, hull), runs = (
+        [
+            {name: rp.by_seed(rows, column)[0] for name, rows in rp.split(part, "method").items()}
+            for part in rp.split(table, "family").values()
+        ]
+        for column in ("iterations", "x")
+    )
+    l2, entropy, snkp = (np.median(fillers[name], axis=0) for name in rp.PROX)
+    assert l2[-1] > 1.2 * l2[0] and entropy[-1] < 1.1 * entropy[0]
+    assert (l2 > entropy[: len(l2)]).all() and (snkp > 3 * entropy).all()  # restarts pay
+    for name in ("ISNKPVN, entropy", "SNKP"):
+        iterations = np.median(hull[name], axis=0)
+        assert 2 < iterations[-1] / iterations[-3] < 5  # of a decade of eps
+    proved = np.sqrt(8 * np.log(100)) * runs[1]["SNKP"]
+    assert (hull["SNKP"] <= proved).all()
 
 
 def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
     table, _ = rp.FIGURES["open2"].compute(rp.Context(quick=True, progress=False))
     parts = rp.split(table, "panel")
-    for part in rp.split(parts["fixed data"], "problem").values():
-        slopes = [
-            rp.fitted_slope(rows["T"], rows["gap"], 200)
-            for rows in rp.split(part, "method").values()
-        ]
-        assert slopes[0] < slopes[1] - 0.2 and slopes[0] < -1
+    fast, slow = (
+        rp.split(parts[panel], "problem") for panel in ("with momentum", "without momentum")
+    )
+    for problem in fast:
+        one, other = (
+            rp.fitted_slope(rows["T"], rows["gap"], 200) for rows in (fast[problem], slow[problem])
+        )
+        assert one < other - 0.2 and one < -1
     for part in rp.split(parts["equicorrelated"], "problem").values():
         gap = np.array([run["gap"] for run in rp.split(part, "seed").values()])
         n, rho, N, T = (part[name][: gap.shape[1]] for name in ("n", "rho", "support", "T"))
@@ -1667,25 +1624,19 @@ def test_open2_keeps_to_what_is_proved_and_refutes_the_conjecture():
         assert (gap >= rp.least_gap(n, rho, T) * (1 - 1e-9))[:, T < n].all()
         assert (gap.mean(axis=0) <= rp.RATES[rp.PROVED](n, rho, N, T)).all()
     largest = {}
-    for name, rows in rp.split(parts["largest constants"], "method").items():
+    for name, rows in rp.split(parts["constants"], "problem").items():
         largest[name] = rows["gap"] / rp.RATES[name](
             rows["n"], rows["rho"], rows["support"], rows["T"]
         )
     assert largest[rp.PROVED].max() < 1 < largest[rp.SEEN].max() < 5 < largest[rp.CONJECTURED].max()
 
 
-def test_the_zoo_is_separable_and_its_copies_do_not_count():
+def test_the_zoo_is_separable_and_its_support_is_counted():
     context = rp.Context(quick=True, progress=False)
     for family, Z in rp.planted_zoo(np.random.default_rng(0), context):
         G, rho, support = rp.prepared(Z)
         assert G.diagonal().max() == pytest.approx(1) and rho > 0 and 1 <= support <= len(Z), family
-        assert support == {"orthogonal": len(Z), "equicorrelated": len(Z), "chain": len(Z)}.get(
-            family, support
-        )
-    assert rp.prepared(np.repeat(np.eye(8), 2 ** np.arange(8), axis=0))[1:] == (
-        pytest.approx(8**-0.5),
-        8,
-    )
+        assert support == len(Z) or family != "equicorrelated"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
