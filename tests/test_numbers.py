@@ -555,7 +555,7 @@ def open_sentences():
         f"up to n = {most:,.0f}"
     )
     yield (
-        f"entropy takes (1/ε)^{hull['ISNKPVN, entropy']}, SNKP (1/ε)^{hull['SNKP']} and "
+        f"Entropy takes (1/ε)^{hull['ISNKPVN, entropy']} iterations, SNKP (1/ε)^{hull['SNKP']} and "
         f"{ratios[1].min():.1f} to {ratios[1].max():.1f} times fewer, ℓ2 (1/ε)^{hull['ISNKPVN, l2']}"
     )
 
