@@ -2528,6 +2528,33 @@ def draw_apidopoulos22_width(table, page, *axes):
 # --- own methods ---
 
 
+def median_interval(values):
+    """Return the median of the numbers among the values, and its 95 % bootstrap interval, drawn 1,000 times."""
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return math.nan, math.nan, math.nan
+    drawn = np.random.default_rng(0).integers(len(values), size=(1000, len(values)))
+    return np.median(values), *np.percentile(np.median(values[drawn], axis=1), (2.5, 97.5))
+
+
+def with_interval(found):
+    """Write a number with its interval."""
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*found).replace("nan", "–")
+
+
+def note(ax, lines, colours, y=0.92):
+    """Write lines in their colours, one below the other from y on, a share of the height of the panel."""
+    for line, colour in zip(lines, colours, strict=True):
+        ax.text(0.03, y, line, transform=ax.transAxes, fontsize=SMALL_TEXT, color=colour)
+        y -= 0.075
+
+
+def by_seed(rows, *names):
+    """Return an array (seeds, points) of each named column; all seeds have the same number of points."""
+    runs = split(rows, "seed").values()
+    return [np.array([part[name] for part in runs]) for name in names]
+
+
 def planted_power_law(n, d, rho, rng, power=1):
     """Draw rows as planted_margin does, but the u_i fall like j^-power along the axes; 0 is a mixture of all u_i."""
     u = rng.normal(size=(n, d - 1)) / np.arange(1, d) ** power
@@ -2562,13 +2589,8 @@ SUBSPACE_METHODS = {
     "momentum": fm.momentum,
     "SNKP": partial(fm.snkp, stop=None),
 }
-WITH_CUT = SUBSPACE_METHODS | {
-    CUT: partial(fm.subspace_perceptron, memory=1)
-}  # the least that it can do with
-MOST = {name: (20_000, 300) for name in SUBSPACE_METHODS} | {
-    OURS: (2000, 100),
-    CUT: (2000, 100),
-}  # full, quick
+# with `memory` for the smallest span that the method works with
+WITH_CUT = SUBSPACE_METHODS | {CUT: partial(fm.subspace_perceptron, memory=1)}
 SUBSPACE_PAIRS = ((0, 1), (1, 7), (2, 3), (2, 7), (3, 5), (3, 8), (4, 9), (5, 6), (5, 8), (7, 9))
 
 
@@ -2585,22 +2607,24 @@ def products_to(part, trace):
 
 
 def products_to_goals(family, G, methods, context):
-    """Return rows of products that each method takes until upper - lower is each goal's part of upper; nan if never."""
-    results = {}
-    for name in methods:
-        most = context.pick(*MOST[name])
-        looks = (
-            np.arange(most) if name in (OURS, CUT) else spaced(most - 1, 48)
-        )  # not the end, which is sharper
-        results[name] = WITH_CUT[name](G, tol=0.01, max_iter=most, trace_at=looks)
-    rho = min(result.upper for result in results.values())
-    rows = []
-    for name, result in results.items():
-        trace = result.trace[result.trace["iteration"] < context.pick(*MOST[name])]
-        rows += [
-            (f"products to {goal}", family, name, 1 / rho, products_to(part, trace))
-            for goal, part in GOALS.items()
-        ]
+    """Return rows of products that each method takes to each goal, nan if never, and the proved bounds."""
+    rho = math.inf
+    traces = {}
+    for name, algorithm in methods.items():
+        most = context.pick(2000, 100)
+        looks = np.arange(most)
+        if name in ("momentum", "SNKP"):
+            most = context.pick(20_000, 300)
+            looks = spaced(most - 1, 48)
+        result = algorithm(G, tol=0.01, max_iter=most, trace_at=looks)
+        # The last certificate of a run that is cut off is sharper than those before.
+        traces[name] = result.trace[result.trace["iteration"] < most]
+        rho = min(rho, result.upper)
+    rows = [
+        (f"products to {goal}", family, name, 1 / rho, products_to(part, trace))
+        for name, trace in traces.items()
+        for goal, part in GOALS.items()
+    ]
     bounds = primal_dual_bounds(result.p.size, rho, rho, True)
     return rows + [
         ("bound of separation", family, name, 1 / rho, bounds[name]) for name in (OURS, "SNKP")
@@ -2609,50 +2633,48 @@ def products_to_goals(family, G, methods, context):
 
 def compute_subspace_products(context):
     rng = context.rng()
-    trials = context.pick(3, 1)
-    rows = []
     margins = 1 / np.geomspace(1.5, context.pick(15_000, 30), context.pick(9, 3))
     n, d = context.pick((1500, 1000), (100, 40))
     size, most = context.pick((1000, 4000), (40, 80))
     longest = context.pick(300, 12)
+    lengths = np.unique(np.geomspace(2, longest, len(margins)).astype(int))
+    labelled = random_labels(size, most, rng)
     families = {
-        f"spectrum $j^{{-{power:g}}}$": partial(
-            lambda power: (planted_power_law(n, d, rho, rng, power) for rho in margins), power
-        )
-        for power in (0.5, 1, 2, 3)
+        "spectrum $j^{-0.5}$": (planted_power_law(n, d, rho, rng, 0.5) for rho in margins),
+        "spectrum $j^{-2}$": (planted_power_law(n, d, rho, rng, 2) for rho in margins),
+        "random labels": itertools.islice(labelled, context.pick(3, 0), None),
+        "chain": map(chain, lengths),
     }
-    families["random labels"] = lambda: itertools.islice(
-        random_labels(size, most, rng), context.pick(3, 0), None
-    )
-    families["chain"] = lambda: map(
-        chain, np.unique(np.geomspace(2, longest, len(margins)).astype(int))
-    )
-    for family, sets in families.items():
-        for trial in progress(range(1 if family == "chain" else trials), context, family):
-            for Z in sets():
-                methods = [OURS] if trial else WITH_CUT
-                rows += products_to_goals(family, fm.FeatureGram(Z), methods, context)
+    rows = []
+    for family, sets in progress(families.items(), context):
+        for Z in sets:
+            rows += products_to_goals(family, fm.FeatureGram(Z), WITH_CUT, context)
     return table_of("what family method x y", rows), (
-        f"Rows of norm at most 1, linear kernel, seed {context.seed}, {trials} sample(s) each, the first of them for "
-        f"the other methods. Spectra: planted margins, n = {n:,}, d = {d:,}; random labels: n = {size:,}, at most "
-        f"{most:,} dimensions; chain: n = 2 to {longest}, which are n products for all of the span. Goals: certified "
-        f"relative gaps, within {context.pick(*MOST[OURS]):,} products for the subspace perceptron, also with its span "
-        f"cut down whenever it has 5 vectors, {context.pick(*MOST['SNKP']):,} for the others. Broad: what is proved of "
-        "separation, (1.05 (R + 1/4) / rho)^(2/3) and one more, R = 2 ln(2 n) - 1, and 2 sqrt(2 ln n) / rho. Dashed: "
-        "the exponent 2/3, below which no deterministic method by products alone comes on all data. Numbers: exponents "
-        "to separation, 10 % and 1 %, fitted to 1/rho >= 10 up to the first run that does not get there"
+        f"Rows of norm at most 1, linear kernel, seed {context.seed}. Spectra: planted margins, n = {n:,}, d = {d:,}; "
+        f"random labels: n = {size:,}, at most {most:,} dimensions; chain: n = 2 to {longest}, n products "
+        "span all. Span of 5 vectors: cut down whenever it has so many. Broad: what is proved, "
+        "(1.05 (R + 1/4) / rho)^(2/3) and one more, R = 2 ln(2 n) - 1, and 2 sqrt(2 ln n) / rho. Dashed: the exponent "
+        "2/3, below which no deterministic method by products alone comes on all data"
     )
 
 
-GOAL_SIZES = dict(zip(GOALS, (3, 5, 7), strict=True))
-
-
-def label_goals(ax, looks):
-    """Put methods and goals into the legend: the smaller the gap, the larger the marker."""
-    for name, look in looks.items():
-        ax.plot([], [], label=name, **look | POINTS)
-    for goal, size in GOAL_SIZES.items():
-        ax.plot([], [], label=f"to {goal}", color="0.5", marker="o", **POINTS, markersize=size)
+def draw_products(ax, part):
+    """Draw products to separation against 1/rho, and what is proved of them."""
+    kinds = split(part, "what")
+    looks = styles(part["method"])
+    for what, label, shape in (
+        ("products to separation", "{}", {}),
+        ("bound of separation", "{}, proved", BOUND),
+    ):
+        for name, rows in split(kinds[what], "method").items():
+            at = np.argsort(rows["x"])
+            ax.loglog(
+                rows["x"][at],
+                rows["y"][at],
+                label=label.format(name),
+                **looks[name] | shape,
+            )
+    ax.set(xlabel=r"$1/\rho$", ylabel="products to separation")
 
 
 @figure(
@@ -2660,48 +2682,18 @@ def label_goals(ax, looks):
     "ours: (ln n/ρ)^(2/3) products",
     compute_subspace_products,
     verdict="proved, and fewer in practice",
-    minutes=10,
-    rows=3,
+    minutes=7,
+    rows=2,
     columns=2,
+    height=3.2,
 )
 def draw_subspace_products(table, *axes):
-    looks = styles(WITH_CUT)
     for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
-        found = {what: split(rows, "method") for what, rows in split(part, "what").items()}
-        exponents = {}
-        for name, look in looks.items():
-            for goal, size in GOAL_SIZES.items():
-                x, y = (found[f"products to {goal}"][name][column] for column in "xy")
-                ax.loglog(x, y, **look | POINTS | {"markersize": size})
-                exponents.setdefault(name, []).append(fitted_exponent(*fit_range(x, y))[0])
-        note(
-            ax,
-            [
-                f"{name}: {', '.join(f'{exponent:.2f}' for exponent in found)}".replace("nan", "–")
-                for name, found in exponents.items()
-            ],
-            [look["color"] for look in looks.values()],
-            0.7,
-        )
-        for name, rows in found["bound of separation"].items():
-            at = np.argsort(rows["x"])
-            ax.plot(
-                rows["x"][at],
-                rows["y"][at],
-                label=f"{name}: proved of separation",
-                **looks[name] | BOUND,
-            )
+        draw_products(ax, part)
         ends = np.array([10, part["x"].max()])
-        ax.plot(
-            ends,
-            (ends / 10) ** (2 / 3),
-            color="0.5",
-            linewidth=1,
-            linestyle="--",
-            label="slope 2/3, of the lower bound",
-        )
-        ax.set(xlabel=r"$1/\rho$", ylabel="products", title=family, ylim=(0.7, 3e6))
-    label_goals(axes[0], looks)
+        slope = {"color": "0.5", "linewidth": 1, "linestyle": "--"}
+        ax.plot(ends, (ends / 10) ** (2 / 3), label="slope 2/3, of the lower bound", **slope)
+        ax.set(title=family, ylim=(0.7, 2e5))
 
 
 def compute_subspace_seconds(context):
@@ -2713,36 +2705,33 @@ def compute_subspace_seconds(context):
         G = fm.gram(data.X_train[:images], data.y_train[:images])
         rows += products_to_goals("MNIST pairs", G, SUBSPACE_METHODS, context)
     problems = {}
-    for name, digits, make, cut in (
-        ("0 vs 1, linear", (0, 1), partial(fm.features, normalize="max"), None),
-        ("3 vs 5, rbf", (3, 5), fm.gram, 6000),
+    for name, digits, make, most in (
+        ("0 vs 1, linear", (0, 1), partial(fm.features, normalize="max"), context.pick(None, 300)),
+        ("3 vs 5, rbf", (3, 5), fm.gram, context.pick(6000, 300)),
     ):
         X, y, *_, source = load_mnist(context, digits)
-        cut = context.pick(cut, 300)
-        problems[f"{name}, n = {len(y[:cut]):,}"] = make(X[:cut], y[:cut])
+        problems[f"{name}, n = {len(y[:most]):,}"] = make(X[:most], y[:most])
     methods = SUBSPACE_METHODS | {"max_margin": fm.max_margin}
     patience = {"momentum": {"max_iter": 10_000}, "SNKP": {"max_iter": 10_000}}
     for (problem, G), method in progress(
         list(itertools.product(problems.items(), methods)), context, "seconds"
     ):
-        run = partial(methods[method], G, **patience.get(method, {}))
+        solve = partial(methods[method], G, **patience.get(method, {}))
         seconds = np.full(len(gaps), math.nan)
-        run(tol=0.5)  # compiles
+        solve(tol=0.5)  # compiles
         for k, gap in enumerate(gaps):
-            taken, result = stopwatch(partial(run, tol=gap), context.pick(TURN, 0.0))
+            taken, result = stopwatch(partial(solve, tol=gap), context.pick(TURN, 0.0))
             if result.status != "certified":
                 break
             seconds[k] = taken
         rows.append(("seconds to a gap", problem, method, gaps, seconds))
-        if method == "max_margin":  # the last
-            one = stopwatch(product(G), context.pick(TURN, 0.0))[0]
-            end = context.pick(200, 20)
-            trace = fm.subspace_perceptron(G, max_iter=end, trace_at=range(0, end, 10)).trace
-            k = trace["iteration"].astype(float)
-            times = np.diff(trace["seconds"]) / one
-            rows.append(
-                ("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times / np.diff(k))
-            )
+    for problem, G in problems.items():
+        one = stopwatch(product(G), context.pick(TURN, 0.0))[0]
+        end = context.pick(200, 20)
+        trace = fm.subspace_perceptron(G, max_iter=end, trace_at=range(0, end, 10)).trace
+        k = trace["iteration"].astype(float)
+        times = np.diff(trace["seconds"]) / np.diff(k) / one
+        rows.append(("time of an iteration", problem, "", (k[1:] + k[:-1]) / 2, times))
     return table_of("what family method x y", rows), (
         f"MNIST ({source}). Seconds from call to return, certificates included, defaults, all {os.cpu_count()} cores; "
         "0 vs 1 scaled by the largest norm, Gaussian kernels of gamma = 1/(d Var X), unit rows. Products to certified "
@@ -2760,13 +2749,11 @@ def compute_subspace_seconds(context):
     rows=2,
     columns=2,
 )
-def draw_subspace_seconds(table, *axes):
+def draw_subspace_seconds(table, first, second, last, products):
     parts = split(table, "what")
     looks = styles(parts["seconds to a gap"]["method"])
-    *clocks, last, products = axes
-    for ax, (problem, part) in zip(
-        clocks, split(parts["seconds to a gap"], "family").items(), strict=True
-    ):
+    problems = split(parts["seconds to a gap"], "family").items()
+    for ax, (problem, part) in zip((first, second), problems, strict=True):
         for name, runs in split(part, "method").items():
             ax.loglog(1 / runs["x"], runs["y"], label=name, **looks[name])
         ax.set(title=problem, xlabel="1 / relative gap", ylabel="seconds")
@@ -2778,20 +2765,17 @@ def draw_subspace_seconds(table, *axes):
         ylim=(0, None),
         ylabel="its time / a product's",
     )
-    for goal, size in GOAL_SIZES.items():
-        for name, runs in split(parts[f"products to {goal}"], "method").items():
-            products.loglog(runs["x"], runs["y"], **looks[name] | POINTS | {"markersize": size})
-    products.set(title="ten pairs: to separation, 10 %, 1 %", xlabel=r"$1/\rho$", ylabel="products")
+    draw_products(products, split(table, "family")["MNIST pairs"])
+    products.set(title="ten pairs of digits")
 
 
 # --- open questions of ramdas14 and ji21 ---
 
-ISNKPVN_L2 = "ISNKPVN, l2"
-ISNKPVN_ENTROPY = "ISNKPVN, entropy"
-PROX = {ISNKPVN_L2: "l2", ISNKPVN_ENTROPY: "entropy"}
-UNRESTARTED = {name: PRIMAL_DUAL[name] for name in ("SNKP", "momentum")}
-STEEP = 1e4  # 1/eps from which on exponents are fitted
-FLOOR = "ISNKPVN, entropy, weights kept above eps/n"
+PROX = {
+    "ISNKPVN, l2": PRIMAL_DUAL["ISNKPVN"],
+    "ISNKPVN, entropy": PRIMAL_DUAL["ISNKPVN, entropy"],
+    "SNKP": PRIMAL_DUAL["SNKP"],
+}
 
 
 def with_fillers(hard, n, rng):
@@ -2803,144 +2787,33 @@ def with_fillers(hard, n, rng):
 
 
 def both_labels(n, d, rng):
-    """Draw rows of planted margin, the last three with both labels: these hold 0 inside the hull, or in its boundary.
-
-    Inside in d = 3 dimensions, which they span; in the boundary if all rows but their negatives are independent.
-    """
+    """Draw rows of planted margin, the last three with both labels: 0 is on the boundary of the hull if d >= n."""
     Z = planted_margin(n - 3, d, 0.1, rng)
     return np.vstack((Z, -Z[-3:]))
 
 
-def on_a_face(n, d, rng):
-    """Draw d rows that hold 0 within their hull, a face of the hull of all n: the others are on one side of it."""
-    p = rng.dirichlet(np.full(d, 3.0))
-    face = rng.normal(size=(d, d - 1))
-    face[-1] = -p[:-1] @ face[:-1] / p[-1]
-    return with_fillers(np.column_stack((np.zeros(d), face / norms(face).max())), n, rng)
-
-
-def floored(Z, eps, floor):
-    """Count iterations of ISNKPVN, entropy prox, until ||p||_G < eps, where centres are mixed with ``floor`` of 1/n."""
-    n = len(Z)
-    k = 0
-    calls = 0
-    delta = math.inf
-    p = np.full(len(Z), 1 / len(Z))
-    mu0 = 2 * norms(Z).max() ** 2
-    while delta >= eps:
-        center = (1 - floor) * p + floor / n
-        age = 0
-        w = center @ Z
-        delta = max(np.linalg.norm(w), eps) / 2
-        p = fm.entropy_prox(Z @ w, mu0, center)
-        v = u = p @ Z
-        while np.linalg.norm(v) >= delta:
-            theta = 2 / (age + 3)
-            age = age + 1
-            w = (1 - theta) * (w + theta * v) + theta**2 * u
-            q = fm.entropy_prox(Z @ w, 2 * mu0 / ((age + 1) * (age + 2)), center)
-            u = q @ Z
-            p = (1 - theta) * p + theta * q
-            v = (1 - theta) * v + theta * u
-        k = k + age
-        calls = calls + 1
-    return k + calls - 1  # a restart counts as an iteration
-
-
-def misfit(x, y, shape):
-    """Return the factor by which y scatters about the best multiple of shape(x)."""
-    return math.exp(np.std(np.log(y / shape(x))))
-
-
 def compute_open1(context):
-    trials = context.pick(6, 2)
     rho = 0.003
-    rows = []
-    least = 1.0
-    sizes = [120 * 2**j for j in range(context.pick(12, 4))]
-    few = sizes[: context.pick(8, 3)]
-    patience = {"l2": context.pick(15_360, 480), "entropy": sizes[-1]}  # the largest n
-    families = {  # the accuracy, the n, and a function that draws n rows
-        "fillers, margin 0.003": (
-            rho / 10,
-            sizes,
-            lambda n, rng: with_fillers(planted_margin(60, 10, rho, rng), n, rng),
-        ),
-        "fillers, no separator": (
-            1e-3,
-            sizes,
-            lambda n, rng: with_fillers(planted_inradius(60, 10, 0.1, rng)[0], n, rng),
-        ),
-        "random, no separator": (1e-3, few, lambda n, rng: planted_inradius(n, 10, 0.1, rng)[0]),
-        "random, margin 0.003": (rho / 10, few, lambda n, rng: planted_margin(n, 10, rho, rng)),
-    }
-    draws = [(family, eps, draw, n) for family, (eps, ns, draw) in families.items() for n in ns]
-    for family, eps, draw, n in progress(draws, context, "n"):
-        for seed in range(context.seed, context.seed + trials):
-            Z = draw(n, np.random.default_rng(seed))
-            rows += [
-                (family, name, str(seed), n, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
-                for name, prox in PROX.items()
-                if n <= patience[prox]
-            ]
-            rows += [
-                (family, name, str(seed), n, count(Z, eps))
-                for name, count in UNRESTARTED.items()
-                if name == "SNKP" or "no separator" in family
-            ]  # momentum does not halt at a separator
+    sizes = 120 * 2 ** np.arange(context.pick(12, 4))
+    largest = {"ISNKPVN, l2": context.pick(15_360, 480)}
     accuracies = np.geomspace(1e-2, context.pick(1e-6, 1e-4), context.pick(7, 5))
-    hulls = {
-        "0 inside: 3 points with both labels": lambda rng: both_labels(100, 3, rng),
-        "0 on the boundary: 3 points with both labels": lambda rng: both_labels(100, 200, rng),
-        "0 on the boundary: a face of 4 points": lambda rng: on_a_face(100, 4, rng),
-    }
-    for hull, seed in progress(
-        list(itertools.product(hulls, range(context.seed, context.seed + trials))), context
-    ):
-        Z = hulls[hull](np.random.default_rng(seed))
-        for name, prox in PROX.items():
-            rows += [
-                (hull, name, str(seed), 1 / eps, iterations(fm.isnkpvn, Z, eps=eps, prox=prox))
-                for eps in accuracies
-            ]
+    seeds = range(context.seed, context.seed + context.pick(6, 2))
+    rows = []
+    for seed, (name, count) in progress(list(itertools.product(seeds, PROX.items())), context):
+        for n in sizes[sizes <= largest.get(name, sizes[-1])]:
+            rng = np.random.default_rng(seed)
+            Z = with_fillers(planted_margin(60, 10, rho, rng), n, rng)
+            rows.append(("fillers, margin 0.003", name, str(seed), n, count(Z, rho / 10)))
+        Z = both_labels(100, 200, np.random.default_rng(seed))
         rows += [
-            (hull, name, str(seed), 1 / eps, count(Z, eps))
-            for name, count in UNRESTARTED.items()
+            ("0 on the boundary of the hull", name, str(seed), 1 / eps, count(Z, eps))
             for eps in accuracies
         ]
-        rows += [(hull, FLOOR, str(seed), 1 / eps, floored(Z, eps, eps)) for eps in accuracies]
-        if "face" in hull:  # there is one mixture of its points that is 0
-            exact = np.linalg.lstsq(np.vstack((Z[:4].T, np.ones(4))), np.eye(5)[4])[0]
-            end = fm.isnkpvn(fm.FeatureGram(Z), eps=accuracies[-1], prox="entropy", trace_at=[])
-            least = min(least, np.min(end.p[:4] / exact))
-    table = table_of("family method seed x iterations", rows)
-    said = []
-    for name, part in split(split(table, "family")["fillers, margin 0.003"], "method").items():
-        found = [
-            misfit(part["x"], part["iterations"], shape)
-            for shape in (np.sqrt, lambda n: np.sqrt(np.log(n)), np.ones_like)
-        ]
-        said.append(f"{name} {', '.join(f'{factor:.2f}' for factor in found)}")
-    Z = planted_margin(60, 10, rho, context.rng())
-    copies = 2 ** np.arange(context.pick(9, 3))
-    copied = [
-        sorted(
-            {
-                iterations(fm.isnkpvn, np.tile(Z, (times, 1)), eps=rho / 10, prox=prox)
-                for times in copies
-            }
-        )
-        for prox in PROX.values()
-    ]
-    return table, (
-        f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {context.seed} to {context.seed + trials - 1}, "
-        "median and range; an iteration is a product. Above: d = 10, eps = rho/10 or, without a separator, 0.001; "
-        "fillers: 60 hard rows and easy ones. Below: n = 100, no separator, d = 3, 200, 4. SNKP and momentum have no "
-        "restarts; momentum halts at certificates alone. Numbers: exponents (below, "
-        f"for 1/eps >= {STEEP:g}) and 95 % bootstrap intervals, seeds drawn whole. Counts of the first panel scatter "
-        f"about multiples of sqrt(n), sqrt(ln n), 1 by the factors {'; '.join(said)}. 1 to {copies[-1]} copies of 60 "
-        f"hard rows, iterations of ISNKPVN: l2 {copied[0]}, entropy {copied[1]}. Face: at the smallest eps entropy has "
-        f"no weight of its points below {least:.2f} of what it must be"
+    return table_of("family method seed x iterations", rows), (
+        f"Linear kernel, rows of norm at most 1, gamma = 2, seeds {seeds[0]} to {seeds[-1]}, median and range; an "
+        "iteration is a product. Fillers: 60 hard rows and easy ones, d = 10, eps = rho/10. 0 on the boundary: "
+        "n = 100, d = 200, three points with both labels. SNKP has no restarts. Numbers: exponents and 95 % bootstrap "
+        "intervals, seeds drawn whole"
     )
 
 
@@ -2949,48 +2822,23 @@ def compute_open1(context):
     "does entropy replace √n by √(ln n)?",
     compute_open1,
     verdict="SNKP has √(ln n) without restarts; restarts with entropy pay with a margin",
-    minutes=3,
-    rows=3,
+    minutes=1,
     columns=2,
-    height=3.3,
+    height=3.6,
 )
 def draw_open1(table, *axes):
     looks = styles(table["method"])
-    families = split(table, "family")
-    panels = [[family] for family in families if not family.startswith("random")]
-    panels.insert(
-        2, [family for family in families if family.startswith("random")]
-    )  # no separator, a margin
-    for ax, shown in zip(axes, panels, strict=True):
+    for ax, (family, part) in zip(axes, split(table, "family").items(), strict=True):
         exponents = []
-        colours = []
-        ends = np.array([])
-        for thin, family in enumerate(shown):
-            for name, rows in split(families[family], "method").items():
-                x, y = (
-                    np.array([run[column] for run in split(rows, "seed").values()])
-                    for column in ("x", "iterations")
-                )
-                look = looks[name] | ({"linewidth": 0.8, "fillstyle": "none"} if thin else {})
-                ax.loglog(x[0], np.median(y, axis=0), label="" if thin else name, **look)
-                ax.fill_between(
-                    x[0], y.min(axis=0), y.max(axis=0), color=look["color"], alpha=0.15, linewidth=0
-                )
-                ends = np.append(ends, (y.min(), y.max()))
-                used = x[0] >= (STEEP if "0 " in family else 0)
-                exponents.append(
-                    with_interval(fitted_exponent(x[:, used], y[:, used])) + ", margin 0.003" * thin
-                )
-                colours.append(look["color"])
-        note(ax, exponents[::-1], colours[::-1], 0.97 - 0.075 * len(exponents))
-        low = ends.min() / 1.3
-        high = ends.max() * 1.3  # below the numbers
-        ax.set(
-            xlabel="1/eps" if "0 " in shown[0] else "n",
-            ylabel="iterations",
-            ylim=(low, low * (high / low) ** (1 / (0.95 - 0.075 * len(exponents)))),
-            title="random sets: no separator, or a margin" if len(shown) > 1 else shown[0],
-        )
+        for name, rows in split(part, "method").items():
+            x, y = by_seed(rows, "x", "iterations")
+            ax.loglog(x[0], np.median(y, axis=0), label=name, **looks[name])
+            band = {"color": looks[name]["color"], "alpha": 0.15, "linewidth": 0}
+            ax.fill_between(x[0], y.min(axis=0), y.max(axis=0), **band)
+            exponents.append(f"{name}: {with_interval(fitted_exponent(x, y))}")
+        note(ax, exponents, [look["color"] for look in looks.values()])
+        ax.set(title=family, xlabel="n", ylabel="iterations", ylim=(60, 3e5))
+    axes[1].set_xlabel(r"1/$\epsilon$")
 
 
 RATES = {  # of the relative gap after T columns of sampling with momentum, step 1, N support vectors
@@ -3023,36 +2871,24 @@ def least_gap(n, rho, T):
 def planted_zoo(rng, context):
     """Yield (family, rows): what the rates of sampling are tested on."""
     most = context.pick(1000, 30)
-    for n in (2, 4, 8, 16, 64, 256, 1024):
-        yield "orthogonal", np.eye(min(n, most))
-        for c in (0.03, 0.3, 0.5, 0.9):
-            yield "equicorrelated", equicorrelated(min(n, most), c)
+    for n, c in itertools.product((2, 4, 8, 16, 64, 256, 1024), (0.0, 0.03, 0.3, 0.5, 0.9)):
+        yield "equicorrelated", equicorrelated(min(n, most), c)
     for d, rho in itertools.product((3, 10, 100, 1000), (0.3, 0.1, 0.03, 0.01)):
         yield "planted", planted_margin(min(300, most), min(d, most), rho, rng)
     for power, rho in itertools.product((0.5, 1, 2), (0.3, 0.1, 0.01)):
         yield "spectrum", planted_power_law(min(300, most), min(100, most), rho, rng, power)
-    for turn in np.pi * np.array((0.01, 0.1, 0.3, 0.7, 0.9, 0.99)):
-        yield "two points", np.array([[1, 0], [math.cos(turn), math.sin(turn)]])
-    for copies in (2, 5, 20):
-        yield "copies", np.repeat(planted_margin(20, 5, 0.1, rng), copies, axis=0)
-    yield "copies", np.repeat(np.eye(8), 2 ** np.arange(8), axis=0)
-    for shortest in (0.3, 0.05):
-        yield "lengths", np.geomspace(1, shortest, 30)[:, None] * np.eye(30)
-    for n in (4, 8, 20):
-        yield "chain", chain(n)
+    for angle in np.pi * np.array((0.01, 0.1, 0.3, 0.7, 0.9, 0.99)):
+        yield "two points", np.array([[1, 0], [math.cos(angle), math.sin(angle)]])
     for n in rng.integers(2, 9, context.pick(60, 4)):
         yield "few random points", rng.normal(size=(n, n + 1))
 
 
 def prepared(Z):
-    """Return G, largest entry 1, its maximum margin and the number of different support vectors."""
-    best = fm.max_margin(fm.FeatureGram(np.unique(Z, axis=0)), tol=1e-12)
+    """Return G, largest entry 1, its maximum margin and the number of support vectors."""
+    best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
     scale = np.max(np.sum(Z**2, axis=1))
-    return (
-        Z @ Z.T / scale,
-        (best.lower + best.upper) / 2 / math.sqrt(scale),
-        np.sum(best.p > 1e-9 * best.p.max()),
-    )
+    rho = (best.lower + best.upper) / 2 / math.sqrt(scale)
+    return Z @ Z.T / scale, rho, np.sum(best.p > 1e-9 * best.p.max())
 
 
 def sampled_gaps(G, rho, steps, seed, **options):
@@ -3063,68 +2899,46 @@ def sampled_gaps(G, rho, steps, seed, **options):
 
 def compute_open2(context):
     rng = context.rng()
-    rows = []
     seeds = range(context.seed, context.seed + context.pick(8, 4))
     X, y, *_, source = load_mnist(context, (3, 5))
     n = context.pick(400, 60)
-    points = X[:n] / norms(X[:n])[:, None]
-    K = fm.gram(points, y[:n], gamma=1.0)
-    problems = {
+    K = fm.gram(X[:n] / norms(X[:n])[:, None], y[:n], gamma=1.0)
+    fixed = {
         f"MNIST 3 vs 5, n = {n}": np.linalg.cholesky(K + 1e-12 * np.eye(n)),
         f"planted, n = {n}, d = 50": planted_margin(n, 50, 0.03, rng),
         f"spectrum $j^{{-1/2}}$, n = {n}, d = 200": planted_power_law(n, 200, 0.1, rng, 0.5),
         "orthogonal, n = 64": np.eye(64),
     }
     steps = context.pick(2**17, 2**10)
-    for (problem, Z), momentum in progress(
-        list(itertools.product(problems.items(), (True, False))), context, "data"
-    ):
+    runs = [("with momentum", problem, Z, steps) for problem, Z in fixed.items()]
+    runs += [("without momentum", problem, Z, steps) for problem, Z in fixed.items()]
+    runs += [
+        ("equicorrelated", f"equicorrelated, n = {n}", equicorrelated(n, 0.5), 32 * n)
+        for n in context.pick((32, 256, 2048), (8, 32))
+    ]
+    rows = []
+    for panel, problem, Z, most in progress(runs, context, "data"):
         G, rho, support = prepared(Z)
-        rows += [
-            (
-                "fixed data",
-                problem,
-                "momentum" if momentum else "without",
-                str(seed),
-                len(Z),
-                rho,
-                support,
-                *sampled_gaps(G, rho, steps, seed, momentum=momentum),
-            )
-            for seed in seeds
-        ]
-    for n in progress(context.pick((32, 256, 2048), (8, 32)), context, "equicorrelated"):
-        G, rho, support = prepared(equicorrelated(n, 0.5))
-        rows += [
-            (
-                "equicorrelated",
-                f"n = {n}",
-                "momentum",
-                str(seed),
-                n,
-                rho,
-                support,
-                *sampled_gaps(G, rho, 32 * n, seed),
-            )
-            for seed in seeds
-        ]
-    for family, Z in progress(list(planted_zoo(rng, context)), context, "constants"):
+        momentum = panel != "without momentum"
+        for seed in seeds:
+            T, gap = sampled_gaps(G, rho, most, seed, momentum=momentum)
+            rows.append((panel, problem, str(seed), len(Z), rho, support, T, gap))
+    columns = context.pick(2**16, 2**8)
+    for _, Z in progress(list(planted_zoo(rng, context)), context, "constants"):
         G, rho, support = prepared(Z)
-        if len(Z) > 1 and rho > 1e-3:
-            runs = [sampled_gaps(G, rho, context.pick(2**16, 2**8), seed) for seed in seeds[:5]]
-            T, gap = map(np.concatenate, zip(*runs, strict=True))
-            for name, rate in RATES.items():  # where rounding says nothing
+        if rho > 1e-3:
+            found = [sampled_gaps(G, rho, columns, seed) for seed in seeds[:5]]
+            T, gap = map(np.concatenate, zip(*found, strict=True))
+            for name, rate in RATES.items():
+                # Gaps near rounding say nothing.
                 at = np.argmax(np.where(gap > 1e-10, gap, 0) / rate(len(Z), rho, support, T))
-                rows.append(
-                    ("largest constants", family, name, "", len(Z), rho, support, T[at], gap[at])
-                )
-    return table_of("panel problem method seed n rho support T gap", rows), (
+                rows.append(("constants", name, "", len(Z), rho, support, T[at], gap[at]))
+    return table_of("panel problem seed n rho support T gap", rows), (
         f"Adaptive sampling, step 1, an iteration is a column; seeds {seeds[0]} to {seeds[-1]}. MNIST ({source}): "
         f"Gaussian kernel on unit images, gamma = 1; the others linear, unit rows: margin 0.03 and 0.1 planted; "
         "equicorrelated: inner products 1/2. Exponents: T in the last factor of 64, 95 % bootstrap intervals, seeds "
-        "drawn whole. Third panel: gap over 2/(rho^2 T)^2, largest of the seeds. Fourth: for each of the problems the "
-        f"largest constant of {context.pick(2**16, 2**8):,} columns and {len(seeds[:5])} seeds; N counts support "
-        "vectors. Proved on average, step 1: 4 (ln n + T (1 + ln cosh 1))/(rho^2 T (T + 3))"
+        f"drawn whole. Constants: for each problem the largest gap over the rate, of {columns:,} columns and "
+        f"{len(seeds[:5])} seeds; N counts support vectors"
     )
 
 
@@ -3139,81 +2953,42 @@ def compute_open2(context):
     columns=2,
     height=3.4,
 )
-def draw_open2(table, fixed, shared, ratios, constants):
+def draw_open2(table, fast, slow, shared, constants):
     parts = split(table, "panel")
-    looks = iter(map(style, itertools.count()))
-    said = {}
-    for problem, part in split(parts["fixed data"], "problem").items():
-        look = next(looks)
-        for method, rows in split(part, "method").items():
-            T, gap = (
-                np.array([run[name] for run in split(rows, "seed").values()])
-                for name in ("T", "gap")
-            )
-            momentum = method == "momentum"
+    looks = styles(table["problem"])
+    for ax, panel in ((fast, "with momentum"), (slow, "without momentum")):
+        exponents = {}
+        for problem, rows in split(parts[panel], "problem").items():
+            T, gap = by_seed(rows, "T", "gap")
             used = T[0] >= T[0, -1] / 64
-            fixed.loglog(
-                T[0],
-                np.median(gap, axis=0),
-                label=problem if momentum else "",
-                **look | ({} if momentum else {"linewidth": 0.8, "fillstyle": "none"}),
-            )
-            said.setdefault(look["color"], []).append(
-                with_interval(fitted_exponent(T[:, used], gap[:, used]))
-            )
-            if momentum:
-                at = {name: rows[name][: T.shape[1]] for name in ("n", "rho", "support", "T")}
-                ratios.loglog(T[0], gap.max(axis=0) / RATES[CONJECTURED](*at.values()), **look)
-    note(fixed, map("; without ".join, said.values()), said)
-    fixed.set(
-        xlabel="columns T",
-        ylabel="relative gap",
-        ylim=(1e-10, 100),
-        title="fixed data: with momentum, and without (thin)",
-    )
-    for problem, part in split(parts["equicorrelated"], "problem").items():
-        look = next(looks)
-        gap = np.array([run["gap"] for run in split(part, "seed").values()])
-        n, rho, N, T = (part[name][: gap.shape[1]] for name in ("n", "rho", "support", "T"))
-        shared.loglog(T, gap.mean(axis=0), label=f"equicorrelated, {problem}", **look)
-        shared.loglog(
-            T[T < n], least_gap(n, rho, T)[T < n], color="0.5", linewidth=5, alpha=0.5, zorder=0
-        )
-        ratios.loglog(T, gap.max(axis=0) / RATES[CONJECTURED](n, rho, N, T), **look)
-    shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", linewidth=1)
-    shared.text(
-        T[3], 1.5 * RATES[PROVED](n, rho, N, T)[3], "proved of the mean", fontsize=SMALL_TEXT
-    )
-    shared.set(
-        xlabel="columns T",
-        ylabel="mean relative gap",
-        title="equicorrelated; broad: the least for T < n",
-    )
-    ratios.axhline(1, color="0.3", linewidth=1)
-    ratios.set(
-        xlabel="columns T",
-        ylabel=r"gap / $2(\rho^2 T)^{-2}$",
-        ylim=(1e-3, None),
-        title="the conjecture: it fails above 1",
-    )
-    points = []
-    for i, (name, part) in enumerate(split(parts["largest constants"], "method").items()):
-        rate = RATES[name](part["n"], part["rho"], part["support"], part["T"])
-        points += constants.loglog(
-            part["support"] * part["rho"] ** 2,
-            part["gap"] / rate,
-            "so^"[i],
-            color=COLOURS[i],
-            fillstyle="full" if i == 1 else "none",
-            markersize=4,
+            exponent = with_interval(fitted_exponent(T[:, used], gap[:, used]))
+            exponents[looks[problem]["color"]] = f"{problem.split(',')[0]}: {exponent}"
+            ax.loglog(T[0], np.median(gap, axis=0), label=problem, **looks[problem])
+        note(ax, exponents.values(), exponents, 0.26)
+        ax.set(title=f"fixed data, {panel}", ylabel="relative gap", ylim=(1e-10, 100))
+    for problem, rows in split(parts["equicorrelated"], "problem").items():
+        n, rho, N = (rows[name][0] for name in ("n", "rho", "support"))
+        T, gap = by_seed(rows, "T", "gap")
+        T = T[0]
+        few = T[T < n]
+        broad = {"color": "0.5", "linewidth": 5, "alpha": 0.5, "zorder": 0}
+        shared.loglog(T, gap.mean(axis=0), label=problem, **looks[problem])
+        shared.loglog(few, least_gap(n, rho, few), label="the least for T < n", **broad)
+    shared.loglog(T, RATES[PROVED](n, rho, N, T), color="0.3", label=f"proved, n = {n:g}")
+    shared.set(title="equicorrelated", ylabel="mean relative gap")
+    for ax in (fast, slow, shared):
+        ax.set_xlabel("columns T")
+    for name, rows in split(parts["constants"], "problem").items():
+        rate = RATES[name](rows["n"], rows["rho"], rows["support"], rows["T"])
+        points = looks[name] | POINTS | {"markersize": 4}
+        constants.loglog(
+            rows["support"] * rows["rho"] ** 2, rows["gap"] / rate, label=name, **points
         )
     constants.axhline(1, color="0.3", linewidth=1)
-    constants.legend(points, RATES, fontsize=SMALL_TEXT, loc="upper left")
     constants.set(
+        title=f"three rates on {len(rate)} problems",
         xlabel=r"$N \rho^2$",
         ylabel="largest gap / rate",
-        ylim=(None, 3e5),
-        title=f"constants of three rates on {len(part['n'])} problems",
     )
 
 
@@ -3396,28 +3171,6 @@ def draw_bounds(table, ax):
 # --- open questions ---
 
 
-def median_interval(values):
-    """Return the median of the numbers among the values, and its 95 % bootstrap interval, drawn 1,000 times."""
-    values = values[np.isfinite(values)]
-    if not values.size:
-        return math.nan, math.nan, math.nan
-    drawn = np.random.default_rng(0).integers(len(values), size=(1000, len(values)))
-    return np.median(values), *np.percentile(np.median(values[drawn], axis=1), (2.5, 97.5))
-
-
-def with_interval(found):
-    """Write a number with its interval."""
-    return "{:.2f} [{:.2f}, {:.2f}]".format(*found).replace("nan", "–")
-
-
-def note(ax, lines, colours, y=0.03):
-    """Write lines in their colours, one above the other from y on, a share of the height of the panel."""
-    for i, (line, colour) in enumerate(zip(lines, colours, strict=True)):
-        ax.text(
-            0.03, y + 0.075 * i, line, transform=ax.transAxes, fontsize=SMALL_TEXT, color=colour
-        )
-
-
 def planted_face(n, condition, rng):
     """Draw n rows that support w*, the first unit vector, and n others of twice the margin.
 
@@ -3442,11 +3195,12 @@ def fall_per_step(name, contraction):
     """Return the predicted fall of ln ||w_t - w*|| in a step, without powers of t, at contraction = gamma mu."""
     if "restarts" in name:
         return math.sqrt(contraction)
-    return -math.log1p(-contraction) * (0.5 if name in POWER else 1.0)
+    fall = -math.log1p(-contraction)
+    return fall / 2 if name in POWER else fall
 
 
 def measured_falls(Z, on_face, context):
-    """Yield the method, t, ||w_t - w*||/||w*||, its envelope, gamma mu, the fall over the predicted, the power, too.
+    """Yield the method, t, ||w_t - w*||/||w*||, its envelope, gamma mu, and the fall over the predicted one.
 
     Fitted to the last three quarters of the way to 1e-11 after the face was found; with inertia, to the peaks.
     """
@@ -3454,59 +3208,44 @@ def measured_falls(Z, on_face, context):
     gamma = np.linalg.norm(Z, 2) ** -2
     sizes = np.linalg.eigvalsh(face @ face.T)
     contraction = gamma * sizes[sizes > 1e-10 * sizes[-1]][0]
+    root = math.sqrt(contraction)
     w = np.linalg.lstsq(face, np.ones(len(face)))[0]
     for name, algorithm in FALLING.items():
         fall = fall_per_step(name, contraction)
         power = POWER.get(name, 0.0)
         t = np.geomspace(10, 1e7, 1000)
-        root = math.sqrt(contraction)
-        enough = fall * t + power * np.log1p(root * t) > context.pick(32, 10) * (
-            1.7 if "restarts" in name else 1
-        )
-        looks = np.arange(
-            0, t[enough.argmax()], max(1, 0.15 / root), dtype=int
-        )  # 20 or more in a period pi / root
-        alpha = algorithm(
-            fm.FeatureGram(Z),
-            step=gamma,
-            lam0=1e-6,
-            max_iter=looks[-1],
-            trace_at=looks,
-            keep_iterates=True,
-        ).iterates[1:]
+        enough = fall * t + power * np.log1p(root * t) > context.pick(55, 17)
+        # 20 or more in a period pi / root
+        looks = np.arange(0, t[enough.argmax()], max(1, 0.15 / root), dtype=int)
+        options = {"lam0": 1e-6, "max_iter": looks[-1], "trace_at": looks, "keep_iterates": True}
+        alpha = algorithm(fm.FeatureGram(Z), step=gamma, **options).iterates[1:]
         t = looks[1:].astype(float)
         away = np.linalg.norm(alpha @ Z - w, axis=1) / np.linalg.norm(w)
-        low = np.flatnonzero(away < 1e-11)
-        end = low[0] if low.size else len(t) - 1
+        expected = -fall * t - power * np.log(t)
+        end = np.flatnonzero(np.append(away[:-1] < 1e-11, True))[0]
         wrong = np.flatnonzero(((alpha[:end] > 0) != on_face).any(axis=1))
-        used = np.arange(max(np.searchsorted(t, t[end] / 4), wrong.max(initial=0) + 1, 1), end)
+        used = np.arange(max(np.searchsorted(t, t[end] / 4), wrong.max(initial=0) + 1), end)
         if name in POWER:
             used = used[(away[used] > away[used - 1]) & (away[used] >= away[used + 1])]
-        expected = -fall * t - power * np.log(t)
-        found = [math.nan, math.nan]
+        ratio = math.nan
         if used.size > 2:
-            x = t[used]
             excess = np.log(away[used]) - expected[used]
-            found = [1 - np.polyfit(x, excess, 1)[0] / fall, math.nan]
-            if name in POWER:
-                found[1] = 1 - np.polyfit(np.log(x), excess, 1)[0] / power
+            ratio = 1 - np.polyfit(t[used], excess, 1)[0] / fall
             expected += np.mean(excess)
-        yield name, t, away, np.exp(np.minimum(expected, 3.0)), contraction, *found
+        yield name, t, away, np.exp(np.minimum(expected, 3.0)), contraction, ratio
 
 
 def face_problems(context):
     """Yield what they are, the rows, and which of them support w*."""
     rng = context.rng()
     images = context.pick(100, 30)
-    for condition in np.repeat(
-        np.geomspace(3, context.pick(100, 4), context.pick(8, 2)), context.pick(3, 1)
-    ):
+    conditions = np.geomspace(3, context.pick(100, 4), context.pick(8, 2))
+    for condition in np.repeat(conditions, context.pick(3, 1)):
         yield "planted", planted_face(12, condition, rng), np.arange(24) < 12
     for digits in SUBSPACE_PAIRS[: context.pick(10, 1)]:
         data = load_mnist(context, digits)
-        sizes, Q = np.linalg.eigh(
-            fm.gram(data.X_train[:images], data.y_train[:images], sigma2=3.4**2)
-        )
+        G = fm.gram(data.X_train[:images], data.y_train[:images], sigma2=3.4**2)
+        sizes, Q = np.linalg.eigh(G)
         Z = Q * np.sqrt(np.maximum(sizes, 0))
         p = fm.max_margin(fm.FeatureGram(Z), tol=1e-12).p
         yield "MNIST", Z, p > 1e-9 * p.max()
@@ -3514,34 +3253,27 @@ def face_problems(context):
 
 def compute_open3(context):
     rows = []
-    seen = {"planted": 0, "MNIST": 0}
+    last = {}  # what is shown as curves
     for data, Z, on_face in progress(list(face_problems(context)), context):
-        seen[data] += 1
-        for name, t, away, envelope, contraction, fall, power in measured_falls(
-            Z, on_face, context
-        ):
-            if seen[data] == (
-                context.pick(10, 1) if data == "planted" else 1
-            ):  # the one that is shown
-                kept = np.unique(np.geomspace(1, len(t), 1000).astype(int)) - 1
-                rows += [
-                    (what, data, name, t[kept], y[kept])
-                    for what, y in (("distance", away), ("envelope", envelope))
-                ]
-            count = t[(away < 1e-10).argmax()] if away.min() < 1e-10 else math.nan
-            rows += [
-                (what, data, name, 1 / contraction, y)
-                for what, y in (("fall", fall), ("power", power), (AWAY, count))
-            ]
+        last[data] = list(measured_falls(Z, on_face, context))
+        for name, t, away, _, contraction, ratio in last[data]:
+            near = np.append(t[away < 1e-10], math.nan)
+            rows.append(("fall", data, name, 1 / contraction, ratio))
+            rows.append((AWAY, data, name, 1 / contraction, near[0]))
+    for data, falls in last.items():
+        for name, t, away, envelope, *_ in falls:
+            kept = np.unique(np.geomspace(1, len(t), 1000).astype(int)) - 1
+            rows.append(("distance", data, name, t[kept], away[kept]))
+            if "restarts" not in name:
+                rows.append(("predicted", data, name, t[kept], envelope[kept]))
     return table_of("what data method x y", rows), (
-        f"Seed {context.seed}, gamma = 1/||G||, lambda_t = 1e-6/t. Planted: {seen['planted']} sets of 12 support "
-        "vectors and 12 other rows, linear kernel; MNIST: the first images of "
-        f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS[: seen['MNIST']])}, n = {context.pick(100, 30)} each, "
-        "Gaussian kernel, sigma = 3.4. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
+        f"Seed {context.seed}, gamma = 1/||G||, lambda_t = 1e-6/t. Planted: sets of 12 support vectors and 12 other "
+        "rows, linear kernel, 1/(gamma mu) > 100; MNIST: the first images of "
+        f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}, n = {context.pick(100, 30)} each, Gaussian kernel, "
+        "sigma = 3.4, 1/(gamma mu) < 100. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
         "three quarters of the way to 1e-11, to the peaks where there is inertia and no restart; predicted: (1 - gamma "
-        "mu)^t for Algorithm 1, t^(-a/2) (1 - gamma mu)^(t/2) for inertia, drawn broad, and, no theorem, exp(-(gamma "
-        "mu)^(1/2) t) for restarts. Numbers: medians over all sets, or exponents of steps ~ (gamma mu)^-b, with 95 % "
-        "bootstrap intervals"
+        "mu)^t for Algorithm 1, t^(-a/2) (1 - gamma mu)^(t/2) for inertia, and, no theorem, exp(-(gamma mu)^(1/2) t) "
+        "for restarts. Numbers: exponents of steps ~ (gamma mu)^-b, with 95 % bootstrap intervals"
     )
 
 
@@ -3550,67 +3282,39 @@ def compute_open3(context):
     "is inertial descent linear?",
     compute_open3,
     verdict="yes, at half Algorithm 1's exponent; restarts are faster",
-    minutes=1.5,
+    minutes=2,
     data="mnist",
-    rows=3,
+    rows=2,
     columns=2,
+    height=3.4,
 )
-def draw_open3(table, planted, images, ratio, power, restarted, count):
+def draw_open3(table, planted, images, ratio, count):
     looks = styles(table["method"])
     parts = split(table, "what")
-    for ax, (data, part) in zip(
-        (planted, images), split(parts["distance"], "data").items(), strict=True
-    ):
-        for name, run in split(part, "method").items():
-            ax.loglog(run["x"], run["y"], label=name, **looks[name] | {"linewidth": 1})
-        for name, run in split(split(parts["envelope"], "data")[data], "method").items():
-            if "restarts" not in name:
-                ax.loglog(run["x"], run["y"], **looks[name] | BOUND)
-        ax.set(
-            title=f"{data}: distance",
-            xlabel="t",
-            ylabel=r"$\|w_t - w_*\|/\|w_*\|$",
-            ylim=(1e-13, 3),
-        )
-    for ax, what, names, title in (
-        (ratio, "fall", ("Algorithm 1", *INERTIA), "exponential rate / predicted"),
-        (power, "power", INERTIA, "power of 1/t / (a/2)"),
-        (
-            restarted,
-            "fall",
-            [f"{name}, restarts" for name in INERTIA],
-            r"rate with restarts / $\sqrt{\gamma\mu}$",
-        ),
-        (count, AWAY, FALLING, AWAY),
-    ):
-        lines = []
-        for name in names:
-            for data, run in split(split(parts[what], "method")[name], "data").items():
-                ax.plot(
-                    run["x"],
-                    run["y"],
-                    **looks[name] | POINTS | ({} if data == "planted" else {"fillstyle": "full"}),
-                )
-            run = split(parts[what], "method")[name]
-            ok = np.isfinite(run["y"])
-            found = (
-                fitted_exponent(run["x"][ok], run["y"][ok])
-                if what == AWAY
-                else median_interval(run["y"])
-            )
-            lines.append(f"{name}: {with_interval(found)}")
-        note(
-            ax,
-            lines[::-1],
-            [looks[name]["color"] for name in names][::-1],
-            0.03 if what != AWAY else 0.62,
-        )
-        ax.set(xscale="log", title=title, xlabel=r"$1/(\gamma\mu)$")
-        if what == AWAY:
-            ax.set(yscale="log", ylim=(20, 1e7))
-        else:
-            ax.axhline(1, color="0.5", linewidth=1)
-            ax.set(ylim=(0, 1.6))
+    for ax, data in ((planted, "planted"), (images, "MNIST")):
+        for name, rows in split(split(parts["distance"], "data")[data], "method").items():
+            ax.loglog(rows["x"], rows["y"], label=name, **looks[name] | {"linewidth": 1})
+        for name, rows in split(split(parts["predicted"], "data")[data], "method").items():
+            ax.loglog(rows["x"], rows["y"], label=f"{name}, predicted", **looks[name] | BOUND)
+        ax.set(title=data, xlabel="t", ylabel=r"$\|w_t - w_*\|/\|w_*\|$", ylim=(1e-13, 3))
+    exponents = []
+    for name, look in looks.items():
+        for ax, what in ((ratio, "fall"), (count, AWAY)):
+            rows = split(parts[what], "method")[name]
+            ax.loglog(rows["x"], rows["y"], **look | POINTS)
+        ok = np.isfinite(rows["y"])
+        exponent = with_interval(fitted_exponent(rows["x"][ok], rows["y"][ok]))
+        exponents.append(f"{name}: {exponent}")
+    note(count, exponents, [look["color"] for look in looks.values()])
+    ratio.axhline(1, color="0.5", linewidth=1)
+    ratio.set(
+        title="exponential rate",
+        xlabel=r"$1/(\gamma\mu)$",
+        yscale="linear",
+        ylabel="measured / predicted",
+        ylim=(0, 1.6),
+    )
+    count.set(title=AWAY, xlabel=r"$1/(\gamma\mu)$", ylabel="steps t", ylim=(20, 1e7))
 
 
 def accelerated(Z, first, tau, steps):
@@ -3630,10 +3334,22 @@ def accelerated(Z, first, tau, steps):
     return map(np.array, zip(*points, strict=True))
 
 
-SHARED = {
-    "SNKP": (0.5, lambda k: (k + 2) / 2),
-    "momentum": (1.0, lambda k: (k + 3) / 2),
-}  # a_0 and steps, s = 1
+# a_0 and the steps, s = 1
+SHARED = {"SNKP": (0.5, lambda k: (k + 2) / 2), "momentum": (1.0, lambda k: (k + 3) / 2)}
+
+
+def differences(Z, name, k):
+    """Compare an algorithm with the recursion at k = 0, 1, ...: the largest of a and p over their largest entry."""
+    _, alpha, p, *_ = watched(SUBSPACE_METHODS[name], Z, range(len(k) + 1))
+    if name == "momentum":  # whose first step leads to a_0
+        a = alpha[1:]
+        p = p[1:]
+    else:
+        a = alpha[:-1] * ((k + 1) * (k + 2) / 4)[:, None]  # alpha/mu
+        p = p[:-1]
+    first, tau = SHARED[name]
+    pairs = zip((a, p), accelerated(Z, first, tau, len(k) - 1), strict=True)
+    return np.max([np.abs(x - y).max(axis=1) / y.max(axis=1) for x, y in pairs], axis=0)
 
 
 def compute_open4(context):
@@ -3641,50 +3357,25 @@ def compute_open4(context):
     n = 500
     d = 50
     rho = 0.05
-    steps = context.pick(1000, 100)
-    rows = []
     Z = planted_power_law(n, d, rho, rng)
-    k = np.arange(steps + 1.0)
-    for name, (first, tau) in SHARED.items():
-        _, alpha, p, *_ = watched(SUBSPACE_METHODS[name], Z, range(steps + 2))
-        if name == "momentum":  # whose first step leads to a_0
-            alpha = alpha[1:]
-            p = p[1:]
-        else:
-            alpha = alpha[:-1] * ((k + 1) * (k + 2) / 4)[:, None]
-            p = p[:-1]  # alpha/mu
-        kept = spaced(steps + 1) - 1
-        at, alpha, p, a, ours = (
-            values[kept] for values in (k, alpha, p, *accelerated(Z, first, tau, steps))
-        )
-        rows += [
-            ("difference", "a", name, at, np.abs(a - alpha).max(axis=1) / a.max(axis=1)),
-            ("difference", "p", name, at, np.abs(ours - p).max(axis=1) / ours.max(axis=1)),
-        ]
-        for who, weights, dual in (("the algorithm", alpha, p), ("the recursion", a, ours)):
-            w = weights @ Z
-            rows += [
-                ("primal gap", who, name, at, 1 - (w @ Z.T).min(axis=1) / norms(w) / rho),
-                ("dual gap", who, name, at, norms(dual @ Z) / rho - 1),
-            ]
+    k = np.arange(context.pick(1001.0, 101.0))
+    kept = spaced(len(k)) - 1
+    rows = [("difference", name, k[kept], differences(Z, name, k)[kept]) for name in SHARED]
     margins = 1 / np.geomspace(3, context.pick(300, 10), context.pick(7, 2))
     most = context.pick(20_000, 300)
+    options = {"tol": 0.01, "max_iter": most, "trace_at": spaced(most, 96)}
     for margin in progress(np.repeat(margins, context.pick(5, 1)), context):
         G = fm.FeatureGram(planted_power_law(n, d, margin, rng))
-        looks = spaced(most, 96)
-        traces = [
-            SUBSPACE_METHODS[name](G, tol=0.01, max_iter=most, trace_at=looks).trace
-            for name in SHARED
+        snkp, momentum = (SUBSPACE_METHODS[name](G, **options).trace for name in SHARED)
+        rows += [
+            ("ratio", goal, 1 / margin, products_to(part, snkp) / products_to(part, momentum))
+            for goal, part in GOALS.items()
         ]
-        for goal, part in GOALS.items():
-            snkp, momentum = (products_to(part, trace) for trace in traces)
-            rows.append(("ratio", goal, "", 1 / margin, snkp / momentum))
-    return table_of("what kind method x y", rows), (
-        f"Planted margins, spectrum 1/j, n = {n}, d = {d}, linear kernel, seed {context.seed}; three panels: margin "
+    return table_of("what kind x y", rows), (
+        f"Planted margins, spectrum 1/j, n = {n}, d = {d}, linear kernel, seed {context.seed}; on the left margin "
         f"{rho}. The recursion: nu = (1 - theta) p + theta q, a <- a + tau nu, q <- softmax(-G a), p <- (1 - theta) p "
         "+ theta q, theta = 2/(k + 3), in NumPy: tau = (k + 2)/2 from 1/(2n) is SNKP, a = alpha/mu; tau = (k + 3)/2 "
-        f"from 1/n is momentum, from its first step on. Fourth panel: {context.pick(5, 1)} sets a margin; medians with "
-        "95 % bootstrap intervals"
+        f"from 1/n is momentum, from its first step on. On the right {context.pick(5, 1)} sets a margin"
     )
 
 
@@ -3694,40 +3385,29 @@ def compute_open4(context):
     compute_open4,
     verdict="in the length of their steps alone",
     minutes=0.3,
-    rows=2,
     columns=2,
+    height=3.4,
 )
-def draw_open4(table, primal, dual, difference, ratio):
+def draw_open4(table, difference, ratio):
     parts = split(table, "what")
-    looks = styles([*SHARED])
-    for ax, what, label in (
-        (primal, "primal gap", r"$1 - \min_i m_i/\rho\,\|\alpha\|_G$"),
-        (dual, "dual gap", r"$\|p\|_G/\rho - 1$"),
-    ):
-        for who, part in split(parts[what], "kind").items():
-            for name, run in split(part, "method").items():
-                shape = BOUND if who == "the recursion" else {"marker": ""}
-                ax.loglog(run["x"] + 1, run["y"], label=f"{name}, {who}", **looks[name] | shape)
-        ax.set(title=what, xlabel="k + 1", ylabel=label)
-    for who, part in split(parts["difference"], "kind").items():
-        for name, run in split(part, "method").items():
-            fill = {"fillstyle": "none" if who == "p" else "full", "linestyle": ""}
-            difference.loglog(run["x"] + 1, np.maximum(run["y"], 1e-17), **looks[name] | fill)
-    note(difference, ["hollow: of p", "filled: of a"], ["0.2", "0.2"], 0.8)
+    looks = styles(table["kind"])
+    for name, rows in split(parts["difference"], "kind").items():
+        difference.loglog(rows["x"] + 1, np.maximum(rows["y"], 1e-17), label=name, **looks[name])
     difference.set(
-        title="algorithm - recursion, over the largest entry", xlabel="k + 1", ylim=(1e-17, 1e-9)
+        title="algorithm - recursion",
+        xlabel="k + 1",
+        ylabel="largest difference / largest entry",
+        ylim=(1e-17, 1e-11),
     )
-    for i, (goal, run) in enumerate(split(parts["ratio"], "kind").items()):
-        look = style(i + 3) | POINTS
-        ratio.semilogx(run["x"], run["y"], **look)
-        note(
-            ratio,
-            [f"{goal}: {with_interval(median_interval(run['y']))}"],
-            [look["color"]],
-            0.18 - 0.075 * i,
-        )
+    for goal, rows in split(parts["ratio"], "kind").items():
+        ratio.semilogx(rows["x"], rows["y"], label=goal, **looks[goal] | POINTS)
     ratio.axhline(1, color="0.5", linewidth=1)
-    ratio.set(title="products of SNKP / of momentum", xlabel=r"$1/\rho$", ylim=(0, 2.5))
+    ratio.set(
+        title="products to separation and to gaps",
+        xlabel=r"$1/\rho$",
+        ylabel="of SNKP / of momentum",
+        ylim=(0, 2.5),
+    )
 
 
 LOSSES = {
@@ -3735,76 +3415,36 @@ LOSSES = {
     "logistic, shifted by ln n": {"loss": "logistic"},
     "logistic, as printed": {"loss": "logistic", "shifted": False},
 }
-BETA = 1 / -math.expm1(
-    -1.0
-)  # e/(e - 1), to which psi is smooth where the losses add up to 1 at most
-
-
-def sums_of_losses(Z, step, steps):
-    """Return sum_i l(-m_i - ln n), l(z) = ln(1 + e^z), along momentum on rows of norm 1 at most, with any step."""
-    m = np.zeros(len(Z))
-    g = np.zeros(Z.shape[1])
-    w = np.zeros(Z.shape[1])
-    sums = []
-    for t in range(steps):
-        losses = np.logaddexp(0, -m - math.log(len(Z)))
-        sums.append(losses.sum())
-        if sums[-1] < 1e-200:  # such losses will underflow
-            break
-        u = np.expm1(-losses) @ Z / math.expm1(-sums[-1])
-        g = t / (t + 1) * (g + u)
-        w = w + step * (g + u)
-        m = Z @ w
-    return np.array(sums)
+# e/(e - 1), to which psi is smooth where the losses add up to 1 at most
+BETA = 1 / -math.expm1(-1.0)
 
 
 def compute_open5(context):
     rng = context.rng()
     steps = context.pick(10_000, 300)
-    few = context.pick(1000, 100)
     rows = []
+    shown = {}
     sizes = np.geomspace(20, context.pick(6325, 63), context.pick(6, 2)).round().astype(int)
-    for n, sample in progress(
-        list(itertools.product(sizes, range(context.pick(5, 1)))), context, "losses"
-    ):
+    for n in progress(np.repeat(sizes, context.pick(5, 1)), context, "losses"):
         G = fm.FeatureGram(planted_power_law(n, 50, 0.05, rng))
         for name, options in LOSSES.items():
-            trace = fm.momentum(
-                G, tol=0.001, max_iter=steps, trace_at=spaced(steps, 48), **options
-            ).trace
-            rows += [
-                (f"products to {goal}", "", name, n, products_to(part, trace))
-                for goal, part in GOALS.items()
-            ]
-            if n == context.pick(2000, 63) and not sample:
+            looks = spaced(steps, 48)
+            trace = fm.momentum(G, tol=0.001, max_iter=steps, trace_at=looks, **options).trace
+            rows.append(("products to a gap of 10 %", name, n, products_to(0.1, trace)))
+            # The last of these sets is shown.
+            if n == context.pick(2000, 63):
                 gap = 1 - trace["lower"][1:] / trace["upper"][1:]
-                rows.append(("gap", "", name, trace["products"][1:], gap))
+                shown[name] = ("gap", name, trace["products"][1:], gap)
     for Z, n, _, rho in planted_instances(rng):
-        t, _, _, w, _ = (seen[1:] for seen in watched(fm.momentum, Z, spaced(few), loss="logistic"))
+        looks = spaced(context.pick(1000, 100))
+        t, _, _, w, _ = (seen[1:] for seen in watched(fm.momentum, Z, looks, loss="logistic"))
         gap = rho - np.min(w @ Z.T, axis=1) / norms(w)
         bound = 4 * BETA * math.log((math.e - 1) * n) / rho / t / (t + 3)
-        rows.append(("bound", f"margin {rho}", "", t, gap / bound))
-    sets = {f"margin {rho}": Z for Z, _, _, rho in planted_instances(rng)}
-    sets |= {f"0 in a hull, d = {Z.shape[1]}": Z for Z, _ in planted_hulls(rng)}
-    sets["each row with its opposite"] = np.vstack((sets["margin 0.3"], -sets["margin 0.3"]))
-    for name, Z in sets.items():
-        sums = sums_of_losses(Z / norms(Z).max(), 1 / BETA, few)
-        looks = spaced(len(sums))
-        rows.append(("sum", name, "", looks, sums[looks - 1] / sums[0]))
-    drawn = [
-        rng.normal(size=rng.integers((2, 1), (30, 6))) + rng.uniform(0, 2)
-        for _ in range(context.pick(60, 4))
-    ]
-    for step in progress(np.linspace(0.3, 3, context.pick(28, 4)), context, "steps"):
-        for Z in (*sets.values(), *drawn):
-            sums = sums_of_losses(Z / norms(Z).max(), step, 200)
-            rows.append(("largest sum", "", "", step, sums.max() / sums[0]))
-    return table_of("what set loss x y", rows), (
-        f"Momentum, linear kernel, seed {context.seed}. Upper row: planted margin 0.05, spectrum 1/j, d = 50, on the "
-        f"left n = {context.pick(2000, 63):,}, else {context.pick(5, 1)} sets of each n, up to {steps:,} products; "
-        "medians of the ratios and exponents of n, with 95 % bootstrap intervals. "
-        "Lower row: theta = (1 - 1/e)/s; sets of planted margin (n = 8, 20, 200, 1000), simplices around 0, rows with "
-        f"their opposites; on the right those and {len(drawn)} Gaussian sets (n < 30, d < 6), 200 steps each"
+        rows.append(("bound", f"margin {rho}, n = {n}", t, gap / bound))
+    return table_of("what kind x y", rows + list(shown.values())), (
+        f"Momentum, linear kernel, seed {context.seed}. Planted margin 0.05, spectrum 1/j, d = 50, on the left n = "
+        f"{context.pick(2000, 63):,}, in the middle {context.pick(5, 1)} sets of each n, up to "
+        f"{steps:,} products. On the right sets of planted margin"
     )
 
 
@@ -3813,44 +3453,31 @@ def compute_open5(context):
     "the logistic loss without a factor n?",
     compute_open5,
     verdict="yes, proved",
-    minutes=1.5,
-    rows=3,
-    columns=2,
+    minutes=1,
+    columns=3,
+    height=3.2,
 )
-def draw_open5(table, gap, separated, tenth, bound, along, largest):
+def draw_open5(table, gap, tenth, bound):
     parts = split(table, "what")
-    looks = dict(zip(LOSSES, map(style, range(3)), strict=True))
-    for name, run in split(parts["gap"], "loss").items():
-        gap.loglog(run["x"], run["y"], label=name, **looks[name])
-    gap.set(title="relative gap", xlabel="products", ylabel="(upper - lower)/upper")
-    for ax, goal in ((separated, "separation"), (tenth, "a gap of 10 %")):
-        counts = split(parts[f"products to {goal}"], "loss")
-        lines = []
-        for name in list(LOSSES)[1:]:
-            n = counts[name]["x"]
-            ratio = counts[name]["y"] / counts["exponential"]["y"]
-            ax.loglog(n, ratio, **looks[name] | POINTS)
-            ok = np.isfinite(ratio)
-            lines.append(
-                f"{with_interval(median_interval(ratio))}, exponent "
-                f"{with_interval(fitted_exponent(n[ok], ratio[ok]))}"
-            )
-        note(ax, lines, [looks[name]["color"] for name in counts][1:], 0.82)
-        ax.axhline(1, color="0.5", linewidth=1)
-        ax.set(title=f"to {goal}: products over those of exp", xlabel="n", ylim=(0.7, 200))
-    for i, (name, run) in enumerate(split(parts["bound"], "set").items()):
-        bound.loglog(run["x"], run["y"], label=name, **style(i + 3))
-    bound.axhline(1, color="0.5", linewidth=1)
-    bound.set(title="gap / its bound", xlabel="t")
-    for i, (name, run) in enumerate(split(parts["sum"], "set").items()):
-        along.semilogx(run["x"], run["y"], label=name, **style(i + 3))
-    along.set(title=r"sum of losses $S_t / S_0$", xlabel="t + 1", ylim=(-0.02, 1.02))
-    largest.semilogy(
-        parts["largest sum"]["x"], parts["largest sum"]["y"], color="0.2", linestyle="", marker="."
+    looks = styles(table["kind"])
+    for name, rows in split(parts["gap"], "kind").items():
+        gap.loglog(rows["x"], rows["y"], label=name, **looks[name])
+    gap.set(title="gap along a run", xlabel="products", ylabel="(upper - lower)/upper")
+    counts = split(parts["products to a gap of 10 %"], "kind")
+    exp = counts.pop("exponential")["y"]
+    for name, rows in counts.items():
+        tenth.loglog(rows["x"], rows["y"] / exp, **looks[name] | POINTS)
+    tenth.axhline(1, color="0.5", linewidth=1)
+    tenth.set(
+        title="to a gap of 10 %",
+        xlabel="n",
+        ylabel="products / the exponential loss's",
+        ylim=(0.7, 50),
     )
-    largest.axvline(1 / BETA, color="0.5", linewidth=1)
-    largest.text(1 / BETA, 0.6, r" $1 - 1/e$", transform=largest.get_xaxis_transform(), fontsize=9)
-    largest.set(title=r"largest $S_t / S_0$ of a run", xlabel=r"step $\theta s$")
+    for name, rows in split(parts["bound"], "kind").items():
+        bound.loglog(rows["x"], rows["y"], label=name, **looks[name])
+    bound.axhline(1, color="0.5", linewidth=1)
+    bound.set(title="the proved bound", xlabel="t", ylabel="gap / bound")
 
 
 # --- other solvers, for speed, margins and the race ---
