@@ -610,11 +610,7 @@ MADE = {  # with a free intercept, of points and labels: from an origin of their
     "lazy made": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None, intercept="free"),
 }
 BASES = [*MATRICES, *POINTS]
-USUAL = [
-    "dense",
-    "features",
-    "pairs over dense",
-]  # on which every algorithm is tried in an ordinary run
+USUAL = ["dense", "features"]  # on which every algorithm is tried in an ordinary run
 KINDS = (
     [
         over + base
@@ -959,16 +955,26 @@ EVERYTHING = {
     else [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
     for kind in (*KINDS, "rows")
 }
-# Most of the time of an ordinary run goes into compiling, a second for a call on a kind: beside the usual kinds it has
-# a third of the others, of every base and layer some, with one call each, and float32 with a few.
-ORDINARY = {
-    kind: calls
-    if kind in (*USUAL, "rows")
-    else SAMPLED
-    if kind == "float32"
-    else [calls[k % len(calls)]]
-    for k, (kind, calls) in enumerate(EVERYTHING.items())
-    if kind in (*USUAL, "rows", "float32") or (k + k // len(BASES)) % 3 == 0
+
+
+def chosen(few):
+    """Of the kinds beside the usual ones those that ``few`` tells by their base and their layers, with one call each:
+    most of the time goes into compiling, a second for a call on a kind."""
+    calls = {}
+    for k, (kind, names) in enumerate(EVERYTHING.items()):
+        if kind in (*USUAL, "rows"):
+            calls[kind] = names
+        elif kind in ("float32", "pairs over dense"):
+            calls[kind] = SAMPLED
+        elif few(k % len(BASES), k // len(BASES)):
+            calls[kind] = [names[k % len(names)]]
+    return calls
+
+
+ORDINARY = chosen(lambda base, layers: (base + layers) % 8 == 0)  # each base once
+BROAD = {  # of the problems marked dear
+    **chosen(lambda base, layers: (base + layers) % 3 == 0),
+    "pairs over dense": EVERYTHING["pairs over dense"],
 }
 TRIALS = ["", "watched", "interrupted"]
 
