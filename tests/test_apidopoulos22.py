@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from instances import (
     EPS,
-    PLANTED,
     PLAIN,
+    PLANTED,
     UNTIED,
     cross_polytope,
     dense,

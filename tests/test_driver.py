@@ -65,7 +65,7 @@ def test_every_algorithm_is_registered():
 
 
 def test_taking_turns_leaves_nothing_out():
-    """Every instance comes up on matrices and on rows, and every call on each of its forms with instances of its own."""
+    """Every instance comes up on matrices and on rows, and every call on each of its forms with others."""
     met = in_turn(EVERYWHERE, PLANTED, times=2).args[1]
     assert {(name, kind) for name, kind, _ in met} == set(EVERYWHERE) and len(set(met)) == len(met)
     assert {(kind, case) for _, kind, case in met} >= set(itertools.product(PLAIN, PLANTED))

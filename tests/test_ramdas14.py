@@ -14,8 +14,8 @@ import pytest
 from instances import (
     CALLS,
     EPS,
-    PLANTED,
     PLAIN,
+    PLANTED,
     UNTIED,
     algorithm_of,
     cross_polytope,
