@@ -128,7 +128,7 @@ def test_the_iterations_are_the_papers(accel, lam, kind):
                 got, _ = whole_run(
                     lambda G, **o: descend(G, accel, **o),
                     form(kind, Z),
-                    250,
+                    120,
                     lam=lam,
                     lam0=lam0,
                     step=step,
@@ -137,7 +137,7 @@ def test_the_iterations_are_the_papers(accel, lam, kind):
                 want = twin_path(
                     name,
                     "diagonal_descent",
-                    250,
+                    120,
                     lam=lam,
                     lam0=lam0,
                     step=step,
@@ -148,7 +148,7 @@ def test_the_iterations_are_the_papers(accel, lam, kind):
                 slack = (
                     (0.5 if accel is None else 20.0)
                     * EPS
-                    * (np.arange(251)[:, None] + 4.0)
+                    * (np.arange(121)[:, None] + 4.0)
                     * float(want.max())
                 )
                 assert (np.abs(got - want) <= slack).all(), (name, lam0, options)

@@ -126,9 +126,9 @@ def test_theorem_3_1(case, kind):
     G = form(kind, Z)
     s = scale_of(G)
     n = len(Z)
-    trace = fm.momentum(G, max_iter=500, trace_at=range(501)).trace
+    trace = fm.momentum(G, max_iter=200, trace_at=range(201)).trace
     t = trace["iteration"]
-    norms = np.linalg.norm([result.p @ Z for result in ends(G, 500)], axis=1)
+    norms = np.linalg.norm([result.p @ Z for result in ends(G, 200)], axis=1)
     positive = max(rho, 0.0)
     # a dense G cannot tell ||p||_G^2 from zero below the rounding of its entries
     slack = (40 + 8 * n) * EPS * s
@@ -299,8 +299,8 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     """
     Z, _ = PLANTED[case]
     Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
-    seen = ends(fm.FeatureGram(Z), 400, loss="logistic")
-    t = np.arange(401)
+    seen = ends(fm.FeatureGram(Z), 200, loss="logistic")
+    t = np.arange(201)
     xi = -np.array([partial.alpha for partial in seen]) @ Z @ Z.T - np.log(n)
     sums = np.logaddexp(0, xi).sum(axis=1)
     psi = psi_of(xi)
@@ -342,14 +342,14 @@ def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
     assert len(seen) == T + 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_wide_network_has_the_margin_of_the_infinite_one(seed):
     """The tangent kernel of Figure 3 at width m is within 1/sqrt(m) of its limit: "narrower widths were similar"."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 6))
     y = np.where(rng.random(40) < 0.5, 1, -1)
     limit = fm.max_margin(fm.gram(X, y, kernel="ntk")).lower
-    widths = np.array([100, 1600, 25_600])
+    widths = np.array([100, 1600, 6400])
     errors = [
         np.mean(
             [
@@ -676,7 +676,7 @@ def test_theorem_4_1(case):
     runs = 40
     r = rho / np.sqrt(s)
     n = len(Z)
-    for T in (100, 1000, 10_000):
+    for T in (100, 1000, 3000):
         theta = np.sqrt(np.log(n) / T)
         bound = r - (1.5 * theta + np.sqrt(2 * np.log(1 / delta) / T)) / r - 1 / np.sqrt(delta * T)
         lower = [

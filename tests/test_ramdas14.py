@@ -805,13 +805,11 @@ def test_one_side_of_the_alternative(algorithm, name, kind):
     Z, rho = INSTANCES[name]
     root = math.sqrt(squared_length(Z))
     eps = 0.9 * rho if rho > 0.0 else 1e-2 * root
-    result = halting(
-        algorithm, form(kind, Z), eps, 12_000 if rho <= 0.0 else math.ceil((root / rho) ** 2)
-    )
+    halts = algorithm not in CALLS or CALLS[algorithm].halts
+    max_iter = math.ceil((root / rho) ** 2) if rho > 0.0 and halts else 12_000
+    result = halting(algorithm, form(kind, Z), eps, max_iter)
     if rho > 0.0:
-        assert result.status == (
-            "separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter"
-        )
+        assert result.status == ("separated" if halts else "max_iter")
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
         gives_witness = CALLS[algorithm if algorithm in CALLS else algorithm_of(algorithm)].witness
