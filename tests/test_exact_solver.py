@@ -391,6 +391,7 @@ def test_more_support_than_a_working_set_holds(dtype, broad, monkeypatch):
 
 
 def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(monkeypatch):
+    """Nor where the run begins with weights of all points."""
     for name, value in (("_LARGEST_FACE", 100), ("_FIRST_FACE", 50), ("_WIDE_BLOCK", 400)):
         monkeypatch.setattr(fm, name, value)
     place = fm._Dual.place
@@ -404,7 +405,9 @@ def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(mon
         ),
     )
     X, y = two_classes(900, 4, seed=3)
-    assert fm.max_margin(fm.lazy_gram(X, y, gamma=2.0), tol=1e-3).status == "certified"
+    G = fm.lazy_gram(X, y, gamma=2.0)
+    for start in (None, np.ones(900)):
+        assert fm.max_margin(G, tol=1e-3, start=start).status == "certified"
     assert max(largest)[0] == max(size for _, size in largest) == 400
 
 
@@ -517,28 +520,6 @@ def test_good_weights_to_begin_with_save_work(kind):
             assert result.status == "certified"
         alpha = result.alpha
     assert read["warm"] < 0.8 * read["cold"], read
-
-
-@pytest.mark.parametrize(
-    "support, stage", [(5, "_on_faces"), (30, "_on_working_set"), (60, "_over_blocks")]
-)
-def test_the_first_stage_is_by_the_support_that_a_run_begins_with(support, stage, monkeypatch):
-    """No square of all that have a weight is made where that would not fit into memory."""
-    monkeypatch.setattr(fm, "_FIRST_FACE", 10)
-    monkeypatch.setattr(fm, "_LARGEST_FACE", 20)
-    called = []
-    stages = fm._STAGES
-
-    def watched(step):
-        return lambda *args: called.append(step.__name__) or step(*args)
-
-    monkeypatch.setattr(fm, "_STAGES", tuple(map(watched, stages)))
-    Z = feasible(100, 30, 0.1, 3)[0]
-    G = fm.FeatureGram(Z)
-    assert (
-        fm.max_margin(G, start=np.arange(100) < support).status == "certified"
-        and called[0] == stage
-    )
 
 
 @pytest.mark.dear
