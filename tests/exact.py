@@ -610,7 +610,11 @@ MADE = {  # with a free intercept, of points and labels: from an origin of their
     "lazy made": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None, intercept="free"),
 }
 BASES = [*MATRICES, *POINTS]
-USUAL = ["dense", "features"]  # on which every algorithm is tried in an ordinary run
+USUAL = [
+    "dense",
+    "features",
+    "pairs over dense",
+]  # on which every algorithm is tried in an ordinary run
 KINDS = (
     [
         over + base
@@ -955,26 +959,16 @@ EVERYTHING = {
     else [name for name in CALLS if CALLS[name].rows == (kind == "rows")]
     for kind in (*KINDS, "rows")
 }
-
-
-def chosen(few):
-    """Of the kinds beside the usual ones those that ``few`` tells by their base and their layers, with one call each:
-    most of the time goes into compiling, a second for a call on a kind."""
-    calls = {}
-    for k, (kind, names) in enumerate(EVERYTHING.items()):
-        if kind in (*USUAL, "rows"):
-            calls[kind] = names
-        elif kind in ("float32", "pairs over dense"):
-            calls[kind] = SAMPLED
-        elif few(k % len(BASES), k // len(BASES)):
-            calls[kind] = [names[k % len(names)]]
-    return calls
-
-
-ORDINARY = chosen(lambda base, layers: (base + layers) % 8 == 0)  # each base once
-BROAD = {  # of the problems marked dear
-    **chosen(lambda base, layers: (base + layers) % 3 == 0),
-    "pairs over dense": EVERYTHING["pairs over dense"],
+# Beside the usual kinds an ordinary run has a third of the others, with one call each: every base over or under some of
+# the layers, in turn.  And float32, for which loops are compiled anew, with a few calls.
+ORDINARY = {
+    kind: calls
+    if kind in (*USUAL, "rows")
+    else SAMPLED
+    if kind == "float32"
+    else [calls[k % len(calls)]]
+    for k, (kind, calls) in enumerate(EVERYTHING.items())
+    if kind in (*USUAL, "rows", "float32") or (k % len(BASES) + k // len(BASES)) % 3 == 0
 }
 TRIALS = ["", "watched", "interrupted"]
 

@@ -463,8 +463,8 @@ SAMPLED = ["von_neumann", "momentum", "subspace_perceptron, halting", "max_margi
 def forms(name):
     """What a call is given in generic tests: representations of G, or the rows themselves.
 
-    A loop knows its representation by a few operations alone.  So pairs, for which each loop is compiled anew, meet one
-    call of each sort; all of them in the problems marked dear of test_exact_rationals.py.
+    A loop knows its representation by a few operations alone.  So pairs, over which loops run as their Python source,
+    meet one call of each sort.
     """
     if CALLS[name].rows:
         return ["rows"]

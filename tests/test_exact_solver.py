@@ -526,8 +526,8 @@ def test_good_weights_to_begin_with_save_work(kind):
 def test_a_margin_that_rounding_hides_ends_the_run():
     """Labels at random over a smooth kernel: rounds that shorten ||p||_G by little come to an end, long before 100."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(2500, 4))
-    y = np.where(rng.random(2500) < 0.3, 1, -1)
+    X = rng.normal(size=(1700, 4))
+    y = np.where(rng.random(1700) < 0.3, 1, -1)
     result = fm.max_margin(fm.gram(X, y, gamma=0.2))
     assert result.status == "rounding" and result.n_iter <= 12 and result.upper <= 2e-6
 
