@@ -43,6 +43,7 @@ from instances import (
     run,
     same_result,
     same_rows,
+    scale_of,
     sparse,
     threads,
     two_classes,
@@ -132,6 +133,15 @@ def test_every_algorithm_takes_its_problem_alone(name):
         assert result.lower <= scale * max(rho, 0.0) <= result.upper
         if rho < 0.0 and name in ("von_neumann", "frank_wolfe", "snkpvn", "isnkpvn"):
             assert result.status == "infeasible" and result.upper <= 1e-6 * scale
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_the_default_accuracy_follows_the_scale(scale):
+    """Where p is not found exactly: it is shorter than 1e-6 sqrt(s), and not by much."""
+    G = fm.FeatureGram(scale * PLANTED["lopsided"][0])
+    eps = 1e-6 * math.sqrt(scale_of(G))
+    result = fm.von_neumann(G, max_iter=100_000)
+    assert result.status == "infeasible" and 0.1 * eps < result.upper <= eps
 
 
 @driven_loops

@@ -152,7 +152,7 @@ def test_the_margin_with_a_free_intercept_is_that_of_the_best_direction():
                 -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
             ), problem
             seen.append(np.sign(square))
-    assert min(seen.count(sign) for sign in (-1.0, 0.0, 1.0)) > 3
+    assert min(seen.count(sign) for sign in (-1.0, 0.0, 1.0)) > 1
 
 
 def test_known_margins_with_a_free_intercept():
