@@ -3,12 +3,12 @@
 An instance is a pair (Z, rho): rows z_i = y_i x_i, and rho = max over unit w in the span of the rows of min_i <z_i, w>
 (negative: minus the distance from the origin to the boundary of the hull within the rows' span), known exactly.
 
-Generic tests run over `everywhere`: every call in CALLS on every representation in REPRESENTATIONS; or, where they are
-about the driver, over `driven`: every call on a matrix, a few calls on the others.  Instances and options are not
-crossed with these but take turns (`in_turn`, `rotate`): every algorithm, every representation and every instance comes
-up.  What is dearer carries the marker `dear`, and is left to .ci/run.  A new algorithm needs an entry in CALLS (a test
-fails without), a new representation a line in REPRESENTATIONS, or, where it can be held against another, in BY_ROWS,
-whose operations are tested and a few algorithms.
+Generic tests run over `everywhere`: every call in CALLS on a matrix and on rows, a few calls on the other
+REPRESENTATIONS; or, where they are about the driver, over `driven`: every call on a matrix, a few on the others.
+Instances and options are not crossed with these but take turns (`in_turn`, `rotate`): every algorithm, every
+representation and every instance comes up.  What is dearer carries the marker `dear`, and is left to .ci/run.  A new
+algorithm needs an entry in CALLS (a test fails without), a new representation a line in REPRESENTATIONS, or, where it
+can be held against another, in BY_ROWS, whose operations are tested and a few algorithms.
 """
 
 import contextlib
@@ -309,7 +309,8 @@ def operator(Z):
     return Products(Rows(Z))
 
 
-REPRESENTATIONS = {"dense": dense, "features": fm.FeatureGram, "pairs": pairs}  # of the rows Z
+PLAIN = {"dense": dense, "features": fm.FeatureGram}  # of the rows Z: every algorithm runs on these
+REPRESENTATIONS = {**PLAIN, "pairs": pairs}
 BY_ROWS = {"features": fm.FeatureGram, "sparse": sparse, "mapped": mapped, "operator": operator}
 
 
@@ -455,9 +456,19 @@ def algorithm_of(name):
     return name.partition(",")[0]
 
 
+# One of each sort: columns, products, a span of its own in two forms, rounds.
+SAMPLED = ["von_neumann", "momentum", "subspace_perceptron, halting", "max_margin"]
+
+
 def forms(name):
-    """What a call can be given: the representations of G, or the rows themselves."""
-    return ["rows"] if CALLS[name].rows else list(REPRESENTATIONS)
+    """What a call is given in generic tests: representations of G, or the rows themselves.
+
+    A loop knows its representation by a few operations alone.  So pairs, over which loops run as their Python source,
+    meet one call of each sort.
+    """
+    if CALLS[name].rows:
+        return ["rows"]
+    return list(REPRESENTATIONS if name in SAMPLED else PLAIN)
 
 
 def form(kind, Z):
@@ -475,13 +486,12 @@ def accepts(name, Z):
     return not CALLS[name].rows or Z.any(axis=1).all()
 
 
-# One of each sort: columns, products, a span of its own in two forms, rounds.
-SAMPLED = ["von_neumann", "momentum", "subspace_perceptron, halting", "max_margin"]
 EVERYWHERE = [(name, kind) for name in CALLS for kind in forms(name)]
 DRIVEN = [(name, kind) for name, kind in EVERYWHERE if kind in ("dense", "rows") or name in SAMPLED]
 
 every_call = pytest.mark.parametrize("name", CALLS)
 every_representation = pytest.mark.parametrize("kind", REPRESENTATIONS)
+every_plain = pytest.mark.parametrize("kind", PLAIN)
 everywhere = pytest.mark.parametrize("name, kind", EVERYWHERE)
 every_loop = pytest.mark.parametrize(
     "name, kind", [(name, kind) for name, kind in EVERYWHERE if name in LOOPS]

@@ -887,7 +887,7 @@ def test_a_class_in_single_precision_says_so_by_its_unit(name):
     wrong = {
         unit: [
             faults
-            for seed in range(12)
+            for seed in range(6)
             if (
                 faults := exact.faults(
                     exact.of_rows(SinglePrecision(seed, unit).Z),
@@ -899,7 +899,7 @@ def test_a_class_in_single_precision_says_so_by_its_unit(name):
         ]
         for unit in (2.0**-24, 2.0**-53)
     }
-    assert not wrong[2.0**-24] and len(wrong[2.0**-53]) > 3
+    assert not wrong[2.0**-24] and len(wrong[2.0**-53]) > 1
 
 
 def test_rows_that_are_themselves_rounded():

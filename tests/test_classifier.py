@@ -125,10 +125,12 @@ def test_scores_are_what_the_attributes_say(kernel, normalize, c):
 
 
 @pytest.mark.parametrize("normalize", ["max", None])
-@pytest.mark.parametrize("form", ["dense", "mapped"])
-@pytest.mark.parametrize("offset", [300, 1999, 4321, 7000])
+@pytest.mark.parametrize(
+    "form, offset",
+    [("dense", 300), ("dense", 1999), ("dense", 4321), ("dense", 7000), ("mapped", 30)],
+)
 @pytest.mark.parametrize("c", [1.0, None])
-def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, tmp_path):
+def test_a_small_margin_is_that_of_the_coefficients(form, offset, normalize, c, tmp_path):
     """Of integers far from 0, by fractions: the dual coefficients are so large that their rounding would hide it.
 
     It also takes part of what they prove: the interval widens with s / rho^2, and where that matters, so the status;
@@ -137,8 +139,7 @@ def test_a_small_margin_is_that_of_the_coefficients(offset, form, normalize, c, 
     X = offset + np.array([[0.0], [1.0], [2.0], [3.0]])
     sign = (-1, -1, 1, 1)
     if form == "mapped":
-        offset = 30
-        np.save(tmp_path / "X.npy", X - X[0] + offset)
+        np.save(tmp_path / "X.npy", X)
         X = np.load(tmp_path / "X.npy", mmap_mode="r")
     chosen = fm.MaxMarginClassifier("linear", normalize=normalize, intercept_scaling=c).fit(X, sign)
     w = Fraction(float(chosen.coef_[0, 0]))
@@ -368,7 +369,7 @@ NOISY_CLASSES = {
     ["linear", "rbf", "callable", "precomputed"],
     [{}, {"class_weight": "balanced"}, {"algorithm": "momentum", "tol": 1e-4, "max_iter": 20_000}],
     [2, 3],
-    crossed=3,
+    crossed=2,
 )
 def test_a_weight_of_k_is_a_point_that_occurs_k_times(kernel, options, count):
     """Or not at all: k = 0.  Support vectors have their numbers among all points that were given."""

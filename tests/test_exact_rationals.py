@@ -117,7 +117,7 @@ def test_the_depth_is_that_of_the_best_direction():
     angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
     circle = np.vstack((np.cos(angles), np.sin(angles)))
     deep = 0
-    for problem in random_problems(2, 1500):
+    for problem in random_problems(2, 800):
         Z = np.array(problem.rows, dtype=np.float64)
         if Z.shape[1] == 2 and np.linalg.matrix_rank(Z) == 2:
             best = (Z @ circle).min(axis=0).max()
@@ -127,7 +127,7 @@ def test_the_depth_is_that_of_the_best_direction():
                 -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
             )
             deep += square < 0.0
-    assert deep > 20
+    assert deep > 10
 
 
 def test_the_margin_with_a_free_intercept_is_that_of_the_best_direction():
@@ -135,7 +135,7 @@ def test_the_margin_with_a_free_intercept_is_that_of_the_best_direction():
     angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
     circle = np.vstack((np.cos(angles), np.sin(angles)))
     seen = []
-    for problem in random_problems(2, 2000, {"free over features": exact.FREE_CALLS}):
+    for problem in random_problems(2, 1000, {"free over features": exact.FREE_CALLS}):
         Z = np.array(problem.rows, dtype=np.float64)
         y = np.array(problem.sides)
         if (
@@ -152,7 +152,7 @@ def test_the_margin_with_a_free_intercept_is_that_of_the_best_direction():
                 -1e-3 * size <= best - math.copysign(math.sqrt(abs(square)), square) <= 1e-12 * size
             ), problem
             seen.append(np.sign(square))
-    assert min(seen.count(sign) for sign in (-1.0, 0.0, 1.0)) > 3
+    assert min(seen.count(sign) for sign in (-1.0, 0.0, 1.0)) > 1
 
 
 def test_known_margins_with_a_free_intercept():
@@ -266,7 +266,7 @@ def down(x):
 
 def test_the_judge_accepts_the_narrowest_true_bounds_and_nothing_narrower():
     rng = np.random.default_rng(0)
-    for problem in random_problems(3, 160):
+    for problem in random_problems(3, 100):
         if problem.kind == "rows":
             continue
         G = exact.exact_gram(problem)

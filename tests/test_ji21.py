@@ -11,13 +11,13 @@ from instances import (
     CALLS,
     EPS,
     EVERYWHERE,
+    PLAIN,
     PLANTED,
-    REPRESENTATIONS,
     UNTIED,
     algorithm_of,
     check_raises,
     dense,
-    every_representation,
+    every_plain,
     form,
     in_turn,
     rotate,
@@ -120,15 +120,15 @@ def test_iterates_are_those_of_the_naive_twin(name, kind, case):
 # ======================================================================================================
 
 
-@rotate("case, kind", PLANTED, REPRESENTATIONS)
+@rotate("case, kind", PLANTED, PLAIN)
 def test_theorem_3_1(case, kind):
     Z, rho = PLANTED[case]
     G = form(kind, Z)
     s = scale_of(G)
     n = len(Z)
-    trace = fm.momentum(G, max_iter=500, trace_at=range(501)).trace
+    trace = fm.momentum(G, max_iter=200, trace_at=range(201)).trace
     t = trace["iteration"]
-    norms = np.linalg.norm([result.p @ Z for result in ends(G, 500)], axis=1)
+    norms = np.linalg.norm([result.p @ Z for result in ends(G, 200)], axis=1)
     positive = max(rho, 0.0)
     # a dense G cannot tell ||p||_G^2 from zero below the rounding of its entries
     slack = (40 + 8 * n) * EPS * s
@@ -145,7 +145,7 @@ def test_theorem_3_1(case, kind):
 @rotate(
     "case, kind",
     [name for name, (_, rho) in PLANTED.items() if rho <= 0],
-    REPRESENTATIONS,
+    PLAIN,
     crossed=2,
 )
 def test_the_moves_of_momentum_where_nothing_separates(case, kind):
@@ -170,7 +170,7 @@ def test_the_moves_of_momentum_where_nothing_separates(case, kind):
 @rotate(
     "case, kind",
     [name for name, (_, rho) in PLANTED.items() if rho <= 0],
-    REPRESENTATIONS,
+    PLAIN,
     crossed=2,
 )
 @pytest.mark.parametrize("scale", [1.0, 0.01])
@@ -192,7 +192,7 @@ def test_momentum_is_done_within_the_root_of_8_ln_n_over_eps(case, kind, scale):
 @rotate(
     "case, kind",
     [name for name, (Z, rho) in PLANTED.items() if rho > 0 and len(Z) < 100],
-    REPRESENTATIONS,
+    PLAIN,
     crossed=2,
 )
 def test_momentum_never_says_infeasible_below_the_margin(case, kind):
@@ -299,8 +299,8 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     """
     Z, _ = PLANTED[case]
     Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
-    seen = ends(fm.FeatureGram(Z), 400, loss="logistic")
-    t = np.arange(401)
+    seen = ends(fm.FeatureGram(Z), 200, loss="logistic")
+    t = np.arange(201)
     xi = -np.array([partial.alpha for partial in seen]) @ Z @ Z.T - np.log(n)
     sums = np.logaddexp(0, xi).sum(axis=1)
     psi = psi_of(xi)
@@ -319,7 +319,7 @@ def test_for_the_exponential_loss_a_shift_is_nothing():
     assert np.array_equal(*runs)
 
 
-@rotate("case, kind", ["separable", "not separable", "scale 50"], REPRESENTATIONS)
+@rotate("case, kind", ["separable", "not separable", "scale 50"], PLAIN)
 @pytest.mark.parametrize("name, first, ahead", [("snkp", 0.5, 2), ("momentum", 1.0, 3)])
 def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
     """One recursion with two lengths of steps: a = alpha/mu of SNKP at k, alpha of momentum at t = k+1."""
@@ -342,14 +342,14 @@ def test_snkp_is_momentum_with_other_steps(name, first, ahead, case, kind):
     assert len(seen) == T + 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_wide_network_has_the_margin_of_the_infinite_one(seed):
     """The tangent kernel of Figure 3 at width m is within 1/sqrt(m) of its limit: "narrower widths were similar"."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 6))
     y = np.where(rng.random(40) < 0.5, 1, -1)
     limit = fm.max_margin(fm.gram(X, y, kernel="ntk")).lower
-    widths = np.array([100, 1600, 25_600])
+    widths = np.array([100, 1600, 6400])
     errors = [
         np.mean(
             [
@@ -370,7 +370,7 @@ def test_a_wide_network_has_the_margin_of_the_infinite_one(seed):
     )
 
 
-@rotate("case, kind", ["separable", "not separable", "scale 50"], REPRESENTATIONS)
+@rotate("case, kind", ["separable", "not separable", "scale 50"], PLAIN)
 def test_momentum_is_nesterov_on_the_dual(case, kind):
     """mu_t is p, and Z'mu_t = 2 g_t / t."""
     Z = UNTIED[case]
@@ -442,7 +442,7 @@ def test_logistic_weights(margins):
 @rotate(
     "case, kind, loss, step",
     ["cross-polytope", "opposite labels", "feasible", "shifted, infeasible"],
-    REPRESENTATIONS,
+    PLAIN,
     ["exp", "logistic"],
     [1e6, 1e-6],
     crossed=2,
@@ -459,7 +459,7 @@ def test_gradient_descent_never_overflows(case, kind, loss, step):
 
 def test_gradient_descent_with_a_long_step_on_asymmetric_infeasible_data():
     Z = np.array([[1.0, 0.1], [-0.9, 0.3], [0.2, -1.0], [0.1, 0.7]])  # the long steps never cancel
-    for kind in REPRESENTATIONS:
+    for kind in PLAIN:
         for step in (1e2, 1e6, 1e30):
             result = fm.gradient_descent(form(kind, Z), step=step, max_iter=500)
             assert np.isfinite(result.alpha).all() and result.lower < 0 and result.n_iter == 500
@@ -473,7 +473,7 @@ def test_gradient_descent_with_a_long_step_on_asymmetric_infeasible_data():
 @rotate(
     "case, kind, step",
     [case for case in UNTIED if "separable" in case and "not" not in case] + ["scale 50"],
-    REPRESENTATIONS,
+    PLAIN,
     [0.3, 1.0, 3.0],
     crossed=2,
 )
@@ -510,7 +510,7 @@ def test_divided_by_the_norm_every_step_has_its_length(case, kind, step):
         "small margin",
         "shifted, infeasible",
     ],
-    REPRESENTATIONS,
+    PLAIN,
     ["constant", "sqrt"],
     [1e6, 1.0, 1e-6, 1e30],
     crossed=2,
@@ -587,7 +587,7 @@ def test_margins_converge_at_their_rates():
     assert last["momentum"] < last["normalized_gradient_descent"] < last["gradient_descent"], last
 
 
-@every_representation
+@every_plain
 def test_batch_perceptron_regret(kind):
     """lower >= upper - O(sqrt(s/t)): projected ascent with steps 1/sqrt(s t) has regret at most 3 sqrt(s t)
     (diameter 2: 4/(2 eta_t) + s/2 sum eta_t <= 2 sqrt(s t) + sqrt(s t)), and ||sum w|| <= t."""
@@ -653,7 +653,7 @@ def test_the_seed_decides():
     assert np.array_equal(one, two) and not np.array_equal(one, other)
 
 
-@every_representation
+@every_plain
 @pytest.mark.parametrize("momentum", [True, False])
 def test_a_long_run_of_adaptive_sampling_neither_overflows_nor_drifts(kind, momentum):
     Z, rho = PLANTED["feasible, scale 7"]
@@ -676,7 +676,7 @@ def test_theorem_4_1(case):
     runs = 40
     r = rho / np.sqrt(s)
     n = len(Z)
-    for T in (100, 1000, 10_000):
+    for T in (100, 1000, 3000):
         theta = np.sqrt(np.log(n) / T)
         bound = r - (1.5 * theta + np.sqrt(2 * np.log(1 / delta) / T)) / r - 1 / np.sqrt(delta * T)
         lower = [

