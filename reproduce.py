@@ -2029,7 +2029,7 @@ def compute_ji21_fig4(context):
         f"biases and without; SGD, step {STEP:g}, batches of {BATCH}; weights, batches and samples by seed {seeds[0]} "
         f"to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at most {at_end.max():.3g} % of the training "
         f"images. Kernel: <df(x)/dw, df(x')/dw>, all 10 outputs, features of length 1, {len(y) * 9:,} pairs. Drawn: "
-        "the seeds with biases whose kernels gain most and least; adaptive sampling; points: the maximum margin, known "
+        "the seeds with biases whose kernels gain most and least; adaptive sampling; hollow: the maximum margin, known "
         f"to within {known['gap'].max():.0e} of itself. Standard errors are paired by test image"
     )
 
@@ -2052,14 +2052,14 @@ def draw_ji21_fig4(table, most, least):
     for ax, seed in ((most, min(gains, key=gains.get)), (least, max(gains, key=gains.get))):
         run = seeds[seed]
         for i, (epoch, walk, look) in enumerate(curves(walks[seed], "epoch")):
-            label = f"kernel at epoch {epoch:,.0f}"
+            label = f"epoch {epoch:,.0f}"
             ax.semilogx(walk["step"], 100 * walk["test_error"], label=label, **look)
             ax.plot(2 * walk["step"][-1], 100 * run["test_error"][i], **look | POINTS)
         network = 100 * run["network_error"][-1]
-        ax.axhline(network, label="the network, at the last epoch", **BOUND | {"color": "0.5"})
+        ax.axhline(network, label="the network itself, last epoch", **BOUND | {"color": "0.5"})
         change = f"{100 * gains[seed]:+.1f} ± {100 * run['change_error'][-1]:.1f}"
         ax.set(
-            xlabel="margin-maximisation step",
+            xlabel="step (hollow: the maximum margin)",
             ylabel="test error (%)",
             title=f"seed {seed}: {change} points in the end".replace("-", "−"),
         )
@@ -2150,12 +2150,14 @@ def compute_apidopoulos22_fig2(context):
     height=6,
 )
 def draw_apidopoulos22_fig2(table, ax):
+    parts = split(table, "kind")
+    for kind, look in TOY_POINTS.items():
+        part = parts.pop(kind)
+        ax.plot(part["a"], part["b"], label=kind, linestyle="none", **look)
     ends = np.array([-4.0, 4.0])
-    for kind, part, look in curves(table, "kind"):
-        if kind in TOY_POINTS:
-            ax.plot(part["a"], part["b"], label=kind, linestyle="none", **TOY_POINTS[kind])
-        else:
-            ax.plot(ends, -ends * part["a"] / part["b"], label=kind, **look | {"marker": ""})
+    for name, look in styles(list(parts)).items():
+        part = parts[name]
+        ax.plot(ends, -ends * part["a"] / part["b"], label=name, **look | {"marker": ""})
     ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
 
 
@@ -2241,7 +2243,7 @@ def draw_outcome(ax, page, runs, name):
     x, y = OUTCOMES[page]
     for i, (value, run, look) in enumerate(curves(runs, name), 1):
         if len(run["t"]) > 1:
-            ax.plot(run[x], run[y], label=value, **look)
+            ax.plot(run[x], run[y], label=value.replace("lambda_0", "λ₀"), **look)
             if x == "t" and f"{y}_least" in run:
                 ends = (run[f"{y}_least"][-1], run[f"{y}_most"][-1])
                 ax.vlines((1 + 0.03 * i) * run["t"][-1], *ends, color=look["color"])
@@ -2250,8 +2252,9 @@ def draw_outcome(ax, page, runs, name):
             if x == "margin":
                 ax.axvline(run[x][0], **DOTTED)
     ax.set(xlabel=x, ylabel=y.replace("_", " "))
+    ax.locator_params(axis="x", nbins=6)
     if y == "test_error":
-        ax.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+        ax.yaxis.set_major_formatter(lambda error, _: f"{100 * error:g} %")
 
 
 def noisy_problem(rng, flipped):
@@ -2331,6 +2334,8 @@ NOISY = {"minutes": 3, "rows": 3, "columns": 2, "height": 2.4, "pages": OUTCOMES
 )
 def draw_noisy(table, page, *axes):
     """Draw 0, 10 and 20 % of flipped labels in a row each, for both algorithms."""
+    for ax in axes[1:]:
+        ax.sharex(axes[0])
     for left, right in zip(axes[::2], axes[1::2], strict=True):
         right.sharey(left)
     panels_of = [
