@@ -15,8 +15,7 @@ names a folder. --redraw draws from the CSV file in --out, or, where there is no
 figures/quick). Off a terminal a line a minute says how far a long computation is.
 
 Data sets are looked for in --data, then $FASTMARGIN_DATA, then the per-user cache; what is missing is downloaded into
-the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2. The kernels
-of ji21:fig4, most of its work, are kept in the cache as well.
+the cache. Without a network the real data bundled in tests/data are used: a sample of MNIST, all of HTRU2.
 
 A CSV file is saved before its picture is drawn, from these numbers and nothing else. It begins with the caption, after
 "# "; then come the names of the columns and the rows, text in quotes, numbers without and to the last bit.

@@ -365,7 +365,7 @@ def test_ctrl_c_ends_the_workers_too(tmp_path, everyone):
         "        processes.map(time.sleep, [0, 0])\n"
         "        print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
         "        list(processes.imap(time.sleep, [60, 60]))\n"
-        "reproduce.figure('slow', 'sleeps', slow, minutes=1)(None)\n"
+        "reproduce.figure('slow', 'sleeps', slow, 'it slept', minutes=1)(None)\n"
         "sys.exit(reproduce.main(['slow', '--out', sys.argv[1]]))\n"
     )
     child = subprocess.Popen(
@@ -383,9 +383,8 @@ def test_ctrl_c_ends_the_workers_too(tmp_path, everyone):
         _, err = child.communicate(timeout=20)
     finally:
         child.kill()
-    assert (
-        child.returncode == 130 and err == "interrupted\n" and len(pids) == min(2, os.cpu_count())
-    )
+    assert child.returncode == 130 and len(pids) == min(2, os.cpu_count())
+    assert err.endswith("interrupted\n") and "Traceback" not in err
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -901,6 +901,8 @@ DEAR = {
 
 def shown(fig):
     """All that a figure is drawn from: to render it as well would take ten times as long."""
+    for box in fig.legends:
+        yield from (text.get_text() for text in box.get_texts())
     for ax in fig.axes:
         yield from (line.get_xydata().tobytes() for line in ax.lines)
         yield from (
