@@ -71,4 +71,6 @@ def small_cifar(cache, monkeypatch):
         (cache / "cifar10" / name).write_bytes(records.tobytes())
         digests[name] = hashlib.sha256(records.tobytes()).hexdigest()
     monkeypatch.setitem(rp.DATA, "cifar10", rp.DATA["cifar10"]._replace(files=digests))
-    monkeypatch.setattr(rp, "ALEXNET", rp.AlexNet(width=1 / 16, dense=(12, 12)))
+    channels = (4, 12, 24, 16, 16, 12, 12, 10)
+    layers = [layer._replace(channels=c) for layer, c in zip(rp.ALEXNET, channels, strict=True)]
+    monkeypatch.setattr(rp, "ALEXNET", layers)

@@ -635,7 +635,7 @@ NOT_DRAWN = {
     ("ji21:fig1", "upper"),
     ("speed:peers", "gap"),
     ("speed:peers", "their gap"),
-    *(("ji21:fig4", name) for name in ("train_error", "margin", "differ")),
+    *(("ji21:fig4", name) for name in ("gap", "train_error", "differ")),
     *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
     *(("margins", name) for name in ("d", "twins")),
 }
@@ -678,6 +678,8 @@ def alone():
 
 def shown(fig):
     """All that a figure is drawn from: to render it as well would take ten times as long."""
+    for box in fig.legends:
+        yield from (text.get_text() for text in box.get_texts())
     for ax in fig.axes:
         yield from (line.get_xydata().tobytes() for line in ax.lines)
         for group in ax.collections:
@@ -964,7 +966,7 @@ def test_the_three_gaps_are_those_of_the_caption(quick):
     for name, part in rp.split(table, "method").items():
         columns = (part[column] for column in list(part)[1:6])
         for t, direction, margin, angle, distance in zip(*columns, strict=True):
-            w = runs[name][int(t)]
+            w = runs[name][int(t) - 1]
             unit = w / np.linalg.norm(w)
             assert direction == pytest.approx(np.linalg.norm(unit - unit_best), abs=1e-12)
             assert margin == pytest.approx(np.sqrt(2) - min(Z @ unit), abs=1e-12)
@@ -976,34 +978,30 @@ def test_the_three_gaps_are_those_of_the_caption(quick):
             assert (part["distance"] <= part["bound"]).all()
 
 
+def test_the_schedule_of_the_authors_script_gives_the_same_iterates():
+    """lambda_t = 0.001/t where the text has 4/t."""
+    context = rp.Context(quick=True)
+    ours = rp.toy_runs(context)[2]
+    theirs = rp.toy_runs(context, 0.001)[2]
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
 def test_bounds_of_the_toy_set():
     Z, _, _ = rp.toy_runs(QUICKLY)
     t = np.arange(1.0, 9.0)
     L = np.linalg.eigvalsh(Z.T @ Z)[-1]
-    bounds, gamma, found = rp.toy_bounds(Z, t)
+    bounds, found = rp.toy_bounds(Z, t)
     u = np.zeros(80)
     u[[0, 1, 40, 41]] = -1 / 8  # sum u_i z_i is -w*, and no other u has so small a norm
     assert np.allclose(-Z.T @ u, 0.5, rtol=1e-15)
     for a in (10, 30, 50):
         C = (a - 1) * np.sqrt(-0.5 + 2 * np.abs(u).sum() + u @ u * L)
         assert bounds[f"Algorithm 2, a = {a}"] == pytest.approx(C / (t + a - 1), rel=1e-12)
-    tau = rp.hoffman_constant(Z)
-    size = 1.5 + 2 * np.sqrt(2 * L) * np.linalg.norm(u)
-    assert gamma * L == pytest.approx(1)
-    assert found == pytest.approx(1 / (8 * tau**2 * (size**2 + 2)), rel=1e-12)
-    assert bounds["Algorithm 1"] == pytest.approx(np.sqrt(0.5), rel=1e-12)
-
-
-def test_the_constant_of_hoffman_is_that_of_all_independent_rows():
-    others = np.random.default_rng(0).normal(2.0, 0.5, size=(5, 2))
-    Z = np.vstack(([[0.5, 1.5], [0.5, 1.5]], others))
-    rows = np.vstack((np.eye(7), Z.T, np.ones(7)))
-    largest = 0.0
-    for count in range(1, 8):
-        for chosen in itertools.combinations(range(10), count):
-            least = np.linalg.svd(rows[list(chosen)], compute_uv=False)[-1]
-            largest = max(largest, 1 / least if least > 1e-12 else 0.0)
-    assert rp.hoffman_constant(Z) == pytest.approx(largest, rel=1 / largest**2)
+    size = np.sqrt(L)
+    mu = 1 / (8 * ((3 * np.sqrt(0.25) + np.sqrt(2) * size * 2 * np.linalg.norm(u)) ** 2 + 2))
+    assert found == pytest.approx(mu / L, rel=1e-12)
+    fall = (1 + mu / L) ** (-t / 2)
+    assert bounds["Algorithm 1"] == pytest.approx(np.sqrt(0.5) * fall, rel=1e-12)
 
 
 def test_the_factor_of_a_geometric_fall_is_found_above_the_floor():
@@ -1018,11 +1016,11 @@ def test_the_factor_of_a_geometric_fall_is_found_above_the_floor():
 
 def test_noise_is_told_by_medians_and_ranges_of_its_draws():
     """The labels of a share are flipped, and those of a smaller share are among them."""
-    table, caption = rp.compute_noisy(QUICKLY, "lambda_0", {"10": ("1/t", 10.0)})
+    table, caption = rp.compute_noisy(QUICKLY, {"λ₀ = 10": ("1/t", 10.0)})
     assert "medians of 2 draws" in caption
     ends = ("", "_least", "_most")
     for flipped, part in rp.split(table, "flipped").items():
-        runs = {"margin": [], "test_error": [], "margin_gap": []}
+        runs = {"margin": [], "test_error": []}
         margins = []
         for draw in range(2):
             rng = np.random.default_rng((0, draw))
@@ -1034,14 +1032,13 @@ def test_noise_is_told_by_medians_and_ranges_of_its_draws():
             margins.append(best.lower)
             runs["margin"].append(result.lower)
             runs["test_error"].append(np.mean(np.sign(result.alpha * y @ cross) != y_test))
-            runs["margin_gap"].append(best.upper - result.lower)
         lines = rp.split(rp.split(part, "method")["Algorithm 2"], "lambda_t")
-        assert set(lines) == {"lambda_0 = 10", "maximum margin"}
+        assert set(lines) == {"λ₀ = 10", "maximum margin"}
         expected = [np.median(margins), min(margins), max(margins)]
         line = [lines["maximum margin"][f"margin{end}"][0] for end in ends]
         assert line == pytest.approx(expected, rel=1e-12)
         for name, values in runs.items():
-            last = [lines["lambda_0 = 10"][f"{name}{end}"][-1] for end in ends]
+            last = [lines["λ₀ = 10"][f"{name}{end}"][-1] for end in ends]
             expected = [np.median(values), min(values), max(values)]
             assert last == pytest.approx(expected, rel=1e-9)
 
@@ -1073,10 +1070,8 @@ def test_figure_6_is_what_the_authors_ran(monkeypatch):
     for part in rp.split(table, "data").values():
         runs = rp.split(part, "method")
         [best] = runs.pop("maximum margin")["margin"]
-        tops = np.concatenate([run["margin"] + run["margin_gap"] for run in runs.values()])
         assert set(rp.REAL_METHODS) <= set(runs)
-        assert np.ptp(tops) <= 1e-12
-        assert 0 <= tops.min() - best <= 1.1e-6 * best
+        assert all((run["margin"] <= (1 + 1.1e-6) * best).all() for run in runs.values())
     method = rp.REAL_METHODS["normalized GD, 1/sqrt(t)"]
     step = method(np.eye(3) + 1.0, max_iter=1).alpha  # v / ((v' G v) t)^(1/2), and G_ii is 2
     assert step == pytest.approx(np.full(3, 24**-0.5), rel=1e-12)
@@ -1100,7 +1095,7 @@ def test_widths_hold_both_readings_and_algorithm_1_falls_as_predicted(quick):
         for panel, part in panels.items():
             if "gap" in panel:
                 assert part["value"].min() >= 0
-                assert set(part["curve"]) == {rp.RESOLVED, *rp.REAL_METHODS}
+                assert set(part["curve"]) == set(rp.REAL_METHODS)
 
 
 def test_the_batch_perceptron_pays_a_column_where_the_others_pay_a_product(quick):
@@ -1185,8 +1180,8 @@ def counts_to_goals(table):
     return counts
 
 
-def test_subspace_counts_products_to_the_goals():
-    table, _ = rp.FIGURES["subspace:products"].compute(rp.Context(quick=True, progress=False))
+def test_subspace_counts_products_to_the_goals(quick):
+    table, _ = quick.table("subspace:products")
     counts = counts_to_goals(table)
     assert [*counts][-2:] == ["random labels", "chain"] and len(counts) == 4
     bounds = rp.split(rp.split(table, "what")["bound of separation"], "method")
@@ -1195,8 +1190,8 @@ def test_subspace_counts_products_to_the_goals():
         assert rows["x"].size == found.size and not np.any(found > rows["y"])
 
 
-def test_subspace_seconds():
-    table, _ = rp.FIGURES["subspace:seconds"].compute(rp.Context(quick=True, progress=False))
+def test_subspace_seconds(quick):
+    table, _ = quick.table("subspace:seconds")
     parts = rp.split(table, "what")
     mnist = rp.split(table, "family")["MNIST pairs"]
     assert list(counts_to_goals(mnist)) == ["MNIST pairs"]
@@ -1205,7 +1200,7 @@ def test_subspace_seconds():
         set(seconds["method"]) == {*rp.SUBSPACE_METHODS, "max_margin"}
         and np.nanmin(seconds["y"]) > 0
     )
-    assert parts["time of an iteration"]["y"].min() > 0.5
+    assert parts["time of an iteration"]["y"].min() > 0
 
 
 def test_hulls_and_fillers_are_what_they_are_said_to_be():
