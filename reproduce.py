@@ -1303,9 +1303,12 @@ WITHOUT_MOMENTUM = "sampling, step 1", "sampling, step of Theorem 4.1"
 def ten_digits(context, images):
     """Return the first images of MNIST, iterations for so many, and what the captions of both figures say."""
     data = load_mnist(context)
-    whole = data.source == "full"
-    images = context.pick(images if whole else 2000, 1000)
-    steps = context.pick(2**15 if whole else 2**12, 2**8)
+    steps = 2**15
+    if data.source != "full":
+        images = 2000
+        steps = 2**12
+    images = context.pick(images, 1000)
+    steps = context.pick(steps, 2**8)
     X, y, X_test, y_test = (array[:images] for array in data[:4])
     data = Split(X.astype(np.float32), y, X_test, y_test, data.source)
     caption = (
@@ -3093,7 +3096,8 @@ def accelerated(Z, first, tau, steps):
     nu = (1 - theta) p + theta q, a <- a + tau(k) nu, q <- softmax(-G a), p <- (1 - theta) p + theta q, theta = 2/(k+3).
     """
     a = np.full(len(Z), first / len(Z))
-    q = p = fm.entropy_prox(Z @ (a @ Z), 1.0)
+    p = fm.entropy_prox(Z @ (a @ Z), 1.0)
+    q = p
     points = [(a, p)]
     for k in range(steps):
         theta = 2 / (k + 3)
@@ -3868,7 +3872,8 @@ def margin_row(name, X, y, kernel, turn):
     if certified:
         row["max_margin gap"] = 1 - result.lower / result.upper
     for peer, solve in MARGIN_PEERS.items():
-        taken = gap = math.nan
+        taken = math.nan
+        gap = math.nan
         if certified and len(y) <= SMALL and has_peers():
             taken, weights = stopwatch(partial(solve, X, y, kernel), turn)
             gap = certified_gap(margin_gram(X, y, kernel), y, weights)

@@ -190,8 +190,10 @@ def packs(node):
     return sorted(names) != sorted(ast.unparse(part) for part in node.value.elts)
 
 
-def test_one_fact_a_line():
-    for node in ast.walk(TREE):
+@pytest.mark.parametrize("program", ["fastmargin.py", "reproduce.py"])
+def test_one_fact_a_line(program):
+    text = (SOURCE.parent / program).read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
         where = f"line {getattr(node, 'lineno', 0)}"
         assert not isinstance(node, ast.NamedExpr) and not packs(node), where
         if isinstance(node, ast.IfExp):

@@ -936,7 +936,7 @@ def test_the_losses_add_up_to_the_most_at_first(quick):
     alphas = rp.fm.momentum(Z @ Z.T, **options).iterates
     sums = np.logaddexp(0, -alphas @ Z @ Z.T - math.log(20)).sum(axis=1)
     assert (sums <= sums[0] * (1 + 1e-12)).all()
-    table, _ = rp.FIGURES["open5"].compute(rp.Context(quick=True, progress=False))
+    table, _ = quick.table("open5")
     parts = rp.split(table, "what")
     assert 1e-4 < parts["bound"]["y"].max() <= 1
     counts = rp.split(parts["products to a gap of 10 %"], "kind")
@@ -1220,8 +1220,8 @@ def test_hulls_and_fillers_are_what_they_are_said_to_be():
     assert np.linalg.matrix_rank(boundary) == 27  # so that no mixture is 0 but those of the pairs
 
 
-def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_logarithm():
-    table, _ = rp.FIGURES["open1"].compute(rp.Context(quick=True, progress=False))
+def test_open1_says_where_the_entropy_prox_saves_a_root_and_where_it_loses_a_logarithm(quick):
+    table, _ = quick.table("open1")
     assert np.isfinite(table["iterations"]).all()
     (fillers, hull), runs = (
         [
