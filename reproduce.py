@@ -624,14 +624,13 @@ class Entry(NamedTuple):
     verdict: str  # what was found, in a line
     minutes: float  # that the full figure takes on two cores, roughly
     data: list  # names in DATA
-    report: Callable | None  # the text of (table, caption) that is printed beside the picture
     pages: list  # the further arguments of `draw` for each picture
 
 
 FIGURES = {}
 
 
-def figure(key, claim, compute, verdict, minutes, data="", report=None, pages=(), **layout):
+def figure(key, claim, compute, verdict, minutes, data="", pages=(), **layout):
     """Register `compute` and the decorated draw(table, *panels) under `key`: see Entry; `layout` is that of panels().
 
     `data` names the data sets that are loaded, separated by spaces. A figure of many panels has `pages`, names of
@@ -646,7 +645,7 @@ def figure(key, claim, compute, verdict, minutes, data="", report=None, pages=()
             return fig
 
         several = [(page,) for page in pages] or [()]
-        FIGURES[key] = Entry(compute, drawn, claim, verdict, minutes, data.split(), report, several)
+        FIGURES[key] = Entry(compute, drawn, claim, verdict, minutes, data.split(), several)
         return draw
 
     return register
@@ -748,7 +747,8 @@ def trajectory(algorithm, G, steps, per_decade=24, **options):
 def watched(algorithm, Z, looks, **options):
     """Run an algorithm on rows Z to 0, to these iterations, and to where it ends: k, alpha_k, p_k, Z'alpha_k, Z'p_k.
 
-    By runs that go on from each other, for a callback of momentum is given the p of its last move in place of mu_k.
+    Each run goes on from the last.  One run with a callback would not do: momentum gives it the p of its last move in
+    place of mu_k.
     """
     G = fm.FeatureGram(Z)
     k = 0
@@ -791,7 +791,7 @@ def stopwatch(call, least=0.0):
 
 
 def product(G):
-    """Return a call that makes one product with G, m = G v, over features one reading of them."""
+    """Return a call that makes one product m = G v."""
     G = fm.prepare(G, 0).G
     n, dimension = G.shape()
     v = np.full(n, 1 / n)
@@ -3624,7 +3624,6 @@ def speed_lines(table):
     verdict="faster in 8 of 12, slower on noisy and on sparse points",
     minutes=3,
     data="mnist htru2",
-    report=lambda table, caption: speed_lines(table),
 )
 def draw_speed_peers(table, ax):
     names = []
@@ -4481,8 +4480,6 @@ def draw_all(keys, context, options):
             failed.append(key)
             print(f"{key} not drawn: {error}", file=sys.stderr)
             continue
-        if FIGURES[key].report:
-            print(FIGURES[key].report(*read_table(numbers)))
         seconds = time.perf_counter() - start
         print(f"{', '.join(map(str, pictures))} from {numbers}: {seconds:.1f} s", flush=True)
     if failed and len(keys) > 1:

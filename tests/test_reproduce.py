@@ -1043,17 +1043,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_comp
     assert files_under(tmp_path) == ["file"]
 
 
-def test_a_report_is_printed_with_the_picture_and_when_it_is_redrawn(tmp_path, registry, capsys):
-    def report(table, caption):
-        return f"the sum is {table['x'].sum():g} ({caption})"
-
-    table = rp.stack([{"x": np.arange(3)}])
-    registry("c:told", "", lambda context: (table, "told"), lambda table, ax: None, report=report)
-    for options in ([], ["--redraw"]):
-        assert rp.main(["c:told", "--out", str(tmp_path), *options]) == 0
-        assert capsys.readouterr().out.startswith("the sum is 3 (told)\n")
-
-
 def test_a_figure_is_added_by_three_touches(tmp_path):
     """In a copy of the program and its documents: compute, draw and @figure, and nothing else."""
     touches = """
