@@ -5063,7 +5063,7 @@ def _documented(function: _Decorated) -> _Decorated:
     if function.__doc__ is not None:  # python -OO removes docstrings
         head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
         own, _, tail = body.partition("\n\n")
-        if not own.startswith(("    G :", "    Z :")):
+        if not own.startswith(("    G", "    Z")):
             own = _MATRIX + own
         function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
     count = function.__code__.co_argcount
@@ -7264,14 +7264,14 @@ class Norm(NamedTuple):
     steepest : callable, u -> a v with N(v) <= 1 and <v, u> = N*(u)
     radius : callable, shape -> the largest ||v||_2 of this shape with N(v) <= 1, or a number above it
 
+    See Also
+    --------
+    norm_margin, steepest_descent : take a norm
+
     Notes
     -----
     Certificates rely on ``value``, ``dual`` and ``radius``: a value or a dual norm that is too small makes them false.
     Multiply by 1 + 1e-12 where your function may round down.
-
-    See Also
-    --------
-    norm_margin, steepest_descent : take a norm
 
     Examples
     --------
@@ -7359,6 +7359,7 @@ def _of_singular_values(norm):
     def through(change):
         def changed(W):
             U, S, V = np.linalg.svd(np.atleast_2d(W), full_matrices=False)
+            S[S <= 4.0 * _EPS * max(W.shape) * S[0]] = 0.0  # rounding, which has no direction
             return ((U * change(S)) @ V).reshape(W.shape)
 
         return changed
@@ -7432,6 +7433,10 @@ class _Game(NamedTuple):
             lower = max(lower, least / float(self.norm.value(w)) * (1.0 - _LAST))
         return lower, upper, 2.0 * self.error * radius
 
+    def interval(self, G, scale, w, p, precise):
+        """Return the `bracket` of fresh products, for `drive`."""
+        return self.bracket(self.play(w, p))
+
 
 def _norm_game(Z, norm, labels, *options):
     """Return the run of a G with the rows z_i, and its `_Game`."""
@@ -7448,15 +7453,6 @@ def _norm_game(Z, norm, labels, *options):
     run = prepare(G, *options)
     error = 1.01 * scale * run.G.rounding().margins * math.sqrt(run.scale)
     return run, _Game(run.G, norm, shape, scale, error)
-
-
-def _norm_interval(game):
-    """Return the `interval` that `drive` takes."""
-
-    def interval(G, scale, w, p, precise):
-        return game.bracket(game.play(w, p))
-
-    return interval
 
 
 _EXPLICIT = 64  # steps at the beginning, which shrink the support of p
@@ -7664,7 +7660,7 @@ def norm_margin(
         lambda play, best, pace: (best.w, best.p),
         parameters=(game, math.sqrt(game.scale * largest), tol or 0.0, eps),
         products=lambda k: float(pace[_PRODUCTS]),
-        interval=_norm_interval(game),
+        interval=game.interval,
         spent=time.perf_counter() - begin,
         eps=eps,
     )
@@ -7682,12 +7678,12 @@ def norm_certificate(
 
     Parameters
     ----------
-    Z, norm, labels
-        As in `norm_margin`.
+    Z, norm : as in `norm_margin`
     w : array, shape (d,); with labels (k, d)
         Any separator, such as the weights of a trained layer.
     p : array, shape (n,), or one entry for each pair
         A point of the simplex; it is divided by its sum.
+    labels : as in `norm_margin`
 
     Returns
     -------
@@ -7765,8 +7761,7 @@ def steepest_descent(
 
     Parameters
     ----------
-    Z, norm, labels
-        As in `norm_margin`.
+    Z, norm, labels : as in `norm_margin`
     step : float
         In units of 1/(R sqrt(s)), above 0: s = max_i ||z_i||_2^2, and R is the radius of the ball N <= 1.
     schedule : {"sqrt", "constant"}
@@ -7816,7 +7811,7 @@ def steepest_descent(
         (w, m, np.full(n, 1.0 / n), mean, alpha),
         lambda w, m, q, mean, alpha: (w, _weights(alpha)),
         parameters=(game, logistic, schedule, step / longest, momentum),
-        interval=_norm_interval(game),
+        interval=game.interval,
     )
 
 
