@@ -3364,6 +3364,15 @@ class SparseGram(
         )
         return rows._replace(length=columns.length)
 
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows z_i of some points, with their zeros."""
+        chosen = np.arange(self.starts.size - 1)[index]
+        rows = np.zeros((chosen.size, self.dimension))
+        for row, i in zip(rows, chosen, strict=True):
+            entries = slice(self.starts[i], self.starts[i + 1])
+            row[self.columns[entries]] = self.values[entries]
+        return rows
+
     def restrict(self, index: Array) -> Representation:
         index = np.arange(self.starts.size - 1)[index]
         lengths = np.diff(self.starts)[index]
@@ -7415,11 +7424,15 @@ class _Game(NamedTuple):
 
     def rows(self, index):
         """Return some z_i, written down."""
-        rows = np.empty((index.size, math.prod(self.shape)))
-        G = self.G.restrict(index)
-        for one, row in zip(np.eye(index.size), rows, strict=True):
-            lift(G, one, row)
-        return rows
+        G = self.G
+        if not isinstance(G, PairGram):
+            return G.coordinates(index)
+        points = G.K.coordinates(G.point[index])
+        rows = np.zeros((index.size, *self.shape))
+        each = np.arange(index.size)
+        rows[each, G.right[index]] = points
+        rows[each, G.wrong[index]] = -points
+        return rows.reshape(index.size, -1)
 
     def bracket(self, play):
         """Return (lower, upper, blur): the interval of w and p, rounded outwards, and its width due to rounding."""
@@ -7530,7 +7543,7 @@ def _implicit_step(game, play, tau, sigma, pace):
         trial = reply(new.w + step)
         while not np.linalg.norm(trial[-1]) <= (1.0 - 0.1 * share) * length:
             share *= 0.5
-            if share < 0.05:
+            if share < 1e-3:
                 return None
             trial = reply(new.w + share * step)
         new, x, v, residual = trial
