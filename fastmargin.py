@@ -7543,7 +7543,7 @@ def _implicit_step(game, play, tau, sigma, pace):
         trial = reply(new.w + step)
         while not np.linalg.norm(trial[-1]) <= (1.0 - 0.1 * share) * length:
             share *= 0.5
-            if share < 1e-3:
+            if share < 0.05:
                 return None
             trial = reply(new.w + share * step)
         new, x, v, residual = trial
@@ -7644,8 +7644,8 @@ def norm_margin(
 
     which semismooth Newton solves to a tenth of its length (Rockafellar 1976 for exact steps; no rate is claimed here).
     tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1" and "linf" are
-    linear programs.  A step takes one product with Z and Z' for each Newton step, and the table of the rows that
-    support p.
+    linear programs.  A Newton step takes one product with Z and Z', and a table of the rows that support p.  Columns in
+    very different units take many steps, as for every first-order method: standardise them.
 
     References
     ----------
@@ -7792,9 +7792,10 @@ def steepest_descent(
 
     Notes
     -----
-    alpha is w; p is the mean of the q_t with weights theta_t / N*(Z'q_t).  Without momentum and with step / sqrt(t + 1)
-    the margin tends to rho_N (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs one product.  `winnow` is not the
-    entropy case of this loop: it moves by the row of least margin, over w on the simplex.
+    alpha is w; p is the mean of the q_t with weights theta_t / N*(Z'q_t).  With step / sqrt(t + 1) the margin tends to
+    rho_N, up to logarithms at the rate 1 / sqrt(t) (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs one
+    product.  `winnow` is not the entropy case of this loop: it moves by the row of least margin, and its w is on the
+    simplex.
 
     References
     ----------
