@@ -7782,7 +7782,7 @@ def steepest_descent(
     momentum : float
         From 0 to below 1.  Above 0, g_t is the running mean g_t = momentum g_{t-1} + (1 - momentum) Z'q_t.
     loss : {"exp", "logistic"}
-        l(z) = e^z, for which q_t = softmax(-Z w), or l(z) = ln(1 + e^z).
+        l(z) = e^z or ln(1 + e^z); q_t is proportional to the l'(-<z_i, w>), with sum 1.
 
     See Also
     --------

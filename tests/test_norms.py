@@ -411,40 +411,30 @@ def test_copies_of_points_change_no_margin():
 # ======================================================================================================
 
 
-@pytest.mark.parametrize("loss", ("exp", "logistic"))
 @pytest.mark.parametrize("schedule", ("sqrt", "constant"))
-def test_steepest_descent_in_l2_is_normalized_gradient_descent(loss, schedule):
+def test_steepest_descent_in_l2_is_normalized_gradient_descent(schedule):
     Z = mnist_rows()
-    ours = fm.steepest_descent(Z, "l2", schedule=schedule, loss=loss, max_iter=50)
-    if loss == "exp":
-        G = fm.features(Z, normalize=None)
-        other = fm.normalized_gradient_descent(G, schedule=schedule, divide_by="norm", max_iter=50)
-        np.testing.assert_allclose(ours.alpha, Z.T @ other.alpha, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(ours.p, other.p, rtol=1e-9)
-        assert ours.upper == pytest.approx(other.upper, rel=1e-9)
-        return
-    # The logistic loss, in five lines
-    w = np.zeros(Z.shape[1])
-    step = 1.0 / np.linalg.norm(Z, axis=1).max()
-    for k in range(50):
-        gradient = Z.T @ (1.0 / (1.0 + np.exp(Z @ w)))
-        theta = step / math.sqrt(k + 1.0) if schedule == "sqrt" else step
-        w += theta * gradient / np.linalg.norm(gradient)
-    np.testing.assert_allclose(ours.alpha, w, rtol=1e-9, atol=1e-12)
+    ours = fm.steepest_descent(Z, "l2", schedule=schedule, max_iter=50)
+    G = fm.features(Z, normalize=None)
+    other = fm.normalized_gradient_descent(G, schedule=schedule, divide_by="norm", max_iter=50)
+    np.testing.assert_allclose(ours.alpha, Z.T @ other.alpha, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ours.p, other.p, rtol=1e-9)
+    assert ours.upper == pytest.approx(other.upper, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("momentum", (0.0, 0.9))
-def test_steepest_descent_against_its_formula(name, momentum):
+@pytest.mark.parametrize("momentum, loss", [(0.0, "exp"), (0.9, "exp"), (0.9, "logistic")])
+def test_steepest_descent_against_its_formula(name, momentum, loss):
     X, labels = labelled()
     rows = np.array(pair_rows(X.tolist(), labels.tolist(), 4))
     norm = fm.NORMS[name]
-    ours = fm.steepest_descent(X, name, labels=labels, momentum=momentum, max_iter=30)
+    options = {"momentum": momentum, "loss": loss, "max_iter": 30}
+    ours = fm.steepest_descent(X, name, labels=labels, **options)
     w, mean = np.zeros((2, 4, 6))
     step = 1.0 / (np.linalg.norm(rows, axis=1).max() * norm.radius((4, 6)))
     for k in range(30):
         m = rows @ w.ravel()
-        q = np.exp(m.min() - m)
+        q = np.exp(m.min() - m) if loss == "exp" else 1.0 / (1.0 + np.exp(m))
         mean = momentum * mean + (1.0 - momentum) * (q / q.sum() @ rows).reshape(4, 6)
         w += step / math.sqrt(k + 1.0) * norm.steepest(mean)
     np.testing.assert_allclose(ours.alpha, w, rtol=1e-9, atol=1e-12)
