@@ -406,6 +406,22 @@ def test_copies_of_points_change_no_margin():
     assert one.lower <= many.upper and many.lower <= one.upper
 
 
+@pytest.mark.parametrize("norm", NAMES)
+@pytest.mark.parametrize("tall", (False, True))
+def test_newton_is_exact_where_supports_do_not_change(norm, tall):
+    """Near the solution the equations of l1, l2 and linf are all but linear, so that few steps solve them."""
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(30, 5) if tall else (5, 30)) + 2.0
+    result = fm.norm_margin(Z, norm, tol=1e-12)
+    run, game = fm._norm_game(Z, norm, None, 0)
+    size = np.linalg.norm(Z, 2)
+    play = game.play(result.alpha + 1e-3 * rng.normal(size=Z.shape[1]), result.p)
+    for length in (1.0, 10.0):
+        pace = np.zeros(2)
+        new = fm._implicit_step(game, play, length / size, length / size, pace)
+        assert new is not None and pace[1] <= 5.0, (length, pace)
+
+
 # ======================================================================================================
 # DESCENT
 # ======================================================================================================
