@@ -398,6 +398,18 @@ def test_more_points_than_coordinates(norm):
     assert fm.norm_margin(np.vstack((Z, -Z[:1])), norm).status == "infeasible"
 
 
+def test_products_are_counted(monkeypatch):
+    """Each product with Z' is a call of `lift`; those of certificates, one a checkpoint, do not count."""
+    Z = mnist_rows(40)
+    calls = []
+    lift = fm.lift
+    monkeypatch.setattr(fm, "lift", lambda *args: calls.append(1) or lift(*args))
+    result = fm.norm_margin(Z, "linf", max_iter=100, tol=1e-9)
+    counted = result.trace["products"]
+    assert (np.diff(counted[result.trace["iteration"] <= fm._EXPLICIT]) >= 1).all()
+    assert counted[-1] <= len(calls) <= counted[-1] + 2 * len(result.trace)
+
+
 def test_copies_of_points_change_no_margin():
     Z = mnist_rows(40)
     one = fm.norm_margin(Z, "linf")
