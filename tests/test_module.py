@@ -454,7 +454,7 @@ def test_the_python_blocks_of_the_readme():
 
 
 def test_the_python_blocks_of_the_report():
-    names = run_blocks(REPORT, 6)
+    names = run_blocks(REPORT, 7)
     if "soft" in names:
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
