@@ -285,8 +285,8 @@ class Result(NamedTuple):
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`
-        returns the separator w, (d,), here.
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`,
+        `norm_margin` and `steepest_descent` return the separator w here, (d,) or (k, d).
     p : array, shape (n,)
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
@@ -7310,7 +7310,8 @@ def _sum_of_sizes(w):
 
 
 def _length(w):
-    return float(np.linalg.norm(w)) * (1.0 + _sum_error(w.size + 8))
+    largest = _largest(w) or 1.0  # taken out, so that no square can under- or overflow
+    return largest * float(np.linalg.norm(w / largest)) * (1.0 + _sum_error(w.size + 8))
 
 
 def _largest(w):
@@ -7342,8 +7343,8 @@ _LINF_NORM = Norm(
 _L2_NORM = Norm(
     value=_length,
     dual=_length,
-    project=lambda w: w / max(np.linalg.norm(w), 1.0),
-    steepest=lambda u: u / max(np.linalg.norm(u), _SMALLEST),
+    project=lambda w: w / max(_length(w), 1.0),
+    steepest=lambda u: u / max(_length(u), _NORMAL),
     radius=lambda shape: 1.0,
 )
 
@@ -7407,7 +7408,8 @@ class _Game(NamedTuple):
     norm: Norm
     shape: tuple  # of w
     scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
-    error: float  # of <z_i, w> over ||w||_2, and of Z'p in length, by rounding
+    unit: float  # a power of two: G has the rows z_i / unit, at most 1 long
+    error: float  # of <z_i, w> over ||w||_2, and of Z'p in length, in this unit, by rounding
 
     def margins(self, w):
         m = np.empty(self.G.shape()[0])
@@ -7421,6 +7423,11 @@ class _Game(NamedTuple):
 
     def play(self, w, p):
         return _Play(w, p, self.margins(w), self.image(p))
+
+    def longest_row(self):
+        """Return a bound on all N*(z_i)."""
+        length = self.unit * math.sqrt(self.scale * float(self.G.diagonal().max()))
+        return self.norm.radius(self.shape) * length
 
     def rows(self, index):
         """Return some z_i, written down."""
@@ -7441,36 +7448,45 @@ class _Game(NamedTuple):
         total = float(p.sum()) * (1.0 - _sum_error(p.size + 16))
         upper = float(self.norm.dual(u)) / total + self.error * radius
         lower = 0.0  # that of w = 0
-        if w.any():
+        size = float(self.norm.value(w))
+        if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
-            lower = max(lower, least / float(self.norm.value(w)) * (1.0 - _LAST))
-        return lower, upper, 2.0 * self.error * radius
+            lower = max(lower, least / size * (1.0 - _LAST))
+        return self.unit * lower, self.unit * upper, 2.0 * self.unit * self.error * radius
 
     def interval(self, G, scale, w, p, precise):
         """Return the `bracket` of fresh products, for `drive`."""
+        if w.any():
+            w = _unit_range(w)
         return self.bracket(self.play(w, p))
 
 
-def _norm_game(Z, norm, labels, *options):
-    """Return the run of a G with the rows z_i, and its `_Game`."""
+def _norm_game(Z, norm, labels, options, n_classes=2):
+    """Return the run of a G with the rows z_i / unit, and its `_Game`; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     G = features(Z, normalize=None)
+    unit = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
+    if isinstance(G, SparseGram):
+        G = G._replace(values=G.values / unit)
+    else:
+        G = G._replace(c=G.c / unit)
     shape = G.shape()[1:]
     scale = 1.0
     if labels is not None:
-        n_classes = 1 + int(_vector(labels, "labels").max())
+        n_classes = max(n_classes, 1 + int(_vector(labels, "labels").max()))
         G = pair_gram(G, labels, n_classes)
         shape = (n_classes, *shape)
         scale = 2.0
     run = prepare(G, *options)
     error = 1.01 * scale * run.G.rounding().margins * math.sqrt(run.scale)
-    return run, _Game(run.G, norm, shape, scale, error)
+    return run, _Game(run.G, norm, shape, scale, unit, error)
 
 
 _EXPLICIT = 64  # steps at the beginning, which shrink the support of p
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
 _LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
+_LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
 _LENGTH, _PRODUCTS = range(2)  # entries of a pace: sqrt(tau sigma) ||Z||, and the products so far
 
 
@@ -7554,7 +7570,12 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
     """Make proximal point steps, at first explicit ones; ``best`` has the w and the p with the best bounds."""
     norm = game.norm
     lower, upper, _ = game.bracket(best)
-    while k < until:
+    while True:
+        if upper <= eps:
+            return k, INFEASIBLE
+        if k >= until:
+            return k, RUNNING
+
         # 1. tau / sigma balances the lengths of w, on the sphere, and p.
         length = norm.radius(game.shape)
         if play.w.any():
@@ -7570,7 +7591,7 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
             if new is None:
                 pace[_LENGTH] = max(1.0, 0.25 * pace[_LENGTH])
             elif pace[_PRODUCTS] - begin < 8.0:
-                pace[_LENGTH] *= 1.5
+                pace[_LENGTH] = min(1.5 * pace[_LENGTH], _LONGEST)
         if new is None:
             new = _explicit_step(game, play, balance / size, 1.0 / (balance * size))
             pace[_PRODUCTS] += 1.0
@@ -7588,11 +7609,8 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
             upper = new_upper
             best.p[:] = new.p
             best.u[:] = new.u
-        if upper <= eps:
-            return k, INFEASIBLE
-        if upper - lower <= tol * upper:
+        if upper > eps and upper - lower <= tol * upper:
             return k, CERTIFIED
-    return k, RUNNING
 
 
 @_documented
@@ -7625,9 +7643,9 @@ def norm_margin(
         ||w||_2.  "l2" of a table is the Frobenius norm.
     labels : array, shape (n,), optional
         Classes, integers from 0 to k - 1.  Then w is a table, (k, d), and the margin that of all pairs of classes,
-        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, with p over the pairs as in `pair_gram`.
+        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, with p over the pairs as in `pair_gram`.  The z_i are those of pairs.
     eps : float, optional
-        Stop as "infeasible" at upper <= eps; by default 1e-9 max_i ||z_i||_2.
+        Stop as "infeasible" at upper <= eps; by default 1e-9 R max_i ||z_i||_2, with R the radius of the ball N <= 1.
 
     See Also
     --------
@@ -7638,14 +7656,14 @@ def norm_margin(
     Notes
     -----
     alpha is the separator w.  0 <= lower <= rho_N <= upper, as w = 0 is allowed.  The first 64 iterations are
-    primal-dual steps (Chambolle & Pock 2011).  Afterwards iteration k is a proximal point step,
+    primal-dual steps (Chambolle & Pock 2011).  Afterwards iteration k is a proximal point step where it can,
 
         w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),   P onto N <= 1,
 
     which semismooth Newton solves to a tenth of its length (Rockafellar 1976 for exact steps; no rate is claimed here).
     tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1" and "linf" are
-    linear programs.  A Newton step takes one product with Z and Z', and a table of the rows that support p.  Columns in
-    very different units take many steps, as for every first-order method: standardise them.
+    linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that support p.
+    Columns in very different units take many steps, as for every first-order method: standardise them.
 
     References
     ----------
@@ -7658,13 +7676,17 @@ def norm_margin(
     >>> result.status, round(result.lower, 5), result.alpha.round(5)  # w = (1, 1)
     ('certified', 3.0, array([1., 1.]))
     """
-    run, game = _norm_game(Z, norm, labels, max_iter, tol, trace_at, keep_iterates, callback, start)
+    options = max_iter, tol, trace_at, keep_iterates, callback, start
+    run, game = _norm_game(Z, norm, labels, options)
     begin = time.perf_counter()
-    eps = 1e-9 * math.sqrt(run.scale) if eps is None else _number(eps, "eps", closed=True)
+    if eps is None:
+        eps = 1e-9 * game.longest_row()
+    eps = _number(eps, "eps", closed=True)
     largest, products = _operator_norm(run.G)
     n = run.G.shape()[0]
     p = np.full(n, 1.0 / n)
-    play = game.play(game.norm.steepest(game.image(p)), p)
+    w = np.array(game.norm.steepest(game.image(p)), dtype=np.float64)
+    play = game.play(w, p)
     pace = np.array([1.0, products + 1.0])
     return drive(
         run,
@@ -7692,7 +7714,7 @@ def norm_certificate(
     Parameters
     ----------
     Z, norm : as in `norm_margin`
-    w : array, shape (d,); with labels (k, d)
+    w : array, shape (d,); with labels (k, d), where k may be more than the classes that labels name
         Any separator, such as the weights of a trained layer.
     p : array, shape (n,), or one entry for each pair
         A point of the simplex; it is divided by its sum.
@@ -7718,14 +7740,12 @@ def norm_certificate(
     >>> round(lower, 6), round(upper, 6)
     (2.0, 3.0)
     """
-    run, game = _norm_game(Z, norm, labels, 0)
-    w = _real_array(w, "w", len(game.shape))
+    w = _real_array(w, "w", 1 if labels is None else 2)
+    run, game = _norm_game(Z, norm, labels, (0,), max(2, len(w)))
     if w.shape != game.shape:
         raise ValueError(f"w must have shape {game.shape}, got {w.shape}")
-    if w.any():
-        w = _unit_range(w.astype(np.float64))
     p = _distribution(p, "p", run.G.shape()[0])
-    return game.bracket(game.play(w, p))[:2]
+    return game.interval(run.G, run.scale, w.astype(np.float64), p, False)[:2]
 
 
 def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, step, momentum):
@@ -7737,8 +7757,9 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, 
         mean += (1.0 - momentum) * u
         theta = step / math.sqrt(k + 1.0) if schedule == _SQRT else step
         w += theta * norm.steepest(mean)
-        alpha += theta * q / max(norm.dual(u), _SMALLEST)
-        m[:] = game.margins(w)
+        alpha += theta * q / max(norm.dual(u), _EPS)
+        m[:] = game.unit * game.margins(w)
+        _refuse_overflow(m, place=f" at iteration {k + 1}")
         if logistic:
             _logistic_weights(m, 0.0, q)
             q /= q.sum()
@@ -7814,17 +7835,17 @@ def steepest_descent(
     momentum = _number(momentum, "momentum", closed=True)
     if momentum >= 1.0:
         raise ValueError(f"momentum must be below 1, got {momentum:g}")
-    run, game = _norm_game(Z, norm, labels, max_iter, tol, trace_at, keep_iterates, callback, start)
+    options = max_iter, tol, trace_at, keep_iterates, callback, start
+    run, game = _norm_game(Z, norm, labels, options)
     n = run.G.shape()[0]
     w, mean = np.zeros((2, *game.shape))
     m, alpha = np.zeros((2, n))
-    longest = math.sqrt(game.scale * run.scale) * game.norm.radius(game.shape)
     return drive(
         run,
         _steepest_loop,
         (w, m, np.full(n, 1.0 / n), mean, alpha),
         lambda w, m, q, mean, alpha: (w, _weights(alpha)),
-        parameters=(game, logistic, schedule, step / longest, momentum),
+        parameters=(game, logistic, schedule, step / game.longest_row(), momentum),
         interval=game.interval,
     )
 

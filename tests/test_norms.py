@@ -351,17 +351,66 @@ def test_a_run_goes_on_bit_for_bit(name):
     assert whole.trace["products"][-1] == rest.trace["products"][-1]
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if "descent" not in name])
-def test_margins_do_not_depend_on_the_unit(name):
+@pytest.mark.parametrize("power", (-450, -40, 200, 400))
+@pytest.mark.parametrize("name", RUNS)
+def test_margins_do_not_depend_on_the_unit(name, power):
     """Times a power of two, all numbers are the same but for the power."""
     norm = name.split(",")[0]
     X, labels = labelled()
     Z = X * np.where(labels % 2 == 0, 1.0, -1.0)[:, None]
-    args = (X, labels) if "classes" in name else (Z, None)
-    one = fm.norm_margin(args[0], norm, labels=args[1])
-    other = fm.norm_margin(args[0] * 2.0**200, norm, labels=args[1])
+    call = fm.steepest_descent if "descent" in name else fm.norm_margin
+    options = {"labels": labels} if "classes" in name else {}
+    given = X if options else np.repeat(Z, 3, axis=0)
+    one = call(given, norm, max_iter=200, **options)
+    other = call(given * 2.0**power, norm, max_iter=200, **options)
     assert one.n_iter == other.n_iter and one.status == other.status
-    assert other.lower == one.lower * 2.0**200 and other.upper == one.upper * 2.0**200
+    assert other.lower == one.lower * 2.0**power and other.upper == one.upper * 2.0**power
+
+
+@pytest.mark.parametrize("norm", NAMES)
+@pytest.mark.parametrize("step", (1e-323, 2.3e-162, 1e-165, 1e-20, 1e100, 1e160))
+def test_steps_of_any_length_have_true_intervals(norm, step):
+    for rows in ([[1.0]], [[0.7, 0.7]], [[1e-24], [-1e-24]], [[1.0, 1e-170], [-1.0, 1e-170]]):
+        result = fm.steepest_descent(rows, norm, step=step, max_iter=3, tol=1e-6)
+        rho = {"[[1.0]]": Fraction(1)}.get(str(rows), 0)
+        if rows == [[0.7, 0.7]]:
+            rho = Fraction(0.7) * (1 if norm == "l1" else 2 if norm == "linf" else 0)
+        if rho:
+            assert result.lower <= rho <= result.upper
+        assert 0.0 <= result.lower <= result.upper
+
+
+@pytest.mark.parametrize("norm", NAMES)
+def test_a_run_goes_on_where_rounding_hides_the_gap(norm):
+    for rows in (np.eye(2), [[1.0, 1.0]], [[1.0], [-1.0]], [[3.0, 1.0], [1.0, 2.0]]):
+        result = fm.norm_margin(rows, norm, tol=None, eps=0.0, max_iter=400)
+        assert result.lower <= result.upper < np.inf
+
+
+def test_a_norm_in_other_units_and_of_whole_numbers():
+    """A box of 1e-10, whose steepest direction is of integers."""
+    small = fm.Norm(
+        value=lambda w: 1e10 * np.abs(w).max(),
+        dual=lambda u: 1.000001e-10 * np.abs(u).sum(),
+        project=lambda w: np.clip(w, -1e-10, 1e-10),
+        steepest=lambda u: 1e-10 * np.sign(u),
+        radius=lambda shape: 1e-10 * math.sqrt(shape[0]),
+    )
+    assert fm.norm_margin([[3.0, 1.0], [1.0, 2.0]], small, tol=1e-5).status == "certified"
+    assert fm.norm_margin([[1.0], [-1.0]], small).status == "infeasible"
+    whole = fm.NORMS["l1"]._replace(steepest=lambda u: np.array([1, 0]))
+    assert fm.norm_margin([[3.0, 1.0], [1.0, 2.0]], whole).status == "certified"
+
+
+def test_a_layer_may_have_more_classes_than_the_labels():
+    X, labels = labelled(3)
+    w = np.zeros((5, 6))
+    w[:3, :3] = np.eye(3)
+    p = np.full(40 * 4, 1 / 160)
+    lower, upper = fm.norm_certificate(X, "spectral", w, p, labels=labels)
+    assert 0.0 < lower <= upper
+    alone = fm.norm_margin(X, "l2", labels=np.zeros(40))  # class 1 has no points
+    assert alone.alpha.shape == (2, 6)
 
 
 def test_sparse_rows_and_a_file(tmp_path):
@@ -425,8 +474,8 @@ def test_one_newton_step_solves_the_equations_near_a_solution(norm, copies):
     rng = np.random.default_rng(3)
     Z = np.repeat(rng.normal(size=(5, 6)) + 2.0, copies, axis=0)
     result = fm.norm_margin(Z, norm, tol=1e-12)
-    _, game = fm._norm_game(Z, norm, None, 0)
-    size = np.linalg.norm(Z, 2)
+    _, game = fm._norm_game(Z, norm, None, (0,))
+    size = np.linalg.norm(Z, 2) / game.unit
     play = game.play(result.alpha + 1e-4 * rng.normal(size=6), result.p)
     for length in (10.0, 30.0):
         pace = np.zeros(2)
@@ -504,7 +553,7 @@ def test_bad_input():
         (lambda: fm.norm_margin(np.zeros((2, 2)), "l1"), ValueError, ("G",)),
         (lambda: fm.norm_margin(Z, "l1", labels=[0, 1]), ValueError, ("labels",)),
         (lambda: fm.norm_margin(Z, "l1", labels=[0, 1, 0.5]), ValueError, ("labels",)),
-        (lambda: fm.norm_margin(Z, "l1", labels=[0, 0, 0]), ValueError, ("n_classes",)),
+        (lambda: fm.norm_margin(Z, "l1", labels=[0, -1, 0]), ValueError, ("labels",)),
         (lambda: fm.norm_margin(Z, "l1", labels), TypeError, ("norm_margin", "2 arguments")),
         (lambda: fm.norm_margin(Z, "l1", eps=-1.0), ValueError, ("eps",)),
         (lambda: fm.norm_margin(Z, "l1", tol=0.0), ValueError, ("tol",)),
