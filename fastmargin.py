@@ -7740,7 +7740,8 @@ def norm_certificate(
     >>> round(lower, 6), round(upper, 6)
     (2.0, 3.0)
     """
-    w = _real_array(w, "w", 1 if labels is None else 2)
+    dimensions = 1 if labels is None else 2
+    w = _real_array(w, "w", dimensions)
     run, game = _norm_game(Z, norm, labels, (0,), max(2, len(w)))
     if w.shape != game.shape:
         raise ValueError(f"w must have shape {game.shape}, got {w.shape}")
