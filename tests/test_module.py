@@ -171,7 +171,7 @@ def test_the_module_keeps_to_its_size():
         if token.type in kinds and token.start[0] not in documented
     ]
     lines = {token.start[0] for token in tokens}
-    assert len(tokens) <= 51_000 and len(functions) <= 435, (len(tokens), len(functions))
+    assert len(tokens) <= 54_500 and len(functions) <= 460, (len(tokens), len(functions))
     assert len(tokens) <= 10.0 * len(lines)
 
 
@@ -454,7 +454,7 @@ def test_the_python_blocks_of_the_readme():
 
 
 def test_the_python_blocks_of_the_report():
-    names = run_blocks(REPORT, 6)
+    names = run_blocks(REPORT, 7)
     if "soft" in names:
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper

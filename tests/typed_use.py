@@ -36,6 +36,8 @@ results: list[fm.Result] = [
     fm.perceptron(np.eye(3), rule="worst", start=None),
     fm.snkp(Rows()),
     fm.winnow([[1.0, 0.5]]),
+    fm.norm_margin(X, "spectral", labels=[0, 1, 2], tol=1e-3),
+    fm.steepest_descent(X, fm.NORMS["linf"], momentum=0.9, loss="logistic"),
     fm.diagonal_descent(fm.features(X, y, intercept="free"), lam=lambda t: 1.0 / t, step=0.1),
     fm.max_margin(fm.lazy_gram(X, y, dtype=np.float32, gamma=0.5), start=np.ones(3)),
     fm.drive(
@@ -51,6 +53,8 @@ interval: tuple[float, float] = fm.certificate(
     np.eye(3), results[0].alpha, results[0].p, precise=True
 )
 share: float = fm.separator_margin(fm.features(X, y), [1.0, 1.0, -1.0])[0]
+box: fm.Norm = fm.NORMS["linf"]._replace(project=lambda w: np.clip(w, -1.0, 1.0))
+bounds: tuple[float, float] = fm.norm_certificate(X, box, X[0], [1.0, 0.0, 0.0])
 scores: np.ndarray = fm.decision_function(results[0].alpha, X, y, X, kernel="rbf")
 guesses: np.ndarray = (
     fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
@@ -62,4 +66,5 @@ fm.momentum(np.eye(3), max_iterations=3)  # type: ignore[call-arg]
 fm.snkp(np.eye(3), start=results[0].alpha)  # type: ignore[arg-type]
 fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
 fm.lazy_gram(X, y, kernel=np.dot)  # type: ignore[arg-type]
+fm.norm_margin(X, 3)  # type: ignore[arg-type]
 words: str = results[0].p  # type: ignore[assignment]
