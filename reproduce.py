@@ -4410,13 +4410,13 @@ def speed_table(table):
         "{ours:.2g} s",
         "{peer}",
         "{theirs:.2g} s",
-        "{ratio:.2f}, {least:.2f} to {most:.2f}",
+        "{ratio:.2f} ({least:.2f} to {most:.2f})",
     )
     shown = sorted(rows.values(), key=lambda row: row["ratio"])
     written = [[cell.format(**row) for cell in cells] for row in shown]
-    # Lines do not break around an equals sign or before a unit.
-    kept = [[re.sub(" = | (?=s$)", unbroken, cell) for cell in row] for row in written]
-    return markdown("fastmargin; time; the same work by; time; their time / ours, range", kept)
+    # Lines do not break around an equals sign, before a unit, or within a range.
+    kept = [[re.sub(r" = | s$| \(.* to .*\)", unbroken, cell) for cell in row] for row in written]
+    return markdown("fastmargin; time; the same work by; time; their time / ours", kept)
 
 
 TABLES = {  # the stem of a CSV file -> the function of its table

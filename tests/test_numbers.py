@@ -74,27 +74,23 @@ def test_the_tables_are_those_of_the_files():
     rows = {name: len(lines) - 2 for name, lines in tables.items()}
     assert rows["subspace-products"] == 4 and rows["apidopoulos22-fig6"] == 4
     assert rows["ji21-fig4"] == 2 and rows["ji21-fig3"] == 10 and rows["ji21-fig3-all"] == 4
+    assert rows["speed-peers"] == 6
 
 
 def test_the_readme_is_a_page():
     """Its sections in their order, and every figure, which the report has, too."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for line in text.splitlines()
-        if line.startswith("|")
-    ]
-    assert max(len(cell) for row in rows for cell in row) <= 160
     assert re.findall("^## (.*)", text, re.MULTILINE) == [
-        "Install",
+        "Install and quick start",
+        "In research: a network's margin as it trains",
         "Which call for which data",
         "Which algorithm",
-        "A classifier beside SVC",
+        "Coming from SVC",
         "Certificates",
+        "What is new here, and what is not",
         "Make it yours",
-        "Figures",
-        "Speed",
-        "Caches, threads, fork",
+        "Gallery",
+        "Caches and threads",
         "Departures from the papers",
         "How to cite",
         "Changes",
@@ -105,16 +101,54 @@ def test_the_readme_is_a_page():
         for stem in rp.stems(key):
             assert f"({stem}.png)" in REPORT
             assert (ROOT / "figures" / f"{stem}.png").is_file()
-    for document in (README, REPORT):  # links to sections
-        for place in re.findall(r"\]\((?:figures/README\.md)?#(.*?)\)", document):
-            titles = re.findall(
-                "^#+ (.*)",
-                (ROOT / "figures" / "README.md").read_text(encoding="utf-8"),
-                re.MULTILINE,
-            )
-            assert place in [
-                re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles
-            ], place
+
+
+def test_every_link_leads_somewhere():
+    """To a file, and to a section of README.md or of the report."""
+    places = 0
+    for path in (ROOT / "README.md", ROOT / "figures" / "README.md"):
+        text = path.read_text(encoding="utf-8")
+        links = re.findall(r"\]\(([^\s()]+)\)", text) + re.findall('(?:href|src)="(.*?)"', text)
+        for link in links:
+            if link.startswith("https://"):
+                continue
+            file, _, place = link.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), link
+            if place:
+                titles = re.findall("^#+ (.*)", target.read_text(encoding="utf-8"), re.MULTILINE)
+                assert place in map(rp.anchor, titles), link
+                places += 1
+    assert places > len(rp.FIGURES)
+
+
+def test_names_of_sections_in_links():
+    """As GitHub makes them."""
+    assert rp.anchor("`ji21:fig3-all` (40 min)") == "ji21fig3-all-40-min"
+    assert rp.anchor("What is new here, and what is not") == "what-is-new-here-and-what-is-not"
+
+
+def test_the_pictures_of_the_readme():
+    runs = rp.split(table("front"), "method")
+    slow = {name: column[-1] for name, column in runs["momentum"].items()}
+    exact = {name: column[-1] for name, column in runs["max_margin"].items()}
+    gap = 100 * (1 - slow["lower"] / slow["upper"])
+    verdict = (
+        f"ρ is known to {gap:.1f} % after {slow['products']:,.0f} products of <code>momentum</code>"
+    )
+    assert f"{verdict}, to nine digits after {exact['products']:.2f} of" in README
+    assert f"when it has read {exact['products']:.2f} n² entries of G" in README
+    assert exact["upper"] - exact["lower"] < 1e-9 * exact["upper"]
+    network = table("network")
+    share = network["margin"][-1] / network["largest"][-1]
+    assert f"{100 * share:.0f} % after {network['epoch'][-1]:,.0f} epochs" in README
+    assert f"it has {100 * share:.0f} % of the largest margin" in README
+    assert round(network["largest"][-1] / network["largest"][0]) == 6  # sixfold
+    assert f"at {len(network['epoch'])} epochs" in README
+    assert abs(network["products"].sum() / network["fresh"].sum() - 0.5) < 0.02  # half
+    assert network["largest"].min() > 0  # from the first epoch on
+    separated = network["epoch"][network["margin"] > 0]
+    assert 1500 < separated[0] < 2500  # near epoch 2,000
 
 
 def test_the_numbers_of_verdicts():
@@ -137,6 +171,11 @@ def test_who_is_faster():
         "MaxMarginClassifier, noisy points, C = 1, n = 4,000",
         "max_margin, sparse points, squared slacks, C = 1, n = 20,000",
     }
+    shown = rp.speed_table(rows).replace("\N{NO-BREAK SPACE}", " ").splitlines()[2:]
+    ratios = [float(line.split("|")[5].split()[0]) for line in shown]
+    assert ratios == sorted(ratios)  # slower ones first, and all of them
+    slower = rows["label"][rows["most"] < 1]
+    assert all(any(label in line for line in shown) for label in slower)
     parts = rp.split(table("speed-scaling"), "what")
     ours = parts["max_margin, tol = 1e-6"]
     less = ours["memory"] < parts["LIBSVM, tol = 1e-6"]["memory"]
