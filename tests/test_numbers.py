@@ -404,7 +404,7 @@ def theorem4_sentences():
     yield "momentum takes {:.2f} to {:.2f} times SNKP's products".format(
         *times("momentum", "SNKP", *without)
     )
-    yield "SNKPVN takes {:.1f} to {:.1f} times as many;".format(*times("SNKPVN", "SNKP", *without))
+    yield "SNKPVN takes {:.1f} to {:.1f} times as many.".format(*times("SNKPVN", "SNKP", *without))
     yield "cost a factor of up to {:.1f} over SNKP".format(times("ISNKPVN", "SNKP", *without)[1])
     assert last[thin, "ISNKPVN"] > last[thin, "SNKP"]
     assert last[thick, "ISNKPVN"] < last[thick, "SNKP"]
@@ -414,7 +414,8 @@ def theorem4_sentences():
     assert products < min(last[thick, method] for method in methods if "Neumann" not in method)
     yield f"NVN's columns add up to {products:.0f} products"
     yield (
-        "ℓ2 takes {:.1f} to {:.1f} times as many iterations as entropy, and with one {:.1f} to {:.1f} times as many."
+        "ℓ2 takes {:.1f} to {:.1f} times as many iterations as entropy without a separator. It takes {:.1f} to "
+        "{:.1f} times as many with one."
     ).format(
         *times("ISNKPVN", "ISNKPVN, entropy", *without),
         *times("ISNKPVN", "ISNKPVN, entropy", "separable"),
@@ -486,10 +487,8 @@ def noisy_sentences():
             run = runs[flipped, "Algorithm 2", lam]
             error_there = np.interp(-0.1, np.maximum.accumulate(run["margin"]), run["test_error"])
             at[flipped, lam] = f"{100 * error_there:.1f}"
-    yield (
-        f"At a margin of −0.1 and 10 % flips Algorithm 2 errs on {at[0.1, lams[0]]} % with λ_0 = 100 and on "
-        f"{at[0.1, lams[3]]} % with 0.01. At 20 % flips it errs on {at[0.2, lams[0]]} and {at[0.2, lams[3]]} %."
-    )
+    for flipped, said in ((0.1, "10 %"), (0.2, "20 %")):
+        yield cells(said, at[flipped, lams[0]], at[flipped, lams[3]])
     runs = ends("apidopoulos22-fig5")
     for decay, said in (
         ("log(1+t)", "8/log(1+t)"),
@@ -563,9 +562,8 @@ def width_sentences():
         for part in (mnist, htru2)
         for panel in after
     ]
-    yield f"smaller gap than momentum up to σ² = {ahead[0]:.0f}, after 100 products and after 1,000."
-    assert ahead[0] == ahead[1]
-    yield f"the turn is at σ² = {ahead[2]:.2f} after 100 and at {ahead[3]:.2f} after 1,000."
+    yield cells("MNIST 3 vs 5", *(f"{sigma2:.0f}" for sigma2 in ahead[:2]))
+    yield cells("HTRU2", *(f"{sigma2:.2f}" for sigma2 in ahead[2:]))
 
 
 def test_products_of_the_subspace_perceptron():
@@ -606,7 +604,7 @@ def alexnet_sentences():
     yield cells("1,024", f"{e:.3f} to {f:.3f}", spans[2])
     yield f"by {-100 * change[:, -1].max():.1f} to {-100 * change[:, -1].min():.1f} points"
     least = sum(run["change"][-1] >= -2 * run["change_error"][-1] for run in runs)
-    yield f"for {least} of {len(runs)} by less than two"
+    yield f"For {least} of {len(runs)} it falls by less than two standard errors."
     later = np.abs(change[:, 3] - change[:, 2]).max()
     yield f"From then on the error moves by at most {100 * later:.1f}."
 
@@ -650,7 +648,7 @@ def open_sentences():
             used = T[0] >= T[0, -1] / 64
             found.append(rp.fitted_exponent(T[:, used], gap[:, used])[0])
     (a, b), (c, d) = ((number(max(found), 2), number(min(found), 2)) for found in slopes.values())
-    yield f"With momentum it falls as T^{a} to T^{b}, against T^{c} to T^{d} without."
+    yield f"With momentum it falls as T^{a} to T^{b}. Without, it falls as T^{c} to T^{d}."
     largest = {}
     for name, rows in rp.split(parts["constants"], "problem").items():
         largest[name] = rows["gap"] / rp.RATES[name](
@@ -662,20 +660,17 @@ def open_sentences():
 
     parts = rp.split(table("open3"), "what")
     falls = {name: run["y"] for name, run in rp.split(parts["fall"], "method").items()}
-    yield (
-        f"Measured over predicted is {interval(rp.median_interval(falls['a = 3']))} for a = 3, and "
-        f"{interval(rp.median_interval(falls['a = 10']))} for a = 10."
-    )
+    for a in (3, 10):
+        yield cells(f"rate / prediction, a = {a}", interval(rp.median_interval(falls[f"a = {a}"])))
     restarted = np.concatenate([falls[f"a = {a}, restarts"] for a in (3, 10)])
     steps = {
         name: rp.fitted_exponent(*(run[axis][np.isfinite(run["y"])] for axis in "xy"))
         for name, run in rp.split(parts[rp.AWAY], "method").items()
     }
-    yield f"`restart=True` makes the rate {np.nanmin(restarted):.1f} to {np.nanmax(restarted):.1f} √(γμ) a step."
-    yield (
-        f"Steps to 1e-10 then grow like (γμ)^−{interval(steps['a = 3, restarts'])}, and like "
-        f"(γμ)^−{steps['Algorithm 1'][0]:.2f} with Algorithm 1."
-    )
+    least, most = np.nanmin(restarted), np.nanmax(restarted)
+    yield cells("rate with `restart=True`, in units of √(γμ) a step", f"{least:.1f} to {most:.1f}")
+    yield cells("steps to 1e-10 with `restart=True`", f"(γμ)^−{interval(steps['a = 3, restarts'])}")
+    yield cells("steps to 1e-10, Algorithm 1", f"(γμ)^−{steps['Algorithm 1'][0]:.2f}")
 
     parts = rp.split(table("open4"), "what")
     ratio = rp.split(parts["ratio"], "kind")["a gap of 1 %"]["y"]
