@@ -47,6 +47,16 @@ def subspace_sentences():
             run = parts["products to separation"][rp.CUT]
             cut.append(f"{rp.fitted_exponent(*rp.fit_range(run['x'], run['y']))[0]:.2f}")
     *others, chain = shares
+    differences = []
+    for part in rp.split(table("subspace-products"), "family").values():
+        for goal in rp.GOALS:
+            runs = rp.split(rp.split(part, "what")[f"products to {goal}"], "method")
+            theirs, other = (
+                rp.fitted_exponent(*rp.fit_range(runs[name]["x"], runs[name]["y"]))[0]
+                for name in ("SNKP", "momentum")
+            )
+            differences.append(abs(theirs - other))
+    yield f"SNKP's differ from momentum's by {max(differences):.2f} at most."
     yield f"takes at most {min(others):.2f} to {max(others):.2f} of what is proved, and on the chain {chain:.2f}."
     yield f"separation takes ρ^(−b) products with b = {' and '.join(cut)} on the two spectra"
     rows = rp.split(
@@ -218,6 +228,12 @@ def test_the_exponents_of_ramdas14():
     )
 
 
+def test_the_exponent_of_the_mistakes():
+    run = rp.split(table("ramdas14-example"), "points")["raw"]
+    exponent = rp.fitted_slope(run["r"], run["mistakes"], 2)
+    assert f"The mistakes themselves grow like r^{exponent:.1f} (fitted to r ≥ 2)." in REPORT
+
+
 def test_what_is_said_of_the_papers_figures():
     for sentence in (
         *ji21_sentences(),
@@ -226,6 +242,7 @@ def test_what_is_said_of_the_papers_figures():
         *theorem4_sentences(),
         *noisy_sentences(),
         *toy_sentences(),
+        *real_sentences(),
         *width_sentences(),
     ):
         assert sentence in REPORT, sentence
@@ -523,6 +540,34 @@ def toy_sentences():
             power(run["distance"][-1]),
             "–" if np.isnan(bound) else written,
         )
+
+
+def real_sentences():
+    """What the report says of apidopoulos22:fig6 below its table."""
+    *images, (_, htru2) = rp.split(table("apidopoulos22-fig6"), "data").items()
+    leads, passes = [], []
+    for _, part in images:
+        runs = rp.split(part, "method")
+        margins = {name: runs[name]["margin"] for name in rp.REAL_METHODS}
+        t = runs["momentum"]["t"]
+        ours = margins.pop("Algorithm 2")
+        behind = ours <= np.max([*margins.values()], axis=0)
+        leads.append(t[1:][behind[:-1]].max())
+        last = np.flatnonzero(margins["momentum"] <= margins["Algorithm 1"])[-1]
+        passes += [t[last], t[last + 1]]
+    yield f"Algorithm 2 leads in margin from t = {max(leads):.0f} on."
+    yield f"Momentum passes Algorithm 1 between t = {min(passes):.0f} and {max(passes):.0f}."
+    runs = rp.split(htru2, "method")
+    errors = [runs[name]["test_error"] for name in rp.REAL_METHODS]
+    assert all(error.min() == error[0] for error in errors)
+    yield f"It is least, {100 * errors[0][0]:.1f} %, at the first step, with uniform weights."
+    t = runs["momentum"]["t"]
+    margins = {name: run["margin"] for name, run in runs.items() if name != "maximum margin"}
+    assert (margins["momentum"] < margins["Algorithm 2"])[1:].all()
+    for name, near in (("Algorithm 1", 120), ("Algorithm 2, lambda_0 = 10", 130)):
+        first = t[1:][(margins["momentum"] > margins[name])[1:]].min()
+        assert abs(first - near) <= 6
+        yield f"passes {name.split(',')[0]} near t = {near}"
 
 
 def width_sentences():
