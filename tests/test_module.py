@@ -424,9 +424,9 @@ def run_blocks(document, expected):
 
 def test_the_python_blocks_of_the_readme():
     """They print what the text says, and the user's own kernel, loop and representation do what ours do."""
-    names = run_blocks(README, 5)
+    names = run_blocks(README, 7)
     text = README.read_text(encoding="utf-8")
-    assert len(re.findall("^```text", text, re.MULTILINE)) == 5
+    assert all(shown for _, shown in BLOCK.findall(text))
     assert (
         names["chosen"].status_ == "certified"
         and names["chosen"].score(names["X"], names["kinds"]) == 1.0
@@ -435,6 +435,7 @@ def test_the_python_blocks_of_the_readme():
         fm.gram(names["shifted_cosine"](names["X"], names["X"]), names["y"], kernel="precomputed")
     )
     assert names["ours"].lower == pytest.approx(same.lower, rel=1e-9)
+    assert names["margin"] <= names["best"].upper  # of the network, and of any last layer
     exact = fm.max_margin(names["G"])
     loop = names["heavy_ball_loop"]
     results = []
@@ -449,8 +450,12 @@ def test_the_python_blocks_of_the_readme():
             double = fm.ALGORITHMS[name](features, max_iter=50, tol=0.01)
             assert single.status == double.status
             assert single.lower <= double.upper and double.lower <= single.upper
-    for name, algorithm in fm.ALGORITHMS.items():
-        assert f"`{name}`" in text, f"the README does not mention {algorithm}"
+    # a pair is at most sqrt(2) times as long as its largest entry, and as long as it at least
+    largest = fm.norm_margin(names["signed"], "linf")
+    assert largest.lower / 2**0.5 <= names["largest"].upper
+    assert names["largest"].lower <= largest.upper
+    for name in (*fm.ALGORITHMS, "norm_margin", "steepest_descent"):
+        assert f"`{name}`" in text, f"the README does not mention {name}"
 
 
 def test_the_python_blocks_of_the_report():

@@ -1064,10 +1064,12 @@ def draw_new(table, ax):
         shutil.copy(ROOT / name, tmp_path / name)
     for arguments in ("new:points", "report"):
         assert run(arguments, folder=tmp_path).returncode == 0
-    assert {"new-points.csv", "new-points.png"} < {*files_under(tmp_path / "figures")}
+    made = {"new-points.csv", "new-points.png", "thumbs/new-points.png"}
+    assert made < {*files_under(tmp_path / "figures")}
     gallery = (tmp_path / "README.md").read_text(encoding="utf-8")
-    [row] = [line for line in gallery.splitlines() if "new-points.png" in line]
-    assert all(word in row for word in ("is a line straight?", "it is", "new:points"))
+    [cell] = [line for line in gallery.splitlines() if "thumbs/new-points.png" in line]
+    words = ("is a line straight?", "it is", "figures/README.md#newpoints-1-s")
+    assert all(word in cell for word in words)
     report = (tmp_path / "figures" / "README.md").read_text(encoding="utf-8")
     assert all(text in report for text in ("`new:points`", "(new-points.png)", "No data, no"))
 
@@ -1096,6 +1098,39 @@ def test_report_writes_the_tables_between_their_marks(tmp_path, registry, monkey
             expected = text.format("| x |\n| --- |\n| 1.5 |\n| -2 |\n", "")
             assert path.read_text(encoding="utf-8") == expected
     assert rp.main(["report", "bounds"]) == 2
+
+
+def test_a_thumbnail_is_a_small_picture_of_the_first_panel(registry, monkeypatch):
+    """Without legends and words in the panel; the same bytes from the same numbers, whatever a user has set."""
+
+    def draw(table, left, right):
+        left.plot(table["x"], table["y"], label="a curve")
+        left.text(0.5, 0.5, "a word")
+        right.plot(table["y"], table["x"])
+
+    rp.FOLDER.mkdir()
+    registry("c:two", draw=draw, columns=2)
+    rp.write_table(rp.FOLDER / "c-two.csv", rp.stack([{"x": [1, 2], "y": [3, 4]}]), "caption")
+    seen = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda fig, *args, **named: (seen.append(fig), save(fig, *args, **named))
+    )
+    for size in (8, 20):
+        monkeypatch.setitem(matplotlib.rcParams, "font.size", size)
+        rp.draw_thumbnail("c:two", rp.FOLDER / f"{size}.png")
+    assert (rp.FOLDER / "8.png").read_bytes() == (rp.FOLDER / "20.png").read_bytes()
+    [ax] = seen[0].axes
+    assert len(ax.lines) == 1
+    assert not [*ax.texts, *seen[0].texts, *seen[0].legends]
+    height, width = matplotlib.image.imread(rp.FOLDER / "8.png").shape[:2]
+    assert height < width < 480  # twice the 240 that the README shows
+
+
+def test_every_figure_has_its_thumbnail():
+    kept = {path.name for path in (ROOT / "figures" / "thumbs").iterdir()}
+    assert kept == {f"{rp.stems(key)[0]}.png" for key in rp.FIGURES}
+    assert sum(path.stat().st_size for path in (ROOT / "figures" / "thumbs").iterdir()) < 1e6
 
 
 def test_figures_stand_in_the_report_where_their_marks_are(registry):
