@@ -3895,7 +3895,7 @@ class PairGram(Representation):
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
         blur = _sum_error(2 * v.size + 16) ** 2
-        lost = float(_LAST * np.abs(scores).max() / self.diagonal().max())
+        lost = float(_LAST * np.abs(scores).max() / max(self.diagonal().max(), _SMALLEST))
         return (
             0.5 * math.fsum(squares),
             m,
