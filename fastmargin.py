@@ -2058,6 +2058,11 @@ _UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range los
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
+def _largest_square(G):
+    """Return max_i G_ii for a divisor: some points of a G may all be 0."""
+    return max(float(G.diagonal().max()), _SMALLEST)
+
+
 def _sum_error(k, unit=_UNIT):
     """Return k unit / (1 - k unit), a bound of the relative error of a term of a sum after k operations on it."""
     return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
@@ -2338,8 +2343,8 @@ class RidgeGram(Representation):
 
         The least numbers allow for underflow.
         """
-        scale = max(float(self.base.diagonal().max()), _SMALLEST)
-        return rounding.scaled(max(scale / float(self.diagonal().max()), 1e-280))
+        share = _largest_square(self.base) / _largest_square(self)
+        return rounding.scaled(max(share, 1e-280))
 
     def rounding(self) -> Rounding:
         """Add a few units of the base's s to its errors, because |r_i v_i| <= |m_i| + s."""
@@ -2387,7 +2392,7 @@ class RidgeGram(Representation):
         size, m, rounding = products
         terms = self.ridge * v
         rounding = self._of_base(rounding)
-        lost = _LAST * float(np.abs(m).max() / self.diagonal().max())  # where the terms cancel
+        lost = _LAST * float(np.abs(m).max()) / _largest_square(self)  # where the terms cancel
         return (
             size + sum(_precise_dot(terms, v)),
             m + terms,
@@ -3895,7 +3900,7 @@ class PairGram(Representation):
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
         blur = _sum_error(2 * v.size + 16) ** 2
-        lost = float(_LAST * np.abs(scores).max() / max(self.diagonal().max(), _SMALLEST))
+        lost = _LAST * float(np.abs(scores).max()) / _largest_square(self)
         return (
             0.5 * math.fsum(squares),
             m,
@@ -7946,7 +7951,7 @@ class _Dual:
             self.largest_working_set = _WIDE_BLOCK
             self.steps_per_point = 32
         # What Newton steps can do
-        base_scale = max(float(self.base.diagonal().max()), _SMALLEST)
+        base_scale = _largest_square(self.base)
         least_ridge = np.min(self.ridge)
         self.has_ridge = least_ridge > 0.0
         is_significant = least_ridge > max(1e-20 * base_scale, 1e-200)

@@ -245,6 +245,18 @@ def test_a_row_of_zeros_is_a_witness(kind):
     assert result.status == "infeasible" and 0.0 < result.upper <= 3e-8 and result.p[-1] == 1.0
 
 
+@pytest.mark.parametrize("classes", (0, 3))
+def test_a_first_point_of_zeros_without_a_ridge(classes):
+    """What asks the first point alone for precise products divides by its scale, which is 0."""
+    G = fm.features([[0.0, 0.0], [94.0, -96.0], [16.0, 67.0]], normalize=None)
+    ridge = np.array([0.0, 1e9, 6e9])
+    if classes:
+        G = fm.pair_gram(G, [0, 1, 0], classes)
+        ridge = np.repeat(ridge, 2)
+    result = fm.max_margin(fm.RidgeGram(G, ridge), tol=1e-12)
+    assert result.status == "infeasible" and result.p[0] > 0.999
+
+
 @pytest.mark.parametrize("tol", [1e-9, 1e-12])
 def test_every_point_a_support_vector(tol):
     """A narrow Gaussian kernel: G is nearly the identity, and rho nearly 1/sqrt(n)."""
