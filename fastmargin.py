@@ -2058,8 +2058,8 @@ _UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range los
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
-def _largest_square(G):
-    """Return max_i G_ii for a divisor: some points of a G may all be 0."""
+def _divisor(G):
+    """Return max_i G_ii to divide by: it is above 0, though all points of a G may be 0."""
     return max(float(G.diagonal().max()), _SMALLEST)
 
 
@@ -2343,7 +2343,7 @@ class RidgeGram(Representation):
 
         The least numbers allow for underflow.
         """
-        share = _largest_square(self.base) / _largest_square(self)
+        share = _divisor(self.base) / _divisor(self)
         return rounding.scaled(max(share, 1e-280))
 
     def rounding(self) -> Rounding:
@@ -2392,7 +2392,7 @@ class RidgeGram(Representation):
         size, m, rounding = products
         terms = self.ridge * v
         rounding = self._of_base(rounding)
-        lost = _LAST * float(np.abs(m).max()) / _largest_square(self)  # where the terms cancel
+        lost = _LAST * float(np.abs(m).max()) / _divisor(self)  # where the terms cancel
         return (
             size + sum(_precise_dot(terms, v)),
             m + terms,
@@ -3900,7 +3900,7 @@ class PairGram(Representation):
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
         blur = _sum_error(2 * v.size + 16) ** 2
-        lost = _LAST * float(np.abs(scores).max()) / _largest_square(self)
+        lost = _LAST * float(np.abs(scores).max()) / _divisor(self)
         return (
             0.5 * math.fsum(squares),
             m,
@@ -4330,7 +4330,11 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     if bias is not None and G.origin is not None:
         moved = sum(_precise_dot(w.astype(np.float64), G.origin))
         bias += moved
-    return _of_separator(G, ridge, w, bias, abs(moved))
+    # Where the terms of <w, origin> cancel, twice the working precision may be all that is left of it.
+    terms = 0.0
+    if moved:
+        terms = 2.0 * _sum_error(2 * w.size + 16) ** 2 * float(np.abs(w) @ np.abs(G.origin))
+    return _of_separator(G, ridge, w, bias, abs(moved) + terms / _LAST)
 
 
 def _of_separator(G, ridge, w, bias, bias_term):
@@ -7951,7 +7955,7 @@ class _Dual:
             self.largest_working_set = _WIDE_BLOCK
             self.steps_per_point = 32
         # What Newton steps can do
-        base_scale = _largest_square(self.base)
+        base_scale = _divisor(self.base)
         least_ridge = np.min(self.ridge)
         self.has_ridge = least_ridge > 0.0
         is_significant = least_ridge > max(1e-20 * base_scale, 1e-200)
@@ -8967,7 +8971,7 @@ def max_margin(
 _DENSE_POINTS = 10_000
 # These algorithms take a free intercept.
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
-# Points below this share of the largest weight are left out of a soft margin.
+# Points below this share of the largest weight of their class are left out of a soft margin.
 _NEGLIGIBLE = 2.0**-44
 # Where rounding hides the soft margin of a larger C, one with C max_i G_ii equal to this number stands in.
 _SOFT = 1e4
@@ -9186,8 +9190,8 @@ class MaxMarginClassifier:
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale".  A soft margin leaves out points with
-    less than 2^-44 of the largest weight; `interval_` holds for all points (proof: "Points left out of a soft margin"
-    in figures/README.md).  A hard margin depends on weights only through which of them are 0.
+    less than 2^-44 of the largest in their class; `interval_` holds for all points (proof: "Points left out of a soft
+    margin" in figures/README.md).  A hard margin depends on weights only through which of them are 0.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     Expect seconds for 2,000 points of 100 classes.
@@ -9366,7 +9370,8 @@ class MaxMarginClassifier:
         y : array, shape (n,)
             Their classes: numbers, strings or other labels that can be sorted.
         sample_weight : array, shape (n,), or None
-            Weights of at least 0, which multiply those of the classes.  Points of weight 0 are left out.
+            Weights of at least 0, which multiply those of the classes.  Points of weight 0, or below 2.3e-308, are left
+            out.
 
         Returns
         -------
@@ -9404,8 +9409,11 @@ class MaxMarginClassifier:
         if sample_weight is None:
             sample_weight = 1.0
         weights = _amounts(sample_weight, "sample_weight", n)
-        lightest = 0.0 if self.C == math.inf else _NEGLIGIBLE * weights.max()
-        kept = np.flatnonzero(weights >= max(_NORMAL, lightest))
+        heaviest = np.zeros(classes.size)
+        np.maximum.at(heaviest, labels, weights)
+        negligible = 0.0 if self.C == math.inf else _NEGLIGIBLE
+        lightest = np.maximum(negligible * heaviest, _NORMAL)
+        kept = np.flatnonzero(weights >= lightest[labels])
         left_out = math.fsum(np.delete(weights, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:

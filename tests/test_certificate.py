@@ -1031,3 +1031,24 @@ def test_precise_products_of_features_are_within_their_bound():
     want = sum(y * y for y in w)
     assert abs(Fraction(norm2) - want) <= Fraction(4 * EPS) * want
     assert rounding.margins < 1e-28 and want < Fraction(1, 10**3)
+
+
+def test_a_bias_at_an_origin_where_all_digits_cancel():
+    """<w, origin> cancels from 1e24 down to 1; what is left of twice the working precision is in the interval."""
+    o = [1.2584102866145718e24, 2.228499918042849e24, 1.3320970370818472e24, 1098163273.164956]
+    X = [[*o, v] for v in (1.0, 2.0, -1.0, -3.0)]
+    y = [1, 1, -1, -1]
+    head = [1.024658250742765, 1.2070523882483435, -2.9872873525801156, 0.011686757923943449, 1.0]
+    G = fm.features(X, y, normalize=None, intercept="free")
+    for bias in (4.0054925582510265e-10, 1.0, -1e8):
+        w = [Fraction(x) for x in head]
+        exact = [
+            label * (sum(a * Fraction(x) for a, x in zip(w, row, strict=True)) + Fraction(bias))
+            for row, label in zip(X, y, strict=True)
+        ]
+        lower, upper = fm.separator_margin(G, [*head, bias])
+        square = sum(x * x for x in w)
+        least = min(exact)
+        signed = least * abs(least) / square
+        assert Fraction(lower) * abs(Fraction(lower)) <= signed
+        assert signed <= Fraction(upper) * abs(Fraction(upper))

@@ -840,3 +840,15 @@ def test_bad_input_is_named():
 def test_a_column_of_labels_is_taken_with_a_warning():
     with pytest.warns(UserWarning, match="column-vector"):
         assert fm.MaxMarginClassifier().fit(X2, Y2[:, None]).score(X2, Y2) == 1.0
+
+
+@pytest.mark.parametrize("weight", (6e-14, 5e-14, 1e-30, 1e-200))
+def test_no_class_is_left_out_for_its_small_weights(weight):
+    """A soft margin leaves out points that weigh little in their class, not classes."""
+    X = [[0.0], [1.0], [0.5], [0.6]]
+    chosen = fm.MaxMarginClassifier("linear", C=1.0).fit(
+        X, [0, 1, 2, 2], [1.0, 1.0, weight, 1e-17 * weight]
+    )
+    assert chosen.classes_.tolist() == [0, 1, 2]
+    assert chosen.status_ == "certified"
+    assert chosen.interval_[0] == pytest.approx(0.604708, abs=1e-6)

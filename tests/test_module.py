@@ -64,6 +64,11 @@ def banners():
     return found
 
 
+def test_no_name_is_defined_twice():
+    names = [node.name for node in TREE.body if hasattr(node, "name")]
+    assert len(names) == len(set(names))
+
+
 def definitions():
     """[(names defined, node, room)] of the top level, in order."""
     marks = banners()
