@@ -141,7 +141,7 @@ def test_errors_of_workers_and_interrupts_come_through(client, tmp_path, error):
             if self.ahead == 0 and error is OSError:
                 return self.client.gather(self.client.map(fail, left, right, pure=False))
             if self.ahead == 0:
-                signal.raise_signal(signal.SIGINT)
+                raise KeyboardInterrupt
             return super().products(left, right)
 
     Z = feasible(70, 5, 0.2, seed=2)[0]
