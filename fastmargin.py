@@ -9196,7 +9196,8 @@ class MaxMarginClassifier:
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     Expect seconds for 2,000 points of 100 classes.
 
-    If the kernel is "linear", and there are fewer columns than points and than 3,000, columns may have any units: where
+    If the kernel is "linear", points are dense, and there are fewer columns than points and than 3,000, columns may have
+    any units: where
     no weights of points in double precision give the separator, its coordinates are found and certified, as in
     `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.
 
