@@ -9196,10 +9196,9 @@ class MaxMarginClassifier:
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     Expect seconds for 2,000 points of 100 classes.
 
-    If the kernel is "linear", points are dense, and there are fewer columns than points and than 3,000, columns may have
-    any units: where
-    no weights of points in double precision give the separator, its coordinates are found and certified, as in
-    `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.
+    If the kernel is "linear", points are dense, and there are fewer columns than points and than 3,000, columns may
+    have any units: where no weights of points in double precision give the separator, its coordinates are found and
+    certified, as in `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
     evaluates G on demand, and so do the other algorithms above 10,000 points.  Sparse X stay sparse with "linear",
