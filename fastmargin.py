@@ -7530,7 +7530,7 @@ def _implicit_step(game, play, tau, sigma, pace):
 
     new, x, v, residual = reply(play.w)
     for _ in range(_NEWTON_STEPS):
-        # 1. Stop at a residual that is short beside the move.
+        # 1. Stop at a residual that is short compared to the move.
         length = np.linalg.norm(residual)
         move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
         if length <= 0.1 * move:
