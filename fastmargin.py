@@ -1,7 +1,7 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
 SPDX-License-Identifier: MIT
-Copyright (c) 2026 The fastmargin authors.  Version 1.0.0.
+Copyright (c) 2026 The fastmargin authors.  Version 1.1.0.
 
 This file is the whole library, and may be copied into any project.  It comes from the repository and package
 "fastmargin", which also hold the tests and the report (figures/README.md there) with the proof of every theorem.
@@ -110,7 +110,7 @@ from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 __all__ = [
     "ALGORITHMS",
     "CERTIFIED",
@@ -549,12 +549,12 @@ def _is_mapped(X, dtype=None):
     )
 
 
-def _rows(X):
+def _rows(X, name="X"):
     """Return checked points, sparse ones in compressed rows.  Mapped points are returned as they are, since `_blocks`
     checks them."""
     if _is_sparse(X):
-        return _sparse_points(X)
-    return X if _is_mapped(X) else _points(X, dtype=None)
+        return _sparse_points(X, name)
+    return X if _is_mapped(X) else _points(X, name, dtype=None)
 
 
 _AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled at a time: 8 MB
@@ -4268,7 +4268,7 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     Raises
     ------
     TypeError, ValueError
-        G has no coordinates, as a dense one; w is of another shape, not finite, or 0.
+        G has no coordinates, as a dense one; w is of another shape, not finite, or 0; the bias over ||w|| overflows.
 
     See Also
     --------
@@ -4312,9 +4312,11 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
     w = _real_array(w, "w", len(shape))
     bias = None
+    origin = None
     if G.signs is not None and w.shape == (d + 1,):
         bias = float(w[-1])
         w = w[:-1]
+        origin = G.origin
     if w.shape != shape or not w.any():
         or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
         raise ValueError(
@@ -4325,25 +4327,13 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
 
-    # 3. The stored rows are x_i - origin: move the bias there.
-    moved = 0.0
-    if bias is not None and G.origin is not None:
-        moved = sum(_precise_dot(w.astype(np.float64), G.origin))
-        bias += moved
-    # Where the terms of <w, origin> cancel, twice the working precision may be all that is left of it.
-    terms = 0.0
-    if moved:
-        terms = 2.0 * _sum_error(2 * w.size + 16) ** 2 * float(np.abs(w) @ np.abs(G.origin))
-    return _of_separator(G, ridge, w, bias, abs(moved) + terms / _LAST)
+    return _of_separator(G, ridge, w, bias, origin)
 
 
-def _of_separator(G, ridge, w, bias, bias_term):
-    """Return `separator_margin` for the bias that belongs to the stored rows; None stands for the best one.
-
-    ``bias_term`` is the size of the terms of which this bias is a sum: its rounding is in proportion to them.
-    """
+def _of_separator(G, ridge, w, bias, origin=None):
+    """Return `separator_margin` for a bias of points x_i, where x_i - origin are the stored rows; None is the best."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
-    exponent = math.frexp(float(np.abs(w).max()))[1]
+    exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
     w = np.ldexp(w.astype(np.float64), -exponent)
     goal = math.ldexp(1.0, -exponent)
     norm2 = sum(_precise_dot(w.ravel(), w.ravel()))
@@ -4351,23 +4341,40 @@ def _of_separator(G, ridge, w, bias, bias_term):
         norm2 *= 0.5
     length = math.sqrt(norm2)
 
-    # 2. Margins with their bias, and the largest term of these sums.
+    # 2. Move the bias to the stored rows.
+    bias_term = 0.0  # its rounding is in proportion to this
+    if bias is not None:
+        bias *= goal
+        if not abs(bias) < _LARGEST:
+            raise ValueError("the bias is too large for this w: over ||w|| it overflows")
+        if origin is not None:
+            moved = sum(_precise_dot(w, origin))
+            bias += moved
+            # Where the terms of <w, origin> cancel, twice the working precision may be all that is left of it.
+            cancelled = _sum_error(2 * w.size + 16) ** 2 * float(np.abs(w) @ np.abs(origin))
+            bias_term = abs(moved) + 2.0 * cancelled / _LAST
+
+    # 3. Margins with their bias, and the largest term of these sums.
     m, term, error = _margins_of(G, w)
     if G.signs is not None:
-        bias = _offset(G.signs, m) if bias is None else math.ldexp(bias, -exponent)
-        term = max(abs(bias), math.ldexp(bias_term, -exponent))
+        if bias is None:
+            bias = _offset(G.signs, m)
+        term = max(abs(bias), bias_term)
         m += bias * G.signs
 
-    # 3. Without a ridge the least of them decides.
+    # 4. Without a ridge the least of them decides.
     if ridge is None:
         least = float(m.min()) / length
         rounding = _LAST * (abs(least) + term / length) + error
         return least - rounding, least + rounding
 
-    # 4. With a ridge the slacks count, once with the least and once with the largest margins.
+    # 5. With a ridge the slacks count, once with the least and once with the largest margins.
     rounding = _LAST * (np.abs(m) + term) + error * length
-    lower = _with_slacks(length / goal, np.maximum(goal - m + rounding, 0.0) / goal, ridge)
-    upper = _with_slacks(length / goal, np.maximum(goal - m - rounding, 0.0) / goal, ridge)
+    with np.errstate(over="ignore"):
+        most = np.maximum(goal - m + rounding, 0.0) / goal
+        least = np.maximum(goal - m - rounding, 0.0) / goal
+    lower = _with_slacks(length / goal, most, ridge)
+    upper = _with_slacks(length / goal, least, ridge)
     if upper < _NORMAL:  # Such numbers have fewer digits.
         return 0.0, _NORMAL
     return lower * (1.0 - _LAST), upper * (1.0 + _LAST)
@@ -7474,7 +7481,7 @@ def _norm_game(Z, norm, labels, options, n_classes=2):
     """Return the run of a G with the rows z_i / unit, and its `_Game`; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
-    G = features(Z, normalize=None)
+    G = features(_rows(Z, "Z"), normalize=None)
     unit = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
     if isinstance(G, SparseGram):
         G = G._replace(values=G.values / unit)
@@ -7890,7 +7897,7 @@ _AT_HAND = 20_000  # points whose kernel matrix Newton steps keep: 1.6 GB
 _FEW_SLACK = 1000  # Newton steps take over from a larger support, above n / 16, if most have slacks
 _LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
 _FIRST_FACE = 256  # largest support for which faces come first
-_ROOM_FOR_PAIRS = 1 << 26  # entries of the rows of pairs that Newton steps write down: 0.5 GB
+_WRITTEN_DOWN = 1 << 26  # entries of sparse rows, or of pairs, that Newton steps write down: 0.5 GB
 _LONGEST_STAGE = 10**10  # entries of factors that Newton steps on faces read in a stage, about
 _PROBES = 128  # points in the first working set if nothing is known of any point
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
@@ -7959,7 +7966,9 @@ class _Dual:
         least_ridge = np.min(self.ridge)
         self.has_ridge = least_ridge > 0.0
         is_significant = least_ridge > max(1e-20 * base_scale, 1e-200)
-        self.has_few_coordinates = is_significant and _has_few_coordinates(self.base)
+        is_cheaper = not isinstance(self.base.points_gram(), SparseGram)  # than products with rows
+        is_cheaper |= self.base.shape()[1] <= _FIRST_FACE
+        self.has_few_coordinates = is_significant and is_cheaper and _has_few_coordinates(self.base)
         self.takes_newton_steps = self.has_few_coordinates or least_ridge >= 1e-8 * base_scale
         self.largest_face = _LARGEST_FACE
         if self.has_few_coordinates:
@@ -8515,12 +8524,12 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
 
 
 def _has_few_coordinates(G):
-    """Return True if Newton steps can work on coordinates: fewer than the points, and of pairs of classes in 0.5 GB."""
+    """Return True if Newton steps can work on coordinates: fewer than the points, and with their zeros in 0.5 GB."""
     rows = G.points_gram()
-    if not isinstance(rows, FeatureGram):
+    if not isinstance(rows, FeatureGram | SparseGram):
         return False
     n, d = G.shape()
-    return d < min(n, _LARGEST_FACE) and (rows is G or n * d <= _ROOM_FOR_PAIRS)
+    return d < min(n, _LARGEST_FACE) and (isinstance(G, FeatureGram) or n * d <= _WRITTEN_DOWN)
 
 
 def _coordinates(G):
@@ -8706,7 +8715,7 @@ def _by_coordinates(G, tol):
         # 2. Their interval
         bias = 0.0 if G.signs is None else float(w[-1])
         slack_ridge = None if is_hard else ridge
-        lower = _of_separator(G.without_ridge(), slack_ridge, W, bias, 0.0)[0]
+        lower = _of_separator(G.without_ridge(), slack_ridge, W, bias)[0]
         for side in sides:
             p[side] = _mixture(p[side], 1.0 / len(sides))
         upper = certificate(G, p, p, precise=True)[1]
@@ -8862,7 +8871,8 @@ def max_margin(
         rows without a ridge and for up to 256 points;
     (3) Newton steps on the separator: with a ridge, a `RidgeGram`, of at least 1e-8 s, where most points have slacks or
         the support is too large for (1).  They solve by conjugate gradients, or in the coordinates if these are fewer
-        than the points and than 3,000: then with any ridge, and first of all if they are 256 or fewer;
+        than the points and than 3,000, of sparse rows 256 at most: then with any ridge, and first of all if they are
+        256 or fewer;
     (4) pair steps on blocks of the points that violate optimality most, where the support is too large for all others.
 
     Parameters
@@ -9196,9 +9206,11 @@ class MaxMarginClassifier:
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     Expect seconds for 2,000 points of 100 classes.
 
-    If the kernel is "linear", points are dense, and there are fewer columns than points and than 3,000, columns may
-    have any units: where no weights of points in double precision give the separator, its coordinates are found and
-    certified, as in `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.
+    If the kernel is "linear", and there are fewer columns than points and than 3,000, columns may have different units:
+    where no weights of points in double precision give the separator, its coordinates are found and certified, as in
+    `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.  Where one column is up to 1e8
+    times as wide as another, tol=1e-6 was reached in every trial; beyond, rounding may hide more.  Sparse X take part
+    as long as they have up to 2^26 entries with their zeros.
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
     evaluates G on demand, and so do the other algorithms above 10,000 points.  Sparse X stay sparse with "linear",
@@ -9468,6 +9480,8 @@ class MaxMarginClassifier:
         options = self._kernel_options(data)
         if is_linear:
             G = features(X, signs, normalize=self.normalize, **options)
+            if not G.diagonal().any():
+                raise ValueError('every point of X is 0: kernel="linear" cannot tell them apart')
             self._kernel = _kernel(self.kernel, X, options)
         else:
             is_dense = is_precomputed or callable(self.kernel)
@@ -9584,7 +9598,10 @@ class MaxMarginClassifier:
             more = 2 * max(self.n_iter_, default)
             remedy = f"after {self.n_iter_} iterations: give max_iter={more}, say, or"
         else:
-            remedy = "as far as rounding lets it be proved: give a smaller C, float64 in place of float32, or"
+            precision = (
+                "" if np.dtype(self.dtype) == np.float64 else "float64 in place of float32, "
+            )
+            remedy = f"as far as rounding lets it be proved: give a smaller C, {precision}or"
         columns = ""
         if self._takes("linear") and not _is_sparse(X):
             widths = np.ptp(X[:_DENSE_POINTS], axis=0)
@@ -9703,10 +9720,13 @@ class MaxMarginClassifier:
         self._check_columns(names, X.shape[1])
         kernel = self._kernel
         bias = self.intercept_
-        if self._takes("linear") and self._origin.any() and not _is_sparse(X):
+        if self._takes("linear") and self._origin.any():
             # From an origin near the points, less is rounded.
             bias = self._bias
-            scores = (X - self._origin) @ self.coef_.T
+            far = self._origin != 0.0
+            moved = X[:, far].toarray() if _is_sparse(X) else X[:, far]
+            scores = (moved - self._origin[far]) @ self.coef_[:, far].T
+            scores += X[:, ~far] @ self.coef_[:, ~far].T
         elif self._takes("linear"):
             scores = X @ self.coef_.T
         elif self._takes("precomputed"):

@@ -549,7 +549,7 @@ def test_bad_input():
     for call, error, words in (
         (lambda: fm.norm_margin(Z, "l3"), ValueError, ("norm", "'l3'", "spectral")),
         (lambda: fm.norm_margin(Z, 2), ValueError, ("norm", "2")),
-        (lambda: fm.norm_margin(np.full((2, 2), np.nan), "l1"), ValueError, ("X", "finite")),
+        (lambda: fm.norm_margin(np.full((2, 2), np.nan), "l1"), ValueError, ("Z[0, 0]", "finite")),
         (lambda: fm.norm_margin(np.zeros((2, 2)), "l1"), ValueError, ("G",)),
         (lambda: fm.norm_margin(Z, "l1", labels=[0, 1]), ValueError, ("labels",)),
         (lambda: fm.norm_margin(Z, "l1", labels=[0, 1, 0.5]), ValueError, ("labels",)),

@@ -779,6 +779,34 @@ def test_sparse_points_far_from_the_origin_of_free_planes(sp):
         )
 
 
+@pytest.mark.parametrize("C", [np.inf, 1.0])
+@pytest.mark.parametrize("far", [False, True])
+def test_sparse_columns_of_any_unit_and_origin_are_certified_as_dense_ones(C, far, sp):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5)) * [1e4, 1e-4, 1.0, 1.0, 1.0]
+    y = X @ [1e-4, 1e4, 0.3, -0.5, 1.0] > 0.0
+    if far:
+        X = np.column_stack((np.round(X[:, 2:] * 64.0) + [1e15, 0.0, 0.0], X[:, 1]))
+        y = X[:, :3] @ [1.0, 0.3, -0.5] > 1e15
+    chosen = []
+    for points in (X, sp.csr_array(X)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            chosen.append(fm.MaxMarginClassifier("linear", C=C).fit(points, y))
+    dense, sparse = chosen
+    assert dense.status_ == sparse.status_ == "certified"
+    assert sparse.interval_[0] <= dense.interval_[1] and dense.interval_[0] <= sparse.interval_[1]
+    new = np.vstack((X, np.zeros(X.shape[1])))  # a far column of new points may have zeros
+    np.testing.assert_allclose(
+        sparse.decision_function(sp.csr_array(new)),
+        dense.decision_function(new),
+        rtol=1e-3,
+        atol=0.0,
+    )
+    if C == np.inf:
+        assert sparse.score(sp.csr_array(X), y) == 1.0
+
+
 def test_wide_sparse_points_are_never_made_dense(sp):
     """A million columns: 600 rows of them would take 4.8 GB."""
     rng = np.random.default_rng(0)

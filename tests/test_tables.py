@@ -185,6 +185,35 @@ def test_the_margin_of_a_separator_and_its_slacks_holds_in_exact_arithmetic(seed
     assert lower <= fm.max_margin(G).upper
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("exponent", [-1072, -1040, -1000, 990, 1018])
+def test_a_separator_of_any_size(exponent):
+    """Without a ridge its size does not matter; with one, the slacks are those of exact arithmetic."""
+    X = np.array([[1.0, 2.0], [-3.0, 1.0], [2.0, -1.0]])
+    y = [1, -1, 1]
+    w = np.array([3.0, -1.0, 2.0])
+    tiny_or_huge = np.ldexp(w, exponent)
+    for intercept, size in ((0.0, 2), (1.0, 3), ("free", 2), ("free", 3)):
+        G = fm.features(X, y, normalize=None, intercept=intercept)
+        lower, upper = fm.separator_margin(G, tiny_or_huge[:size])
+        assert fm.separator_margin(G, w[:size]) == pytest.approx((lower, upper), rel=1e-14)
+    G = fm.features(X, y, normalize=None, intercept="free", ridge=0.5)
+    lower, upper = fm.separator_margin(G, tiny_or_huge)
+    exact_w = [Fraction(value) for value in tiny_or_huge]
+    square = exact_w[0] ** 2 + exact_w[1] ** 2
+    for sign, point in zip(y, np.column_stack((X, np.ones(3))), strict=True):
+        margin = sign * sum(a * Fraction(b) for a, b in zip(exact_w, point, strict=True))
+        square += 2 * max(0, 1 - margin) ** 2
+    assert Fraction(lower) ** 2 * square <= 1 <= Fraction(upper) ** 2 * square
+
+
+def test_a_bias_that_overflows_over_a_small_w():
+    G = fm.features([[1.0], [-1.0]], [1, -1], normalize=None, intercept="free")
+    check_raises(
+        lambda: fm.separator_margin(G, [1e-300, 1e10]), ValueError, ["bias is too large", "||w||"]
+    )
+
+
 def test_a_ridge_asks_for_the_bias_and_takes_no_slack_where_it_is_0():
     X = [[1.0], [2.0], [4.0]]
     y = [-1, 1, 1]
@@ -241,6 +270,17 @@ def test_raw_columns_of_any_unit_are_certified():
     assert chosen.score(wide, wide[:, 1] > 0.5) == 1.0
     G = fm.features(wide, np.where(wide[:, 1] > 0.5, 1, -1), normalize=None, intercept="free")
     assert fm.separator_margin(G, chosen.coef_[0])[0] >= chosen.margin_ * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("C", [np.inf, 1.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_one_column_1e8_times_as_wide_as_another(seed, C):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rng.integers(30, 400), rng.integers(2, 12)))
+    y = X @ rng.normal(size=X.shape[1]) + (C < np.inf) * rng.normal(size=len(X)) > 0.0
+    X *= 10.0 ** rng.uniform(-4.0, 4.0, X.shape[1])
+    X[:, :2] *= [1e4, 1e-4] / np.abs(X[:, :2]).max(axis=0)
+    assert fitted(X, y, kernel="linear", C=C).status_ == "certified"
 
 
 def test_a_warning_names_the_column_of_another_unit():
@@ -472,6 +512,30 @@ def test_objects_that_are_numbers():
     ):
         X[1, 0] = wrong
         check_raises(lambda: fm.gram(X), TypeError, ["X must hold real numbers", *words])
+
+
+def test_single_precision_is_named_where_it_was_chosen():
+    """G in float32 hides what float64 tells; with float64 nothing is said of it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    for dtype, says in ((np.float32, True), (np.float64, False)):
+        with pytest.warns(UserWarning, match="as far as rounding lets it be proved") as found:
+            fm.MaxMarginClassifier("poly", C=1e9, tol=1e-15, dtype=dtype).fit(X, X[:, 0] > 0.5)
+        assert ("float64 in place of float32" in str(found[0].message)) == says
+
+
+def test_points_that_are_all_0():
+    """A linear kernel gives no scale; with a constant feature in it, or another kernel, slacks have a margin."""
+    X = np.zeros((4, 2))
+    y = [0, 1, 0, 1]
+    for C in (np.inf, 1.0):
+        check_raises(
+            lambda C=C: fm.MaxMarginClassifier("linear", C=C).fit(X, y),
+            ValueError,
+            ["every point of X is 0"],
+        )
+    chosen = fitted(X, y, kernel="linear", C=1.0, intercept_scaling=1.0)
+    assert chosen.margin_ > 0.0 and fitted(X, y, C=1.0).margin_ > 0.0
 
 
 def test_errors_name_the_remedy():
