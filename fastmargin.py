@@ -7085,7 +7085,7 @@ def _mix(span, u, r):
 def _settle(span, alpha, u, r):
     """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow.
 
-    "An optimal perceptron" in figures/README.md has the theorems, and the phases in which mu falls.
+    "Subspace perceptron" in figures/README.md has the theorems, and the phases in which mu falls.
     """
     # 1. Mixtures.  At a mu below ``floor`` margins have no digits.  There, and where p has no length, all is rounding.
     _mix(span, u, r)
@@ -7232,7 +7232,7 @@ def subspace_perceptron(
     Theorem 2.  From the separator on, upper - lower <= g upper within
     200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 products more, for any gap 0.0101 <= g <= 1/2 and n >= 4, if
     no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
-    Proof: "An optimal perceptron" in figures/README.md.
+    Proof: "Subspace perceptron" in figures/README.md.
 
     The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
     1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G, 1e-3 in float32.  Newton steps may stop before they reach
@@ -8595,7 +8595,7 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
 def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     """Solve step + stiffness G step = downhill to a relative accuracy, given ``product(v)`` = G v and G downhill.
 
-    Return (step, G step, k) after k products.  In the inner product of G the equations are symmetric.
+    Return (step, G step).  In the inner product of G the equations are symmetric.
     """
     step = np.zeros(downhill.size)
     rise = np.zeros(downhill.size)
@@ -8604,7 +8604,7 @@ def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     direction_image = image.copy()
     norm2 = downhill @ image
     goal = accuracy**2 * norm2
-    for k in range(1, 201):  # noqa: B007
+    for _ in range(200):
         bent = direction + stiffness * direction_image
         t = norm2 / (bent @ direction_image)
         step += t * direction
@@ -8619,7 +8619,7 @@ def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
         direction += residual
         direction_image *= norm2 / previous
         direction_image += residual_image
-    return step, rise, k
+    return step, rise
 
 
 def _by_newton_steps(dual, c, u, gap):
@@ -8636,10 +8636,12 @@ def _by_newton_steps(dual, c, u, gap):
             c[:] = weights * dual.scale
         return "reached"
 
+    n = points.size
+
     def product(v):
+        dual.reads[0] += n * n
         return _image(G, v) + dual.from_shift(points, v, points)
 
-    n = points.size
     ridge = dual.ridge[points]
     v = c[points] / dual.scale
     m = u[points] - ridge * v
@@ -8662,10 +8664,7 @@ def _by_newton_steps(dual, c, u, gap):
             break
         # 2. A step, of which digits are of use until active points change.
         accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
-        step, rise, products = _conjugate_gradients(
-            product, active / ridge, downhill, image, accuracy
-        )
-        dual.reads[0] += (products + 1) * n * n
+        step, rise = _conjugate_gradients(product, active / ridge, downhill, image, accuracy)
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
         v += t * step
         m += t * rise

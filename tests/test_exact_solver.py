@@ -13,6 +13,7 @@ from instances import (
     EPS,
     PLANTED,
     REPRESENTATIONS,
+    Own,
     check_raises,
     compiled,
     cross_polytope,
@@ -751,6 +752,37 @@ def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
     assert gap <= 1e-9
 
 
+def test_newton_steps_count_their_products(monkeypatch):
+    """Conjugate gradients by the products that they ask for, steps in coordinates by two products each and one more."""
+    products = []
+    steps = []
+    newton = fm._newton_in_coordinates
+
+    class Counted(Own):
+        def margins(self, w, m):
+            products.append(1)
+            super().margins(w, m)
+
+    def counted(*args):
+        result = newton(*args)
+        steps.append(result[2])
+        return result
+
+    monkeypatch.setattr(fm, "_newton_in_coordinates", counted)
+    Z = rows_of(300, 6, 3) + 1.0
+    for base in (Counted(Z), fm.FeatureGram(Z)):
+        dual = fm._Dual(fm.RidgeGram(base, 0.1), float((Z**2).sum(axis=1).max()), 1e-9)
+        c = np.eye(1, 300)[0]
+        u = np.empty(300)
+        dual.refresh(c, u)
+        gap = fm._rescale(c, u)[0]
+        reads = dual.reads[0]
+        products.clear()
+        fm._by_newton_steps(dual, c, u, gap)
+        expected = len(products) if isinstance(base, Counted) else 2 * steps[0] + 1
+        assert expected > 3 and dual.reads[0] - reads == expected * 300**2
+
+
 @pytest.mark.parametrize("intercept", [0.0, "free"])
 @pytest.mark.parametrize("ridge", [0.5, 5e-4])
 def test_noisy_points_of_few_coordinates_take_few_products(intercept, ridge):
@@ -782,7 +814,7 @@ def test_conjugate_gradients_solve_the_equations_of_the_active_points(kind, ridg
         fm.margins(form_of_it, w, m)
         return m
 
-    step, rise, _ = fm._conjugate_gradients(product, stiffness, downhill, G @ downhill, 1e-10)
+    step, rise = fm._conjugate_gradients(product, stiffness, downhill, G @ downhill, 1e-10)
     wanted = G @ np.linalg.solve(np.eye(90) + stiffness[:, None] * G, downhill)
     np.testing.assert_allclose(rise, wanted, rtol=0, atol=1e-7 * np.abs(wanted).max())
     np.testing.assert_allclose(G @ step, rise, rtol=0, atol=1e-7 * np.abs(wanted).max())
