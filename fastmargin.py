@@ -7537,10 +7537,10 @@ def _implicit_step(game, play, tau, sigma, pace):
 
     new, x, v, residual = reply(play.w)
     for _ in range(_NEWTON_STEPS):
-        # 1. Stop at a residual that is short compared to the move.
+        # 1. Stop at a residual that is short compared to the move; after looser steps runs were seen to cycle.
         length = np.linalg.norm(residual)
         move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
-        if length <= 0.1 * move:
+        if length <= 1e-3 * move:
             return new
 
         # 2. The derivative of p is -sigma times the rows of its support, with their mean taken out.

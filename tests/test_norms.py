@@ -488,6 +488,14 @@ def test_one_newton_step_solves_the_equations_near_a_solution(norm, copies):
 # ======================================================================================================
 
 
+@pytest.mark.parametrize("norm, seed", [("l1", 34), ("linf", 2013), ("l1", 2230), ("linf", 2576)])
+def test_steps_do_not_cycle(norm, seed):
+    """Between two plays, as they did here where a Newton step ended at a residual of a tenth of the move."""
+    rng = np.random.default_rng(seed)
+    Z = rng.integers(-3000, 6000, size=(rng.integers(2, 8), rng.integers(2, 6)))
+    assert fm.norm_margin(Z, norm, max_iter=200).status == "certified"
+
+
 @pytest.mark.parametrize("schedule", ("sqrt", "constant"))
 def test_steepest_descent_in_l2_is_normalized_gradient_descent(schedule):
     Z = mnist_rows()
