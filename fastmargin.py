@@ -1605,9 +1605,12 @@ def _variance(X, weights):
     if _is_sparse(X):
         row_means = np.asarray(X.mean(axis=1)).ravel()
         mean = weights @ row_means / weights.sum()
-        # The mean of (x_ij - mean)^2 over each row
-        deviations = _squares(X) / X.shape[1] - 2.0 * mean * row_means + mean * mean
-        return max(float(weights @ deviations / weights.sum()), 0.0)
+        # The sum of (x_ij - mean)^2 over each row: of its entries, and of its zeros
+        moved = X.astype(np.float64)
+        moved.data -= mean
+        n_zeros = X.shape[1] - np.diff(X.indptr)
+        deviations = _squares(moved) + n_zeros * mean**2
+        return float(weights @ deviations / (weights.sum() * X.shape[1]))
     with np.errstate(over="ignore", invalid="ignore"):
         total = 0.0
         for first, block in _blocks(X):

@@ -840,6 +840,20 @@ def test_sparse_points_that_are_all_equal_have_a_scale(gamma, sp):
         )
 
 
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("offset", [0.0, 2.0**39])
+def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
+    rng = np.random.default_rng(0)
+    X = (offset + rng.integers(1, 9, (30, 3))) * (rng.random((30, 3)) <= share)
+    y = np.repeat([0, 1], 15)
+    weights = rng.random(30)
+    dense, sparse = (
+        fm.MaxMarginClassifier("rbf", C=1.0).fit(points, y, weights)
+        for points in (X, sp.csr_array(X))
+    )
+    assert sparse._kernel.gamma == pytest.approx(dense._kernel.gamma, rel=1e-12)
+
+
 S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> what the message calls it
     "gram, labels": (lambda S, X, y: fm.gram(X, S), "y"),
     "gram, W": (lambda S, X, y: fm.gram(X, y, kernel="ntk", W=S), "W"),
