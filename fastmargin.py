@@ -4285,7 +4285,8 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     With a ridge r the scale of w matters.  With the slacks xi_i = max(0, 1 - <z_i, w> - y_i b) the margin is
 
-        1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2, for pairs ||w||^2 / 2,
+        1 / sqrt(N + sum_i xi_i^2 / r_i),   N = ||w||^2;
+        for pairs xi = max(0, 1 - (f_{y_i}(x_i) - f_j(x_i)) / 2) and N = ||w||^2 / 2,
 
     where N + sum_i xi_i^2 / r_i is twice the objective of a soft margin.
 
