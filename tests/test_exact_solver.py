@@ -781,6 +781,7 @@ def test_newton_steps_count_their_products(monkeypatch):
         fm._by_newton_steps(dual, c, u, gap)
         expected = len(products) if isinstance(base, Counted) else 2 * steps[0] + 1
         assert expected > 3 and dual.reads[0] - reads == expected * 300**2
+    assert fm.max_margin(fm.FeatureGram(Z), start=c).trace["products"][0] == 0.0
 
 
 @pytest.mark.parametrize("intercept", [0.0, "free"])

@@ -978,6 +978,22 @@ def test_frames_by_the_names_of_their_columns(pd):
         check_raises(lambda text=text: fm.features(text, [1, -1]), TypeError, ["column"])
 
 
+def test_new_names_of_columns_are_listed_up_to_five(pd):
+    values = np.arange(14.0).reshape(2, 7)
+    chosen = fm.MaxMarginClassifier("linear").fit(
+        pd.DataFrame(values, columns=list("abcdefg")), [0, 1]
+    )
+    for known, listed, hidden in (("ab", "v w x y z", "..."), ("a", "u v w x y ...", "z")):
+        names = list(known) + list("zyxwvutsrq")[: 7 - len(known)]
+        with pytest.raises(ValueError) as caught:
+            chosen.predict(pd.DataFrame(values, columns=names))
+        lines = (
+            str(caught.value).split("unseen at fit time:")[1].split("Feature names")[0].split("\n")
+        )
+        found = [line[2:] for line in lines if line.startswith("- ")]
+        assert found == listed.split() and hidden not in found
+
+
 BAD_COLUMNS = {
     "Int64 with NA": lambda pd: pd.array([1, None, 3, 4], dtype="Int64"),
     "Float64 with NA": lambda pd: pd.array([1.5, None, 3, 4], dtype="Float64"),
