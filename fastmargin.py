@@ -652,7 +652,9 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
     try:
         number = math.ldexp(value, 0)  # float(value) would accept text
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     is_end = (closed and number == low) or (infinite and number == math.inf)
     if not is_end and not low < number < math.inf:
         bound = "at least" if closed else "above"
@@ -828,7 +830,7 @@ def _part(n, k, count):
 _STRETCH = 512  # entries of a vector that a step of `_combine_rows` adds up, which the caches keep
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@njit(cache=_CACHE)
 def _combine_stretch(matrix, index, weights, out, stretch):
     """Do `_combine_rows` for one stretch of ``out``, four rows at a time."""
     n = index.size
@@ -1694,7 +1696,8 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
         raise ValueError(
-            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}'
+            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}, '
+            "other choices do not"
         )
     return 1.0 / np.sqrt(diagonal)
 
@@ -2308,7 +2311,7 @@ class RidgeGram(Representation):
 
     Attributes
     ----------
-    base : representation, G
+    base : representation, G; of an array DenseGram(G)
     ridge : array, shape (n,), r; the constructor also takes one number for all points
 
     Examples
@@ -2541,7 +2544,9 @@ def _symmetric(given, name):
     given = _array(given, name)
     is_square = given.ndim == 2 and given.size > 0 and given.shape[0] == given.shape[1]
     if not is_square or given.dtype.kind not in "fiub":
-        remedy = "; of points make it by gram(X, y) or features(X, y)" if name == "G" else ""
+        remedy = ""
+        if name == "G":
+            remedy = "; of points make it by gram(X, y) or features(X, y), for pair_gram without y"
         raise ValueError(
             f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}{remedy}"
         )
@@ -9532,7 +9537,7 @@ class MaxMarginClassifier:
             result = max_margin(G, tol=self.tol)
             lower = certificate(hard, result.alpha, self.result_.p)[0]
             self.interval_ = (lower, self.result_.upper)
-        elif self.status_ in ("max_iter", "rounding"):
+        elif self.status_ in ("max_iter", "rounding", "infeasible"):
             message = self._advice_on_interval(algorithm, data.X)
             warnings.warn(message, _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
         if data.weight_left_out > 0.0 and self.interval_[0] > 0.0:
@@ -9590,9 +9595,21 @@ class MaxMarginClassifier:
             i, j = data.kept[list(pair)]
             witness = f"the points {i} and {j} contradict each other"
         return (
-            f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; try C={C:g}, "
-            "with which the predictor was fitted, or less"
+            f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; the predictor is that of "
+            f"C={C:g}: choose a smaller C, by cross-validation, say{self._advice_on_columns(data.X)}"
         )
+
+    def _advice_on_columns(self, X):
+        """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
+        if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
+            return ""
+        widths = np.ptp(X[:_DENSE_POINTS], axis=0)
+        narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
+        wide = np.argmax(widths)
+        if not widths[wide] > 1e3 * widths[narrow]:
+            return ""
+        names = getattr(self, "feature_names_in_", range(widths.size))
+        return f", or bring columns to one scale: column {names[wide]} is far wider than {names[narrow]}"
 
     def _advice_on_interval(self, algorithm, X):
         """Say what is known of the margin, and what would narrow the interval."""
@@ -9605,22 +9622,11 @@ class MaxMarginClassifier:
                 "" if np.dtype(self.dtype) == np.float64 else "float64 in place of float32, "
             )
             remedy = f"as far as rounding lets it be proved: give a smaller C, {precision}or"
-        columns = ""
-        if self._takes("linear") and not _is_sparse(X):
-            widths = np.ptp(X[:_DENSE_POINTS], axis=0)
-            narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
-            wide = np.argmax(widths)
-            names = getattr(self, "feature_names_in_", range(widths.size))
-            if widths[wide] > 1e3 * widths[narrow]:
-                columns = (
-                    ", or bring columns to one scale: "
-                    f"column {names[wide]} is far wider than {names[narrow]}"
-                )
         lower, upper = self.interval_
-        gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.99 * upper else ""
+        gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.0 else ""
         return (
             f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}"
-            f"{gap} {remedy} a larger tol{columns}"
+            f"{gap} {remedy} a larger tol{self._advice_on_columns(X)}"
         )
 
     def _interval_of_all(self, data):

@@ -1807,6 +1807,8 @@ def workers(count):
         signal.signal(signal.SIGINT, ctrl_c)
     with processes:
         yield processes
+        processes.close()
+        processes.join()
 
 
 def of_unit_length(K):

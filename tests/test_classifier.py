@@ -485,7 +485,7 @@ def test_points_of_a_witness_keep_their_numbers():
     weights = np.array([0.0, 1.0, 0.5, 3.0, 1.0, 1.0])
     with pytest.warns(UserWarning, match="the points 3 and 5 contradict each other") as caught:
         chosen = fm.MaxMarginClassifier(gamma=1.0).fit(X, y, weights)
-    C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
+    C = float(str(caught[0].message).split("is that of C=")[1].split(":")[0])
     soft = fm.MaxMarginClassifier(C=C, gamma=1.0).fit(X, y, weights)
     np.testing.assert_allclose(
         chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5
@@ -519,7 +519,10 @@ def test_contradictions_are_named(kernel, labels):
     with pytest.warns(UserWarning, match="no margin above .*e-.* exists") as caught:
         chosen = fm.MaxMarginClassifier(kernel).fit(X, y)
     first, last = sorted((one, other))
-    assert f"the points {first} and {last} contradict each other; try C=" in str(caught[0].message)
+    assert (
+        f"the points {first} and {last} contradict each other; the predictor is that of C="
+        in str(caught[0].message)
+    )
     assert caught[0].filename == __file__
     above = float(str(caught[0].message).split()[3])
     assert (
@@ -527,7 +530,7 @@ def test_contradictions_are_named(kernel, labels):
         and chosen.status_ == "infeasible"
     )
     assert chosen.margin_ == chosen.interval_[0] and chosen.score(X, y) >= 38 / 40
-    C = float(str(caught[0].message).split("try C=")[1].split(",")[0])
+    C = float(str(caught[0].message).split("is that of C=")[1].split(":")[0])
     soft = fm.MaxMarginClassifier(kernel, C=C).fit(X, y)
     np.testing.assert_allclose(
         chosen.decision_function(X), soft.decision_function(X), rtol=0, atol=1e-5
@@ -618,7 +621,7 @@ def test_a_weight_too_large_for_rounding_is_said_to_be_so(C):
     ) as all_:
         chosen = fm.MaxMarginClassifier(C=C).fit(X, y)
     smaller = fm.MaxMarginClassifier(
-        C=float(str(all_[0].message).split("try C=")[1].split(",")[0])
+        C=float(str(all_[0].message).split("is that of C=")[1].split(":")[0])
     ).fit(X, y)
     assert len(all_) == 1 and np.array_equal(chosen.predict(X), smaller.predict(X))
     assert chosen.interval_[0] <= 0.0 < chosen.interval_[1]
@@ -679,7 +682,7 @@ def test_an_interval_in_words():
     model = fm.MaxMarginClassifier()
     model.status_ = "rounding"
     for interval, words in (
-        ((0.1, 0.2), "between 0.1 and 0.201 as"),
+        ((0.1, 0.2), "between 0.1 and 0.201, a relative gap of 0.5, as"),
         ((1.0, 1.00001), "between 1 and 1.01, a relative gap of 1e-05, as"),
     ):
         model.interval_ = interval

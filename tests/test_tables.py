@@ -514,6 +514,19 @@ def test_objects_that_are_numbers():
         check_raises(lambda: fm.gram(X), TypeError, ["X must hold real numbers", *words])
 
 
+def test_a_margin_at_the_end_of_what_is_seen_is_warned_of():
+    """Positive, and yet no margin above a little more: what is known is said, and which columns hide the rest."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.random(60), 1e5 * rng.normal(size=60)))
+    y = X[:, 0] > 0.5
+    chosen = fm.MaxMarginClassifier("rbf")
+    chosen.status_, chosen.interval_ = "infeasible", (8.6e-8, 1.1e-6)
+    message = chosen._advice_on_interval(fm.max_margin, X)
+    assert "between 8.6e-08 and" in message and "column 1 is far wider than 0" in message
+    with pytest.warns(UserWarning, match="choose a smaller C.*column 1 is far wider than 0"):
+        fm.MaxMarginClassifier("linear").fit(X, rng.permutation(y))
+
+
 def test_single_precision_is_named_where_it_was_chosen():
     """G in float32 hides what float64 tells; with float64 nothing is said of it."""
     rng = np.random.default_rng(0)
