@@ -9594,9 +9594,10 @@ class MaxMarginClassifier:
         else:
             i, j = data.kept[list(pair)]
             witness = f"the points {i} and {j} contradict each other"
+        choice = "a finite C" if self.C == math.inf else f"a C below {self.C:g}"
         return (
             f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; the predictor is that of "
-            f"C={C:g}: choose a smaller C, by cross-validation, say{self._advice_on_columns(data.X)}"
+            f"C={C:g}: choose {choice} by cross-validation{self._advice_on_columns(data.X)}"
         )
 
     def _advice_on_columns(self, X):

@@ -190,6 +190,7 @@ def test_who_is_faster():
     assert set(rows["label"][rows["most"] < 1]) == {
         "MaxMarginClassifier, noisy points, C = 1, n = 4,000",
         "max_margin, sparse points, squared slacks, C = 1, n = 20,000",
+        "max_margin, matrix, squared slacks, C = 1, n = 6,000",
     }
     shown = rp.speed_table(rows).replace("\N{NO-BREAK SPACE}", " ").splitlines()[2:]
     ratios = [float(line.split("|")[5].split()[0]) for line in shown]

@@ -523,7 +523,7 @@ def test_a_margin_at_the_end_of_what_is_seen_is_warned_of():
     chosen.status_, chosen.interval_ = "infeasible", (8.6e-8, 1.1e-6)
     message = chosen._advice_on_interval(fm.max_margin, X)
     assert "between 8.6e-08 and" in message and "column 1 is far wider than 0" in message
-    with pytest.warns(UserWarning, match="choose a smaller C.*column 1 is far wider than 0"):
+    with pytest.warns(UserWarning, match="choose a finite C.*column 1 is far wider than 0"):
         fm.MaxMarginClassifier("linear").fit(X, rng.permutation(y))
 
 
