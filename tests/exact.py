@@ -1121,6 +1121,9 @@ def random_options(rng, name, problem):
             options[option] = choices[rng.integers(len(choices))]
         if option == "eps" and option not in options and rng.random() < 0.4:
             options[option] = float(size * 10.0 ** rng.uniform(-12.0, 0.5))
+    for option in ("eps", "delta"):
+        if options.get(option) == 0.0:  # in the unit of the rows it underflowed
+            options[option] = sys.float_info.min
     if rng.random() < 0.25:
         options["trace_at"] = []
     if name == "max_margin" and rng.random() < 0.3:
