@@ -8954,8 +8954,8 @@ def max_margin(
     if weights is not None:
         c = _weights(_amounts(weights, "start", dual.n))
         support = np.count_nonzero(weights)
-        if dual.signs is None and not dual.diagonal.all():
-            c[:] = 0.0  # a row of zeros is a witness by itself: begin there
+        if dual.signs is None and not dual.roots.all():
+            c[:] = 0.0  # a row of zeros, next to the largest, is a witness by itself: begin there
     for side in dual.sides:
         if not c[side].any():
             c[side[np.argmin(dual.diagonal[side])]] = 1.0

@@ -416,6 +416,18 @@ WRONG_ONCE = [
         ((6049807378, 6049807376, 19281131), "pairs over sparse", "max_margin"),
     )
 ] + [
+    # A ridge of 366 decades leaves a point without a length next to the largest; weights to begin with are others'.
+    Problem(
+        "huge common part",
+        [[-798583920066, 1334188799802], [-798583920066, 1334188799816]],
+        -402,
+        "ridge over pairs over sparse",
+        "max_margin",
+        {"max_iter": 100, "tol": 1e-15, "start": [0.0, 1e194, 1e-122, 1e275]},
+        [1, 1],
+        3,
+        [2e-197, 1.5e169, 2.6e64],
+    ),
     Problem(
         "opposite",
         [[232338], [-232340]],
