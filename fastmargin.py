@@ -62,15 +62,15 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     1    result and input   Result
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
-    4    kernels            kernel_matrix, decision_function
+    4    kernels            Kernel, kernel_matrix
     5    representations of G
     5.1  operations         Representation, Rounding, lift, margins, add_column, softmax_pass, square, table_margins
     5.2  ridge and offset   RidgeGram, FreeGram
-    5.3  dense              DenseGram, gram
+    5.3  dense              DenseGram
     5.4  rows               FeatureGram
     5.5  sparse             SparseGram
     5.6  features           features
-    5.7  lazy               LazyGram, lazy_gram
+    5.7  any kernel         LazyGram, gram, lazy_gram
     5.8  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
     7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
@@ -128,7 +128,6 @@ __all__ = [
     "batch_perceptron",
     "certificate",
     "contradiction",
-    "decision_function",
     "diagonal_descent",
     "drive",
     "entropy_prox",
@@ -172,6 +171,7 @@ _RETURNED = [
     "DenseGram",
     "FeatureGram",
     "FreeGram",
+    "Kernel",
     "LazyGram",
     "PairGram",
     "RidgeGram",
@@ -279,6 +279,20 @@ def _with_underflow(function: _Decorated) -> _Decorated:
 # ======================================================================================================
 
 
+def _warn(message, category=UserWarning):
+    """Warn at the line of the user's program that called into this module."""
+    level = 1
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename in (
+        __file__,
+        functools.__file__,
+        contextlib.__file__,
+    ):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
+
+
 class Result(NamedTuple):
     """Weights, dual certificate and certified interval that every algorithm returns.
 
@@ -319,13 +333,13 @@ class Result(NamedTuple):
     See Also
     --------
     certificate : the interval for any alpha and p.
-    decision_function : the values f(x) at new points.
+    Representation.decision_function : the values f(x) at new points.
 
     Examples
     --------
-    >>> fm.max_margin(fm.features([[3.0, 4.0]], [1], normalize=None))
+    >>> fm.max_margin(fm.FeatureGram([[3.0, 4.0]]))
     Result('certified': 4.99999 <= rho <= 5.00001, relative gap 8.3e-15, 0 iterations, n = 1, 1 checkpoint)
-    >>> fm.max_margin(fm.features([[1.0], [-1.0]], [1, 1]))
+    >>> fm.max_margin(fm.features([[1.0], [2.0]], [1, -1]))
     Result('infeasible': no margin above 1.3e-15, 1 iteration, n = 2, 2 checkpoints)
     """
 
@@ -1313,7 +1327,7 @@ def _descend(face, x, g, k):
 # 4 kernels
 # ======================================================================================================
 
-_KERNELS = {  # the keywords of each kernel; all take "intercept", too
+_KERNELS = {  # the parameters of each kernel
     "linear": (),
     "poly": ("gamma", "coef0", "degree"),
     "rbf": ("gamma", "sigma2"),
@@ -1338,16 +1352,6 @@ class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
         return _Prepared(*(array[index] for array in self))
 
 
-def _without_zeros(points):
-    """Return points without the coordinates that are zero in all of them.  These change no value of a named kernel."""
-    if _is_sparse(points.rows):
-        return points
-    used = points.rows.any(axis=0)
-    if used.all():
-        return points
-    return points._replace(rows=points.rows.compress(used, axis=1))
-
-
 _SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
 
 
@@ -1367,20 +1371,65 @@ def _product(A, B):
     return out
 
 
-class _Kernel(
-    namedtuple("_Kernel", "name gamma coef0 degree dimension offset center is_far W function")
+class Kernel(
+    namedtuple("Kernel", "name gamma coef0 degree dimension offset center is_far W function")
 ):
-    """A kernel with its parameters, as the training points determine them.
+    """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    name : str, of `_KERNELS`; "ntk limit" for "ntk" without W; "callable" for a function
+    To add a kernel, give it a line in `_KERNELS`, its values in `_values` or `_from_products`, K(x, x) in `diagonal`,
+    and a bound on the error of a value in `rounding`.  A name that one of them does not know is an error.
+
+    Attributes
+    ----------
+    name : str
+        "linear", "poly", "rbf", "laplacian", "ntk", "precomputed", or "callable" for a function.
     gamma, coef0, degree : float, float, int
-    dimension : int, terms of an inner product: columns of the points, or the most entries of a sparse row
-    offset : float, the square of the intercept, which is added to every value
-    center : array, shape (d,), or None; it is subtracted from all points, which changes no distance (see `_origin`)
-    is_far : bool, for "rbf": distances are summed over differences of coordinates, as inner products would cancel
-    W : array, shape (width, d), for "ntk"; without rows for other kernels
+        gamma is a number, whatever it was chosen by.
+    dimension : int
+        Terms of an inner product: columns of the points, or the most entries of a sparse row.
+    offset : float
+        The square of the intercept, which is added to every value.
+    center : array, shape (d,), or None
+        It is subtracted from all points, which changes no distance, and of "linear" only with a free intercept.
+    is_far : bool
+        For "rbf": distances are summed over differences of coordinates, as inner products would cancel.
+    W : array, shape (width, d)
+        For "ntk"; it has no rows in the limit of infinite width, and for other kernels.
     function : callable, or None for a named kernel
+
+    Examples
+    --------
+    >>> fm.gram([[0.0, 1.0], [2.0, 1.0]], [1, -1], sigma2=2.0).kernel
+    rbf(gamma=0.25)
     """
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that this kernel takes, by name; W is None in the limit of infinite width."""
+        names = [name for name in _KERNELS.get(self.name, ()) if name != "sigma2"]
+        values = {name: getattr(self, name) for name in names}
+        if self.is_limit:
+            values["W"] = None
+        return values
+
+    @property
+    def is_limit(self) -> bool:
+        """True for "ntk" in the limit of infinite width."""
+        return self.name == "ntk" and len(self.W) == 0
+
+    def __repr__(self) -> str:
+        if self.name == "callable":
+            return getattr(self.function, "__qualname__", repr(self.function))
+        given = []
+        for name, value in self.parameters.items():
+            shown = f"{value:.6g}" if isinstance(value, float) else repr(value)
+            if isinstance(value, np.ndarray):
+                shown = "array of shape {} x {}".format(*value.shape)
+            given.append(f"{name}={shown}")
+        return f"{self.name}({', '.join(given)})" if given else self.name
+
+    def _unknown(self):
+        return NotImplementedError(f"the kernel {self.name!r} has no formula here")
 
     def prepare(self, X, dtype=np.float64):
         """Prepare checked rows X for `block`; points and hidden layer are stored in this dtype."""
@@ -1404,30 +1453,35 @@ class _Kernel(
 
         If K is precomputed, the b_j are the first len(B) training points.
         """
-        # 1. The values without an intercept
+        values = self._values(A, B, product)
+        return values + self.offset if self.offset else values
+
+    def _values(self, A, B, product):
+        """Return K(a_i, b_j) without an intercept."""
         if self.name == "precomputed":
-            values = A.rows[:, : len(B.rows)]
-        elif self.name == "callable":
-            values = self._called(A.rows, B.rows)
-        elif self.name == "laplacian" or self.is_far:
+            return A.rows[:, : len(B.rows)]
+        if self.name == "callable":
+            return self._called(A.rows, B.rows)
+        if self.name == "laplacian" or self.is_far:
             values = np.empty((A.squares.size, B.squares.size))
             self._decay(A.rows, B.rows, values)
-        else:
-            values = self._from_products(A, B, product)
-        # 2. The intercept
-        return values + self.offset if self.offset else values
+            return values
+        return self._from_products(A, B, product)
 
     def _from_products(self, A, B, product):
         """Return K(a_i, b_j) for a kernel that is a function of inner products."""
         values = product(A.rows, B.rows)
         rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
+        if self.name == "linear":
+            return values
         if self.name == "poly":
             values *= self.gamma
             values += self.coef0
             base = values.copy()
             for _ in range(self.degree - 1):
                 values *= base
-        elif self.name == "rbf":
+            return values
+        if self.name == "rbf":
             # The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for
             # two copies of a point.
             gamma = self.gamma * (1.0 - rounding)
@@ -1435,12 +1489,8 @@ class _Kernel(
             values -= gamma * A.squares[:, None]
             values -= gamma * B.squares
             np.minimum(values, 0.0, out=values)
-            np.exp(values, out=values)
-        elif self.name == "ntk":
-            values *= product(A.gates, B.gates)
-            values /= len(self.W)
-            values += product(A.hidden, B.hidden)
-        elif self.name == "ntk limit":
+            return np.exp(values, out=values)
+        if self.is_limit:
             # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
             lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
@@ -1448,8 +1498,13 @@ class _Kernel(
             cosines[cosines >= 1.0 - 2.0 * rounding] = 1.0
             angles = np.arccos(np.maximum(cosines, -1.0))
             factors = np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)
-            values = lengths * factors / (2.0 * np.pi)
-        return values
+            return lengths * factors / (2.0 * np.pi)
+        if self.name == "ntk":
+            values *= product(A.gates, B.gates)
+            values /= len(self.W)
+            values += product(A.hidden, B.hidden)
+            return values
+        raise self._unknown()
 
     def _decay(self, A, B, out):
         """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
@@ -1468,22 +1523,50 @@ class _Kernel(
 
     def diagonal(self, points):
         """Return K(x_i, x_i) for prepared points, training or new ones."""
-        values = points.squares
+        return self._squares_of(points) + self.offset
+
+    def _squares_of(self, points):
+        """Return K(x_i, x_i) without an intercept."""
+        squares = points.squares
+        if self.name == "linear":
+            return squares
         if self.name == "precomputed":
-            values = points.rows.diagonal()
-        elif self.name == "callable":
+            return points.rows.diagonal()
+        if self.name == "callable":
             # Only the diagonals of the blocks are used, so the blocks are small.
-            blocks = np.array_split(points.rows, len(values) // 32 + 1)
-            values = np.concatenate([self._called(block, block).diagonal() for block in blocks])
-        elif self.name in ("rbf", "laplacian"):
-            values = np.ones(len(values))
-        elif self.name == "poly":
-            values = (self.gamma * values + self.coef0) ** self.degree
-        elif self.name == "ntk":
+            blocks = np.array_split(points.rows, len(squares) // 32 + 1)
+            return np.concatenate([self._called(block, block).diagonal() for block in blocks])
+        if self.name in ("rbf", "laplacian"):
+            return np.ones(len(squares))
+        if self.name == "poly":
+            return (self.gamma * squares + self.coef0) ** self.degree
+        if self.is_limit:
+            return squares
+        if self.name == "ntk":
             hidden = np.einsum("ij,ij->i", points.hidden, points.hidden, dtype=np.float64)
             open_gates = points.gates.sum(axis=1, dtype=np.float64)
-            values = hidden + values * (open_gates / len(self.W))
-        return values + self.offset
+            return hidden + squares * (open_gates / len(self.W))
+        raise self._unknown()
+
+    def rounding(self, largest):
+        """Bound the error of a value K(x, x') over sqrt(K(x, x) K(x', x')), if ||x||^2, ||x'||^2 <= largest.
+
+        An inner product of d terms has an error of at most e_d ||x|| ||x'||.  If distances come from differences, gamma
+        ||x - x'||^2 has a relative error of e_d, and exp reduces it.  The arc cosine turns an error e into at most
+        pi sqrt(e / 2), and the limit of "ntk" into 0.75 ||x|| ||x'|| times that.
+        """
+        error = _sum_error(self.dimension + len(self.W) + 16)
+        if self.name in ("linear", "laplacian") or self.is_far:
+            return error
+        if self.name == "poly":
+            return self.degree * error + _sum_error(2 * self.degree + 8)
+        if self.name == "rbf":
+            return _distance_error(self.gamma, self.dimension, largest) + _sum_error(16)
+        if self.is_limit:
+            return 2.0 * math.sqrt(5.0 * error)
+        if self.name == "ntk":
+            return error
+        raise self._unknown()
 
     def sums(self, weights, X, Xnew):
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised."""
@@ -1498,18 +1581,19 @@ class _Kernel(
         return sums
 
 
-def _kernel(kernel, X, params, weights=1.0, is_moved=False):
-    """Return the `_Kernel` of a name or callable with its keywords; training points X determine gamma and the centre.
+def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
+    """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the centre.
 
     ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
     changes the values of K.
     """
-    # 1. Which kernel it is, and which keywords it takes
+    # 1. Which kernel it is, and which parameters it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
-    accepted = (*_KERNELS.get(name, ()), "intercept")
+    accepted = _KERNELS.get(name, ())
     unknown = sorted(set(params) - set(accepted))
     if unknown:
-        raise TypeError(f"kernel {kernel!r} takes {', '.join(accepted)}; got {', '.join(unknown)}")
+        takes = ", ".join((*accepted, "intercept"))
+        raise TypeError(f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}")
     if name == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
@@ -1517,20 +1601,16 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
     # 2. Its parameters
     W = np.empty((0, X.shape[1]))
     if params.get("W") is not None:
-        W = _points(params["W"], "W")
+        W = _points(params["W"], "W").copy()
         if W.shape[1] != X.shape[1]:
             raise ValueError(
                 f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}"
             )
-    elif name == "ntk":
-        name = "ntk limit"
     gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
-    intercept = 0.0
-    if not _is_free(params):
-        intercept = _number(params.get("intercept", 0.0), "intercept", closed=True)
-    offset = _number(intercept * intercept, "the square of the intercept", closed=True)
+    constant = _constant(intercept)
+    offset = _number(constant * constant, "the square of the intercept", closed=True)
     # 3. How to compute inner products and distances
     dimension = int(np.diff(X.indptr).max()) if _is_sparse(X) else X.shape[1]
     center = _center(name, X, is_moved)
@@ -1539,7 +1619,10 @@ def _kernel(kernel, X, params, weights=1.0, is_moved=False):
         largest = _largest_square(X, center)
         is_far = _distance_error(gamma, dimension, largest) > _FAR
     function = kernel if callable(kernel) else None
-    return _Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
+    return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
+
+
+_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None)
 
 
 def _center(name, X, is_moved):
@@ -1570,10 +1653,14 @@ def _largest_square(X, center):
         return max(float(_squares(block).max()) for block in moved)
 
 
-def _is_free(params):
-    """Return True if a kernel's keywords say intercept="free": planes need not pass through the origin."""
-    intercept = params.get("intercept", 0.0)
+def _is_free(intercept):
+    """Return True for intercept="free": planes need not pass through the origin."""
     return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
+
+
+def _constant(intercept):
+    """Return the constant feature that an intercept stands for; 0 if it is free."""
+    return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
 
 
 def _gamma_of(params, X, weights):
@@ -1702,18 +1789,14 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
     return 1.0 / np.sqrt(diagonal)
 
 
-def _problem(X, kernel, normalize, params):
-    """Return the kernel, the prepared points, K(x_i, x_i) and c with G_ij = y_i y_j c_i c_j K_ij, for checked X."""
-    # With a free intercept any origin serves, unless points are normalised.
-    kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
-    points = kernel.prepare(X)
-    diagonal = kernel.diagonal(points)
-    return kernel, points, diagonal, _normalizers(diagonal, normalize)
-
-
 @_with_underflow
 def kernel_matrix(
-    A: ArrayLike, B: ArrayLike, *, kernel: str | Callable = "rbf", **params: Any
+    A: ArrayLike,
+    B: ArrayLike,
+    *,
+    kernel: str | Callable = "rbf",
+    intercept: float = 0.0,
+    **params: Any,
 ) -> Array:
     """Kernel values K(a_i, b_j) between two sets of points, without signs and not normalised.
 
@@ -1723,7 +1806,7 @@ def kernel_matrix(
         The training points, which determine gamma="scale".  For kernel="precomputed", their kernel matrix, (k, k).
     B : array, shape (m, d)
         Other points.  For kernel="precomputed", the values K(b_j, a_i), (m, k).
-    kernel, **params
+    kernel, intercept, **params
         The kernel and its parameters, as in `gram`.
 
     Returns
@@ -1739,7 +1822,7 @@ def kernel_matrix(
     See Also
     --------
     gram : the signed, normalised matrix of one set of points.
-    decision_function : the scores of new points.
+    Representation.decision_function : the scores of new points.
 
     Examples
     --------
@@ -1751,144 +1834,102 @@ def kernel_matrix(
     B = _points(B, "B", kernel)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
-    kernel = _kernel(kernel, A, params)
+    kernel = _kernel(kernel, A, params, intercept)
     return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
 
 
-def _pairs(labels, n_classes):
-    """Return (point, right, wrong): for each pair its point, the point's class and one of the other classes."""
-    point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
-    return point, labels[point], wrong
+# Scores of new points
+#
+# Scores are sums f_j(x) = sum_i alpha_ji c_i K(x_i, x), over the normaliser of x.  A representation makes the object
+# below that fits it, once, from the weights; it holds the points of the support alone.
 
 
-def _class_weights(alpha, labels, n_classes):
-    """Return the class weights T of `pair_gram`, (k, n_classes, n), for k rows alpha of weights of the pairs."""
-    n = len(labels)
-    T = np.zeros((len(alpha), n_classes, n))
-    point, _, wrong = _pairs(labels, n_classes)
-    T[:, wrong, point] = -alpha
-    T[:, labels, np.arange(n)] = alpha.reshape(len(alpha), n, -1).sum(axis=2)
-    return T
+def _new_points(X, kernel, d):
+    """Return checked new points for a kernel; sparse and mapped ones as they are where the kernel reads them so."""
+    is_read_in_place = kernel.name != "precomputed" and _is_mapped(X)
+    if kernel.name == "linear":
+        X = _rows(X, "Xnew")
+    elif not is_read_in_place:
+        X = _points(X, "Xnew", kernel.name)
+    if X.shape[1] != d:
+        raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
+    return X
 
 
-@_with_underflow
-def decision_function(
-    alpha: ArrayLike,
-    X: ArrayLike,
-    y: ArrayLike,
-    Xnew: ArrayLike,
-    *,
-    kernel: str | Callable | None = None,
-    normalize: str | None = "unit",
-    n_classes: int | None = None,
-    **params: Any,
-) -> Array:
-    """Scores f(x) = sum_i alpha_i y_i K(x_i, x) of new points x; sign f(x) is the predicted label.
+class _KernelScores(NamedTuple):
+    """f_j(x) = sum_i coefficients_ji K(x_i, x) over the normaliser of x.
 
-    K is normalised as in `gram`: divided by sqrt(K(x_i, x_i) K(x, x)) for "unit", by max_i K(x_i, x_i) for "max".
-    With intercept="free" a bias is added to f, so that the least margin of the training points is as large as possible.
-    With ``n_classes`` there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x) with the class weights T of
-    `pair_gram`; the largest predicts the class.
-
-    Parameters
-    ----------
-    alpha : array, shape (n,) or (k, n)
-        Weights, such as Result.alpha, or k rows of weights, such as Result.iterates.  With ``n_classes``, the weights
-        of the n (n_classes - 1) pairs of `pair_gram`.
-    X : array, shape (n, d)
-        The training points.  For kernel="precomputed", their kernel matrix, (n, n).
-    y : array, shape (n,)
-        Their labels, -1 or +1; with ``n_classes``, 0 to n_classes - 1.
-    Xnew : array, shape (m, d)
-        The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).
-    kernel : str or callable
-        The kernel that made G, "linear" for `features`.  It must be given, as alpha does not tell it.
-    normalize : {"unit", "max", None}
-        The normalisation that made G, as in `gram`.
-    n_classes : int, optional
-        Number of classes of a multiclass problem.
-    **params
-        The kernel's parameters, as in `gram`.
-
-    Returns
-    -------
-    scores : array, shape (m,), or (m, n_classes) with ``n_classes``
-        f(x), or f_c(x), for the rows x of Xnew.  k rows of weights give k such arrays, (k, m) or (k, m, n_classes).
-
-    Raises
-    ------
-    ValueError, TypeError
-        The points, labels, kernel or parameters are bad, as in `gram`; kernel is missing; lengths or numbers of columns
-        differ; or normalize="unit" is asked of a precomputed kernel, which does not tell K(x, x) of new points.
-
-    See Also
-    --------
-    kernel_matrix : the values K(x_i, x).
-    MaxMarginClassifier : an estimator that keeps the kernel and the support vectors.
-
-    Examples
-    --------
-    >>> X, y = [[2.0, 0.0], [-1.0, 1.0]], [1, -1]
-    >>> alpha = fm.max_margin(fm.features(X, y)).alpha
-    >>> fm.decision_function(alpha, X, y, [[5.0, 0.0], [0.0, 3.0]], kernel="linear") > 0
-    array([ True, False])
+    kernel, points : the kernel, and the points of the support as it reads them
+    places : array of int, their numbers among the training points
+    coefficients : array, shape (j, k)
+    normalize, common : the option, and under "max" the factor 1 / max_i K(x_i, x_i)^(1/2) of all points
+    d : int, columns of new points
     """
-    # 1. Check the arguments
-    if kernel is None:
-        raise TypeError(
-            "decision_function needs kernel=..., the kernel that made G, as alpha does not tell it: pass "
-            'kernel="linear" for features, "rbf" if gram or lazy_gram had none'
-        )
-    X = _points(X, "X", kernel)
-    Xnew = _points(Xnew, "Xnew", kernel)
-    n = X.shape[0]
-    has_rows = np.ndim(alpha) == 2
-    alpha = np.atleast_2d(_real_array(alpha, "alpha", 1 + has_rows))
-    if n_classes is None:
-        y = _labels(y, n)
-        if _is_free(params) and np.ptp(y) == 0.0:
-            raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
-        expected = n
-    else:
-        if _is_free(params):
-            raise ValueError('intercept="free" takes two classes, -1 and +1, and no n_classes')
-        n_classes = _count(n_classes, "n_classes", 2)
-        y = _labels(y, n, "labels", range(n_classes)).astype(np.int64)
-        expected = n * (n_classes - 1)
-    if alpha.shape[1] != expected:
-        raise ValueError(
-            f"alpha has {alpha.shape[1]} weights, and {n} rows of X have {expected}; they must agree"
-        )
-    if X.shape[1] != Xnew.shape[1]:
-        raise ValueError(
-            f"X has {X.shape[1]} columns and Xnew has {Xnew.shape[1]}; they must agree"
-        )
-    if kernel == "precomputed" and normalize == "unit":
-        raise ValueError(
-            'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
-        )
-    # 2. Weigh the functions c_i K(x_i, x)
-    kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
-    if n_classes is None:
-        weights = alpha * y
-    else:
-        weights = _class_weights(alpha, y, n_classes).reshape(-1, n)
-    weights = weights * normalizer
-    # 3. Sum them, and normalise by K(x, x)
-    new = kernel.prepare(Xnew)
-    if kernel.name == "precomputed":
-        new_diagonal = np.ones(Xnew.shape[0])
-    else:
-        new_diagonal = kernel.diagonal(new)
-    new_normalizer = _normalizers(new_diagonal, normalize, "Xnew", diagonal)
-    scores = kernel.sums(weights, points, new) * new_normalizer
-    # 4. Order the scores by class, or add the bias
-    if n_classes is not None:
-        scores = scores.reshape(len(alpha), n_classes, Xnew.shape[0]).swapaxes(1, 2)
-    elif _is_free(params):
-        known = kernel.sums(weights, points, points) * normalizer
-        scores += np.array([[_offset(y, y * f)] for f in known])
-    return scores if has_rows else scores[0]
+
+    kernel: Kernel
+    points: _Prepared
+    places: Array
+    coefficients: Array
+    normalize: str | None
+    common: float
+    d: int
+
+    def __call__(self, X):
+        """Return the scores of new points, (m, j)."""
+        X = _new_points(X, self.kernel, self.d)
+        if self.kernel.name == "precomputed":
+            if self.normalize == "unit":
+                raise ValueError(
+                    'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
+                )
+            sums = (X[:, self.places] + self.kernel.offset) @ self.coefficients.T
+            return self.common * sums
+        scores = np.empty((X.shape[0], len(self.coefficients)))
+        for first, block in _blocks(X):
+            new = self.kernel.prepare(block)
+            rows = slice(first, first + block.shape[0])
+            scores[rows] = self.kernel.sums(self.coefficients, self.points, new).T
+            if self.normalize == "unit":
+                scores[rows] *= _normalizers(self.kernel.diagonal(new), "unit", "Xnew")[:, None]
+        return self.common * scores
+
+
+class _LinearScores(NamedTuple):
+    """f_j(x) = <w_j, (x - origin, constant)> over the normaliser of x.
+
+    separators : array, shape (j, d), or (j, d + 1) with a constant
+    origin : array, shape (d,)
+    constant : float
+    normalize, common : as in `_KernelScores`
+    """
+
+    separators: Array
+    origin: Array
+    constant: float
+    normalize: str | None
+    common: float
+
+    def __call__(self, X):
+        """Return the scores of new points, (m, j)."""
+        X = _new_points(X, _LINEAR, self.origin.size)
+        W = self.separators[:, : self.origin.size].T
+        of_constant = self.constant * self.separators[:, self.origin.size :].sum(axis=1)
+        scores = np.empty((X.shape[0], len(self.separators)))
+        for first, block in _blocks(X):
+            rows = slice(first, first + block.shape[0])
+            scores[rows] = self._products(block, W) + of_constant
+            if self.normalize == "unit":
+                squares = _squares(block) + self.constant**2
+                scores[rows] *= _normalizers(squares, "unit", "Xnew")[:, None]
+        return self.common * scores
+
+    def _products(self, X, W):
+        """Return (X - origin) W.  Only columns that move are subtracted, so that sparse points stay sparse."""
+        is_far = self.origin != 0.0
+        if not is_far.any():
+            return X @ W
+        far = X[:, is_far].toarray() if _is_sparse(X) else X[:, is_far]
+        return (far - self.origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
 
 
 # ======================================================================================================
@@ -1899,9 +1940,10 @@ def decision_function(
 # 5.1 operations
 # ------------------------------------------------------------------------------------------------------
 #
-# Every loop is written once, for any G that has the operations below.  A dense, feature or sparse G is a named tuple of
-# arrays.  Its operations are compiled functions, so that loops run compiled from end to end.  Any other G is an object
-# with methods.  Then the same loop runs as Python source, because a product costs much more than the interpreter.
+# Every loop is written once, for any G that has the operations below.  A dense, feature or sparse G keeps its numbers
+# in a named tuple, ``G.arrays``, whose operations are compiled functions: compiled loops are given that tuple and run
+# compiled from end to end.  Any other G has methods only.  Then the same loop runs as Python source, because a product
+# costs much more than the interpreter.
 
 
 @register_jitable
@@ -1939,6 +1981,38 @@ def _add_by_product(G, index, weights, m):
     m += _image(G, v)
 
 
+def _frozen(array):
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _held_arrays(value):
+    """Yield (address, bytes) of the arrays that an object holds; those of a mapped file lie on the disk."""
+    if isinstance(value, Representation):
+        value = tuple(vars(value).values())
+    elif _is_sparse(value):
+        value = (value.data, value.indices, value.indptr)
+    if isinstance(value, tuple):
+        for member in value:
+            yield from _held_arrays(member)
+    elif isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+        yield value.__array_interface__["data"][0], value.nbytes
+
+
+def _in_words(count):
+    """Write a number of bytes with a unit."""
+    power = min(max(count.bit_length() - 1, 0) // 10, 5)
+    return f"{count / 1024**power:.3g} {('B', 'KB', 'MB', 'GB', 'TB', 'PB')[power]}"
+
+
+_LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
+
+# The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
+_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin")
+
+
 class Representation:
     """The base class of all representations of G.  A subclass needs four methods.
 
@@ -1951,6 +2025,10 @@ class Representation:
     All other methods have defaults that use these four.  Overriding them makes G faster or `rounding` tighter.  Where
     ``access`` is not "products", a method ``restrict(index)`` is needed as well; it returns G on some of the points.
 
+    *Facts* are attributes that say what G is.  Constructors set them once; then they cannot be changed.  A subclass may
+    leave them out.  One that has a kernel and no labels is an unsigned K, which `pair_gram` and `signed` take and
+    algorithms refuse.
+
     The intervals lower <= rho <= upper are about the exact G of the numbers that the class stores.  `rounding` says how
     far its products may be from exact ones.  By default they are sums over points and coordinates, in any order, in
     which each operation has a relative error of at most ``unit``.  **A class that computes in single precision must set
@@ -1959,10 +2037,15 @@ class Representation:
 
     Attributes
     ----------
+    labels : array, shape (n,), -1 or +1, or None if they are not known; of pairs the classes of the points
+    kernel : Kernel, or None if it is not known: the kernel with its parameters as numbers
+    normalize : {"unit", "max", None}, as in `gram`
+    intercept : float or "free", as in `gram`
+    ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
+    d : int, columns of the points, or None if they are not known
+    origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
     access : {"products", "computed", "stored"}, how single entries of G are had
     unit : float, the largest relative error of one operation in `lift` and `margins`; 2^-53 for double precision
-    signs : array, shape (n,), or None, the labels of a problem with a free intercept (see `FreeGram`)
-    ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
 
     Examples
     --------
@@ -1972,19 +2055,132 @@ class Representation:
     ...     def diagonal(self): return (self.Z**2).sum(axis=1)
     ...     def lift(self, v, w): w[:] = self.Z.T @ v
     ...     def margins(self, w, m): m[:] = self.Z @ w
-    >>> fm.momentum(Rows(np.array([[2.0, 1.0], [1.0, 3.0]])), tol=1e-3).status
-    'certified'
+    >>> G = Rows(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    >>> fm.momentum(G, tol=1e-3).status, G @ np.array([1.0, 0.0])
+    ('certified', array([5., 5.]))
     """
 
-    access = "products"
-    routines = {}  # compiled operations by name, of the kinds that have them
-    signs: Array | None = None
+    labels: Array | None = None
+    kernel: Kernel | None = None
+    normalize: str | None = None
+    intercept: float | str = 0.0
     ridge: Array | float = 0.0
+    d: int | None = None
+    origin: Array | None = None
+    access = "products"
     unit: float = 2.0**-53
+    routines = {}  # compiled operations by name, of the kinds that have them
+    made_by = "gram"  # the function that makes this kind
 
     add_column = _add_by_product
     square = _inner_product
     table_margins = _one_by_one
+
+    def __setattr__(self, name, value):
+        if name in _FACTS:
+            if name in vars(self):
+                raise AttributeError(f"{name} is a fact of G, which its constructor has set")
+            value = _frozen(value) if isinstance(value, np.ndarray) else value
+        super().__setattr__(name, value)
+
+    def _changed(self, **attributes):
+        """Return a copy with these attributes, which are not checked again."""
+        twin = object.__new__(type(self))
+        known = {name: value for name, value in vars(self).items() if name != "_known_bias"}
+        vars(twin).update(known, **attributes)
+        return twin
+
+    def _restricted(self, index, **attributes):
+        """Return a copy with the labels of some points and with these attributes."""
+        labels = None if self.labels is None else self.labels[index]
+        return self._changed(labels=labels, **attributes)
+
+    def __len__(self) -> int:
+        return self.shape()[0]
+
+    def __matmul__(self, v: ArrayLike) -> Array:
+        """Return G v for v of shape (n,) or (n, k)."""
+        n, dimension = self.shape()
+        v = _real_array(v, "v", min(max(np.ndim(v), 1), 2)).astype(np.float64)
+        if len(v) != n:
+            raise ValueError(f"v must have {n} rows, as G has; got shape {v.shape}")
+        if v.ndim == 1:
+            return _image(self, v)
+        W = np.empty((v.shape[1], dimension))
+        M = np.empty((v.shape[1], n))
+        for column, w in zip(np.ascontiguousarray(v.T), W, strict=True):
+            lift(self, column, w)
+        table_margins(self, W, M)
+        return M.T
+
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
+        """Return the matrix, (n, n): that which is held, read-only, or else a new one of at most 2 GB."""
+        n = len(self)
+        if self.access != "stored" and 8 * n * n > _LARGEST_COPY:
+            raise MemoryError(
+                f"G of {n} points would take {_in_words(8 * n * n)} as an array; G.dense() makes it all the same, and "
+                "G.block(rows, columns) has a part of it"
+            )
+        matrix = self.dense()
+        if dtype is not None and np.dtype(dtype) != matrix.dtype:
+            if copy is False:
+                raise ValueError(f"G is held in {matrix.dtype}: to have it in {dtype} takes a copy")
+            return matrix.astype(dtype)
+        return matrix.copy() if copy else matrix
+
+    def __repr__(self) -> str:
+        return f"<{self._kind()}: {', '.join(self._parts())}>"
+
+    def _kind(self):
+        return type(self).__name__
+
+    def _size(self):
+        return _counted(len(self), "point")
+
+    def _parts(self):
+        """Return what the repr says, in order."""
+        parts = [self._size()]
+        if self.d is not None:
+            parts[0] += f" in {_counted(self.d, 'dimension')}"
+        if self.kernel is not None:
+            parts += [repr(self.kernel), f"normalize={self.normalize!r}"]
+            if self.labels is None:
+                parts.append("without labels")
+        if self.intercept != 0.0:
+            parts.append(f"intercept={self.intercept!r}")
+        if np.any(self.ridge):
+            low, high = np.min(self.ridge), np.max(self.ridge)
+            parts.append(f"ridge={low:g}" if low == high else f"ridge={low:g} to {high:g}")
+        parts.append(_in_words(self.nbytes))
+        return parts
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays that G holds or refers to, without those of mapped files."""
+        return sum(dict(_held_arrays(self)).values())  # an array that is held twice counts once
+
+    @property
+    def signs(self) -> Array | None:
+        """The labels y if the intercept is free, so that a bias b adds b y to margins (see `FreeGram`); else None."""
+        return self.labels if _is_free(self.intercept) else None
+
+    @property
+    def is_unsigned(self) -> bool:
+        """True for a kernel matrix K, which was made without labels."""
+        return self.kernel is not None and self.labels is None
+
+    @property
+    def has_coordinates(self) -> bool:
+        """True if w = Z'v is an explicit vector of features, so that `square` returns <w, w>."""
+        n, dimension = self.shape()
+        w = np.arange(1.0, dimension + 1.0)
+        return math.isclose(square(self, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
+
+    @property
+    def work(self) -> float:
+        """The number of entries that a product reads or evaluates."""
+        n, dimension = self.shape()
+        return float(n) * dimension
 
     def softmax_pass(self, w: Array, m: Array, q: Array, u: Array) -> float:
         """Do as the operation; with a free intercept, for the bias b that minimises ln sum_i exp(-m_i - b y_i).
@@ -2002,10 +2198,6 @@ class Representation:
         m += 0.5 * (logs[0] - logs[1]) * self.signs
         lift(self, q, u)
         return math.log(2.0) + 0.5 * sum(logs)
-
-    def checked(self) -> Representation:
-        """Return G in the layout that its operations expect; raise ValueError or TypeError for bad values."""
-        return self
 
     def rounding(self) -> Rounding:
         """Return the `Rounding` of the operations; by default that of sums in any order, see ``unit``."""
@@ -2040,9 +2232,12 @@ class Representation:
         """Return all <z_i, w>, each sum rounded once; None if it cannot."""
         return None
 
-    def separator(self, v: Array) -> Array | None:
-        """Return Z'v in twice the working precision; None if it cannot."""
-        return None
+    def separators(self, alpha: Array) -> Array:
+        """Return Z'v for each row v of alpha, (k, d), in twice the working precision if G has it."""
+        W = np.empty((len(alpha), self.shape()[1]))
+        for v, w in zip(alpha, W, strict=True):
+            lift(self, v, w)
+        return W
 
     def without_ridge(self) -> Representation:
         """Return G without the diagonal that `RidgeGram` adds."""
@@ -2055,6 +2250,171 @@ class Representation:
     def points_gram(self) -> Representation:
         """Return the Gram matrix of the points: K for the pairs of `PairGram`."""
         return self
+
+    def signed(self, y: ArrayLike, *, intercept: str | None = None) -> Representation:
+        """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
+
+        No value of the kernel is evaluated again, and signs change no bit: many labelings of the same points cost one
+        K.  A dense K is copied.
+
+        Parameters
+        ----------
+        y : array, shape (n,)
+            Labels, -1 or +1.
+        intercept : "free", optional
+            As in `gram`; by default that of K.
+
+        Returns
+        -------
+        G : representation of the same kind; with a free intercept a FreeGram over it
+
+        Raises
+        ------
+        ValueError, TypeError
+            This G has labels already, or it is of a class that has no signs; y is not as in `gram`.
+
+        Examples
+        --------
+        >>> K = fm.gram([[1.0, 1.0], [0.0, 2.0]], kernel="linear", normalize=None)
+        >>> np.asarray(K.signed([1, -1]))
+        array([[ 2., -2.],
+               [-2.,  4.]])
+        """
+        if self.labels is not None:
+            raise ValueError(
+                f"this G has labels already: K.signed takes K = {self.made_by}(X, ...), made without y"
+            )
+        _choice(intercept, "intercept", (None, "free"))
+        y = _signs(y, len(self), is_free=intercept == "free")
+        G = self._with_signs(y)
+        return G if intercept is None else FreeGram(G, y)
+
+    def _with_signs(self, y):
+        raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
+
+    def _scores(self, alpha):
+        """Return the function that scores new points for k rows of weights alpha: X -> f(X), (m, k), without a bias."""
+        if not self.has_coordinates:
+            raise TypeError(
+                f"{type(self).__name__} does not know the kernel that scores new points: make G by gram, features or "
+                "lazy_gram of the points"
+            )
+        return self._scores_of(self.separators(alpha))
+
+    def _scores_of(self, W):
+        """Return the function that scores new points by separators W, (k, d): X -> f(X), (m, k), without a bias."""
+        return _LinearScores(W, np.zeros(W.shape[1]), 0.0, None, 1.0)
+
+    def _by_output(self, scores, k):
+        """Return scores (m, k times outputs) as one table for each of k rows of weights: here (k, m)."""
+        return scores.T
+
+    def _weights(self, result):
+        """Return the checked weights of a Result, or given weights, as rows (k, n), and whether they were rows."""
+        alpha = result.alpha if _is_result(result) else result
+        has_rows = np.ndim(alpha) == 2
+        alpha = np.atleast_2d(_real_array(alpha, "result", 1 + has_rows)).astype(np.float64)
+        n = len(self)
+        if alpha.shape[1] != n:
+            raise ValueError(
+                f"result must be of this G: it has {alpha.shape[1]} weights, and G has {_counted(n, 'row')}"
+            )
+        return alpha, has_rows
+
+    @_with_underflow
+    def decision_function(self, result: Result | ArrayLike, Xnew: Any) -> Array:
+        """Scores of new points: f(x) = sum_i alpha_i y_i K(x_i, x) + bias; sign f(x) is the predicted label.
+
+        K is normalised as in `gram`: divided by sqrt(K(x_i, x_i) K(x, x)) for "unit", by max_i K(x_i, x_i) for "max".
+        A constant intercept is part of K.  Of pairs there is a score for each class, f_c(x) = sum_i T_ci K(x_i, x)
+        with the class weights T of `pair_gram`; the largest predicts the class.
+
+        Parameters
+        ----------
+        result : Result, or array, shape (n,) or (k, n)
+            What an algorithm returned for this G, or weights alpha, or k rows of weights, such as Result.iterates.
+        Xnew : array, data frame, SciPy sparse matrix or mapped array, shape (m, d)
+            The points to score.  For kernel="precomputed", the values K(x, x_i), (m, n).
+
+        Returns
+        -------
+        scores : array, shape (m,), or (m, n_classes) of pairs
+            k rows of weights give k such arrays, (k, m) or (k, m, n_classes).
+
+        Raises
+        ------
+        ValueError, TypeError
+            Xnew is not finite or has another number of columns than the points; the weights are not those of this G;
+            G does not know its kernel; or normalize="unit" meets a precomputed kernel, which does not tell K(x, x) of
+            new points.
+
+        See Also
+        --------
+        bias : the bias of a free intercept
+        MaxMarginClassifier : an estimator that keeps what these scores need
+
+        Examples
+        --------
+        >>> G = fm.features([[2.0, 0.0], [-1.0, 1.0]], [1, -1])
+        >>> G.decision_function(fm.max_margin(G), [[5.0, 0.0], [0.0, 3.0]]) > 0
+        array([ True, False])
+        """
+        alpha, has_rows = self._weights(result)
+        scores = self._by_output(self._scores(alpha)(Xnew), len(alpha))
+        if self.signs is not None:
+            scores = scores + self._biases(alpha)[:, None]
+        return scores if has_rows else scores[0]
+
+    @_with_underflow
+    def bias(self, result: Result | ArrayLike) -> float | Array:
+        """The bias b of a free intercept for which the least margin min_i (G alpha)_i + b y_i is largest.
+
+        It is 0 for other intercepts: a constant one is part of the kernel.
+
+        Parameters
+        ----------
+        result : Result, or array, shape (n,) or (k, n)
+            As in `decision_function`.
+
+        Returns
+        -------
+        bias : float, or array, shape (k,), of k rows of weights
+            It takes a product at first.  The bias of the last weights is kept.
+
+        Examples
+        --------
+        >>> G = fm.features([[1.0], [5.0]], [-1, 1], normalize=None, intercept="free")
+        >>> result = fm.max_margin(G)
+        >>> w = G.decision_function(result, [[1.0]]) - G.bias(result)
+        >>> (-G.bias(result) / w).round(6)  # f is 0 midway
+        array([3.])
+        """
+        alpha, has_rows = self._weights(result)
+        biases = self._biases(alpha)
+        if self.origin is not None:  # those of the rows x_i - origin; f(0) is that of the x_i
+            zero = np.zeros((1, self.d))
+            biases = self._by_output(self._scores(alpha)(zero), len(alpha))[:, 0] + biases
+        return biases if has_rows else float(biases[0])
+
+    def _biases(self, alpha):
+        """Return the bias of each row of weights; those of the last rows are kept."""
+        if self.signs is None:
+            return np.zeros(len(alpha))
+        known, biases = vars(self).get("_known_bias", (np.empty(0), None))
+        if not np.array_equal(known, alpha):
+            biases = np.array([_offset(self.signs, self._margins_of(v)) for v in alpha])
+            self._known_bias = alpha.copy(), biases
+        return biases
+
+    def _margins_of(self, alpha):
+        """Return G alpha, as precisely as G can."""
+        if not alpha.any():
+            return np.zeros(alpha.size)
+        v = _unit_range(alpha)
+        products = self.precise(v)
+        m = _image(self, v) if products is None else products[1]
+        largest = np.abs(v).argmax()
+        return m * (alpha[largest] / v[largest])
 
 
 _SMALLEST = 1e-285
@@ -2159,7 +2519,9 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
                 )
             check(G, names, args)
             routine = G.routines.get(name)
-            return getattr(G, name)(*args) if routine is None else _enter(routine, G, *args)
+            if routine is None:
+                return getattr(G, name)(*args)
+            return _enter(routine, G.arrays, *args)
 
         @overload(call, strict=False)
         def choose(G, *args):
@@ -2304,7 +2666,67 @@ _DEFAULTS = {
 # ------------------------------------------------------------------------------------------------------
 
 
-class RidgeGram(Representation):
+def _free_labels(y):
+    """Return the labels of a problem with a free intercept, which needs both classes."""
+    if np.ptp(y) == 0.0:
+        raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
+    return y
+
+
+def _signs(y, n, is_free=False):
+    """Return the signs of n points, and warn of a single class, whose margin is hardly what is wanted."""
+    y = _labels(y, n)
+    if is_free:
+        return _free_labels(y)
+    if np.ptp(y) == 0.0:
+        _warn(
+            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows z_i that "
+            "have their signs already are taken by FeatureGram(Z)"
+        )
+    return y
+
+
+class _OverGram(Representation):
+    """Another representation, ``base``, with something added; it has the facts of the base, but for its own."""
+
+    def __init__(self, base: Representation, **facts: Any) -> None:
+        self.base = base
+        self.access = base.access
+        self.unit = base.unit
+        self.made_by = base.made_by
+        for name in _FACTS:
+            setattr(self, name, facts.get(name, getattr(base, name)))
+
+    def _kind(self):
+        return f"{type(self).__name__} over {self.base._kind()}"
+
+    def _size(self):
+        return self.base._size()
+
+    def without_shift(self) -> Representation:
+        return self.base.without_shift()
+
+    def points_gram(self) -> Representation:
+        return self.base.points_gram()
+
+    @property
+    def work(self) -> float:
+        return self.base.work
+
+    def separators(self, alpha: Array) -> Array:
+        return self.base.separators(alpha)
+
+    def _scores(self, alpha):
+        return self.base._scores(alpha)
+
+    def _scores_of(self, W):
+        return self.base._scores_of(W)
+
+    def _by_output(self, scores, k):
+        return self.base._by_output(scores, k)
+
+
+class RidgeGram(_OverGram):
     """G + diag(r) for another representation G, made by the option ``ridge=r``.
 
     Its coordinates are those of G, followed by the sqrt(r_i) v_i.
@@ -2316,26 +2738,23 @@ class RidgeGram(Representation):
 
     Examples
     --------
-    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, 1], normalize=None, ridge=[0.5, 2.0]).dense()
-    array([[25.5,  4. ],
-           [ 4. ,  3. ]])
+    >>> fm.features([[3.0, 4.0], [0.0, 1.0]], [1, -1], normalize=None, ridge=[0.5, 2.0]).dense()
+    array([[25.5, -4. ],
+           [-4. ,  3. ]])
     """
 
-    def __init__(self, base: Representation, ridge: ArrayLike) -> None:
-        self.base = base
-        self.ridge = _amounts(ridge, "ridge", base.shape()[0])
-        self.access = base.access
-        self.signs = base.signs
-        self._roots = np.sqrt(self.ridge)
+    has_coordinates = False
 
-    def checked(self) -> Representation:
-        return RidgeGram(self.base.checked(), self.ridge)
+    def __init__(self, base: Representation, ridge: ArrayLike) -> None:
+        ridge = _amounts(ridge, "ridge", len(base))
+        if isinstance(base, RidgeGram):
+            ridge = base.ridge + ridge
+            base = base.base
+        super().__init__(base, ridge=ridge)
+        self._roots = np.sqrt(self.ridge)
 
     def without_ridge(self) -> Representation:
         return self.base
-
-    def without_shift(self) -> Representation:
-        return self.base.without_shift()
 
     def shape(self) -> tuple[int, int]:
         n, dimension = self.base.shape()
@@ -2405,18 +2824,15 @@ class RidgeGram(Representation):
             rounding._replace(margins=rounding.margins + lost),
         )
 
-
-def _with_offset(G, signs, params, origin=None):
-    """Return `FreeGram` over G if the keywords ask for it; its rows are x_i - origin."""
-    if not _is_free(params):
-        return G
-    if np.ptp(signs) == 0.0:
-        raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
-    return FreeGram(G, signs, origin)
+    def signed(self, y: ArrayLike, *, intercept: str | None = None) -> Representation:
+        return RidgeGram(self.base.signed(y, intercept=intercept), self.ridge)
 
 
-def _with_ridge(G, ridge):
-    ridge = _amounts(ridge, "ridge", G.shape()[0])
+def _with_options(G, intercept, ridge):
+    """Return G with the free intercept and the ridge that are asked for."""
+    if _is_free(intercept):
+        G = FreeGram(G)
+    ridge = _amounts(ridge, "ridge", len(G))
     return RidgeGram(G, ridge) if ridge.any() else G
 
 
@@ -2425,7 +2841,7 @@ _TAKES_FREE = (
 )
 
 
-class FreeGram(Representation):
+class FreeGram(_OverGram):
     """G of planes that need not pass through the origin, made by ``intercept="free"``.
 
     Here p ranges over the points of the simplex with y'p = 0, so that each class has half of the weight.  For such p
@@ -2437,7 +2853,7 @@ class FreeGram(Representation):
     Attributes
     ----------
     base : representation, G
-    signs : array, shape (n,), y
+    labels : array, shape (n,), y; by default those of the base
     origin : array, shape (d,), or None; the rows of ``base`` are x_i - origin, which is exact for points that are far
         from 0 but near each other; None stands for 0
 
@@ -2455,22 +2871,65 @@ class FreeGram(Representation):
     1.118034
     """
 
-    def __init__(self, base: Representation, signs: ArrayLike, origin: Array | None = None) -> None:
-        base = base.checked()
-        self.base = base
-        self.origin = origin
-        self.signs = _labels(signs, base.shape()[0], "signs")
-        self.access = base.access
-        for name in ("shape", "diagonal", "rounding", "block", "adder", "precise"):
-            setattr(self, name, getattr(base, name))
-        for operation in (lift, margins, add_column, square, table_margins):
-            setattr(self, operation.__name__, functools.partial(operation, base))
+    def __init__(self, base: Representation, labels: ArrayLike | None = None) -> None:
+        if isinstance(base, RidgeGram):
+            raise ValueError(
+                "base has a ridge, which goes over a free intercept: RidgeGram(FreeGram(G, y), r)"
+            )
+        if labels is None:
+            labels = base.labels
+        if labels is None:
+            raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
+        labels = _free_labels(_labels(labels, len(base), "labels"))
+        if base.labels is not None and not np.array_equal(labels, base.labels):
+            raise ValueError("labels must be those of the base, whose entries have their signs")
+        super().__init__(base, labels=labels, intercept="free")
+
+    @property
+    def has_coordinates(self) -> bool:
+        return self.base.has_coordinates
+
+    def shape(self) -> tuple[int, int]:
+        return self.base.shape()
+
+    def diagonal(self) -> Array:
+        return self.base.diagonal()
+
+    def rounding(self) -> Rounding:
+        return self.base.rounding()
+
+    def lift(self, v: Array, w: Array) -> None:
+        lift(self.base, v, w)
+
+    def margins(self, w: Array, m: Array) -> None:
+        margins(self.base, w, m)
+
+    def add_column(self, i: int, c: float, m: Array) -> None:
+        add_column(self.base, i, c, m)
+
+    def square(self, v: Array, w: Array, m: Array) -> float:
+        return square(self.base, v, w, m)
+
+    def table_margins(self, W: Array, M: Array) -> None:
+        table_margins(self.base, W, M)
+
+    def block(self, rows: Array, columns: Array) -> Array:
+        return self.base.block(rows, columns)
+
+    def dense(self) -> Array:
+        return self.base.dense()
+
+    def adder(self) -> Callable | None:
+        return self.base.adder()
+
+    def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
+        return self.base.precise(v)
 
     def without_shift(self) -> Representation:
         return self.base
 
     def restrict(self, index: Array) -> Representation:
-        return FreeGram(self.base.restrict(index), self.signs[index], self.origin)
+        return self._restricted(index, base=self.base.restrict(index))
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2478,32 +2937,62 @@ class FreeGram(Representation):
 # ------------------------------------------------------------------------------------------------------
 
 
-class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaults=(True,))):
-    """A symmetric (n, n) matrix, C-ordered, in float64 or float32.
+class _Dense(namedtuple("_Dense", "matrix threads", defaults=(True,))):
+    """What compiled loops are given of a `DenseGram`; ``threads``: whether threads may share large products."""
 
-    Algorithms make it from a plain array.  A matrix that is not symmetric to the last bit is copied, and its upper
-    triangle is mirrored.
+    routines = {}
+
+
+class DenseGram(Representation):
+    """A symmetric (n, n) matrix in float64 or float32, made by `gram`.
+
+    Algorithms make it from a plain array, which they take as a signed G.  The constructor looks at every entry of an
+    array; make it once where several algorithms take one array.  A matrix that is not symmetric to the last bit is
+    copied, and its upper triangle is mirrored.  Otherwise it is not copied, and must not change while G is in use.
 
     Attributes
     ----------
-    matrix : array, shape (n, n), G
-    threads : bool, whether large products may be shared among threads
+    matrix : array, shape (n, n), G, read-only
 
     Examples
     --------
-    >>> fm.DenseGram(np.eye(3)).shape()
-    (3, 3)
+    >>> fm.DenseGram(np.eye(3))
+    <DenseGram: 3 points, 72 B>
     """
 
     access = "stored"
+    has_coordinates = False
+    routines = _Dense.routines
 
-    def checked(self) -> Representation:
-        G = self._replace(matrix=_symmetric(self.matrix, "G"))
-        if 0.0 < G.diagonal().max() < np.finfo(G.matrix.dtype).tiny:
+    def __init__(self, matrix: ArrayLike) -> None:
+        self._hold(_symmetric(matrix, "G"))
+        largest = self.diagonal().max()
+        if 0.0 < largest < np.finfo(self.matrix.dtype).tiny:
             raise ValueError(
-                f"max_i G_ii is {G.diagonal().max():g}, too small for {G.matrix.dtype}; rescale G"
+                f"max_i G_ii is {largest:g}, too small for {self.matrix.dtype}; rescale G"
             )
+
+    def _hold(self, matrix, points=None):
+        """Hold a matrix, and a `LazyGram` of the same points that knows what they are."""
+        self.matrix = _frozen(matrix)
+        self._points = points
+        for name in _FACTS:
+            setattr(self, name, getattr(points, name, getattr(type(self), name)))
+
+    @classmethod
+    def _of(cls, matrix, points=None):
+        """Return a G of a matrix that needs no check."""
+        G = object.__new__(cls)
+        G._hold(matrix, points)
         return G
+
+    @property
+    def arrays(self) -> _Dense:
+        return _Dense(self.matrix)
+
+    @property
+    def work(self) -> float:
+        return 0.5 * self.matrix.size
 
     def shape(self) -> tuple[int, int]:
         return self.matrix.shape
@@ -2515,7 +3004,12 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
     def restrict(self, index: Array) -> Representation:
-        return self._replace(matrix=self.block(index, index))
+        points = None if self._points is None else self._points.restrict(index)
+        matrix = _frozen(self.block(index, index))
+        return self._restricted(index, matrix=matrix, _points=points)
+
+    def dense(self) -> Array:
+        return self.matrix
 
     def block(self, rows: Array, columns: Array) -> Array:
         return self.matrix[rows[:, None], columns]
@@ -2537,6 +3031,17 @@ class DenseGram(Representation, namedtuple("DenseGram", "matrix threads", defaul
             0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _sum_error(2 * n + 8) ** 2
         )
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
+
+    def _with_signs(self, y):
+        matrix = self.matrix * y.astype(self.matrix.dtype)
+        matrix *= y[:, None].astype(self.matrix.dtype)
+        points = None if self._points is None else self._points._with_signs(y)
+        return self._changed(matrix=_frozen(matrix), labels=_frozen(y), _points=points)
+
+    def _scores(self, alpha):
+        if self._points is None:
+            return super()._scores(alpha)
+        return self._points._scores(alpha)
 
 
 def _symmetric(given, name):
@@ -2660,120 +3165,6 @@ def _check_callable(block, diagonal, start):
         raise ValueError(
             f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does"
         )
-
-
-@_with_underflow
-def gram(
-    X: ArrayLike,
-    y: ArrayLike | None = None,
-    *,
-    kernel: str | Callable = "rbf",
-    normalize: str | None = "unit",
-    dtype: DTypeLike = np.float64,
-    ridge: ArrayLike = 0.0,
-    **params: Any,
-) -> Array | FreeGram:
-    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation, plus r_i on the diagonal.
-
-    It is exactly symmetric.
-
-    Parameters
-    ----------
-    X : array, shape (n, d)
-        The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j).
-    y : array, shape (n,), optional
-        Labels, -1 or +1; None gives the unsigned matrix.
-    kernel : str or callable
-        "linear": <x, x'>;
-        "poly": (gamma <x, x'> + coef0)^degree;
-        "rbf": exp(-gamma ||x - x'||^2);
-        "laplacian": exp(-gamma ||x - x'||_1);
-        "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]) for the rows w_1, ..., w_m of
-        the option W, the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, with a_j = +-1;
-        without W its limit for w_j ~ N(0, I) and m -> infinity, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with
-        t the angle between x and x';
-        "precomputed": X is the matrix;
-        a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
-        (m, d), which are copies.  It must be symmetric and positive semi-definite.
-    normalize : {"unit", "max", None}
-        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14).  "max" divides by max_i K_ii, so that
-        G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the sources have
-        ||x_i|| <= 1; it is None in `MaxMarginClassifier`, as in other support vector machines.
-    dtype : {float64, float32}
-        float32 takes half the memory.  Sums over n are in float64.
-    ridge : float or array, shape (n,)
-        r_i >= 0, added to G_ii; one number stands for all points.  The hard margin of G + diag(r) belongs to the SVM
-        with squared slacks and the weights C_i = 1/(2 r_i).
-    **params
-        gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
-        sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
-        coef0 = 1 and degree = 3: for "poly".
-        W: array, (m, d), or None, for "ntk".
-        intercept = 0: for every kernel.  A number c makes K into K + c^2, as if all points had a constant feature c.
-        "free" lets planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two
-        convex hulls.
-
-    Returns
-    -------
-    G : array, shape (n, n); with a free intercept a FreeGram over it
-
-    Raises
-    ------
-    ValueError
-        Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
-        range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
-        diagonal.
-    TypeError
-        The kernel does not take one of the parameters.
-
-    See Also
-    --------
-    features : rows of the linear kernel, without G.  lazy_gram : G on demand.  pair_gram : several classes.
-
-    References
-    ----------
-    "ntk": A. Jacot, F. Gabriel, C. Hongler, NeurIPS 2018.  Its limit is half the sum of two kernels, the arc-cosine
-    kernel of degree 1, and <x, x'> times that of degree 0: Y. Cho, L. Saul, NeurIPS 2009.
-
-    Examples
-    --------
-    >>> fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
-    array([[ 2., -2.],
-           [-2.,  4.]])
-    >>> fm.gram([[1.0], [2.0]], kernel=lambda A, B: 1.0 + A @ B.T, normalize=None)
-    array([[2., 3.],
-           [3., 5.]])
-    """
-    X = _points(X, "X", kernel)
-    n = X.shape[0]
-    sign = _labels(y, n)
-    dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
-    ridge = _amounts(ridge, "ridge", n)
-    if isinstance(kernel, str) and kernel == "precomputed" and n == X.shape[1]:
-        X = _symmetric(X, "X")
-    kernel, points, diagonal, normalizer = _problem(X, kernel, normalize, params)
-    if kernel.name not in ("precomputed", "callable"):
-        points = _without_zeros(points)
-    entries = 1.0 if normalize == "unit" else diagonal * normalizer**2
-    out = _signed_gram(kernel, points, diagonal, sign * normalizer, entries + ridge, dtype)
-    return _with_offset(DenseGram(out), sign, params, kernel.center) if _is_free(params) else out
-
-
-def _signed_gram(kernel, points, diagonal, c, entries, dtype):
-    """Return c_i c_j K(x_i, x_j), exactly symmetric, with these entries on the diagonal."""
-    out = np.empty((c.size, c.size), dtype)
-    for rows in _slices(c.size, c.size):
-        block = kernel.block(points.take(rows), points.take(slice(rows.stop)))
-        if kernel.name == "callable":
-            _check_callable(
-                np.ascontiguousarray(block[:, rows.start :]), diagonal[rows], rows.start
-            )
-        np.multiply(
-            block * c[: rows.stop], c[rows, None], out=out[rows, : rows.stop], casting="same_kind"
-        )
-    _mirror(0, c.size, out)
-    np.fill_diagonal(out, entries)
-    return out
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -2922,24 +3313,34 @@ def _dense_precise(matrix, v, m):
     return high + rest
 
 
-DenseGram.routines = {
-    **_DEFAULTS,
-    "lift": _dense_lift,
-    "margins": _dense_margins,
-    "add_column": _dense_add_column,
-    "table_margins": _dense_table_margins,
-}
+_Dense.routines.update(
+    _DEFAULTS,
+    lift=_dense_lift,
+    margins=_dense_margins,
+    add_column=_dense_add_column,
+    table_margins=_dense_table_margins,
+)
 
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    G = (G if isinstance(G, Representation) else DenseGram(G)).checked()
+    if not isinstance(G, Representation):
+        G = DenseGram(G)
+    if G.is_unsigned:
+        raise ValueError(
+            f"G must have labels, and this is K, made without y: give {G.made_by}(X, y, ...), or take K.signed(y)"
+        )
+    return G, _scale_of(G)
+
+
+def _scale_of(G):
+    """Return s = max_i G_ii, unless it leaves no room for products."""
     scale = float(G.diagonal().max())
     if not _SMALLEST < scale < _LARGEST:
         raise ValueError(
             f"max_i G_ii is {scale:g}; it must be above 0, from {_SMALLEST:g} to {_LARGEST:g}: rescale G"
         )
-    return G, scale
+    return scale
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -2951,12 +3352,24 @@ class _RowGram(Representation):
     """Hold what representations by rows have in common."""
 
     access = "computed"
+    has_coordinates = True
+    made_by = "features"
+    common = 1.0  # what multiplies all points under normalize="max"
+
+    @property
+    def is_moved(self) -> bool:
+        """True if the rows are (x_i - origin, intercept), for a point and a constant that are not both 0."""
+        return self.origin is not None or self._constant != 0.0
+
+    @property
+    def _constant(self):
+        return _constant(self.intercept)
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m = np.empty(v.size)
         error = _sum_error(2 * sum(self.shape()) + 16) ** 2
         return (
-            _precise_margins(self, v, m, self.shape()[1]),
+            _precise_margins(self.arrays, v, m, self.shape()[1]),
             m,
             Rounding(2.0 * error, 0.0, 2.0 * error),
         )
@@ -2964,23 +3377,37 @@ class _RowGram(Representation):
     def precise_dots(self, w: Array) -> Array:
         """Return <z_i, w>, each sum rounded once."""
         m = np.empty(self.shape()[0])
-        _precise_dots(self, w, np.zeros(w.size), m)
+        _precise_dots(self.arrays, w, np.zeros(w.size), m)
         return m
 
-    def separator(self, v: Array) -> Array:
-        return _precise_lift(self, v, self.shape()[1]).sum(axis=0)
+    def separators(self, alpha: Array) -> Array:
+        dimension = self.shape()[1]
+        return np.array([_precise_lift(self.arrays, v, dimension).sum(axis=0) for v in alpha])
+
+    def _scores_of(self, W):
+        d = self.shape()[1] - (self._constant != 0.0)
+        origin = np.zeros(d) if self.origin is None else self.origin
+        return _LinearScores(W, origin, self._constant, self.normalize, self.common)
 
 
-class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows c origin intercept threads")):
-    """G = Z Z' by rows: z_i = c_i x_i, or z_i = c_i (x_i - o, b) where an origin is given.  Made by `features`.
+class _Rows(namedtuple("_Rows", "rows c origin intercept threads", defaults=(True,))):
+    """What compiled loops are given of a `FeatureGram`: z_i = c_i x_i, or c_i (x_i - o, b) where an origin is given."""
+
+    routines = {}
+
+
+class FeatureGram(_RowGram):
+    """G = Z Z' by rows: z_i = c_i x_i, or z_i = c_i (x_i - o, b) for an origin o and a constant b.
+
+    `features` makes it of points and labels.  ``FeatureGram(Z)`` takes rows that have their signs already.
 
     Attributes
     ----------
-    rows : array, shape (n, d), the x_i, in float64 or float32; they may lie in a file
+    rows : array, shape (n, d), read-only, in float64 or float32: the x_i, which may lie in a file, or the
+        (x_i - o, b), if these are written down
     c : array, shape (n,), signs times normalisers; 1 by default
-    origin : array, shape (d,), o, of points in a file; by default empty, which stands for z_i = c_i x_i
-    intercept : float, the constant feature b, which is left out if it is 0
-    threads : bool, as in `DenseGram`
+    origin : array, shape (d,), o, or None for 0
+    intercept : float, the constant feature b; 0 stands for none
 
     Examples
     --------
@@ -2989,28 +3416,46 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows c origin intercept t
            [2., 1.]])
     """
 
-    def __new__(cls, rows, c=None, origin=None, intercept=0.0, threads=True):
-        if c is None:
-            c = np.ones(np.shape(rows)[:1])
-        if origin is None:
-            origin = np.zeros(np.shape(rows)[-1] if intercept else 0)
-        return super().__new__(cls, rows, c, origin, intercept, threads)
+    routines = _Rows.routines
 
-    def checked(self) -> Representation:
-        rows = np.ascontiguousarray(_real_array(self.rows, "G.rows", 2))
-        return self._replace(rows=rows, c=_vector(self.c, "G.c", len(rows)))
+    def __init__(
+        self,
+        rows: ArrayLike,
+        c: ArrayLike | None = None,
+        origin: ArrayLike | None = None,
+        intercept: float = 0.0,
+    ) -> None:
+        if not _is_mapped(rows):
+            rows = np.ascontiguousarray(_real_array(rows, "rows", 2))
+        n, self.d = rows.shape
+        c = np.ones(n) if c is None else _vector(c, "c", n)
+        if origin is not None:
+            origin = _vector(origin, "origin", self.d)
+            origin = origin if origin.any() else None
+        self.rows = _frozen(rows)
+        self.c = _frozen(c)
+        self.origin = origin
+        self.intercept = _number(intercept, "intercept", closed=True)
+        self.is_written_down = (
+            not self.is_moved
+        )  # True if the rows need neither origin nor constant any more
+        squares = [_squares(self._moved(chunk)) for chunk in _slices(*rows.shape)]
+        self.squares = np.concatenate(squares)
+
+    @property
+    def arrays(self) -> _Rows:
+        rows = np.asarray(self.rows)  # of a mapped file, too
+        if self.is_written_down:
+            return _Rows(rows, self.c, _frozen(np.zeros(0)), 0.0)
+        origin = _frozen(np.zeros(self.d)) if self.origin is None else self.origin
+        return _Rows(rows, self.c, origin, self._constant)
 
     def shape(self) -> tuple[int, int]:
-        n, d = self.rows.shape
-        return n, d + (self.intercept != 0.0)
-
-    @functools.cached_property
-    def _entries(self):
-        squares = [_squares(self._moved(chunk)) for chunk in _slices(*self.rows.shape)]
-        return np.concatenate(squares) * self.c**2
+        n, width = self.rows.shape
+        return n, width + (self._constant != 0.0 and not self.is_written_down)
 
     def diagonal(self) -> Array:
-        return self._entries
+        return self.squares * self.c**2
 
     def rounding(self) -> Rounding:
         return Rounding.of_rows(*self.shape())
@@ -3018,21 +3463,40 @@ class FeatureGram(_RowGram, namedtuple("FeatureGram", "rows c origin intercept t
     def _moved(self, index):
         """Return (x_i - o, b) for some points."""
         rows = self.rows[index]
-        if self.origin.size:
+        if self.is_written_down:
+            return rows
+        if self.origin is not None:
             rows = rows - self.origin
-        if self.intercept:
-            rows = np.column_stack((rows, np.full(len(rows), self.intercept)))
+        if self._constant:
+            rows = np.column_stack((rows, np.full(len(rows), self._constant)))
         return rows
 
     def coordinates(self, index: Any = slice(None)) -> Array:
         """Return the rows z_i of some points, written down in float64."""
         return self._moved(index) * self.c[index, None]
 
+    def _written_down(self):
+        """Return the same G, whose rows (x_i - o, b) are a copy, which makes every product faster."""
+        rows = np.ascontiguousarray(self._moved(slice(None)), dtype=np.float64)
+        return self._changed(rows=_frozen(rows), is_written_down=True)
+
+    def _scaled(self, factors):
+        """Return G with each row multiplied by a factor."""
+        return self._changed(c=_frozen(self.c * factors))
+
     def restrict(self, index: Array) -> Representation:
-        return self._replace(rows=self.rows[index], c=self.c[index])
+        return self._restricted(
+            index,
+            rows=_frozen(self.rows[index]),
+            c=_frozen(self.c[index]),
+            squares=self.squares[index],
+        )
 
     def block(self, rows: Array, columns: Array) -> Array:
         return self.coordinates(rows) @ self.coordinates(columns).T
+
+    def _with_signs(self, y):
+        return self._scaled(y)._changed(labels=_frozen(y))
 
 
 # Kinds of rows bring three operations of their own; the rest is written once for all of them.
@@ -3301,13 +3765,13 @@ _BY_ROWS = {
     "softmax_pass": _row_softmax_pass,
     "square": _row_square,
 }
-FeatureGram.routines = {
-    **_BY_ROWS,
-    "add_column": _feature_add_column,
-    "_set_dots": _feature_set_dots,
-    "_add_rows": _feature_add_rows,
-    "_row": _feature_row,
-}
+_Rows.routines.update(
+    _BY_ROWS,
+    add_column=_feature_add_column,
+    _set_dots=_feature_set_dots,
+    _add_rows=_feature_add_rows,
+    _row=_feature_row,
+)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3315,17 +3779,22 @@ FeatureGram.routines = {
 # ------------------------------------------------------------------------------------------------------
 
 
-class SparseGram(
-    _RowGram, namedtuple("SparseGram", "values columns starts dimension threads", defaults=(True,))
+class _SparseRows(
+    namedtuple("_SparseRows", "values columns starts dimension threads", defaults=(True,))
 ):
+    """What compiled loops are given of a `SparseGram`."""
+
+    routines = {}
+
+
+class SparseGram(_RowGram):
     """G = Z Z' by the non-zeros of the rows z_i = y_i x_i / scale, made by `features` of a sparse X.
 
     Attributes
     ----------
     values, columns : arrays, entries of Z, row by row, and their columns, in ascending order within a row
     starts : array, shape (n + 1,), row i holds the entries from starts[i] to starts[i + 1] - 1
-    dimension : int, d
-    threads : bool, as in `DenseGram`
+    dimension : int, columns of Z
 
     Examples
     --------
@@ -3334,12 +3803,16 @@ class SparseGram(
            [2., 1.]])
     """
 
-    def checked(self) -> Representation:
-        values = _real_array(self.values, "G.values", 1) if np.size(self.values) else np.zeros(0)
-        columns = np.asarray(self.columns)
-        starts = np.ascontiguousarray(self.starts, dtype=np.int64)
+    routines = _SparseRows.routines
+
+    def __init__(
+        self, values: ArrayLike, columns: ArrayLike, starts: ArrayLike, dimension: int
+    ) -> None:
+        values = _real_array(values, "values", 1) if np.size(values) else np.zeros(0)
+        columns = np.asarray(columns)
+        starts = np.array(starts, dtype=np.int64)
         if columns.dtype.kind not in "iu" or columns.shape != values.shape:
-            raise ValueError("G.columns must be integers, one for each of G.values")
+            raise ValueError("columns must be integers, one for each of the values")
         if (
             starts.ndim != 1
             or starts.size < 2
@@ -3347,19 +3820,35 @@ class SparseGram(
             or starts[-1] != values.size
             or (np.diff(starts) < 0).any()
         ):
-            raise ValueError("G.starts must go up from 0 to the number of G.values")
-        if columns.size and not 0 <= columns.min() <= columns.max() < self.dimension:
-            raise ValueError(f"G.columns must be from 0 to {self.dimension - 1}")
+            raise ValueError("starts must go up from 0 to the number of values")
+        if columns.size and not 0 <= columns.min() <= columns.max() < dimension:
+            raise ValueError(f"columns must be from 0 to {dimension - 1}")
         ascending = columns[1:] > columns[:-1]
         ascending[starts[(starts > 0) & (starts < columns.size)] - 1] = True
         if not ascending.all():
-            raise ValueError("G.columns must ascend within every row")
-        index = np.uint32 if self.dimension <= 2**32 else np.uint64
-        columns = np.ascontiguousarray(columns, dtype=index)
-        values = np.ascontiguousarray(values, dtype=np.float64)
-        return self._replace(
-            values=values, columns=columns, starts=starts, dimension=int(self.dimension)
-        )
+            raise ValueError("columns must ascend within every row")
+        index = np.uint32 if dimension <= 2**32 else np.uint64
+        self.values = _frozen(np.ascontiguousarray(values, dtype=np.float64))
+        self.columns = _frozen(np.ascontiguousarray(columns, dtype=index))
+        self.starts = _frozen(starts)
+        self.dimension = int(dimension)
+        self.d = self.dimension
+
+    @property
+    def arrays(self) -> _SparseRows:
+        return _SparseRows(self.values, self.columns, self.starts, self.dimension)
+
+    @property
+    def work(self) -> float:
+        return float(self.values.size)
+
+    def _scaled(self, factors):
+        """Return G with each row multiplied by a factor."""
+        values = self.values * np.repeat(factors, np.diff(self.starts))
+        return self._changed(values=_frozen(values))
+
+    def _with_signs(self, y):
+        return self._scaled(y)._changed(labels=_frozen(y))
 
     def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
@@ -3391,8 +3880,11 @@ class SparseGram(
         lengths = np.diff(self.starts)[index]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
-        return self._replace(
-            values=self.values[entries], columns=self.columns[entries], starts=starts
+        return self._restricted(
+            index,
+            values=_frozen(self.values[entries]),
+            columns=_frozen(self.columns[entries]),
+            starts=_frozen(starts),
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -3444,13 +3936,13 @@ def _sparse_add_column(G, i, c, m):
     _combine(1.0, m, c, column)
 
 
-SparseGram.routines = {
-    **_BY_ROWS,
-    "add_column": _sparse_add_column,
-    "_set_dots": _sparse_set_dots,
-    "_add_rows": _sparse_add_rows,
-    "_row": _sparse_row,
-}
+_SparseRows.routines.update(
+    _BY_ROWS,
+    add_column=_sparse_add_column,
+    _set_dots=_sparse_set_dots,
+    _add_rows=_sparse_add_rows,
+    _row=_sparse_row,
+)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -3506,56 +3998,69 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
-    params = {"intercept": intercept}
-    constant = 0.0 if _is_free(params) else _number(intercept, "intercept", closed=True)
     X = _rows(X)
-    y = _labels(y, X.shape[0])
-    origin = _origin(X) if _is_free(params) and normalize is None else np.zeros(X.shape[1])
+    signs = None if y is None else _signs(y, X.shape[0], _is_free(intercept))
+    G = _unsigned_features(X, normalize, intercept)
+    return _with_options(G if signs is None else G._with_signs(signs), intercept, ridge)
+
+
+def _unsigned_features(X, normalize, intercept):
+    """Return K of the linear kernel for checked points, without a free intercept, whose origin it has."""
+    origin = None
+    if _is_free(intercept) and normalize is None:
+        origin = _origin(X)
+    G = _rows_as_given(X, origin, _constant(intercept))
+    with np.errstate(over="ignore"):
+        factors = _normalizers(G.diagonal(), normalize)
+    common = float(factors[0]) if normalize == "max" else 1.0
+    return G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
+
+
+def _rows_as_given(X, origin=None, constant=0.0):
+    """Return G of the rows (x_i - origin, constant) for checked points; the constant is left out if it is 0."""
     if _is_sparse(X):
-        if origin.any():
-            X.data = X.data - origin[X.indices]
-        G = SparseGram(
-            X.data.astype(np.float64), X.indices, X.indptr.astype(np.int64), int(X.shape[1])
+        return _sparse_rows_as_given(
+            X, np.zeros(X.shape[1]) if origin is None else origin, constant
         )
-        if constant:
-            ends = G.starts[1:]
-            G = SparseGram(
-                np.insert(G.values, ends, constant),
-                np.insert(G.columns, ends, G.dimension),
-                G.starts + np.arange(G.starts.size),
-                G.dimension + 1,
-            )
-        with np.errstate(over="ignore"):
-            scale = y * _normalizers(G.diagonal(), normalize)
-        G = G._replace(values=G.values * np.repeat(scale, np.diff(G.starts)))
-    else:
-        G = FeatureGram(np.asarray(X))
-        if constant or origin.any():
-            G = FeatureGram(G.rows, None, origin, constant)
-            if not _is_mapped(X):
-                G = FeatureGram(G.coordinates())  # a copy makes every product faster
-        if not np.isfinite(G.diagonal()).all():
-            for _ in _blocks(X):  # raises an error that names the entry of a file
-                pass
-        G = G._replace(c=y * _normalizers(G.diagonal(), normalize))
-    return _with_ridge(_with_offset(G, y, params, origin), ridge)
+    G = FeatureGram(X, None, origin, constant)
+    if not np.isfinite(G.diagonal()).all():
+        for _ in _blocks(X):  # raises an error that names the entry of a file
+            pass
+    return G._written_down() if G.is_moved and not _is_mapped(X) else G
+
+
+def _sparse_rows_as_given(X, origin, constant):
+    """Return the `SparseGram` of the rows x_i - origin, followed by the constant unless it is 0."""
+    d = int(X.shape[1])
+    if origin.any():
+        X.data = X.data - origin[X.indices]
+    values = X.data.astype(np.float64)
+    columns = X.indices
+    starts = X.indptr.astype(np.int64)
+    if constant:
+        ends = starts[1:]
+        values = np.insert(values, ends, constant)
+        columns = np.insert(columns, ends, d)
+        starts = starts + np.arange(starts.size)
+    G = SparseGram(values, columns, starts, d + (constant != 0.0))
+    return G._changed(d=d, origin=origin if origin.any() else None, intercept=constant)
 
 
 # ------------------------------------------------------------------------------------------------------
-# 5.7 lazy
+# 5.7 any kernel
 # ------------------------------------------------------------------------------------------------------
 
 _KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
 _EVALUATED = 1024  # rows and columns of G that a product evaluates at a time
 
 
-class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")):
+class LazyGram(Representation):
     """G_ij = c_i c_j K(x_i, x_j), evaluated when it is needed; made by `lazy_gram`.
 
     Attributes
     ----------
-    kernel : tuple, K with its parameters
     points : tuple of arrays, the x_i and what K needs of each; centred if K depends on distances alone
+    used : array of int, or None: the columns of the points that are kept; the others are 0 in all of them
     c, entries : arrays, shape (n,), signs times normalisers and G_ii
 
     Examples
@@ -3566,30 +4071,37 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
     """
 
     access = "computed"
+    has_coordinates = False
+    made_by = "lazy_gram"
+
+    def __init__(self, kernel: Kernel, points: tuple, normalize: str | None, intercept: float):
+        diagonal = kernel.diagonal(points)
+        normalizer = _normalizers(diagonal, normalize)
+        self.kernel = kernel
+        self.normalize = normalize
+        self.intercept = intercept
+        self.d = kernel.W.shape[1]
+        self.origin = kernel.center if kernel.name == "linear" else None
+        self.points = points
+        self.used = None
+        self.c = normalizer
+        self.entries = np.ones(len(normalizer))
+        if normalize != "unit":
+            self.entries = diagonal * normalizer**2
+        self.common = float(normalizer[0]) if normalize == "max" else 1.0
 
     def shape(self) -> tuple[int, int]:
         return self.c.size, self.c.size
+
+    @property
+    def work(self) -> float:
+        return 0.5 * self.c.size**2
 
     def diagonal(self) -> Array:
         return self.entries
 
     def rounding(self) -> Rounding:
-        """Bound the error of an inner product of d terms by e_d ||x|| ||x'||, and of each kernel from there.
-
-        If distances come from differences, gamma ||x - x'||^2 has a relative error of e_d, and exp reduces it.
-        The arc cosine turns an error e into at most pi sqrt(e / 2), and the limit of "ntk" into 0.75 ||x|| ||x'||
-        times that.
-        """
-        kernel = self.kernel
-        error = _sum_error(kernel.dimension + len(kernel.W) + 16)
-        if kernel.name == "poly":
-            error = kernel.degree * error + _sum_error(2 * kernel.degree + 8)
-        elif kernel.name == "rbf" and not kernel.is_far:
-            error = _distance_error(
-                kernel.gamma, kernel.dimension, self.points.squares.max()
-            ) + _sum_error(16)
-        elif kernel.name == "ntk limit":
-            error = 2.0 * math.sqrt(5.0 * error)
+        error = self.kernel.rounding(self.points.squares.max())
         return Rounding.of_entries(self.c.size, 1.01 * error)
 
     def lift(self, v: Array, w: Array) -> None:
@@ -3613,7 +4125,8 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
         support = np.count_nonzero(W.any(axis=0))
         entries = n * min(support, 0.5 * n)
         M[:] = 0.0
-        if self.kernel.name == "ntk" and 2 * len(W) * n * width * d < entries * (d + 2 * width):
+        by_gates = 2 * len(W) * n * width * d
+        if width > 0 and by_gates < entries * (d + 2 * width):
             self._add_through_gates(scaled, M)
         elif 2 * support <= n:
             M[:] = self.kernel.sums(scaled, self.points, self.points)
@@ -3650,11 +4163,58 @@ class LazyGram(Representation, namedtuple("LazyGram", "kernel points c entries")
             m += self.kernel.offset * w.sum()
 
     def restrict(self, index: Array) -> Representation:
-        return LazyGram(self.kernel, self.points.take(index), self.c[index], self.entries[index])
+        return self._restricted(
+            index,
+            points=self.points.take(index),
+            c=self.c[index],
+            entries=self.entries[index],
+        )
 
     def dense(self) -> Array:
-        return _signed_gram(
-            self.kernel, self.points, self.entries, self.c, self.entries, np.float64
+        return self._matrix(np.float64)
+
+    def _matrix(self, dtype):
+        """Return the matrix in this type, exactly symmetric."""
+        n = self.c.size
+        out = _empty_matrix(n, dtype)
+        for rows in _slices(n, n):
+            kernel_values = self.kernel.block(
+                self.points.take(rows), self.points.take(slice(rows.stop))
+            )
+            if self.kernel.name == "callable":
+                own = np.ascontiguousarray(kernel_values[:, rows.start :])
+                _check_callable(own, self.kernel.diagonal(self.points.take(rows)), rows.start)
+            kernel_values = kernel_values * self.c[: rows.stop]
+            target = out[rows, : rows.stop]
+            np.multiply(kernel_values, self.c[rows, None], out=target, casting="same_kind")
+        _mirror(0, n, out)
+        np.fill_diagonal(out, self.entries)
+        return out
+
+    def _with_signs(self, y):
+        return self._changed(c=self.c * y, labels=_frozen(y))
+
+    def _without_zeros(self):
+        """Return the same G without coordinates that are 0 in all points; they change no value of a named kernel."""
+        rows = self.points.rows
+        if _is_sparse(rows) or _is_mapped(rows):
+            return self
+        is_used = rows.any(axis=0)
+        if is_used.all():
+            return self
+        points = self.points._replace(rows=rows.compress(is_used, axis=1))
+        return self._changed(points=points, used=np.flatnonzero(is_used))
+
+    def _scores(self, alpha):
+        places = np.flatnonzero(alpha.any(axis=0))
+        points = self.points.take(places)
+        if self.used is not None:  # new points may have other coordinates, too
+            rows = np.zeros((places.size, self.d), points.rows.dtype)
+            rows[:, self.used] = points.rows
+            points = points._replace(rows=rows)
+        coefficients = alpha[:, places] * self.c[places]
+        return _KernelScores(
+            self.kernel, points, places, coefficients, self.normalize, self.common, self.d
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -3694,9 +4254,162 @@ def _column_product(A, b):
     """Return A b' for a single row b, in float64; a dense A is not copied."""
     if _is_sparse(A):
         return _product(A, b)
+    A = np.asarray(A)
     out = np.empty((len(A), 1))
-    margins(FeatureGram(A), b[0].astype(np.float64), out[:, 0])
+    rows = _Rows(A, np.ones(len(A)), _frozen(np.zeros(0)), 0.0)
+    _enter(_row_margins, rows, b[0].astype(np.float64), out[:, 0])
     return out
+
+
+def _empty_matrix(n, dtype):
+    """Return a matrix that is not filled yet; raise MemoryError where the machine has no room for it."""
+    size = np.dtype(dtype).itemsize * n * n
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not known on this system
+        memory = math.inf
+    try:
+        if size > memory:
+            raise MemoryError
+        return np.empty((n, n), dtype)
+    except MemoryError:
+        raise MemoryError(
+            f"the matrix of {n} points takes {_in_words(size)}; lazy_gram(X, y, ...) evaluates its entries when they "
+            'are needed, and features(X, y) reads the points of kernel="linear"'
+        ) from None
+
+
+def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
+    """Return K as a `LazyGram`, without a free intercept, whose origin it may have.
+
+    With a dtype other than that of a mapped file, or for a precomputed kernel, points are read into memory.
+    """
+    # 1. Read the points and the kernel.
+    in_file = _is_mapped(given, dtype) and kernel != "precomputed"
+    X = given if in_file else _points(given, "X", kernel)
+    if kernel == "precomputed" and X.shape[0] == X.shape[1]:
+        X = _symmetric(X, "X")
+    is_moved = _is_free(intercept) and normalize is None
+    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
+    # 2. Prepare the points, those of a file block by block.
+    dtype = X.dtype if dtype is None else dtype
+    prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
+    parts = [part._replace(rows=part.rows[:0]) if in_file else part for part in prepared]
+    points = parts[0]
+    if len(parts) > 1:
+        points = _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
+    large = np.flatnonzero(~np.isfinite(points.squares))
+    if large.size:
+        raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
+    # 3. Keep them: in the file, or in memory that the user cannot write to.
+    if in_file:
+        points = points._replace(rows=X)
+    elif points.rows is X and not _is_sparse(X) and kernel.name != "precomputed":
+        is_shared = X is given or X.base is not None
+        points = points._replace(rows=X.copy() if is_shared else X)
+    return LazyGram(kernel, points, normalize, _constant(intercept))
+
+
+@_with_underflow
+def gram(
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    kernel: str | Callable = "rbf",
+    normalize: str | None = "unit",
+    dtype: DTypeLike = np.float64,
+    intercept: float | str = 0.0,
+    ridge: ArrayLike = 0.0,
+    **params: Any,
+) -> Representation:
+    """Dense signed Gram matrix G_ij = y_i y_j K(x_i, x_j) / normalisation, plus r_i on the diagonal.
+
+    It is exactly symmetric.  Without y it is the unsigned K.
+
+    Parameters
+    ----------
+    X : array, shape (n, d)
+        The points; for kernel="precomputed" (n, n), the matrix K(x_i, x_j).
+    y : array, shape (n,), optional
+        Labels, -1 or +1; None gives the unsigned matrix K.
+    kernel : str or callable
+        "linear": <x, x'>;
+        "poly": (gamma <x, x'> + coef0)^degree;
+        "rbf": exp(-gamma ||x - x'||^2);
+        "laplacian": exp(-gamma ||x - x'||_1);
+        "ntk": (1/m) sum_j (relu(w_j'x) relu(w_j'x') + <x, x'> [w_j'x > 0] [w_j'x' > 0]) for the rows w_1, ..., w_m of
+        the option W, the tangent kernel of f(x) = m^(-1/2) sum_j a_j relu(w_j'x) in both layers, with a_j = +-1;
+        without W its limit for w_j ~ N(0, I) and m -> infinity, ||x|| ||x'|| (sin t + 2 (pi - t) cos t) / (2 pi), with
+        t the angle between x and x';
+        "precomputed": X is the matrix;
+        a function ``kernel(A, B)`` that returns the values K(a_i, b_j), (k, m), for two sets of points, (k, d) and
+        (m, d), which are copies.  It must be symmetric and positive semi-definite.
+    normalize : {"unit", "max", None}
+        "unit" divides K_ij by sqrt(K_ii K_jj), so that G_ii = 1 (ramdas14).  "max" divides by max_i K_ii, so that
+        G_ii <= 1 (ji21).  None leaves K as it is.  The default is "unit" in all functions, because the sources have
+        ||x_i|| <= 1; it is None in `MaxMarginClassifier`, as in other support vector machines.
+    dtype : {float64, float32}
+        float32 takes half the memory.  Sums over n are in float64.
+    intercept : float or "free"
+        A number c makes K into K + c^2, as if all points had a constant feature c, before K is normalised.  "free" lets
+        planes pass anywhere, f + b without a penalty on b; the margin is then half the distance of two convex hulls.
+    ridge : float or array, shape (n,)
+        r_i >= 0, added to G_ii; one number stands for all points.  The hard margin of G + diag(r) belongs to the SVM
+        with squared slacks and the weights C_i = 1/(2 r_i).
+    **params
+        gamma: a number, "scale" (the default), which is 1 / (d Var X), or "auto", which is 1 / d.
+        sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
+        coef0 = 1 and degree = 3: for "poly".
+        W: array, (m, d), or None, for "ntk".
+
+    Returns
+    -------
+    G : DenseGram; with a free intercept a FreeGram over it; RidgeGram over these unless r = 0
+        ``numpy.asarray(G)`` is the matrix.  G knows its labels and its kernel, and scores new points by
+        ``G.decision_function``; for this it keeps the points.  Without y it is K: see `pair_gram` and
+        `Representation.signed`.
+
+    Raises
+    ------
+    ValueError
+        Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
+        range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
+        diagonal.
+    TypeError
+        The kernel does not take one of the parameters.
+    MemoryError
+        The matrix is larger than the memory of the machine.
+
+    See Also
+    --------
+    features : rows of the linear kernel, without G.  lazy_gram : G on demand.  pair_gram : several classes.
+
+    References
+    ----------
+    "ntk": A. Jacot, F. Gabriel, C. Hongler, NeurIPS 2018.  Its limit is half the sum of two kernels, the arc-cosine
+    kernel of degree 1, and <x, x'> times that of degree 0: Y. Cho, L. Saul, NeurIPS 2009.
+
+    Examples
+    --------
+    >>> G = fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
+    >>> G
+    <DenseGram: 2 points in 2 dimensions, linear, normalize=None, 112 B>
+    >>> np.asarray(G)
+    array([[ 2., -2.],
+           [-2.,  4.]])
+    >>> np.asarray(fm.gram([[1.0], [2.0]], kernel=lambda A, B: 1.0 + A @ B.T, normalize=None))
+    array([[2., 3.],
+           [3., 5.]])
+    """
+    dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
+    is_given = isinstance(kernel, str) and kernel == "precomputed"
+    K = _kernel_gram(np.asarray(X) if _is_mapped(X) else X, kernel, normalize, intercept, params)
+    G = K if y is None else K._with_signs(_signs(y, len(K), _is_free(intercept)))
+    fast = G if is_given or callable(kernel) else G._without_zeros()
+    matrix = fast._matrix(dtype)
+    if is_given:  # new points come with their values
+        G = G._changed(points=G.points._replace(rows=G.points.rows[:, :0]))
+    return _with_options(DenseGram._of(matrix, G), intercept, ridge)
 
 
 @_with_underflow
@@ -3707,6 +4420,7 @@ def lazy_gram(
     kernel: str = "rbf",
     normalize: str | None = "unit",
     dtype: DTypeLike = None,
+    intercept: float | str = 0.0,
     ridge: ArrayLike = 0.0,
     **params: Any,
 ) -> Representation:
@@ -3725,6 +4439,8 @@ def lazy_gram(
     dtype : {float64, float32}, optional
         Type of the stored points, by default that of the file, or float64.  A file of another type is copied.  Sums are
         in float64.
+    intercept : float or "free"
+        As in `gram`.
     ridge : float or array, shape (n,)
         As in `gram`.
     **params
@@ -3760,32 +4476,32 @@ def lazy_gram(
         raise ValueError(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
         )
-    dtype = (
-        None if dtype is None else _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
-    )
-    mapped = _is_mapped(X, dtype)
-    X = X if mapped else _points(X, "X", kernel)
-    dtype = X.dtype if dtype is None else dtype
-    sign = _labels(y, X.shape[0])
-    kernel = _kernel(kernel, X, params, is_moved=_is_free(params) and normalize is None)
-    prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
-    parts = [part._replace(rows=part.rows[:0]) if mapped else part for part in prepared]
-    points = (
-        parts[0] if len(parts) == 1 else _Prepared(*map(np.concatenate, zip(*parts, strict=True)))
-    )
-    large = np.flatnonzero(~np.isfinite(points.squares))
-    if large.size:
-        raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
-    points = points._replace(rows=np.asarray(X)) if mapped else _without_zeros(points)
-    diagonal = kernel.diagonal(points)
-    normalizer = _normalizers(diagonal, normalize)
-    G = LazyGram(kernel, points, sign * normalizer, diagonal * normalizer**2)
-    return _with_ridge(_with_offset(G, sign, params, kernel.center), ridge)
+    if dtype is not None:
+        dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
+    K = _kernel_gram(X, kernel, normalize, intercept, params, dtype)._without_zeros()
+    G = K if y is None else K._with_signs(_signs(y, len(K), _is_free(intercept)))
+    return _with_options(G, intercept, ridge)
 
 
 # ------------------------------------------------------------------------------------------------------
 # 5.8 pairs
 # ------------------------------------------------------------------------------------------------------
+
+
+def _pairs(labels, n_classes):
+    """Return (point, right, wrong): for each pair its point, the point's class and one of the other classes."""
+    point, wrong = np.nonzero(labels[:, None] != np.arange(n_classes))
+    return point, labels[point], wrong
+
+
+def _class_weights(alpha, labels, n_classes):
+    """Return the class weights T of `pair_gram`, (k, n_classes, n), for k rows alpha of weights of the pairs."""
+    n = len(labels)
+    T = np.zeros((len(alpha), n_classes, n))
+    point, _, wrong = _pairs(labels, n_classes)
+    T[:, wrong, point] = -alpha
+    T[:, labels, np.arange(n)] = alpha.reshape(len(alpha), n, -1).sum(axis=2)
+    return T
 
 
 class PairGram(Representation):
@@ -3797,28 +4513,75 @@ class PairGram(Representation):
     Attributes
     ----------
     K : representation of the unsigned kernel matrix of the points
+    labels : array of int, shape (n_points,), the classes of the points
     point, right, wrong : arrays, shape (pairs,), i, y_i and j
     n_points, n_classes : int
 
     Examples
     --------
-    >>> fm.pair_gram(np.eye(2), [0, 1], 3).shape()
-    (4, 6)
+    >>> fm.pair_gram(np.eye(2), [0, 1], 3)
+    <PairGram over DenseGram: 4 pairs of 3 classes of 2 points, 96 B>
     """
 
-    def __init__(
-        self, K: Representation, point: Array, right: Array, wrong: Array, n_classes: int
-    ) -> None:
+    has_coordinates = False  # they are those of K times sqrt(2)
+    made_by = "pair_gram"
+
+    def __init__(self, K: Representation, labels: Array, n_classes: int) -> None:
+        point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
         self.K = K
         self.point = point
         self.right = right
         self.wrong = wrong
-        self.n_points = K.shape()[0]
+        self.n_points = len(K)
         self.n_classes = n_classes
         self.access = "products" if K.access == "products" else "computed"
+        self.labels = labels
+        for name in set(_FACTS) - {"labels", "ridge"}:
+            setattr(self, name, getattr(K, name))
+
+    def _kind(self):
+        return f"PairGram over {self.K._kind()}"
+
+    def _size(self):
+        pairs = _counted(len(self), "pair")
+        return f"{pairs} of {self.n_classes} classes of {_counted(self.n_points, 'point')}"
+
+    @property
+    def work(self) -> float:
+        return self.n_classes * self.K.work
 
     def points_gram(self) -> Representation:
         return self.K
+
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
+        points = math.sqrt(0.5) * self.K.coordinates(self.point[index])
+        rows = np.zeros((len(points), self.n_classes, points.shape[1]))
+        each = np.arange(len(points))
+        rows[each, self.right[index]] = points
+        rows[each, self.wrong[index]] = -points
+        return rows.reshape(len(points), -1)
+
+    def separators(self, alpha: Array) -> Array:
+        """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes d)."""
+        rows = []
+        for v in alpha:
+            sums, rest = self._class_weights(v)
+            rows.append((self.K.separators(sums) + self.K.separators(rest)).ravel())
+        return np.array(rows)
+
+    def _scores(self, alpha):
+        if self.K.has_coordinates:
+            return self._scores_of(self.separators(alpha))
+        return self.K._scores(
+            _class_weights(alpha, self.labels, self.n_classes).reshape(-1, self.n_points)
+        )
+
+    def _scores_of(self, W):
+        return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
+
+    def _by_output(self, scores, k):
+        return scores.reshape(len(scores), k, self.n_classes).swapaxes(0, 1)
 
     def shape(self) -> tuple[int, int]:
         return self.point.size, self.n_classes * self.K.shape()[1]
@@ -3859,9 +4622,14 @@ class PairGram(Representation):
 
     def restrict(self, index: Array) -> Representation:
         points, place = np.unique(self.point[index], return_inverse=True)
-        K = self.K.restrict(points)
-        place = place.astype(np.int32)
-        return PairGram(K, place, self.right[index], self.wrong[index], self.n_classes)
+        return self._changed(
+            K=self.K.restrict(points),
+            labels=self.labels[points],
+            point=place.astype(np.int32),
+            right=self.right[index],
+            wrong=self.wrong[index],
+            n_points=points.size,
+        )
 
     def block(self, rows: Array, columns: Array) -> Array:
         points, place = np.unique(self.point[rows], return_inverse=True)
@@ -3951,8 +4719,8 @@ def pair_gram(
     Notes
     -----
     Weights alpha of the pairs give a table of class weights, T_ci = sum_j alpha_(i,j) ([c = y_i] - [c = j]).  The
-    scores of the classes are f_c = sum_i T_ci K(x_i, .); `decision_function` returns them.  (G alpha)_(i,j) is half of
-    f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 the margin of G is 1/sqrt(2) times the multiclass margin:
+    scores of the classes are f_c = sum_i T_ci K(x_i, .); ``G.decision_function`` returns them.  (G alpha)_(i,j) is half
+    of f_{y_i}(x_i) - f_j(x_i).  By Theorem 5.1 the margin of G is 1/sqrt(2) times the multiclass margin:
 
         rho = max_T min_{i, j != y_i} (f_{y_i}(x_i) - f_j(x_i)) / (sqrt(2) ||f||),    ||f||^2 = sum_c ||f_c||^2.
 
@@ -3966,16 +4734,21 @@ def pair_gram(
     Examples
     --------
     >>> X, labels = [[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
-    >>> K = fm.lazy_gram(X, kernel="linear")
-    >>> alpha = fm.max_margin(fm.pair_gram(K, labels, 3)).alpha
-    >>> fm.decision_function(alpha, X, labels, X, kernel="linear", n_classes=3).argmax(axis=1)
+    >>> G = fm.pair_gram(fm.lazy_gram(X, kernel="linear"), labels, 3)
+    >>> G.decision_function(fm.max_margin(G), X).argmax(axis=1)
     array([0, 1, 2])
     """
-    K, _ = _representation(K)
+    if not isinstance(K, Representation):
+        K = DenseGram(K)
+    if K.labels is not None:
+        raise ValueError(
+            f"K must be unsigned, and this G has labels already: pair_gram takes K = {K.made_by}(X, ...), made "
+            "without y"
+        )
+    _scale_of(K)
     n_classes = _count(n_classes, "n_classes", 2)
-    labels = _labels(labels, K.shape()[0], "labels", range(n_classes)).astype(np.int64)
-    pairs = (part.astype(np.int32) for part in _pairs(labels, n_classes))
-    return _with_ridge(PairGram(K, *pairs, n_classes), ridge)
+    labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
+    return _with_options(PairGram(K, labels, n_classes), 0.0, ridge)
 
 
 @njit(cache=_CACHE)
@@ -4176,13 +4949,6 @@ def _meets(k, until, alpha, m, report):
     return _closes(report, _least(m), norm2, total, norm2, total, total)
 
 
-def _has_coordinates(G):
-    """Return True if `square` returns <w, w>, so that w is an explicit feature vector."""
-    n, dimension = G.shape()
-    w = np.arange(1.0, dimension + 1.0)
-    return math.isclose(square(G, np.zeros(n), w, np.zeros(n)), w @ w, rel_tol=1e-12)
-
-
 @_with_underflow
 def certificate(
     G: GramLike, alpha: ArrayLike, p: ArrayLike, *, precise: bool = False
@@ -4313,7 +5079,7 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     ridge = G.ridge if isinstance(G, RidgeGram) else None
     G = G.without_ridge()
     rows = G.points_gram()
-    if not _has_coordinates(rows):
+    if not rows.has_coordinates:
         raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
     d = rows.shape()[1]
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
@@ -4959,7 +5725,7 @@ def _advance(loop, G, k, until, arguments, answers):
     """Call the loop and return its checked answer (k, flag); ``answers`` is empty until the loop has returned."""
     answers.clear()
     if is_jitted(loop):
-        _enter(_keep_answer, answers, loop, G, k, until, *arguments)
+        _enter(_keep_answer, answers, loop, G.arrays, k, until, *arguments)
     else:
         _keep_answer(answers, loop, G, k, until, *arguments)
     (answer,) = answers
@@ -7266,7 +8032,7 @@ def subspace_perceptron(
     memory = _number(memory, "memory")
     run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
     n, dimension = run.G.shape()
-    d = dimension if _has_coordinates(run.G) else 0
+    d = dimension if run.G.has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
     least = _separating_margin(run, stop)
     return drive(
@@ -7456,15 +8222,7 @@ class _Game(NamedTuple):
 
     def rows(self, index):
         """Return some z_i, written down."""
-        G = self.G
-        if not isinstance(G, PairGram):
-            return G.coordinates(index)
-        points = G.K.coordinates(G.point[index])
-        rows = np.zeros((index.size, *self.shape))
-        each = np.arange(index.size)
-        rows[each, G.right[index]] = points
-        rows[each, G.wrong[index]] = -points
-        return rows.reshape(index.size, -1)
+        return math.sqrt(self.scale) * self.G.coordinates(index)
 
     def bracket(self, play):
         """Return (lower, upper, blur): the interval of w and p, rounded outwards, and its width due to rounding."""
@@ -7490,12 +8248,10 @@ def _norm_game(Z, norm, labels, options, n_classes=2):
     """Return the run of a G with the rows z_i / unit, and its `_Game`; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
-    G = features(_rows(Z, "Z"), normalize=None)
+    G = _rows_as_given(_rows(Z, "Z"))
+    _normalizers(G.diagonal(), None, "Z")  # refuses rows that are too long or too short
     unit = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
-    if isinstance(G, SparseGram):
-        G = G._replace(values=G.values / unit)
-    else:
-        G = G._replace(c=G.c / unit)
+    G = G._scaled(np.full(len(G), 1.0 / unit))
     shape = G.shape()[1:]
     scale = 1.0
     if labels is not None:
@@ -8076,7 +8832,7 @@ class _Dual:
             columns = slice(first, n)
             matrix[rows, columns] = K.block(rows, columns)
         if G is K:
-            G = DenseGram(matrix)
+            G = DenseGram._of(matrix)
         else:
             G.K = _SingleGram(matrix)
         self.kept = points, G
@@ -8543,13 +9299,7 @@ def _has_few_coordinates(G):
 
 def _coordinates(G):
     """Return the rows z of G, those of pairs written down: x_i (x) (e_{y_i} - e_j) / sqrt(2)."""
-    if not isinstance(G, PairGram):
-        return G.coordinates()
-    rows = np.zeros((G.point.size, G.n_classes, G.K.shape()[1]))
-    pairs = np.arange(G.point.size)
-    rows[pairs, G.right] = math.sqrt(0.5) * G.K.coordinates()[G.point]
-    rows[pairs, G.wrong] = -rows[pairs, G.right]
-    return rows.reshape(pairs.size, -1)
+    return G.coordinates()
 
 
 def _with_bias(rows, signs):
@@ -8985,7 +9735,8 @@ def max_margin(
 # The classifier follows scikit-learn's conventions for estimators without importing its base classes.  Where
 # scikit-learn is loaded, errors and warnings are of its types; their words are those that its own checks look for.
 
-# Above so many points, algorithms other than the exact solver evaluate G on demand, too.
+# Above so many points the exact solver, and other algorithms, evaluate G on demand.
+_STORED_POINTS = 2048
 _DENSE_POINTS = 10_000
 # These algorithms take a free intercept.
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
@@ -9028,7 +9779,7 @@ class _Solution(NamedTuple):
 
     weights : array, one for each row of G
     bias : float
-    separator : array, (1, dimension) or (n_classes, dimension), Z' weights of the linear kernel; None of others
+    separator : array, Z' weights of the linear kernel, for the classes one behind the other; None of other kernels
     """
 
     weights: Array
@@ -9050,10 +9801,9 @@ def _targets(y, n):
         raise ValueError("y must not be masked; leave out the points without a label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn(
+        _warn(
             "A column-vector y was passed when a 1d array was expected; give y.ravel()",
             _known_as("DataConversionWarning", UserWarning),
-            stacklevel=5,
         )
         y = y.ravel()
     if y.shape != (n,):
@@ -9094,25 +9844,12 @@ def _class_factors(given, classes, totals):
     return np.array([_number(given.get(name, 1.0), f"class_weight[{name!r}]") for name in names])
 
 
-def _self_products(kernel, X):
-    """Return K(x, x) for all rows of X."""
-    # Kernels with a center depend on distances alone, so that it does not matter here.
-    kernel = kernel._replace(center=None)
-    return np.concatenate([kernel.diagonal(kernel.prepare(block)) for _, block in _blocks(X)])
-
-
-def _separators(G, alpha):
-    """Return Z'v for the rows z_i of points and the weights v of each class, (classes, d), precise if G can."""
-    G = G.without_shift()
-    rows = G.points_gram()
-    parts = G._class_weights(alpha) if isinstance(G, PairGram) else alpha[None, None]
-    separators = [[rows.separator(v) for v in part] for part in parts]
-    if separators[0][0] is not None:
-        return np.sum(separators, axis=0)
-    W = np.empty((parts.shape[1], rows.shape()[1]))
-    for v, w in zip(parts[0], W, strict=True):
-        lift(rows, v, w)
-    return W
+def _self_products(G, X):
+    """Return K(x, x) for points X, with the kernel, the origin and the intercept of G, not normalised."""
+    constant = _constant(G.intercept)
+    if G.kernel.name == "linear":
+        return _rows_as_given(X, G.origin, constant).diagonal()
+    return np.concatenate([G.kernel.diagonal(G.kernel.prepare(block)) for _, block in _blocks(X)])
 
 
 class MaxMarginClassifier:
@@ -9187,6 +9924,8 @@ class MaxMarginClassifier:
         for a free bias.
     coef_ : array, shape (1, d) or (n_classes, d)
         Of the linear kernel: coef_ x is the sum in f(x).
+    kernel_ : Kernel
+        The kernel with its parameters as numbers.
     n_features_in_, feature_names_in_ : int, array of str
         d, and the names of the columns if X was a data frame with names.
     shape_fit_, fit_status_ : (n, d), int
@@ -9412,7 +10151,7 @@ class MaxMarginClassifier:
         # 3. Find the margin.
         solution = self._solve(G, data)
         # 4. Turn the solution into coefficients.
-        self._set_predictor(data, solution)
+        self._set_predictor(G, data, solution)
         return self
 
     def _read(self, X, y, sample_weight):
@@ -9450,7 +10189,7 @@ class MaxMarginClassifier:
         return _TrainingSet(given, X, kept, labels, weights, left_out)
 
     def _kernel_options(self, data):
-        """Return the keywords of `gram` that belong to the kernel and the intercept, with gamma as a number."""
+        """Return the parameters of the kernel by name, with gamma as a number."""
         if callable(self.kernel):
             accepted = ()
         else:
@@ -9464,45 +10203,37 @@ class MaxMarginClassifier:
             # "scale" depends on the sample weights, which representations do not know.
             options["gamma"] = _gamma_of(options, data.X, data.weights)
             options.pop("sigma2", None)
-        intercept = 1.0
-        if self.intercept_scaling is not None:
-            intercept = _number(self.intercept_scaling, "intercept_scaling")
-        elif self.classes_.size == 2 and self.algorithm in _FREE:
-            intercept = "free"
-        options["intercept"] = intercept if self.fit_intercept else 0.0
         return options
 
+    def _intercept(self):
+        """Return the option ``intercept`` of G."""
+        if not self.fit_intercept:
+            return 0.0
+        if self.intercept_scaling is not None:
+            return _number(self.intercept_scaling, "intercept_scaling")
+        return "free" if self.classes_.size == 2 and self.algorithm in _FREE else 1.0
+
     def _represent(self, data):
-        """Return G without slacks; set the kernel, with its parameters, and the origin of the rows of a linear G."""
-        is_linear = self._takes("linear")
-        is_precomputed = self._takes("precomputed")
-        if self.normalize == "unit" and is_precomputed:
+        """Return G without slacks."""
+        if self.normalize == "unit" and self._takes("precomputed"):
             raise ValueError(
                 'normalize="unit" needs K(x, x) of new points, which a precomputed kernel does not tell'
             )
         X = data.X
         n_classes = self.classes_.size
         signs = 2.0 * data.labels - 1.0 if n_classes == 2 else None
-        others = [name for name in ALGORITHMS if name != "winnow"]
-        _choice(self.algorithm, "algorithm", ("exact", *others))
-        options = self._kernel_options(data)
-        if is_linear:
-            G = features(X, signs, normalize=self.normalize, **options)
+        _choice(self.algorithm, "algorithm", ("exact", *ALGORITHMS))
+        form = {"normalize": self.normalize, "intercept": self._intercept()}
+        if self._takes("linear"):
+            G = features(X, signs, **form)
             if not G.diagonal().any():
                 raise ValueError('every point of X is 0: kernel="linear" cannot tell them apart')
-            self._kernel = _kernel(self.kernel, X, options)
         else:
-            is_dense = is_precomputed or callable(self.kernel)
-            if self.algorithm not in ("exact", "max_margin") and X.shape[0] <= _DENSE_POINTS:
-                is_dense = True
-            make = gram if is_dense else lazy_gram
-            form = {"kernel": self.kernel, "normalize": self.normalize, "dtype": self.dtype}
-            G = make(X, signs, **form, **options)
-            self._kernel = (
-                _kernel(self.kernel, X, options) if is_dense else G.without_shift().kernel
-            )
-        is_free = options["intercept"] == "free"
-        self._origin = G.origin if is_linear and is_free else np.zeros(X.shape[1])
+            most = _STORED_POINTS if self.algorithm in ("exact", "max_margin") else _DENSE_POINTS
+            is_stored = X.shape[0] <= most or self._takes("precomputed") or callable(self.kernel)
+            make = gram if is_stored else lazy_gram
+            form.update(kernel=self.kernel, dtype=self.dtype, **self._kernel_options(data))
+            G = make(X, signs, **form)
         return G if n_classes == 2 else pair_gram(G, data.labels, n_classes)
 
     def _solve(self, G, data):
@@ -9510,7 +10241,7 @@ class MaxMarginClassifier:
         base, scale = _representation(G)
         ridge = 0.5 / (data.weights * self.class_weight_[data.labels])
         ridge = np.repeat(ridge, self.classes_.size - 1)
-        G = _with_ridge(base, ridge / self.C)
+        G = RidgeGram(base, ridge / self.C) if self.C < math.inf else base
         # 1. Run the algorithm.
         algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
         result = algorithm(G, **self._options(algorithm, scale))
@@ -9531,17 +10262,17 @@ class MaxMarginClassifier:
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
         if is_hidden and self.C > soft_C:
             message = self._advice_without_margin(data, soft_C)
-            warnings.warn(message, UserWarning, stacklevel=4)
+            _warn(message)
             hard = G
-            G = _with_ridge(base, ridge / soft_C)
+            G = RidgeGram(base, ridge / soft_C)
             result = max_margin(G, tol=self.tol)
             lower = certificate(hard, result.alpha, self.result_.p)[0]
             self.interval_ = (lower, self.result_.upper)
         elif self.status_ in ("max_iter", "rounding", "infeasible"):
             message = self._advice_on_interval(algorithm, data.X)
-            warnings.warn(message, _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
+            _warn(message, _known_as("ConvergenceWarning", UserWarning))
         if data.weight_left_out > 0.0 and self.interval_[0] > 0.0:
-            self.interval_ = self._interval_of_all(data)
+            self.interval_ = self._interval_of_all(base, data)
         self.margin_ = self.interval_[0]
         self.fit_status_ = int(self.status_ != "certified")
         # 4. Scale the solution.
@@ -9580,7 +10311,7 @@ class MaxMarginClassifier:
         most = min(upper, self.result_.upper)
         self.interval_ = (lower, most)
         self.status_ = "certified" if most - lower <= self.tol * most else "rounding"
-        return _Solution(p / (lower * upper), bias, np.atleast_2d(W))
+        return _Solution(p / (lower * upper), bias, W.ravel())
 
     def _advice_without_margin(self, data, C):
         """Name the points that leave no margin, and a C for which there is one."""
@@ -9630,22 +10361,19 @@ class MaxMarginClassifier:
             f"{gap} {remedy} a larger tol{self._advice_on_columns(X)}"
         )
 
-    def _interval_of_all(self, data):
+    def _interval_of_all(self, G, data):
         """Return the interval that also holds for the points that were left out: its lower end is smaller.
 
         Proof: "Points left out of a soft margin" in figures/README.md.
         """
         lower, upper = self.interval_
-        reach = 1.0
+        longest = 1.0  # of all points, over max_i ||z_i|| of those that were kept
         if self.normalize != "unit":
-            given = data.given
-            if self._origin.any() and not _is_sparse(given):
-                given = given - self._origin
-            products = _self_products(self._kernel, given)
+            products = _self_products(G, data.given)
             largest = products[data.kept].max() if self.normalize == "max" else 1.0
-            reach = math.sqrt(products.max() / largest)
+            longest = math.sqrt(products.max() / largest)
         weight = data.weight_left_out * self.class_weight_.max() * (self.classes_.size - 1)
-        added = 8.0 * self.C * weight * (lower + reach) ** 2
+        added = 8.0 * self.C * weight * (lower + longest) ** 2
         return lower * ((1.0 - _LAST) / math.sqrt(1.0 + added)), upper
 
     def _scaled(self, G, scale, result):
@@ -9665,39 +10393,48 @@ class MaxMarginClassifier:
         least = length * result.lower if result.lower > 0.0 else length
         if least == 0.0:
             least = 1.0
-        separator = _separators(G, alpha) / least if self._takes("linear") else None
+        separator = None
+        if self._takes("linear"):
+            separator = G.separators(alpha[None])[0] / least
         return _Solution(alpha / least, bias / least, separator)
 
-    def _set_predictor(self, data, solution):
-        """Set the coefficients of f in the coordinates of the points that the user gave."""
+    def _set_predictor(self, G, data, solution):
+        """Keep what scores new points, and set the coefficients of f in the coordinates of the points of the user."""
         X = data.X
-        n, d = X.shape
         n_classes = self.classes_.size
+        self.kernel_ = G.kernel
+        self._bias = solution.bias
+        # 1. The scores are those of G, by the separator where that is known.
+        if solution.separator is not None:
+            self._scores = G._scores_of(solution.separator[None])
+        else:
+            self._scores = G._scores(solution.weights[None])
+        # 2. The dual coefficients
         if n_classes == 2:
             coefficients = (solution.weights * (2.0 * data.labels - 1.0))[None]
         else:
             coefficients = _class_weights(solution.weights[None], data.labels, n_classes)[0]
-        normalizers = np.ones(n)
         if self.normalize is not None:
-            normalizers = _normalizers(_self_products(self._kernel, X), self.normalize)
-        # Under "max" all points have the same normalizer, new ones too; under "unit" new ones have their own.
-        common = 1.0 if self.normalize == "unit" else normalizers[0]
-        coefficients *= normalizers * common
+            normalizers = _normalizers(_self_products(G, X), self.normalize)
+            # Under "max" new points have the same normalizer; under "unit" they have their own.
+            coefficients *= normalizers * self._scores.common
         support = np.flatnonzero(coefficients.any(axis=0))
         self.support_ = data.kept[support]
         self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
         self.dual_coef_ = coefficients[:, support]
         vectors = X[:0, :0] if self._takes("precomputed") else X[support]
         self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
-        offset = self._kernel.offset
-        self._bias = offset * self.dual_coef_.sum(axis=1) + solution.bias
-        self.intercept_ = self._bias
+        # 3. The intercept, and the coefficients of columns
+        constant = _constant(G.intercept)
+        self.intercept_ = constant**2 * self.dual_coef_.sum(axis=1) + self._bias
         if self._takes("linear"):
             # The sum over dual coefficients may cancel so far that rounding hides a small margin.
-            W = solution.separator * common
+            d = X.shape[1]
+            W = self._scores.separators * self._scores.common
             self.coef_ = W[:, :d].copy()
-            self._bias = math.sqrt(offset) * W[:, d:].sum(axis=1) + solution.bias
-            self.intercept_ = self._bias - self.coef_ @ self._origin
+            self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
+            if G.origin is not None:
+                self.intercept_ = self.intercept_ - self.coef_ @ G.origin
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:
@@ -9728,35 +10465,15 @@ class MaxMarginClassifier:
         names = _column_names(X)
         X = self._table(X)
         self._check_columns(names, X.shape[1])
-        kernel = self._kernel
-        bias = self.intercept_
-        if self._takes("linear") and self._origin.any():
-            # From an origin near the points, less is rounded.
-            bias = self._bias
-            far = self._origin != 0.0
-            moved = X[:, far].toarray() if _is_sparse(X) else X[:, far]
-            scores = (moved - self._origin[far]) @ self.coef_[:, far].T
-            scores += X[:, ~far] @ self.coef_[:, ~far].T
-        elif self._takes("linear"):
-            scores = X @ self.coef_.T
-        elif self._takes("precomputed"):
-            scores = X[:, self.support_] @ self.dual_coef_.T
-        else:
-            plain = kernel._replace(offset=0.0)
-            vectors = plain.prepare(self.support_vectors_)
-            blocks = (plain.prepare(block) for _, block in _blocks(X))
-            sums = [plain.sums(self.dual_coef_, vectors, block).T for block in blocks]
-            scores = np.concatenate(sums)
-        if self.normalize != "unit":
-            scores = scores + bias
-        else:
-            factors = _normalizers(_self_products(kernel, X), "unit")[:, None]
-            if kernel.offset > 0.0:
-                # The bias is a constant feature, which is normalized with the others.
-                scores = (scores + bias) * factors
-            else:
-                scores = scores * factors + bias
+        scores = self._scores(X) + self._bias
         return scores[:, 0] if self.classes_.size == 2 else scores
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy on disk holds: all but the state of the algorithm, from which ``start`` would go on."""
+        held = vars(self).copy()
+        if "result_" in held:
+            held["result_"] = held["result_"]._replace(state=())
+        return held
 
     def _check_columns(self, names, count):
         """Raise ValueError or warn where the columns of new points are not those of `fit`."""
@@ -9765,10 +10482,7 @@ class MaxMarginClassifier:
         if (names is None) != (known is None):
             have = "does not have valid" if names is None else "has"
             was = "with" if names is None else "without"
-            warnings.warn(
-                f"X {have} feature names, but {estimator} was fitted {was} feature names",
-                stacklevel=4,
-            )
+            _warn(f"X {have} feature names, but {estimator} was fitted {was} feature names")
         elif names is not None and not np.array_equal(names, known):
             changes = {
                 "unseen at fit time": set(names) - set(known),
