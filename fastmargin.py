@@ -1,7 +1,7 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
 SPDX-License-Identifier: MIT
-Copyright (c) 2026 The fastmargin authors.  Version 1.1.0.
+Copyright (c) 2026 The fastmargin authors.  Version 2.0.0.dev0.
 
 This file is the whole library, and may be copied into any project.  It comes from the repository and package
 "fastmargin", which also hold the tests and the report (figures/README.md there) with the proof of every theorem.
@@ -110,7 +110,7 @@ from numba import get_num_threads, njit, prange, threading_layer
 from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike
 
-__version__ = "1.1.0"
+__version__ = "2.0.0.dev0"
 __all__ = [
     "ALGORITHMS",
     "CERTIFIED",
@@ -2068,6 +2068,7 @@ class Representation:
     d: int | None = None
     origin: Array | None = None
     access = "products"
+    has_precise_products = False  # True if `precise` has an answer
     unit: float = 2.0**-53
     routines = {}  # compiled operations by name, of the kinds that have them
     made_by = "gram"  # the function that makes this kind
@@ -2692,6 +2693,7 @@ class _OverGram(Representation):
     def __init__(self, base: Representation, **facts: Any) -> None:
         self.base = base
         self.access = base.access
+        self.has_precise_products = base.has_precise_products
         self.unit = base.unit
         self.made_by = base.made_by
         for name in _FACTS:
@@ -2962,6 +2964,7 @@ class DenseGram(Representation):
 
     access = "stored"
     has_coordinates = False
+    has_precise_products = True
     routines = _Dense.routines
 
     def __init__(self, matrix: ArrayLike) -> None:
@@ -3353,6 +3356,7 @@ class _RowGram(Representation):
 
     access = "computed"
     has_coordinates = True
+    has_precise_products = True
     made_by = "features"
     common = 1.0  # what multiplies all points under normalize="max"
 
@@ -3968,7 +3972,8 @@ def features(
         Memory-mapped points (`numpy.memmap`, ``numpy.load(..., mmap_mode="r")``) are read from the file in every
         product.
     y : array, shape (n,), optional
-        Their labels, -1 or +1.  None means c_i = 1 / scale, as `pair_gram` needs it.
+        Their labels, -1 or +1.  None gives the unsigned K, with c_i = 1 / scale: see `pair_gram` and
+        `Representation.signed`.
     normalize : {"unit", "max", None}
         The scale: "unit" is ||x_i||, "max" is max_i ||x_i||, None is 1.  Only None gives margins in the units of X.
     intercept : float or "free"
@@ -3991,6 +3996,7 @@ def features(
     See Also
     --------
     gram, lazy_gram : other kernels.  separator_margin : the margin of a separator that you have.
+    FeatureGram : rows z_i that have their signs already, ``FeatureGram(Z)``.
 
     Examples
     --------
@@ -4431,7 +4437,7 @@ def lazy_gram(
     X : array, shape (n, d)
         The points; memory-mapped ones stay in their file, as with `features`.
     y : array, shape (n,), optional
-        Labels, -1 or +1; None gives the unsigned matrix.
+        Labels, -1 or +1; None gives the unsigned K.
     kernel : str
         "linear", "poly", "rbf", "laplacian" or "ntk", as in `gram`.
     normalize : {"unit", "max", None}
@@ -4535,6 +4541,7 @@ class PairGram(Representation):
         self.n_points = len(K)
         self.n_classes = n_classes
         self.access = "products" if K.access == "products" else "computed"
+        self.has_precise_products = K.has_precise_products
         self.labels = labels
         for name in set(_FACTS) - {"labels", "ridge"}:
             setattr(self, name, getattr(K, name))
@@ -4805,13 +4812,6 @@ def _squares_and_margins(G, scale, *points):
     return [
         (_nonnegative(square(G, v, w, m), error), m) for v, w, m in zip(points, W, M, strict=True)
     ]
-
-
-def _has_precise_products(G):
-    """Return True if G has products in twice the working precision; one point of it tells."""
-    if G.access == "products":
-        return False
-    return G.restrict(np.arange(1)).precise(np.zeros(1)) is not None
 
 
 def _nonnegative(norm2, error):
@@ -8742,7 +8742,7 @@ class _Dual:
         blur = math.sqrt(G.rounding().square)
         eps = 1e-9 if blur == 0.0 else 3e-8
         eps *= math.sqrt(base_scale) / math.sqrt(scale)
-        if blur > 0.0 and not _has_precise_products(G):
+        if blur > 0.0 and not G.has_precise_products:
             eps = max(eps, 1.5 * blur)
         if self.has_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
             with np.errstate(over="ignore"):
@@ -9238,7 +9238,7 @@ def _on_first_faces(dual, c, u, gap):
 
 def _refine(dual, c, u, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
-    if not _has_precise_products(dual.G):
+    if not dual.G.has_precise_products:
         return
     G = dual.G.restrict(points)
     roots = dual.roots[points]
