@@ -543,10 +543,10 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
         return X
     X = np.ascontiguousarray(X, dtype=dtype)
     with np.errstate(over="ignore"):
-        reach = 4.0 * _squares(X)
-    if not np.isfinite(reach).all():
+        is_small = np.isfinite(4.0 * _squares(X))
+    if not is_small.all():
         raise ValueError(
-            f"row {first + np.argmin(np.isfinite(reach))} of {name} is too large: its square overflows"
+            f"row {first + np.argmin(is_small)} of {name} is too large: its square overflows"
         )
     return X
 
@@ -1982,7 +1982,9 @@ def _add_by_product(G, index, weights, m):
 
 
 def _frozen(array):
-    """Return a view of an array that cannot be written to."""
+    """Return a view of an array that cannot be written to; the array itself if it cannot."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
@@ -2083,6 +2085,18 @@ class Representation:
                 raise AttributeError(f"{name} is a fact of G, which its constructor has set")
             value = _frozen(value) if isinstance(value, np.ndarray) else value
         super().__setattr__(name, value)
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        for name in _FACTS:  # which pickle has made writeable
+            if isinstance(state.get(name), np.ndarray):
+                vars(self)[name] = _frozen(state[name])
+
+    def _set_facts(self, like=None, **facts):
+        """Set all facts: those that are given, others as they are of another representation, or by default."""
+        for name in _FACTS:
+            default = getattr(type(self) if like is None else like, name)
+            setattr(self, name, facts.get(name, default))
 
     def _changed(self, **attributes):
         """Return a copy with these attributes, which are not checked again."""
@@ -2468,9 +2482,9 @@ class Rounding(namedtuple("Rounding", "margins square length")):
     """
 
     @classmethod
-    def of_entries(cls, n: int, unit: float) -> Rounding:
-        """Return the bounds of sums over the n entries of a row of G, each stored with a relative error of ``unit``."""
-        margins = 1.01 * (_sum_error(n + 8) + unit)
+    def of_entries(cls, n: int, entries: float) -> Rounding:
+        """Return the bounds of sums over the n entries of a row of G; ``entries`` bounds the error of each over s."""
+        margins = 1.01 * (_sum_error(n + 8) + entries)
         return cls(margins, 2.0 * margins, 0.0)
 
     @classmethod
@@ -2490,9 +2504,15 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
 
 def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
-    """Make a function that runs the operation of this name of any representation, compiled or as a method.
+    """Make an operation: a function that any program may call, plain or compiled, and that any G brings code for.
+
+    The decorated function is its signature and its docstring.  The operation of that name is found
+
+    - in plain Python, in ``G.routines``, if G has compiled code, and else as the method of G;
+    - in compiled code, which is given ``G.arrays``, in the routines of this type, when it is compiled.
 
     ``sizes`` are the shapes of the array arguments, such as "m n" or "W k d", for n points in d coordinates and any k.
+    Plain calls are checked against them, because compiled code would read beyond an array that is too short.
     """
     shapes = {name: lengths for name, *lengths in map(str.split, sizes)}
 
@@ -2513,7 +2533,7 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
         names = list(inspect.signature(signature).parameters)[1:]
 
         @functools.wraps(signature)
-        def call(G, *args):
+        def operation(G, *args):
             if not isinstance(G, Representation):
                 raise TypeError(
                     f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
@@ -2524,7 +2544,8 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
                 return getattr(G, name)(*args)
             return _enter(routine, G.arrays, *args)
 
-        @overload(call, strict=False)
+        # Numba calls `choose` with types.  It compiles the function that `choose` returns into the caller.
+        @overload(operation, strict=False)
         def choose(G, *args):
             routine = G.instance_class.routines[name]
 
@@ -2536,7 +2557,7 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
             pass_on.__qualname__ = name
             return pass_on
 
-        return call
+        return operation
 
     return decorate
 
@@ -2696,8 +2717,7 @@ class _OverGram(Representation):
         self.has_precise_products = base.has_precise_products
         self.unit = base.unit
         self.made_by = base.made_by
-        for name in _FACTS:
-            setattr(self, name, facts.get(name, getattr(base, name)))
+        self._set_facts(base, **facts)
 
     def _kind(self):
         return f"{type(self).__name__} over {self.base._kind()}"
@@ -2774,12 +2794,11 @@ class RidgeGram(_OverGram):
         return rounding.scaled(max(share, 1e-280))
 
     def rounding(self) -> Rounding:
-        """Add a few units of the base's s to its errors, because |r_i v_i| <= |m_i| + s."""
-        (unit, of_square, of_length) = self.base.rounding()
+        """Add 16 roundings of s to the errors of the base, because |r_i v_i| <= |m_i| + s."""
+        of_base = self.base.rounding()
         lost = _sum_error(16)
-        return self._of_base(
-            Rounding(unit + lost, of_square + (lost if of_square else 0.0), of_length)
-        )
+        of_square = of_base.square + lost if of_base.square else 0.0
+        return self._of_base(Rounding(of_base.margins + lost, of_square, of_base.length))
 
     def lift(self, v: Array, w: Array) -> None:
         lift(self.base, v, w[: -v.size])
@@ -2979,8 +2998,7 @@ class DenseGram(Representation):
         """Hold a matrix, and a `LazyGram` of the same points that knows what they are."""
         self.matrix = _frozen(matrix)
         self._points = points
-        for name in _FACTS:
-            setattr(self, name, getattr(points, name, getattr(type(self), name)))
+        self._set_facts(points)
 
     @classmethod
     def _of(cls, matrix, points=None):
@@ -2991,7 +3009,7 @@ class DenseGram(Representation):
 
     @property
     def arrays(self) -> _Dense:
-        return _Dense(self.matrix)
+        return _Dense(_frozen(self.matrix))
 
     @property
     def work(self) -> float:
@@ -3008,11 +3026,10 @@ class DenseGram(Representation):
 
     def restrict(self, index: Array) -> Representation:
         points = None if self._points is None else self._points.restrict(index)
-        matrix = _frozen(self.block(index, index))
-        return self._restricted(index, matrix=matrix, _points=points)
+        return self._restricted(index, matrix=self.block(index, index), _points=points)
 
     def dense(self) -> Array:
-        return self.matrix
+        return _frozen(self.matrix)
 
     def block(self, rows: Array, columns: Array) -> Array:
         return self.matrix[rows[:, None], columns]
@@ -3039,7 +3056,7 @@ class DenseGram(Representation):
         matrix = self.matrix * y.astype(self.matrix.dtype)
         matrix *= y[:, None].astype(self.matrix.dtype)
         points = None if self._points is None else self._points._with_signs(y)
-        return self._changed(matrix=_frozen(matrix), labels=_frozen(y), _points=points)
+        return self._changed(matrix=matrix, labels=_frozen(y), _points=points)
 
     def _scores(self, alpha):
         if self._points is None:
@@ -3431,15 +3448,14 @@ class FeatureGram(_RowGram):
     ) -> None:
         if not _is_mapped(rows):
             rows = np.ascontiguousarray(_real_array(rows, "rows", 2))
-        n, self.d = rows.shape
-        c = np.ones(n) if c is None else _vector(c, "c", n)
+        n, d = rows.shape
         if origin is not None:
-            origin = _vector(origin, "origin", self.d)
+            origin = _vector(origin, "origin", d)
             origin = origin if origin.any() else None
+        intercept = _number(intercept, "intercept", closed=True)
+        self._set_facts(d=d, origin=origin, intercept=intercept)
         self.rows = _frozen(rows)
-        self.c = _frozen(c)
-        self.origin = origin
-        self.intercept = _number(intercept, "intercept", closed=True)
+        self.c = np.ones(n) if c is None else _vector(c, "c", n)
         self.is_written_down = (
             not self.is_moved
         )  # True if the rows need neither origin nor constant any more
@@ -3448,11 +3464,12 @@ class FeatureGram(_RowGram):
 
     @property
     def arrays(self) -> _Rows:
-        rows = np.asarray(self.rows)  # of a mapped file, too
+        rows = _frozen(np.asarray(self.rows))  # of a mapped file, too
+        c = _frozen(self.c)
         if self.is_written_down:
-            return _Rows(rows, self.c, _frozen(np.zeros(0)), 0.0)
+            return _Rows(rows, c, _frozen(np.zeros(0)), 0.0)
         origin = _frozen(np.zeros(self.d)) if self.origin is None else self.origin
-        return _Rows(rows, self.c, origin, self._constant)
+        return _Rows(rows, c, origin, self._constant)
 
     def shape(self) -> tuple[int, int]:
         n, width = self.rows.shape
@@ -3482,17 +3499,17 @@ class FeatureGram(_RowGram):
     def _written_down(self):
         """Return the same G, whose rows (x_i - o, b) are a copy, which makes every product faster."""
         rows = np.ascontiguousarray(self._moved(slice(None)), dtype=np.float64)
-        return self._changed(rows=_frozen(rows), is_written_down=True)
+        return self._changed(rows=rows, is_written_down=True)
 
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
-        return self._changed(c=_frozen(self.c * factors))
+        return self._changed(c=self.c * factors)
 
     def restrict(self, index: Array) -> Representation:
         return self._restricted(
             index,
-            rows=_frozen(self.rows[index]),
-            c=_frozen(self.c[index]),
+            rows=self.rows[index],
+            c=self.c[index],
             squares=self.squares[index],
         )
 
@@ -3832,15 +3849,16 @@ class SparseGram(_RowGram):
         if not ascending.all():
             raise ValueError("columns must ascend within every row")
         index = np.uint32 if dimension <= 2**32 else np.uint64
-        self.values = _frozen(np.ascontiguousarray(values, dtype=np.float64))
-        self.columns = _frozen(np.ascontiguousarray(columns, dtype=index))
-        self.starts = _frozen(starts)
+        self.values = np.ascontiguousarray(values, dtype=np.float64)
+        self.columns = np.ascontiguousarray(columns, dtype=index)
+        self.starts = starts
         self.dimension = int(dimension)
-        self.d = self.dimension
+        self._set_facts(d=self.dimension)
 
     @property
     def arrays(self) -> _SparseRows:
-        return _SparseRows(self.values, self.columns, self.starts, self.dimension)
+        arrays = map(_frozen, (self.values, self.columns, self.starts))
+        return _SparseRows(*arrays, self.dimension)
 
     @property
     def work(self) -> float:
@@ -3849,7 +3867,7 @@ class SparseGram(_RowGram):
     def _scaled(self, factors):
         """Return G with each row multiplied by a factor."""
         values = self.values * np.repeat(factors, np.diff(self.starts))
-        return self._changed(values=_frozen(values))
+        return self._changed(values=values)
 
     def _with_signs(self, y):
         return self._scaled(y)._changed(labels=_frozen(y))
@@ -3886,9 +3904,9 @@ class SparseGram(_RowGram):
         entries = np.arange(starts[-1]) + np.repeat(self.starts[index] - starts[:-1], lengths)
         return self._restricted(
             index,
-            values=_frozen(self.values[entries]),
-            columns=_frozen(self.columns[entries]),
-            starts=_frozen(starts),
+            values=self.values[entries],
+            columns=self.columns[entries],
+            starts=starts,
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -4083,11 +4101,13 @@ class LazyGram(Representation):
     def __init__(self, kernel: Kernel, points: tuple, normalize: str | None, intercept: float):
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
-        self.kernel = kernel
-        self.normalize = normalize
-        self.intercept = intercept
-        self.d = kernel.W.shape[1]
-        self.origin = kernel.center if kernel.name == "linear" else None
+        self._set_facts(
+            kernel=kernel,
+            normalize=normalize,
+            intercept=intercept,
+            d=kernel.W.shape[1],
+            origin=kernel.center if kernel.name == "linear" else None,
+        )
         self.points = points
         self.used = None
         self.c = normalizer
@@ -4123,28 +4143,37 @@ class LazyGram(Representation):
         _combine(1.0, m, c * self.c[i], column * self.c)
 
     def table_margins(self, W: Array, M: Array) -> None:
-        """Choose what takes the least work: the gates of "ntk", the columns with a weight, or the lower triangle."""
+        """Evaluate the columns that have a weight, or one half of the symmetric G, or go through the gates of "ntk".
+
+        What takes the fewest multiplications is chosen.
+        """
         n = self.c.size
         d = self.kernel.dimension
         width = len(self.kernel.W)
-        scaled = W * self.c
         support = np.count_nonzero(W.any(axis=0))
-        entries = n * min(support, 0.5 * n)
+        values = n * min(
+            support, 0.5 * n
+        )  # of the kernel, which are evaluated in the first two ways
+        through_gates = 2 * len(W) * n * width * d
+        scaled = W * self.c
         M[:] = 0.0
-        by_gates = 2 * len(W) * n * width * d
-        if width > 0 and by_gates < entries * (d + 2 * width):
+        if width > 0 and through_gates < values * (d + 2 * width):
             self._add_through_gates(scaled, M)
         elif 2 * support <= n:
             M[:] = self.kernel.sums(scaled, self.points, self.points)
         else:
-            tiles = [slice(start, start + _EVALUATED) for start in range(0, n, _EVALUATED)]
-            for k, rows in enumerate(tiles):
-                for columns in tiles[: k + 1]:
-                    block = self.kernel.block(self.points.take(rows), self.points.take(columns))
-                    M[:, columns] += scaled[:, rows] @ block
-                    if columns is not rows:
-                        M[:, rows] += scaled[:, columns] @ block.T
+            self._add_by_tiles(scaled, M)
         M *= self.c
+
+    def _add_by_tiles(self, W, M):
+        """M <- M + W K, by the tiles of K on and below the diagonal; each serves its mirror image, too."""
+        tiles = [slice(start, start + _EVALUATED) for start in range(0, len(self), _EVALUATED)]
+        for k, rows in enumerate(tiles):
+            for columns in tiles[: k + 1]:
+                block = self.kernel.block(self.points.take(rows), self.points.take(columns))
+                M[:, columns] += W[:, rows] @ block
+                if columns is not rows:
+                    M[:, rows] += W[:, columns] @ block.T
 
     def _add_through_gates(self, W, M):
         """M <- M + W K for "ntk".
@@ -4262,7 +4291,7 @@ def _column_product(A, b):
         return _product(A, b)
     A = np.asarray(A)
     out = np.empty((len(A), 1))
-    rows = _Rows(A, np.ones(len(A)), _frozen(np.zeros(0)), 0.0)
+    rows = _Rows(_frozen(A), _frozen(np.ones(len(A))), _frozen(np.zeros(0)), 0.0)
     _enter(_row_margins, rows, b[0].astype(np.float64), out[:, 0])
     return out
 
@@ -4542,9 +4571,7 @@ class PairGram(Representation):
         self.n_classes = n_classes
         self.access = "products" if K.access == "products" else "computed"
         self.has_precise_products = K.has_precise_products
-        self.labels = labels
-        for name in set(_FACTS) - {"labels", "ridge"}:
-            setattr(self, name, getattr(K, name))
+        self._set_facts(K, labels=labels, ridge=0.0)
 
     def _kind(self):
         return f"PairGram over {self.K._kind()}"
@@ -4844,10 +4871,10 @@ class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
         return math.sqrt(norm2), shortest, longest
 
 
-def _bracket(scale, alpha, p, total, terms, unit):
+def _bracket(scale, alpha, p, total, terms, scale_error):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
-    ``total`` is a sum of ``terms`` terms.  ``unit`` bounds the relative error of ``scale``.
+    ``total`` is a sum of ``terms`` terms.  ``scale_error`` bounds the relative error of ``scale``.
     """
     # 1. upper = ||p||_G / sum p.
     p_length, _, longest = p.lengths(scale)
@@ -4857,7 +4884,7 @@ def _bracket(scale, alpha, p, total, terms, unit):
     length, shortest, longest = alpha.lengths(scale)
     least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
     divisor = longest if least > 0.0 else shortest
-    lower = -math.sqrt(scale) * (1.0 + unit + _LAST)
+    lower = -math.sqrt(scale) * (1.0 + scale_error + _LAST)
     if divisor > 0.0:
         lower = max(lower, least / divisor)
     lower -= _LAST * abs(lower)
