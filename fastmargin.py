@@ -4056,9 +4056,9 @@ def _rows_as_given(X, origin=None, constant=0.0):
 def _sparse_rows_as_given(X, origin, constant):
     """Return the `SparseGram` of the rows x_i - origin, followed by the constant unless it is 0."""
     d = int(X.shape[1])
-    if origin.any():
-        X.data = X.data - origin[X.indices]
     values = X.data.astype(np.float64)
+    if origin.any():
+        values -= origin[X.indices]
     columns = X.indices
     starts = X.indptr.astype(np.int64)
     if constant:
