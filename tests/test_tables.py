@@ -232,7 +232,9 @@ def test_pairs_of_classes_and_slacks():
     labels = rng.integers(0, 3, 60)
     G = fm.pair_gram(fm.features(X, normalize=None), labels, 3, ridge=0.5)
     best = fm.max_margin(G, tol=1e-12)
-    W = fm._separators(G.base, best.alpha) / best.upper**2
+    others = ((x, c, j) for x, c in zip(X, labels, strict=True) for j in range(3) if j != c)
+    rows = [np.kron(np.eye(3)[c] - np.eye(3)[j], x) for x, c, j in others]
+    W = (best.alpha @ rows).reshape(3, 3) / best.upper**2
     lower, upper = fm.separator_margin(G, W)
     assert (
         lower <= best.upper
