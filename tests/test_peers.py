@@ -856,7 +856,10 @@ def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
         fm.MaxMarginClassifier("rbf", C=1.0).fit(points, y, weights)
         for points in (X, sp.csr_array(X))
     )
-    assert sparse._kernel.gamma == pytest.approx(dense._kernel.gamma, rel=1e-12)
+    want = dense.decision_function(X)
+    np.testing.assert_allclose(
+        sparse.decision_function(sp.csr_array(X)), want, rtol=1e-6, atol=1e-6 * np.abs(want).max()
+    )
 
 
 S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> what the message calls it
@@ -1226,9 +1229,7 @@ def test_boosting(datasets, linear_svc):
         for options in ({"kernel": "rbf", "C": 1e4}, {"kernel": "poly", "C": 200.0}):
             many = boosted(fm.MaxMarginClassifier(**options))
             assert len(many.estimators_) >= 5 and many.score(X, y) >= 0.9
-    with pytest.warns(
-        UserWarning, match="the predictor is that of C="
-    ):  # there is no margin: C = inf, linear
+    with pytest.warns(UserWarning, match=r"\bC="):  # there is no margin: C = inf, linear
         assert boosted(fm.MaxMarginClassifier("linear")).score(X, y) > 0.8
 
 
@@ -1340,7 +1341,7 @@ def test_sparse_points_of_narrow_numbers_do_not_overflow(dtype, normalize, sp, d
 
 def test_sparse_contradictions_are_named(sp):
     X = sp.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0], [2.0, 0.0]]))
-    with pytest.warns(UserWarning, match="the points 1 and 2 contradict each other"):
+    with pytest.warns(UserWarning, match=r"\b1\b.*\b2\b.*\bcontradict"):
         fm.MaxMarginClassifier("linear").fit(X, [0, 0, 1])
 
 

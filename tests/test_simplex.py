@@ -123,10 +123,8 @@ def test_project_simplex_at_the_extremes(v, exact):
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_the_projection_inside_loops_takes_minus_infinity(where):
     v = np.array([0.25, 0.25, 0.25, 0.25])
-    out = np.empty(4)
     v[where] = -np.inf
-    fm._project_simplex(v, out)
-    np.testing.assert_allclose(out, np.where(np.isinf(v), 0.0, 1 / 3), rtol=4 * EPS)
+    np.testing.assert_allclose(call_projection(v), np.where(np.isinf(v), 0.0, 1 / 3), rtol=4 * EPS)
 
 
 def distributions(n, seed):
@@ -245,25 +243,6 @@ def test_projection_inside_compiled_code_takes_any_array(make):
         np.random.default_rng(0).integers(-90, 9, 500).astype(float)
     )  # few are near the largest: the rest is left out
     assert np.array_equal(call_projection(make(v)), fm.project_simplex(make(v)))
-
-
-@pytest.mark.parametrize("n", [1, 2, 9, 50])
-def test_inner_prox_maps_may_write_over_their_input(n):
-    for g in shapes(n, 3):
-        for q in distributions(n, 2):
-            for inner, args in (
-                (fm._project_simplex, ()),
-                (fm._entropy_prox, (0.2, q)),
-                (fm._l2_prox, (0.2, q)),
-            ):
-                fresh = np.empty(n)
-                same = g.copy()
-                plain = np.empty(n)
-                inner(g, *args, fresh)
-                inner(same, *args, same)
-                inner.py_func(g, *args, plain)
-                assert np.array_equal(fresh, same)
-                np.testing.assert_allclose(plain, fresh, rtol=0, atol=4 * EPS)
 
 
 @pytest.mark.parametrize(
