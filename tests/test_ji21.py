@@ -31,9 +31,14 @@ import fastmargin as fm
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+# Parts of loops that nothing public gives alone, at margins of any size.
+DRAW = fm._draw
+LOGISTIC_WEIGHTS = fm._logistic_weights
+
+
 @numba.njit
 def draw(m, uniform):
-    return fm._draw(m, uniform, np.empty(m.size))
+    return DRAW(m, uniform, np.empty(m.size))
 
 
 ALGORITHMS = (
@@ -422,7 +427,7 @@ MARGINS = [
 def test_logistic_weights(margins):
     m = np.array(margins)
     q = np.empty(len(margins))
-    log_slope = fm._logistic_weights(m, 0.0, q)
+    log_slope = LOGISTIC_WEIGHTS(m, 0.0, q)
     exact, exact_log = naive.logistic_weights(m)
     normal = exact > 1e-300
     # an exponent of size x loses eps x; between margins of 37 and e^-37 against 1 lies the rounding of one eps
@@ -433,7 +438,7 @@ def test_logistic_weights(margins):
     assert abs(log_slope - float(exact_log)) <= 8 * EPS * (1 + abs(float(exact_log)))
     again = np.empty(len(m))
     if m.max() < 700:  # Python's own exp raises where the compiled one gives infinity
-        assert abs(fm._logistic_weights.py_func(m, 0.0, again) - log_slope) <= 4 * EPS * (
+        assert abs(LOGISTIC_WEIGHTS.py_func(m, 0.0, again) - log_slope) <= 4 * EPS * (
             1 + abs(log_slope)
         )
         np.testing.assert_allclose(again, q, rtol=20 * EPS, atol=1e-300)

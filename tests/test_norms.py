@@ -455,7 +455,9 @@ def test_products_are_counted(monkeypatch):
     monkeypatch.setattr(fm, "lift", lambda *args: calls.append(1) or lift(*args))
     result = fm.norm_margin(Z, "linf", max_iter=100, tol=1e-9)
     counted = result.trace["products"]
-    assert (np.diff(counted[result.trace["iteration"] <= fm._EXPLICIT]) >= 1).all()
+    assert (
+        np.diff(counted[result.trace["iteration"] <= 32]) >= 1
+    ).all()  # later ones may be implicit
     assert counted[-1] <= len(calls) <= counted[-1] + 2 * len(result.trace)
 
 
@@ -469,18 +471,12 @@ def test_copies_of_points_change_no_margin():
 
 @pytest.mark.parametrize("norm", NAMES)
 @pytest.mark.parametrize("copies", (1, 8))
-def test_one_newton_step_solves_the_equations_near_a_solution(norm, copies):
+def test_newton_steps_get_to_twelve_digits_soon(norm, copies):
     """With 8 copies of each row the support of p is larger than the coordinates: then theirs is the smaller system."""
     rng = np.random.default_rng(3)
     Z = np.repeat(rng.normal(size=(5, 6)) + 2.0, copies, axis=0)
     result = fm.norm_margin(Z, norm, tol=1e-12)
-    _, game = fm._norm_game(Z, norm, None, (0,))
-    size = np.linalg.norm(Z, 2) / game.unit
-    play = game.play(result.alpha + 1e-4 * rng.normal(size=6), result.p)
-    for length in (10.0, 30.0):
-        pace = np.zeros(2)
-        new = fm._implicit_step(game, play, length / size, length / size, pace)
-        assert new is not None and pace[1] == 2.0, (length, pace)
+    assert result.status == "certified" and result.n_iter <= 150  # thousands without
 
 
 # ======================================================================================================

@@ -10,6 +10,16 @@ from instances import PLANTED, dense, every_representation, feasible, form, scal
 
 import fastmargin as fm
 
+# The parts of the loop: what is proved of one step is measured at one step.
+SPAN = fm._Span
+EXTEND = fm._extend
+HAS_COORDINATES = fm._has_coordinates
+MINIMIZE = fm._minimize
+NEGLIGIBLE = fm._negligible
+NEW_SPAN = fm._new_span
+SETTLE = fm._settle
+SHORTEST = fm._shortest
+
 pytestmark = pytest.mark.usefixtures("one_thread")
 LONG = np.longdouble
 TILT = math.log(2.0) - 0.5
@@ -54,11 +64,10 @@ def steps_of(monkeypatch, Z, **options):
     """The result, and a `Step` for every product; Z in the units of the steps."""
     Z = Z / math.sqrt(scale_of(fm.FeatureGram(Z)))
     steps = []
-    settle = fm._settle
 
     def spy(span, alpha, u, r):
         q = span.q.copy()
-        settle(span, alpha, u, r)
+        SETTLE(span, alpha, u, r)
         W = span.coordinates.copy()
         steps.append(
             Step(
@@ -74,7 +83,7 @@ def steps_of(monkeypatch, Z, **options):
             )
         )
 
-    monkeypatch.setattr(fm, "_settle", spy)
+    monkeypatch.setattr(fm, SETTLE.__name__, spy)
     return Z, fm.subspace_perceptron(fm.FeatureGram(Z), **options), steps
 
 
@@ -318,13 +327,13 @@ def test_iterates_are_those_of_the_twin(case, mu, kind):
     Z = CASES[case] / math.sqrt(scale_of(fm.FeatureGram(CASES[case])))
     run = fm.prepare(form(kind, Z), 1)
     n, dimension = run.G.shape()
-    slack = max(1e-9, 100.0 * math.sqrt(fm._negligible(run.G)))  # of what is left out as rounding
-    span = fm._new_span(n, dimension if fm._has_coordinates(run.G) else 0)
+    slack = max(1e-9, 100.0 * math.sqrt(NEGLIGIBLE(run.G)))  # of what is left out as rounding
+    span = NEW_SPAN(n, dimension if HAS_COORDINATES(run.G) else 0)
     unit = math.sqrt(run.scale)
     for k, (alpha, q, _) in zip(range(6), naive.subspace_perceptron(Z, mu), strict=False):
         if k:
-            fm._extend(run.G, span, unit, fm._negligible(run.G))
-            fm._minimize(span, np.empty(n), mu, 1e-12)
+            EXTEND(run.G, span, unit, NEGLIGIBLE(run.G))
+            MINIMIZE(span, np.empty(n), mu, 1e-12)
         difference = np.asarray(Z, LONG).T @ (span.y @ span.weights - alpha)
         assert np.linalg.norm(difference.astype(float)) <= slack * max(1.0, np.linalg.norm(span.y))
         np.testing.assert_allclose(span.q, q.astype(float), rtol=0, atol=slack)
@@ -342,8 +351,8 @@ def test_newton_gets_there_from_where_the_hessian_is_0(case, size):
         y[0] += np.max(
             (-3.0 - Z[:, :k] @ y) / Z[:, 0]
         )  # so that the least margin is -3, and phi < 3 + ln n + lambda
-        span = fm._new_span(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
-        fm._minimize(span, np.empty(n), 0.0, 1e-3)
+        span = NEW_SPAN(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
+        MINIMIZE(span, np.empty(n), 0.0, 1e-3)
         assert (y @ span.margins).min() > 0.0  # phi has no minimum
 
 
@@ -355,8 +364,8 @@ def test_newton_gets_to_the_minimum_where_there_is_one(case):
     for seed in range(20):
         y = np.random.default_rng(seed).normal(size=k)
         y *= 3.0 / -(Z[:, :k] @ y).min()  # the least margin is -3
-        span = fm._new_span(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
-        fm._minimize(span, np.empty(n), 0.0, 1e-3)
+        span = NEW_SPAN(n, 0)._replace(margins=Z.T[:k].copy(), weights=np.zeros((k, n)), y=y)
+        MINIMIZE(span, np.empty(n), 0.0, 1e-3)
         assert np.linalg.norm(span.margins @ span.q) <= 1e-3 and (y @ span.margins).min() < 0.0
 
 
@@ -367,7 +376,7 @@ def test_the_shortest_mixture(seed):
     U = rng.normal(size=(16, 40)) * np.logspace(0, -rng.uniform(0, 3), 16)[:, None]
     U += rng.normal(size=40) * rng.uniform()
     K = U @ U.T
-    c = fm._shortest(K)
+    c = SHORTEST(K)
     share = np.clip((K[0, 0] - K[0, -1]) / (K[0, 0] - 2 * K[0, -1] + K[-1, -1]), 0, 1)
     way = np.r_[1 - share, np.zeros(14), share]
     assert c.min() >= 0 and c.sum() == pytest.approx(1, rel=1e-12)
@@ -379,13 +388,13 @@ def test_the_shortest_mixture(seed):
 # RUNS
 # ======================================================================================================
 
-NAMES = ("alpha", *fm._Span._fields)
+NAMES = ("alpha", *SPAN._fields)
 
 
 def vectors(G, count):
     """Bytes for so many vectors of the basis."""
     n, dimension = fm.prepare(G, 0).G.shape()
-    return count * 8 * (2 * n + (dimension if fm._has_coordinates(fm.prepare(G, 0).G) else 0))
+    return count * 8 * (2 * n + (dimension if HAS_COORDINATES(fm.prepare(G, 0).G) else 0))
 
 
 def state_of(result):
