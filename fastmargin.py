@@ -2070,7 +2070,6 @@ class Representation:
     d: int | None = None
     origin: Array | None = None
     access = "products"
-    has_precise_products = False  # True if `precise` has an answer
     unit: float = 2.0**-53
     routines = {}  # compiled operations by name, of the kinds that have them
     made_by = "gram"  # the function that makes this kind
@@ -2183,6 +2182,11 @@ class Representation:
     def is_unsigned(self) -> bool:
         """True for a kernel matrix K, which was made without labels."""
         return self.kernel is not None and self.labels is None
+
+    @property
+    def has_precise_products(self) -> bool:
+        """True if `precise` has an answer."""
+        return type(self).precise is not Representation.precise
 
     @property
     def has_coordinates(self) -> bool:
@@ -2714,7 +2718,6 @@ class _OverGram(Representation):
     def __init__(self, base: Representation, **facts: Any) -> None:
         self.base = base
         self.access = base.access
-        self.has_precise_products = base.has_precise_products
         self.unit = base.unit
         self.made_by = base.made_by
         self._set_facts(base, **facts)
@@ -2730,6 +2733,10 @@ class _OverGram(Representation):
 
     def points_gram(self) -> Representation:
         return self.base.points_gram()
+
+    @property
+    def has_precise_products(self) -> bool:
+        return self.base.has_precise_products
 
     @property
     def work(self) -> float:
@@ -2983,7 +2990,6 @@ class DenseGram(Representation):
 
     access = "stored"
     has_coordinates = False
-    has_precise_products = True
     routines = _Dense.routines
 
     def __init__(self, matrix: ArrayLike) -> None:
@@ -3373,7 +3379,6 @@ class _RowGram(Representation):
 
     access = "computed"
     has_coordinates = True
-    has_precise_products = True
     made_by = "features"
     common = 1.0  # what multiplies all points under normalize="max"
 
@@ -4570,7 +4575,6 @@ class PairGram(Representation):
         self.n_points = len(K)
         self.n_classes = n_classes
         self.access = "products" if K.access == "products" else "computed"
-        self.has_precise_products = K.has_precise_products
         self._set_facts(K, labels=labels, ridge=0.0)
 
     def _kind(self):
@@ -4579,6 +4583,10 @@ class PairGram(Representation):
     def _size(self):
         pairs = _counted(len(self), "pair")
         return f"{pairs} of {self.n_classes} classes of {_counted(self.n_points, 'point')}"
+
+    @property
+    def has_precise_products(self) -> bool:
+        return self.K.has_precise_products
 
     @property
     def work(self) -> float:
@@ -10436,6 +10444,9 @@ class MaxMarginClassifier:
             self._scores = G._scores_of(solution.separator[None])
         else:
             self._scores = G._scores(solution.weights[None])
+            if self._takes("precomputed"):  # new rows have K(x, x_i) for the points that were left out, too
+                kept = data.kept[self._scores.places]
+                self._scores = self._scores._replace(places=kept, d=self.n_features_in_)
         # 2. The dual coefficients
         if n_classes == 2:
             coefficients = (solution.weights * (2.0 * data.labels - 1.0))[None]

@@ -231,7 +231,7 @@ def mapped(Z, dtype=np.float64):
     with tempfile.TemporaryFile() as file:
         X = np.memmap(file, dtype, shape=np.shape(Z))
     X[:] = Z
-    return fm.features(X, np.ones(len(Z)), normalize=None)
+    return fm.FeatureGram(X)
 
 
 class Rows:
@@ -291,7 +291,9 @@ class Own(fm.Representation):
 
     def __init__(self, Z, signs=None):
         self.Z = Z
-        self.signs = signs
+        if signs is not None:
+            self.labels = signs
+            self.intercept = "free"
 
     def shape(self):
         return self.Z.shape
