@@ -973,7 +973,7 @@ NAN = float("nan")
     ],
 )
 def test_bad_arguments_are_named(algorithm, own, word):
-    with pytest.raises(ValueError, match=word):
+    with pytest.raises(ValueError, match=rf"\b{word}\b"):
         algorithm(np.eye(3), **own)
 
 
@@ -987,7 +987,7 @@ def test_bad_arguments_are_named(algorithm, own, word):
     ],
 )
 def test_bad_types_are_named(algorithm, own, word):
-    with pytest.raises(TypeError, match=word):
+    with pytest.raises(TypeError, match=rf"\b{word}\b"):
         algorithm(np.eye(3), **own)
 
 
@@ -995,5 +995,5 @@ def test_bad_types_are_named(algorithm, own, word):
     "q", [[0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.6, -0.1], [NAN, 0.5, 0.5], [[1.0, 0.0, 0.0]], []]
 )
 def test_bad_centers(q):
-    with pytest.raises(ValueError, match="q"):
+    with pytest.raises(ValueError, match=r"\bq\b"):
         fm.snkpvn(np.eye(3), delta=0.1, q=q)
