@@ -33,6 +33,8 @@ TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 PUBLIC = [name for name in dir(fm) if not name.startswith("__")]
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in PUBLIC if inspect.isclass(getattr(fm, name))]
+ON_ROWS = ["winnow", "norm_margin", "steepest_descent"]  # other margins, of signed rows
+ALGORITHMS = [*fm.ALGORITHMS, *ON_ROWS]
 
 
 # ======================================================================================================
@@ -225,27 +227,48 @@ def test_tab_completion_shows_the_toolkit():
 
 
 def test_every_algorithm_has_the_same_run_options_in_the_same_order():
-    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
-    assert list(inspect.signature(fm.prepare).parameters)[1:] == [*options, "free_intercept"]
-    for name, algorithm in fm.ALGORITHMS.items():
-        assert algorithm is getattr(fm, name) and algorithm.__name__ == name and name in fm.__all__
+    options = list(fm.RunOptions.__annotations__)
+    assert options == ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
+    prepared = inspect.signature(fm.prepare).parameters
+    assert list(prepared)[1:] == [*options, "free_intercept"]
+    hints = typing.get_type_hints(fm.RunOptions)
+    assert hints == {name: typing.get_type_hints(fm.prepare)[name] for name in options}
+    for name in ALGORITHMS:
+        algorithm = getattr(fm, name)
+        assert algorithm.__name__ == name and name in fm.__all__
+        assert (fm.ALGORITHMS.get(name) is algorithm) == (name not in ON_ROWS)
         first, *rest = inspect.signature(algorithm).parameters.values()
-        assert (
-            first.name == ("Z" if name == "winnow" else "G")
-            and first.kind is first.POSITIONAL_OR_KEYWORD
-        )
+        assert first.name == ("Z" if name in ON_ROWS else "G")
+        assert first.kind is first.POSITIONAL_OR_KEYWORD
+        if name in ("norm_margin", "steepest_descent"):
+            norm = rest.pop(0)
+            assert norm.name == "norm"
         assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
         assert [parameter.name for parameter in rest[-6:]] == options
+        own = typing.get_type_hints(algorithm)
+        assert all(own[option] == hints[option] for option in options[:-1])
+        assert name == "max_margin" or own["start"] == hints["start"]
         defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
-        assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (
-            1e-9 if name == "max_margin" else None
-        )
+        assert defaults.pop("max_iter") > 0
+        assert defaults.pop("tol") == {"max_margin": 1e-9, "norm_margin": 1e-6}.get(name)
         assert defaults == {
             "trace_at": None,
             "keep_iterates": False,
             "callback": None,
             "start": None,
         }
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_unknown_options_are_refused_as_python_does(name):
+    """Also those of `prepare` that are no run options."""
+    algorithm = getattr(fm, name)
+    given = (np.eye(2), "l2") if name in ("norm_margin", "steepest_descent") else (np.eye(2),)
+    for option in ("max_iterations", "free_intercept", "options"):
+        with pytest.raises(TypeError, match=rf"^{name}\(\) .* keyword argument '{option}'$"):
+            algorithm(*given, **{option: 3})
+    with pytest.raises(TypeError, match=rf"^{name}\(\) missing .* argument"):
+        algorithm(max_iter=3)
 
 
 # ======================================================================================================
@@ -287,7 +310,7 @@ def test_docstrings_have_the_sections_of_numpydoc(name):
     titles = list(found)[1:]
     assert found[""].strip() and titles == [title for title in SECTIONS if title in titles]
     assert ">>> " in found["Examples"]
-    if name in fm.ALGORITHMS:
+    if name in ALGORITHMS:
         optional = ("Attributes", "References", "See Also")
         assert [title for title in titles if title not in optional] == [
             title for title in SECTIONS if title not in optional
@@ -459,7 +482,7 @@ def test_the_python_blocks_of_the_readme():
     largest = fm.norm_margin(names["signed"], "linf")
     assert largest.lower / 2**0.5 <= names["largest"].upper
     assert names["largest"].lower <= largest.upper
-    for name in (*fm.ALGORITHMS, "norm_margin", "steepest_descent"):
+    for name in ALGORITHMS:
         assert f"`{name}`" in text, f"the README does not mention {name}"
 
 
@@ -585,7 +608,8 @@ def test_the_cache_is_filled_for_the_usual_calls(alone, tmp_path):
         "    X = np.random.default_rng(1).normal(size=(n, n)); y = np.where(X[:, 0] > 0, 1, -1)\n"
         "    for G in (fm.gram(X, y), fm.gram(X, y, kernel='poly', intercept=1.0), fm.features(X, y)):\n"
         "        for name, algorithm in fm.ALGORITHMS.items():\n"
-        "            algorithm(X * y[:, None] if name == 'winnow' else G, max_iter=20)\n"
+        "            algorithm(G, max_iter=20)\n"
+        "    fm.winnow(X * y[:, None], max_iter=20)\n"
         "    for kernel in ('rbf', 'linear', 'poly'):\n"
         "        for C in (1.0, np.inf):\n"
         "            for labels in (y, X[:, :4].argmax(axis=1)):\n"
@@ -783,7 +807,7 @@ def test_every_algorithm_gives_the_same_bits_from_any_cache(alone, tmp_path):
         many = rng.normal(size=(500, 2))
         problems.append(fm.gram(many, np.where(many[:, 0] * many[:, 1] > 0.0, 1, -1)))
         for name, algorithm in list(fm.ALGORITHMS.items())[::{step}]:
-            for G in [Z] if name == "winnow" else problems:
+            for G in problems:
                 result = algorithm(G, max_iter=60)
                 print(name, result.alpha.sum().hex(), result.p.sum().hex(), result.lower.hex(), result.upper.hex())
     """)
@@ -795,7 +819,7 @@ def test_every_algorithm_gives_the_same_bits_from_any_cache(alone, tmp_path):
         )
         for folder, step in (("one", "1"), ("one", "1"), ("other", "-1"))
     )
-    assert len(cold) == 5 * len(fm.ALGORITHMS) - 4 and cold == warm == backwards
+    assert len(cold) == 5 * len(fm.ALGORITHMS) and cold == warm == backwards
 
 
 @pytest.mark.dear
