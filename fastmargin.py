@@ -9038,11 +9038,10 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
                 # Nothing else sees more of so many points on so few coordinates.
                 return k, EXHAUSTED
             if support > dual.largest_support:
-                warnings.warn(
+                _warn(
                     f"max_margin may take long: {support} points are in the support, too many for working sets; "
                     "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
-                    "callback shows the interval",
-                    stacklevel=8,
+                    "callback shows the interval"
                 )
         # 4. Halt if the next stage would do the same.
         is_rounding = reason == "rounding"
@@ -9248,10 +9247,9 @@ def _targets(y, n):
         raise ValueError("y must not be masked; leave out the points without a label")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn(
+        _warn(
             "A column-vector y was passed when a 1d array was expected; give y.ravel()",
             _known_as("DataConversionWarning", UserWarning),
-            stacklevel=5,
         )
         y = y.ravel()
     if y.shape != (n,):
@@ -9729,7 +9727,7 @@ class MaxMarginClassifier:
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
         if is_hidden and self.C > soft_C:
             message = self._advice_without_margin(data, soft_C)
-            warnings.warn(message, UserWarning, stacklevel=4)
+            _warn(message)
             hard = G
             G = _with_ridge(base, ridge / soft_C)
             result = max_margin(G, tol=self.tol)
@@ -9737,7 +9735,7 @@ class MaxMarginClassifier:
             self.interval_ = (lower, self.result_.upper)
         elif self.status_ in ("max_iter", "rounding", "infeasible"):
             message = self._advice_on_interval(algorithm, data.X)
-            warnings.warn(message, _known_as("ConvergenceWarning", UserWarning), stacklevel=4)
+            _warn(message, _known_as("ConvergenceWarning", UserWarning))
         if data.weight_left_out > 0.0 and self.interval_[0] > 0.0:
             self.interval_ = self._interval_of_all(data)
         self.margin_ = self.interval_[0]
@@ -9963,10 +9961,7 @@ class MaxMarginClassifier:
         if (names is None) != (known is None):
             have = "does not have valid" if names is None else "has"
             was = "with" if names is None else "without"
-            warnings.warn(
-                f"X {have} feature names, but {estimator} was fitted {was} feature names",
-                stacklevel=4,
-            )
+            _warn(f"X {have} feature names, but {estimator} was fitted {was} feature names")
         elif names is not None and not np.array_equal(names, known):
             changes = {
                 "unseen at fit time": set(names) - set(known),

@@ -216,11 +216,30 @@ def test_penalties_are_lam0_times_the_schedule():
     t = np.arange(1.0, 40.0)
     for lam, s in naive.SCHEDULES.items():
         for lam0 in (1.0, 0.3, 70.0):
-            np.testing.assert_allclose(fm._penalties(lam, lam0, 39), lam0 * s(t), rtol=4 * EPS)
+            penalties = fm._penalties(lam, lam0, 39)
+            np.testing.assert_allclose(penalties(0, 39), lam0 * s(t), rtol=4 * EPS)
+            assert np.array_equal(penalties(7, 11), penalties(0, 39)[7:11])
     array = np.full(5, 0.25)
-    assert np.array_equal(fm._penalties(array, 2.0, 3), [0.5, 0.5, 0.5]) and (array == 0.25).all()
-    assert np.array_equal(fm._penalties(lambda t: t, 2.0, 3), [2.0, 4.0, 6.0])
-    assert fm._penalties("1/t", 1.0, 0).size == 0
+    array[1] = 3.0
+    kept = array.copy()
+    assert np.array_equal(fm._penalties(array, 2.0, 3)(0, 3), [0.5, 6.0, 0.5])
+    assert np.array_equal(fm._penalties(array, 2.0, 3)(1, 2), [6.0])
+    assert np.array_equal(array, kept)
+    assert np.array_equal(fm._penalties(lambda t: t, 2.0, 3)(1, 3), [4.0, 6.0])
+    assert fm._penalties("1/t", 1.0, 0)(0, 0).size == 0
+
+
+def test_a_schedule_is_asked_as_the_run_goes_on():
+    """For each iteration once, in order, and for about as many as are made."""
+    asked = []
+
+    def lam(t):
+        asked.append(t)
+        return 1.0 / t
+
+    result = fm.diagonal_descent(np.eye(3), lam=lam, tol=1e-6, max_iter=10**9)
+    assert result.status == "certified" and asked == list(range(1, len(asked) + 1))
+    assert result.n_iter <= len(asked) <= 2 * result.n_iter + 1
 
 
 @every_plain

@@ -556,6 +556,110 @@ def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_a_call_that_has_run_before_looks_at_no_folder_and_starts_no_thread(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    G = fm.FeatureGram(np.eye(3))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(fm, "_FOLDER", "a folder")
+    monkeypatch.setattr(fm, "_MET", set())
+    looked = []
+    monkeypatch.setattr(fm, "_count_compiled_files", lambda: looked.append(1) or 0)
+    for _ in range(3):
+        fm.momentum(G, max_iter=3)
+        assert looked == [1]
+    fm.momentum(np.eye(3), max_iter=3)
+    assert looked == [1, 1]
+
+
+def test_importing_leaves_nothing_behind(alone, tmp_path):
+    """No folder but those that Numba and Python make for compiled code, no file, no variable, whatever is missing."""
+    code = (
+        "import os, sys, numba\nbefore = dict(os.environ)\nmade = []\n"
+        "makedirs = os.makedirs\n"
+        "def watched(path, *args, **options):\n"
+        "    made.append(sys._getframe(1).f_globals['__name__'])\n"
+        "    return makedirs(path, *args, **options)\n"
+        "os.makedirs = os.mkdir = watched\n"
+        "import fastmargin\nassert os.environ == before\nprint(*made)"
+    )
+    by = python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache" / "deep"))
+    assert set(by.split()) <= {"numba.core.caching", "os", "importlib._bootstrap_external"}
+    shutil.make_archive(tmp_path / "module", "zip", alone, "fastmargin.py")
+    (tmp_path / "nowhere").mkdir()
+    home = tmp_path / "home"
+    python(
+        "import fastmargin\nassert '.zip' in fastmargin.__file__ and fastmargin._CACHE",
+        tmp_path / "nowhere",
+        PYTHONPATH=str(tmp_path / "module.zip"),
+        XDG_CACHE_HOME=str(home / "cache"),
+        NUMBA_CACHE_DIR="",
+    )
+    assert not home.exists()
+
+
+class Columns:
+    """A table of two named columns."""
+
+    columns = ["a", "b"]
+
+    def __init__(self, X):
+        self.X = X
+        self.shape = X.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.X.astype(dtype or self.X.dtype)
+
+
+X4 = np.array([[0.0, 1.0], [1.0, 0.0], [4.0, 5.0], [5.0, 4.0]])
+Y4 = np.array([0, 0, 1, 1])
+WARNED = {
+    "a column of labels": lambda: fm.MaxMarginClassifier().fit(X4, Y4[:, None]),
+    "no margin": lambda: fm.MaxMarginClassifier().fit(X4[[0, 0, 1, 2]], Y4[[0, 2, 0, 2]]),
+    "not converged": lambda: fm.MaxMarginClassifier(max_iter=0, tol=1e-9).fit(X4, Y4),
+    "not converged, by momentum": lambda: fm.MaxMarginClassifier(
+        algorithm="momentum", max_iter=1, tol=1e-9
+    ).fit(X4, Y4),
+    "names when fitted": lambda: fm.MaxMarginClassifier().fit(Columns(X4), Y4).predict(X4),
+    "names of new points": lambda: fm.MaxMarginClassifier().fit(X4, Y4).score(Columns(X4), Y4),
+}
+
+
+@pytest.mark.parametrize("case", WARNED)
+def test_warnings_point_at_the_line_of_the_user(case):
+    with pytest.warns(UserWarning) as caught:
+        WARNED[case]()
+    (line,) = {warning.lineno for warning in caught}
+    first = WARNED[case].__code__.co_firstlineno
+    assert {warning.filename for warning in caught} == {__file__}
+    assert first <= line <= first + 2
+
+
+def test_a_warning_from_below_a_callback_points_at_the_callback():
+    def callback(partial):
+        if partial.n_iter == 1:
+            WARNED["not converged"]()
+
+    with pytest.warns(UserWarning) as caught:
+        fm.momentum(np.eye(2), max_iter=2, callback=callback)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert caught[0].lineno == WARNED["not converged"].__code__.co_firstlineno
+
+
+def test_all_warnings_take_one_way():
+    """But for that of the import, which is no call."""
+    calls = [
+        node
+        for definition in TREE.body
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef) and definition.name != "_warn"
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Attribute) and node.attr in ("warn", "warn_explicit")
+    ]
+    assert not calls, [node.lineno for node in calls]
+
+
 @pytest.mark.dear
 @pytest.mark.parametrize("zipped", [False, True])
 def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped):
@@ -573,16 +677,17 @@ def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped)
         "    import numpy as np, fastmargin as fm\n"
         "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
         "print(fm.__file__, result.n_iter, sep='\\n')\n"
-        "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')"
+        "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')\n"
+        "print(*(warning.filename for warning in caught))"
     )
-    file, n_iter, *warned = python(
+    file, n_iter, *warned, where = python(
         code,
         tmp_path,
         NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"),
         PYTHONPATH=path,
         XDG_CACHE_HOME=str(tmp_path / "file" / "cache"),
     ).splitlines()
-    assert file.startswith(path) and n_iter == "5" and len(warned) == 1
+    assert file.startswith(path) and n_iter == "5" and len(warned) == 1 and where == "<string>"
     assert warned[0].startswith("RuntimeWarning: fastmargin") and "NUMBA_CACHE_DIR" in warned[0]
 
 
@@ -628,22 +733,30 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
         def isatty(self):
             return self.terminal
 
-    def call(compiles=True, terminal=True, fails=False, wait=0.4):
-        def algorithm():
+    def make(compiles=True, fails=False, wait=0.4):
+        @fm._algorithm(max_iter=3)
+        def algorithm(G, **options):
             if compiles:
                 (tmp_path / f"{len(list(tmp_path.iterdir()))}.nbc").touch()
             time.sleep(wait)
             assert not fails
 
+        return algorithm
+
+    def printed(algorithm, G=0, terminal=True):
         screen = Screen()
         screen.terminal = terminal
         monkeypatch.setattr(sys, "stderr", screen)
         with contextlib.suppress(AssertionError):
-            fm._algorithm(algorithm)()
-        time.sleep(0.4 - wait)
+            algorithm(G)
+        time.sleep(0.4)
         return screen.getvalue()
 
+    def call(terminal=True, **options):
+        return printed(make(**options), terminal=terminal)
+
     monkeypatch.setattr(fm, "ALGORITHMS", {})
+    monkeypatch.setattr(fm, "_MET", set())
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(fm, "_PATIENCE", 0.2)
     assert call() == f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
@@ -654,11 +767,18 @@ def test_a_call_that_compiles_says_so_on_a_terminal(tmp_path, monkeypatch):
         == call(wait=0.0, fails=True)
         == ""
     )
+    # A call of a kind that has run to its end compiles no more; a call that fails may have compiled nothing.
+    note = f"fastmargin: compiling algorithm, once; kept in {tmp_path}\n"
+    again = make()
+    kinds = [0, np.zeros(1), np.zeros(1, np.float32)]
+    assert [printed(again, G) for G in (*kinds, *kinds)] == 3 * [note] + 3 * [""]
+    failing = make(fails=True)
+    assert printed(failing) == printed(failing) == note
     monkeypatch.setattr(fm, "_FOLDER", None)
     assert call() == ""
     monkeypatch.setattr(fm, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(sys, "stderr", None)
-    assert fm._algorithm(lambda: 3)() == 3
+    make(wait=0.0)(0)
     monkeypatch.setattr(
         fm, "_FOLDER", str(tmp_path / "removed")
     )  # as by what cleans temporary folders
