@@ -4823,19 +4823,21 @@ def drive(
         ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, finite; blur is the part of
         upper - lower that is due to rounding.  By default as `certificate`.
     report : array, shape (7,), optional
-        One array of the state, in which the loop leaves an interval, so that most checkpoints need no fresh products:
+        One array of the state.  Where the loop returns, it leaves there what it knows of alpha and of a p >= 0, of any
+        sum.  Then most checkpoints need no fresh products.
 
             report[0]   min_i (G alpha)_i
             report[1]   ||alpha||_G^2
             report[2]   ||alpha||_1
-            report[3]   ||p||_G^2, for any p >= 0
+            report[3]   ||p||_G^2
             report[4]   ||p||_1
-            report[5]   reach: G p is a combination of products with vectors of ||.||_1 <= reach
+            report[5]   reach: G p errs by as much as a product G v with ||v||_1 = reach.  It is ||p||_1 if the loop
+                        has G p from a product or sums up its columns, and more if G p is a difference of products.
             report[6]   written by the driver: the relative gap at which to halt as CERTIFIED; 0 for none
 
-        The loop writes the first six where it returns, with errors of at most 16 roundings an iteration.  Fresh
-        products are made where rounding is more than 1 % of this interval or of upper, and at the end of the run.
-        report[6] is halved each time that fresh products do not confirm CERTIFIED.
+        Besides, each of the first six may err by 16 roundings an iteration.  Fresh products decide where rounding is
+        more than 1 % of the interval or of upper, and at the end of the run.  Where they do not confirm CERTIFIED,
+        report[6] is halved.
     reported : callable, optional
         ``reported(*state) -> (alpha, p)``, the points of the report, if they are not those of ``solution``.  A
         callback is given these points where the report bounds them, and they are certified where the loop halts.
@@ -5180,9 +5182,9 @@ def _reported_interval(method, k):
 
     They decide where the interval would end the run, and where rounding is more than 1 % of it or of upper.
 
-    A report errs by as much as a product and by 16 roundings an iteration, of terms that come to s ||alpha||_1 in
-    margins and to sqrt(s) ||alpha||_1 in length; squares that are sums of n terms err by more.  G p errs by as much as
-    a product, and 16 roundings, with a vector of ||.||_1 = reach.
+    A report errs as a product does, and by 16 roundings an iteration besides.  They are relative to s ||alpha||_1 in
+    margins, and to sqrt(s) ||alpha||_1 in length.  Squares that are sums of n terms err by more.  G p errs as a product
+    with a vector of ||.||_1 = reach does, and by 16 roundings of such a product.
     """
     run = method.run
     least, norm2, total, dual_norm2, dual_total, reach, _ = method.report.tolist()
@@ -5384,7 +5386,7 @@ def _algorithm(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
 
 
 def _separating_margin(run, stop="separated"):
-    """Return the least margin per unit of ||alpha||_1 that proves separation despite rounding; inf never stops."""
+    """Return the least margin, over ||alpha||_1, that proves separation despite rounding; inf never stops."""
     if _choice(stop, "stop", ("separated", None)) is None:
         return math.inf
     return 4.0 * run.G.rounding().margins * run.scale
@@ -6375,13 +6377,14 @@ def _momentum_step(x, g, q, beta, step):
 def _momentum_loop(
     G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs
 ):
-    """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
+    """Move alpha by step (g + q), and its coordinates w by step (gw + u), where gw = Z'g and u = Z'q.
 
-    The report is about alpha and the last move g + q, p = nu_{k-1}, whose image G p is the difference of two margins.
-    The next move has no image yet.  At ||p||_G <= eps the run halts.
+    m are the margins of the current w, and q = softmax(-m).  ``move`` is the last move g + q, which as a mixture is
+    nu_{k-1}.  The report is about alpha and this move, since its margins take no product: they are what m gained by
+    it, over the step.  At ||p||_G <= eps for its p the run halts.
     """
     while True:
-        # 1. Halt with a certificate: the report has ||move||_1 and ||move||_G^2.
+        # 1. Halt if the last move is a certificate; the report has ||move||_1 and ||move||_G^2.
         move_total = report[_DUAL_TOTAL]
         bound = eps * move_total
         if bound > 0.0 and report[_DUAL_NORM2] <= bound**2:
@@ -6404,7 +6407,7 @@ def _momentum_loop(
             _copy(m, move.m)
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
-        # 3. Report.  G move errs as both margins do, of many moves up to now: hence the reach.
+        # 3. Report.  m and the margins before it err in proportion to ||alpha||_1, and so does their difference.
         if reports:
             _combine(-1.0 / step, move.m, 1.0 / step, m)
             total = _total(alpha)
@@ -6434,8 +6437,8 @@ def momentum(
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
     with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper), for
-    which Z' p_t = 2 g_t/t.  In callbacks, and where eps or tol ends the run, p is mostly the weights nu_{t-1} of the
-    last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
+    which Z' p_t = 2 g_t/t.  Where eps or tol ends the run, and at checkpoints whose bounds take no product, p is the
+    weights nu_{t-1} of the last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
 
     Parameters
     ----------
@@ -6491,14 +6494,21 @@ def momentum(
     g = np.zeros(n)
     gw = np.zeros(dimension)
     move = _Point(*map(np.zeros, (n, dimension, n)))
+
+    def dual_iterate(alpha, g, q, *_):
+        return alpha, _weights(g + q)
+
+    def last_move(alpha, g, q, w, gw, u, m, move, report):
+        return alpha, _weights(move.v)
+
     return drive(
         run,
         _momentum_loop,
         (alpha, g, q, w, gw, u, m, move, report),
-        lambda alpha, g, q, *_: (alpha, _weights(g + q)),
+        dual_iterate,
         parameters=(logistic, shift, step, eps, _blurs(run)),
         report=report,
-        reported=lambda alpha, *others: (alpha, _weights(others[-2].v)),
+        reported=last_move,
         by_square=True,
         eps=eps,
     )
@@ -7649,8 +7659,10 @@ class _Game(NamedTuple):
     norm: Norm
     shape: tuple  # of w
     scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
-    unit: float  # a power of two: G has the rows z_i / unit, at most 1 long
-    error: float  # of <z_i, w> over ||w||_2, and of Z'p in length, in this unit, by rounding
+    power: float  # a power of two: G has the rows z_i / power, at most 1 long
+    error: (
+        float  # of <z_i, w> over ||w||_2, and of Z'p in length, both over this power, by rounding
+    )
 
     def margins(self, w):
         m = np.empty(self.G.shape()[0])
@@ -7667,7 +7679,7 @@ class _Game(NamedTuple):
 
     def longest_row(self):
         """Return a bound on all N*(z_i)."""
-        length = self.unit * math.sqrt(self.scale * float(self.G.diagonal().max()))
+        length = self.power * math.sqrt(self.scale * float(self.G.diagonal().max()))
         return self.norm.radius(self.shape) * length
 
     def rows(self, index):
@@ -7693,7 +7705,7 @@ class _Game(NamedTuple):
         if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
             lower = max(lower, least / size * (1.0 - _LAST))
-        return self.unit * lower, self.unit * upper, 2.0 * self.unit * self.error * radius
+        return self.power * lower, self.power * upper, 2.0 * self.power * self.error * radius
 
     def interval(self, G, scale, w, p, precise):
         """Return the `bracket` of fresh products, for `drive`."""
@@ -7703,15 +7715,15 @@ class _Game(NamedTuple):
 
 
 def _norm_game(Z, norm, labels, n_classes=2, **options):
-    """Return the run of a G with the rows z_i / unit, and its `_Game`; there are n_classes or more."""
+    """Return the run of a G with the rows z_i / power, and its `_Game`; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     G = features(_rows(Z, "Z"), normalize=None)
-    unit = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
+    power = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
     if isinstance(G, SparseGram):
-        G = G._replace(values=G.values / unit)
+        G = G._replace(values=G.values / power)
     else:
-        G = G._replace(c=G.c / unit)
+        G = G._replace(c=G.c / power)
     shape = G.shape()[1:]
     scale = 1.0
     if labels is not None:
@@ -7721,7 +7733,7 @@ def _norm_game(Z, norm, labels, n_classes=2, **options):
         scale = 2.0
     run = prepare(G, **options)
     error = 1.01 * scale * run.G.rounding().margins * math.sqrt(run.scale)
-    return run, _Game(run.G, norm, shape, scale, unit, error)
+    return run, _Game(run.G, norm, shape, scale, power, error)
 
 
 _EXPLICIT = 64  # steps at the beginning, which shrink the support of p
@@ -7783,9 +7795,9 @@ def _implicit_step(game, play, tau, sigma, pace):
 
         # 3. The derivative of P along these directions, by difference quotients.
         images = np.empty_like(directions)
-        reach = 1e-7 * np.linalg.norm(x)
+        spacing = 1e-7 * np.linalg.norm(x)
         for direction, image in zip(directions, images, strict=True):
-            h = reach / max(np.linalg.norm(direction), _SMALLEST)
+            h = spacing / max(np.linalg.norm(direction), _SMALLEST)
             image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
 
         # 4. The Newton step.  The unknowns of the smaller system are factor @ step.
@@ -7827,8 +7839,8 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
         new = None
         if k >= _EXPLICIT:
             begin = pace[_PRODUCTS]
-            reach = pace[_LENGTH] / size
-            new = _implicit_step(game, play, reach * balance, reach / balance, pace)
+            stride = pace[_LENGTH] / size
+            new = _implicit_step(game, play, stride * balance, stride / balance, pace)
             if new is None:
                 pace[_LENGTH] = max(1.0, 0.25 * pace[_LENGTH])
             elif pace[_PRODUCTS] - begin < 8.0:
@@ -7896,10 +7908,10 @@ def norm_margin(
 
         w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),   P onto N <= 1,
 
-    which semismooth Newton solves to a tenth of its length (Rockafellar 1976 for exact steps; no rate is claimed here).
-    tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1" and "linf" are
-    linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that support p.
-    Columns in very different units take many steps, as for every first-order method: standardise them.
+    which semismooth Newton solves to a residual of 1e-3 of the move (Rockafellar 1976 for exact steps; no rate is
+    claimed here).  tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1"
+    and "linf" are linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that
+    support p.  Columns in very different units take many steps, as for every first-order method: standardise them.
 
     References
     ----------
@@ -7994,7 +8006,7 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, 
         theta = step / math.sqrt(k + 1.0) if schedule == _SQRT else step
         w += theta * norm.steepest(mean)
         alpha += theta * q / max(norm.dual(u), _EPS)
-        m[:] = game.unit * game.margins(w)
+        m[:] = game.power * game.margins(w)
         _refuse_overflow(m, place=f" at iteration {k + 1}")
         if logistic:
             _logistic_weights(m, 0.0, q)

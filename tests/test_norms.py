@@ -475,7 +475,7 @@ def test_one_newton_step_solves_the_equations_near_a_solution(norm, copies):
     Z = np.repeat(rng.normal(size=(5, 6)) + 2.0, copies, axis=0)
     result = fm.norm_margin(Z, norm, tol=1e-12)
     _, game = fm._norm_game(Z, norm, None, max_iter=0)
-    size = np.linalg.norm(Z, 2) / game.unit
+    size = np.linalg.norm(Z, 2) / game.power
     play = game.play(result.alpha + 1e-4 * rng.normal(size=6), result.p)
     for length in (10.0, 30.0):
         pace = np.zeros(2)
