@@ -4712,6 +4712,7 @@ class _Method(NamedTuple):
     run: Run
     name: str
     loop: Callable
+    is_compiled: bool
     operand: Any  # what the loop is given as G
     state: tuple
     arrays: list  # of the state, in order
@@ -4905,6 +4906,7 @@ def drive(
         run=run,
         name=name,
         loop=loop,
+        is_compiled=is_jitted(loop),
         operand=run.G,
         state=state,
         arrays=_arrays(state),
@@ -4953,7 +4955,7 @@ def _begin(method, spent):
 def _advance(method, course, checkpoint):
     """Take the loop to the checkpoint, or to where it halts, by entries of about 0.2 s."""
     while course.k < checkpoint and course.flag == RUNNING:
-        if not is_jitted(method.loop):
+        if not method.is_compiled:
             now = _iterate(method, course.k)
             course.entry = _Iterate(now.k, now.alpha.copy(), now.p.copy())
         begin = time.perf_counter()
@@ -5040,7 +5042,7 @@ def _result(method, iterate, verdict, table, iterates=None, is_whole=True):
 def _interrupted(method, course, trace):
     """Return the Result, by fresh products, of a run that Ctrl-C ended."""
     # A loop of Python source without an answer was cut within an iteration.
-    is_whole = is_jitted(method.loop) or bool(course.answers)
+    is_whole = method.is_compiled or bool(course.answers)
     iterate = course.iterate
     if not is_whole:
         iterate = course.entry
@@ -5153,7 +5155,7 @@ def _enter_loop(method, course, until):
     args = k, until, *method.state, *method.parameters(k, until)
     answers = course.answers
     answers.clear()
-    if is_jitted(method.loop):
+    if method.is_compiled:
         _enter(_keep_answer, answers, method.loop, method.operand, *args)
     else:
         _keep_answer(answers, method.loop, method.operand, *args)
