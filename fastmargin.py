@@ -73,7 +73,8 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     5.7  any kernel         LazyGram, gram, lazy_gram
     5.8  pairs              PairGram, pair_gram
     6    certificate        certificate, separator_margin, contradiction
-    7    driver             Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED
+    7    driver             RunOptions, Run, prepare, drive, ALGORITHMS, RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED,
+                            CERTIFIED
     8    algorithms
     8.1  ramdas14           perceptron, nkp, von_neumann, frank_wolfe, snkp, snkpvn, isnkpvn, winnow
     8.2  ji21               gradient_descent, normalized_gradient_descent, momentum, batch_perceptron, adaptive_sampling
@@ -96,14 +97,14 @@ import math
 import operator
 import os
 import sys
-import tempfile
 import threading
 import time
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
@@ -122,6 +123,7 @@ __all__ = [
     "RUNNING",
     "Representation",
     "Result",
+    "RunOptions",
     "SEPARATED",
     "adaptive_sampling",
     "add_column",
@@ -198,23 +200,36 @@ _PARTS = 8  # parts of a product in parallel: a fixed number, so that results do
 _CACHED = 1 << 14  # entries of rows that the caches of a core hold together with the rest of a loop
 _SERIAL = 1 << 18  # entries of an array below which waking threads costs more than reading it
 
+
+def _can_be_written(folder):
+    """Return True if a folder can be written to, or made where it is missing; makes none."""
+    folder = Path(folder).absolute()
+    for place in (folder, *folder.parents):
+        if os.path.exists(place):
+            return os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)
+    return False
+
+
 # Find out whether compiled code can be kept on disk, because Numba refuses to compile where it cannot.
+_CACHE = True
+_FOLDER = None  # of compiled code
 try:
-    _CACHE = True
     _probe = njit(__dir__, cache=True)
-    if is_jitted(_probe):
-        # Numba gives a module in a zip file a folder without trying to write to it.
-        os.makedirs(_probe.stats.cache_path, exist_ok=True)
-        tempfile.TemporaryFile(dir=_probe.stats.cache_path).close()
 except (OSError, RuntimeError):
     _CACHE = False
+else:
+    # NUMBA_DISABLE_JIT leaves functions as they are.  A module in a zip file gets a folder without a look at it.
+    if is_jitted(_probe):
+        _CACHE = _can_be_written(_probe.stats.cache_path)
+        if _CACHE:
+            _FOLDER = _probe.stats.cache_path
+if not _CACHE:
     warnings.warn(
         "fastmargin can write to no folder for compiled code and will compile anew in every process; set "
         "NUMBA_CACHE_DIR to a folder that it can write to",
         RuntimeWarning,
         stacklevel=2,
     )
-_FOLDER = _probe.stats.cache_path if _CACHE and is_jitted(_probe) else None  # of compiled code
 _PATIENCE = 2.0  # seconds after which a call that compiles says so
 
 _LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
@@ -277,20 +292,6 @@ def _with_underflow(function: _Decorated) -> _Decorated:
 # ======================================================================================================
 # 1 result and input
 # ======================================================================================================
-
-
-def _warn(message, category=UserWarning):
-    """Warn at the line of the user's program that called into this module."""
-    level = 1
-    frame = sys._getframe()
-    while frame is not None and frame.f_code.co_filename in (
-        __file__,
-        functools.__file__,
-        contextlib.__file__,
-    ):
-        frame = frame.f_back
-        level += 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 class Result(NamedTuple):
@@ -369,6 +370,17 @@ class Result(NamedTuple):
         iterations = _counted(self.n_iter, "iteration")
         checkpoints = _counted(len(self.trace), "checkpoint")
         return f"Result({self.status!r}: {claim}, {iterations}, n = {self.p.size}, {checkpoints})"
+
+
+def _warn(message, category=UserWarning):
+    """Warn at the line of the user's program that called into this module."""
+    passed = (_warn.__code__.co_filename, contextlib.__file__, functools.__file__)
+    frame = sys._getframe(1)
+    level = 2
+    while frame.f_back is not None and frame.f_code.co_filename in passed:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _is_result(start):
@@ -5321,6 +5333,68 @@ def _operator_norm(G):
 # Why a loop returns: it has reached ``until``, or it halts for this reason.
 RUNNING, SEPARATED, INFEASIBLE, EXHAUSTED, CERTIFIED = range(5)
 
+_OPTIONS_HERE = "    <run options>\n"  # the line of a docstring that these take the place of
+_OPTIONS_TEXT = """    max_iter : int
+        Largest number of updates in this call; those of ``start`` are not counted.
+    tol : float, optional
+        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
+        first such iteration, another one at the next checkpoint.
+    trace_at : array of int, optional
+        Checkpoints: the iterations to certify and to trace.  By default 16 a decade, and all of `max_margin`.  The
+        first and the last iteration are always among them.
+    keep_iterates : bool
+        Keep alpha at every checkpoint, in Result.iterates.
+    callback : callable, optional
+        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
+        as in the trace, and bound what its alpha and p attain.  It may change what it is given: alpha and p are copies,
+        and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
+    start : Result, optional
+        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
+        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
+        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
+        `max_margin` also takes n weights of at least 0 to begin with, such as the alpha of a problem of as many points
+        at another ridge.  Then the run is a new one.
+"""
+
+
+def _documented(described: _Decorated) -> _Decorated:
+    """Fill the run options into a docstring."""
+    if described.__doc__ is not None:  # python -OO removes docstrings
+        described.__doc__ = described.__doc__.replace(_OPTIONS_HERE, _OPTIONS_TEXT)
+    return described
+
+
+class _Options(TypedDict, total=False):
+    """Those that are the same for `max_margin`."""
+
+    max_iter: int
+    tol: float | None
+    trace_at: ArrayLike | None
+    keep_iterates: bool
+    callback: Callback
+
+
+@_documented
+class RunOptions(_Options, total=False):
+    """The options that every algorithm takes by name, as the type of its ``**options``.
+
+    Attributes
+    ----------
+    <run options>
+
+    Examples
+    --------
+    An algorithm of your own passes them on (`drive` shows the rest of one).
+
+    >>> import typing
+    >>> def my_run(G, **options: typing.Unpack[fm.RunOptions]) -> fm.Run:
+    ...     return fm.prepare(G, **{"max_iter": 1000, **options})
+    >>> my_run(np.eye(2), tol=0.5).tol
+    0.5
+    """
+
+    start: Result | None
+
 
 class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start")):
     """A checked G with the checked options of a run; `prepare` makes it, `drive` takes it.
@@ -5331,7 +5405,7 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     scale : float
         s = max_i G_ii.
     tol : float or None
-    checkpoints : array of int
+    checkpoints : array or range
         Iterations to certify, in ascending order; the first and the last of the run are among them.
     keep_iterates : bool
     callback : callable or None
@@ -5344,36 +5418,7 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     """
 
 
-# What the docstrings of all algorithms share.
-
-_MATRIX = """    G : array, shape (n, n), or representation
-        Signed Gram matrix.
-"""
-_COMMON = """    Returns
-    -------
-    result : Result
-        With the certified interval lower <= rho <= upper of its alpha and p.
-
-    Other Parameters
-    ----------------
-    max_iter : int, the largest number of updates
-    tol : float, the run stops as "certified" at upper - lower <= tol * upper
-    trace_at : array of int, the checkpoints: iterations to certify and to trace; by default 16 a decade
-    keep_iterates : bool, whether Result.iterates has alpha at every checkpoint
-    callback : callable, is given the partial Result at every checkpoint; if it returns True, the run stops
-    start : Result, of the same algorithm on the same G, from which to go on
-        `prepare` says more about each of these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
-    FloatingPointError
-        The iterates overflowed, or G was written to during the run.
-
-"""
-
-
+@_documented
 @_with_underflow
 def prepare(
     G: GramLike,
@@ -5392,24 +5437,7 @@ def prepare(
     ----------
     G : array, shape (n, n), or representation
         Signed Gram matrix.
-    max_iter : int
-        Largest number of updates in this call; those of ``start`` are not counted.
-    tol : float, optional
-        Stop as "certified" at upper - lower <= tol * upper.  An algorithm whose loop follows an interval stops at the
-        first such iteration, another one at the next checkpoint.
-    trace_at : array of int, optional
-        Checkpoints: the iterations to certify and to trace.  By default 16 a decade; the first and the last iteration
-        are always among them.
-    keep_iterates : bool
-        Keep alpha at every checkpoint, in Result.iterates.
-    callback : callable, optional
-        Called at every checkpoint with a partial Result, whose status is "running" until the last; lower and upper are
-        as in the trace.  It may change what it is given: alpha and p are copies, and the trace is a table that only
-        callbacks see.  If it returns True, the run ends as "stopped".
-    start : Result, optional
-        Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
-        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
-        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
+    <run options>
     free_intercept : bool
         True if the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
         class, as the q of `softmax_pass` has.
@@ -5465,6 +5493,80 @@ def _checkpoints(first, last, trace_at):
     return np.unique(np.concatenate(([first], inside, [last])))
 
 
+class _Method(NamedTuple):
+    """A run, and what its algorithm tells `drive`, with the defaults filled in."""
+
+    run: Run
+    name: str
+    loop: Callable
+    is_compiled: bool
+    operand: Any  # what the loop is given as G
+    state: tuple
+    arrays: list  # of the state, in order
+    parameters: Callable  # (k, until) -> tuple
+    solution: Callable | None
+    reported: Callable | None
+    products: Callable
+    interval: Callable
+    report: Array | None
+    by_square: bool
+    eps: float
+    origin: tuple  # by which a start is known: the name of the loop, the shape of G, s, and margins of G
+
+
+class _Iterate(NamedTuple):
+    """The primal and the dual point of an iteration."""
+
+    k: int
+    alpha: Array
+    p: Array
+
+
+class _Verdict(NamedTuple):
+    """What is proved of the margin at an iteration."""
+
+    lower: float
+    upper: float
+    status: str
+
+
+class _Course:
+    """Where a run has come to."""
+
+    def __init__(self, k, seconds):
+        self.k = k  # the iteration that the loop has reached
+        self.flag = RUNNING  # why it returned
+        self.answers = []  # the last (k, flag) as it was returned; empty while the loop runs
+        self.chunk = 1  # iterations of its next entry
+        self.seconds = seconds  # that iterations have taken
+        self.entry = None  # the iterate at the last entry, if the loop is Python source
+        self.iterate = None  # the last that was taken from the state
+        self.verdict = None
+        self.refuted = None  # the iteration at which products last refuted CERTIFIED
+
+
+class _Trace:
+    """The rows of a trace, and with keep_iterates alpha at each of them."""
+
+    def __init__(self):
+        self.rows = []
+        self.iterates = []
+        self.shown = np.empty(0, dtype=_TRACE)
+
+    def table(self):
+        return np.array(self.rows, dtype=_TRACE)
+
+    def table_to_show(self):
+        """Return the trace for a callback, which may write to it; all callbacks see parts of one table."""
+        count = len(self.rows)
+        if count > self.shown.size:
+            larger = np.empty(2 * count, dtype=_TRACE)
+            larger[: self.shown.size] = self.shown
+            self.shown = larger
+        self.shown[count - 1] = self.rows[-1]
+        return self.shown[:count]
+
+
 @_with_underflow
 def drive(
     run: Run,
@@ -5472,7 +5574,7 @@ def drive(
     state: tuple,
     solution: Callable | None = None,
     *,
-    parameters: tuple = (),
+    parameters: tuple | Callable[[int, int], tuple] = (),
     products: Callable[[int], float] = float,
     interval: Callable | None = None,
     report: Array | None = None,
@@ -5500,30 +5602,33 @@ def drive(
     solution : callable, optional
         ``solution(*state) -> (alpha, p)``, the primal and the dual point, p >= 0; the driver copies them.  If both are
         one array, a product is saved.  By default alpha >= 0 is the first array of the state, p = alpha / sum alpha.
-    parameters : tuple, optional
-        Other arguments of the loop: numbers, arrays that it only reads, NamedTuples.
+    parameters : tuple or callable, optional
+        Other arguments of the loop: numbers, arrays that it only reads, NamedTuples.  ``parameters(k, until)`` returns
+        those of an entry into the loop, as for numbers of which every iteration takes the next.
     products : callable, optional
         Number of G-vector products that k iterations cost; by default k.
     interval : callable, optional
         ``interval(G, s, alpha, p, precise) -> (lower, upper, blur)`` by fresh products, finite; blur is the part of
         upper - lower that is due to rounding.  By default as `certificate`.
     report : array, shape (7,), optional
-        One array of the state, in which the loop leaves an interval, so that most checkpoints need no fresh products:
+        One array of the state.  Where the loop returns, it leaves there what it knows of alpha and of a p >= 0, of any
+        sum.  Then most checkpoints need no fresh products.
 
             report[0]   min_i (G alpha)_i
             report[1]   ||alpha||_G^2
             report[2]   ||alpha||_1
-            report[3]   ||p||_G^2, for any p >= 0
+            report[3]   ||p||_G^2
             report[4]   ||p||_1
-            report[5]   reach: G p is a combination of products with vectors of ||.||_1 <= reach
+            report[5]   reach: G p errs by as much as a product G v with ||v||_1 = reach.  It is ||p||_1 if the loop
+                        has G p from a product or sums up its columns, and more if G p is a difference of products.
             report[6]   written by the driver: the relative gap at which to halt as CERTIFIED; 0 for none
 
-        The loop writes the first six where it returns, with errors of at most 16 roundings an iteration.  Fresh
-        products are made where rounding is more than 1 % of this interval or of upper, and at the end of the run.
-        report[6] is halved each time that fresh products do not confirm CERTIFIED.
+        Besides, each of the first six may err by 16 roundings an iteration.  Fresh products decide where rounding is
+        more than 1 % of the interval or of upper, and at the end of the run.  Where they do not confirm CERTIFIED,
+        report[6] is halved.
     reported : callable, optional
         ``reported(*state) -> (alpha, p)``, the points of the report, if they are not those of ``solution``.  A
-        callback is given these points, and they are certified where the loop halts.
+        callback is given these points where the report bounds them, and they are certified where the loop halts.
     by_square : bool, optional
         True if the squares in the report come from `square`.  Otherwise they are taken for sums of n terms, which err
         by more.
@@ -5575,111 +5680,168 @@ def drive(
             "drive takes the Run that prepare(G, ...) returns, a loop and a tuple such as (array,); got "
             f"{type(run).__name__}, {type(loop).__name__}, {type(state).__name__}"
         )
-    # 1. Begin with the state that is given, or with that of a start.
-    G = run.G
-    interval = interval or _interval
-    reported = reported or solution
-    arrays = _arrays(state)
     name = getattr(loop, "__qualname__", type(loop).__name__)
-    origin = (name, G.shape(), run.scale, _sample(G))
-    seconds = spent
-    if run.start is not None:
-        seconds += _resume(run.start, origin, arrays, G.rounding().margins)
-    if report is not None:
-        report[_TARGET] = run.tol or 0.0
-
-    # 2. Compile the loop, outside the clock, by a call that goes nowhere.
-    if not G.routines:
+    if not run.G.routines:
         loop = getattr(loop, "py_func", loop)
-    is_compiled = is_jitted(loop)
-    first, last = run.checkpoints[[0, -1]].tolist()
-    answers = []
-    k, flag = _advance(loop, G, first, first, state + parameters, answers)
-    chunk = 1  # iterations of the next call of the loop
-    refuted = None  # the iteration at which products last refuted CERTIFIED
-    known = None  # the iteration of alpha and p
-    rows = []
-    shown = np.empty(run.checkpoints.size, dtype=_TRACE)  # callbacks may write to it
-    iterates = []
+    if not callable(parameters):
+        constant = parameters
 
-    def result(trace, kept=None, is_whole=True):
-        """Return the Result at iteration k."""
-        held = [array.copy() for array in arrays] if is_whole else None
-        weights = alpha.copy(), p.copy()
-        return Result(*weights, lower, upper, status, int(k), trace, kept, (*origin, held))
+        def parameters(k, until):
+            return constant
 
+    method = _Method(
+        run=run,
+        name=name,
+        loop=loop,
+        is_compiled=is_jitted(loop),
+        operand=run.G.arrays if is_jitted(loop) else run.G,
+        state=state,
+        arrays=_arrays(state),
+        parameters=parameters,
+        solution=solution,
+        reported=reported or solution,
+        products=products,
+        interval=interval or _interval,
+        report=report,
+        by_square=by_square,
+        eps=eps,
+        origin=(name, run.G.shape(), run.scale, _sample(run.G)),
+    )
+    course = _begin(method, spent)
+    trace = _Trace()
     try:
         for checkpoint in run.checkpoints:
-            status = "running"
-            while status == "running":
-                # 3. Take the loop to the checkpoint, or to where it halts.
-                while k < checkpoint and flag == RUNNING:
-                    if not is_compiled:
-                        entry = (k, *map(np.copy, _primal_and_dual(solution, state, k, G.signs)))
-                    begin = time.perf_counter()
-                    until = min(checkpoint, k + chunk)
-                    k, flag = _advance(loop, G, k, until, state + parameters, answers)
-                    elapsed = time.perf_counter() - begin
-                    seconds += elapsed
-                    if elapsed < 0.1:
-                        chunk *= 2
-                    elif elapsed > 0.4:
-                        chunk = max(1, chunk // 2)
-                if flag == CERTIFIED and k == refuted:
-                    raise ValueError(
-                        f"the loop {name} says CERTIFIED at iteration {k} again; it must advance"
-                    )
-                # 4. Bound the margin: by the report, or by fresh products where they must decide.
-                bounds = None
-                if report is not None and flag == RUNNING and k < last:
-                    bounds = _reported_interval(run, k, report, by_square, eps)
-                if bounds is None or run.keep_iterates or run.callback is not None:
-                    is_reported = bounds is not None or flag != RUNNING
-                    points = reported if is_reported else solution
-                    alpha, p = _primal_and_dual(points, state, k, G.signs)
-                    known = k
-                if bounds is None:
-                    bounds = _certified(run, interval, eps, k, flag, alpha, p)
-                lower, upper, status = bounds
-                # 5. Send on a loop whose claim was refuted.
-                if flag == CERTIFIED:
-                    flag = RUNNING
-                    refuted = k
-                    if report is not None:
-                        report[_TARGET] *= 0.5
-                if k == checkpoint:
+            while True:
+                _advance(method, course, int(checkpoint))
+                _certify(method, course)
+                if course.k == checkpoint or course.verdict.status != "running":
                     break
-            # 6. Trace the checkpoint and show it to the callback.
-            rows.append((k, products(k), seconds, lower, upper))
-            if run.keep_iterates:
-                iterates.append(alpha.copy())
-            if run.callback is not None:
-                shown[len(rows) - 1] = rows[-1]
-                answer = run.callback(result(shown[: len(rows)]))
-                stops = isinstance(answer, (bool, np.bool_)) and answer
-                if stops and status == "running":
-                    lower, upper, status = _certified(run, interval, eps, k, flag, alpha, p)
-                    rows[-1] = (k, products(k), seconds, lower, upper)
-                    if status == "running":
-                        status = "stopped"
-            if status != "running":
-                kept = np.array(iterates) if run.keep_iterates else None
-                return result(np.array(rows, dtype=_TRACE), kept)
+            _record(method, course, trace)
+            if course.verdict.status != "running":
+                iterates = np.array(trace.iterates) if run.keep_iterates else None
+                return _result(method, course.iterate, course.verdict, trace.table(), iterates)
     except KeyboardInterrupt as interrupt:
-        # A loop of Python source without an answer was cut within an iteration.  An answer may not have reached k yet.
-        status = "stopped"
-        is_whole = is_compiled or bool(answers)
-        if not is_whole:
-            k, alpha, p = entry
-        else:
-            if answers:
-                k = answers[0][0]
-            if known != k:
-                points = reported if k > 0 else solution
-                alpha, p = _primal_and_dual(points, state, k, G.signs)
-        lower, upper, _ = interval(G, run.scale, alpha, p, False)
-        interrupt.args = (result(np.array(rows, dtype=_TRACE), None, is_whole), *interrupt.args)
+        interrupt.args = (_interrupted(method, course, trace), *interrupt.args)
         raise
+
+
+def _begin(method, spent):
+    """Fill the state with that of a start, and compile the loop, outside the clock, by an entry that goes nowhere."""
+    run = method.run
+    seconds = spent
+    if run.start is not None:
+        rounding = run.G.rounding().margins
+        seconds += _resume(run.start, method.origin, method.arrays, rounding)
+    if method.report is not None:
+        method.report[_TARGET] = run.tol or 0.0
+    course = _Course(int(run.checkpoints[0]), seconds)
+    _enter_loop(method, course, course.k)
+    return course
+
+
+def _advance(method, course, checkpoint):
+    """Take the loop to the checkpoint, or to where it halts, by entries of about 0.2 s."""
+    while course.k < checkpoint and course.flag == RUNNING:
+        if not method.is_compiled:
+            now = _iterate(method, course.k)
+            course.entry = _Iterate(now.k, now.alpha.copy(), now.p.copy())
+        begin = time.perf_counter()
+        _enter_loop(method, course, min(checkpoint, course.k + course.chunk))
+        elapsed = time.perf_counter() - begin
+        course.seconds += elapsed
+        if elapsed < 0.1:
+            course.chunk *= 2
+        elif elapsed > 0.4:
+            course.chunk = max(1, course.chunk // 2)
+    if course.flag == CERTIFIED and course.k == course.refuted:
+        raise ValueError(
+            f"the loop {method.name} says CERTIFIED at iteration {course.k} again; it must advance"
+        )
+
+
+def _certify(method, course):
+    """Bound the margin at the iteration reached: by the report, or by fresh products where they must decide.
+
+    The points that are bounded are those that a callback and the Result get.
+    """
+    run = method.run
+    k = course.k
+    # 1. The report decides nothing where the loop halts, and at the end.
+    verdict = None
+    if method.report is not None and course.flag == RUNNING and k < run.checkpoints[-1]:
+        verdict = _reported_interval(method, k)
+    # 2. Take the points that are bounded.
+    is_reported = verdict is not None or course.flag != RUNNING
+    if verdict is None or run.keep_iterates or run.callback is not None:
+        course.iterate = _iterate(method, k, is_reported)
+    if verdict is None:
+        verdict = _certified(method, course.flag, course.iterate)
+    course.verdict = verdict
+    # 3. Send on a loop whose claim is refuted.
+    if course.flag == CERTIFIED and verdict.status != "certified":
+        course.flag = RUNNING
+        course.refuted = k
+        if method.report is not None:
+            method.report[_TARGET] *= 0.5
+
+
+def _record(method, course, trace):
+    """Trace the checkpoint, and show it to the callback, which may stop the run."""
+    run = method.run
+    trace.rows.append(_trace_row(method, course))
+    if run.keep_iterates:
+        trace.iterates.append(course.iterate.alpha.copy())
+    if run.callback is None:
+        return
+    partial = _result(method, course.iterate, course.verdict, trace.table_to_show())
+    answer = run.callback(partial)
+    stops = isinstance(answer, (bool, np.bool_)) and answer
+    if stops and course.verdict.status == "running":
+        verdict = _certified(method, course.flag, course.iterate)
+        if verdict.status == "running":
+            verdict = verdict._replace(status="stopped")
+        course.verdict = verdict
+        trace.rows[-1] = _trace_row(method, course)
+
+
+def _trace_row(method, course):
+    """Return the row of the trace at the iteration reached."""
+    lower, upper, _ = course.verdict
+    return course.k, method.products(course.k), course.seconds, lower, upper
+
+
+def _result(method, iterate, verdict, table, iterates=None, is_whole=True):
+    """Return a Result.  Unless the state is whole, which it is not within an iteration, it is left out."""
+    held = [array.copy() for array in method.arrays] if is_whole else None
+    return Result(
+        alpha=iterate.alpha.copy(),
+        p=iterate.p.copy(),
+        lower=verdict.lower,
+        upper=verdict.upper,
+        status=verdict.status,
+        n_iter=iterate.k,
+        trace=table,
+        iterates=iterates,
+        state=(*method.origin, held),
+    )
+
+
+def _interrupted(method, course, trace):
+    """Return the Result, by fresh products, of a run that Ctrl-C ended."""
+    # A loop of Python source without an answer was cut within an iteration.
+    is_whole = method.is_compiled or bool(course.answers)
+    iterate = course.iterate
+    if not is_whole:
+        iterate = course.entry
+    else:
+        # The answer may not have reached course.k yet.
+        k = course.answers[0][0] if course.answers else course.k
+        if iterate is None or iterate.k != k:
+            iterate = _iterate(method, int(k), is_reported=k > 0)
+    run = method.run
+    lower, upper, _ = method.interval(run.G, run.scale, iterate.alpha, iterate.p, False)
+    verdict = _Verdict(lower, upper, "stopped")
+    return _result(method, iterate, verdict, trace.table(), is_whole=is_whole)
 
 
 _SAMPLED = 16  # points by which one G is told from another
@@ -5720,8 +5882,8 @@ def _resume(start, origin, arrays, rounding):
     *this_kind, this_scale, this_sample = origin
     if held is None:
         raise ValueError(
-            "start was interrupted within an iteration, so that its state cannot go on; max_margin also "
-            "takes weights, start=result.alpha"
+            "start has no state to go on from, as it was interrupted within an iteration or pickled with a "
+            "classifier; max_margin also takes weights, start=result.alpha"
         )
     slack = max(1e-9, 4.0 * rounding) * np.abs(this_sample).max()
     is_same_sample = (
@@ -5746,6 +5908,24 @@ def _resume(start, origin, arrays, rounding):
     return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
 
 
+def _iterate(method, k, is_reported=False):
+    """Return the points of a state at iteration k, or those of its report; refuse numbers that cannot be certified."""
+    place = f" at iteration {k}"
+    points = method.reported if is_reported else method.solution
+    if points is None:
+        alpha = method.state[0]
+        _refuse_overflow(alpha, place=place)
+        p = _weights(alpha, method.run.G.signs)
+    else:
+        alpha, p = points(*method.state)
+        _refuse_overflow(alpha, p, place=place)
+    if not (p.min() >= 0.0 and p.sum() > 0.0):
+        raise ValueError(
+            "p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)"
+        )
+    return _Iterate(k, alpha, p)
+
+
 def _keep_answer(answers, loop, *args):
     """Append the answer of a loop to a list.
 
@@ -5756,13 +5936,16 @@ def _keep_answer(answers, loop, *args):
     answers.extend(itertools.starmap(loop, [args]))
 
 
-def _advance(loop, G, k, until, arguments, answers):
-    """Call the loop and return its checked answer (k, flag); ``answers`` is empty until the loop has returned."""
+def _enter_loop(method, course, until):
+    """Send the loop from course.k to ``until``; check its answer, and note it in the course."""
+    k = course.k
+    args = k, until, *method.state, *method.parameters(k, until)
+    answers = course.answers
     answers.clear()
-    if is_jitted(loop):
-        _enter(_keep_answer, answers, loop, G.arrays, k, until, *arguments)
+    if method.is_compiled:
+        _enter(_keep_answer, answers, method.loop, method.operand, *args)
     else:
-        _keep_answer(answers, loop, G, k, until, *arguments)
+        _keep_answer(answers, method.loop, method.operand, *args)
     (answer,) = answers
     if not (
         isinstance(answer, tuple)
@@ -5779,36 +5962,21 @@ def _advance(loop, G, k, until, arguments, answers):
         raise ValueError(
             f"a loop sent from iteration {k} to {until} must get there or halt; it returned {answer}"
         )
-    return answer
+    course.k = int(reached)
+    course.flag = int(flag)
 
 
-def _primal_and_dual(solution, state, k, signs):
-    """Return (alpha, p) of a state at iteration k; refuse numbers that cannot be certified."""
-    place = f" at iteration {k}"
-    if solution is None:
-        alpha = state[0]
-        _refuse_overflow(alpha, place=place)
-        p = _weights(alpha, signs)
-    else:
-        alpha, p = solution(*state)
-        _refuse_overflow(alpha, p, place=place)
-    if not (p.min() >= 0.0 and p.sum() > 0.0):
-        raise ValueError(
-            "p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)"
-        )
-    return alpha, p
-
-
-def _reported_interval(run, k, report, by_square, eps):
-    """Return (lower, upper, "running") from a loop's report at iteration k, or None if fresh products must decide.
+def _reported_interval(method, k):
+    """Return the `_Verdict` "running" by a loop's report at iteration k, or None if fresh products must decide.
 
     They decide where the interval would end the run, and where rounding is more than 1 % of it or of upper.
 
-    A report errs by as much as a product and by 16 roundings an iteration, of terms that come to s ||alpha||_1 in
-    margins and to sqrt(s) ||alpha||_1 in length; squares that are sums of n terms err by more.  G p errs by as much as
-    a product, and 16 roundings, with a vector of ||.||_1 = reach.
+    A report errs as a product does, and by 16 roundings an iteration besides.  They are relative to s ||alpha||_1 in
+    margins, and to sqrt(s) ||alpha||_1 in length.  Squares that are sums of n terms err by more.  G p errs as a product
+    with a vector of ||.||_1 = reach does, and by 16 roundings of such a product.
     """
-    least, norm2, total, dual_norm2, dual_total, reach, _ = report.tolist()
+    run = method.run
+    least, norm2, total, dual_norm2, dual_total, reach, _ = method.report.tolist()
     n = run.G.shape()[0]
     scale = run.scale
     rounding = run.G.rounding()
@@ -5816,7 +5984,7 @@ def _reported_interval(run, k, report, by_square, eps):
     margins = rounding.margins + drift
     length = rounding.length + drift
     square = rounding.square
-    if not by_square:
+    if not method.by_square:
         square = max(square, rounding.margins + 1.01 * _sum_error(n + 8))
     # Products, because "**" would raise an error where these overflow
     squares = (scale * total * total, scale * dual_total * dual_total)
@@ -5827,29 +5995,31 @@ def _reported_interval(run, k, report, by_square, eps):
     p = _Seen(0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
     lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, margins)
     is_sharp = min(upper, upper - lower) > 100.0 * blur
-    if not is_sharp or upper <= eps or upper - lower <= (run.tol or 0.0) * upper:
+    if not is_sharp or upper <= method.eps or upper - lower <= (run.tol or 0.0) * upper:
         return None
-    return lower, upper, "running"
+    return _Verdict(lower, upper, "running")
 
 
-def _certified(run, interval, eps, k, flag, alpha, p):
-    """Return (lower, upper, status) at iteration k by fresh products; a claim of the loop counts where they prove it.
+def _certified(method, flag, iterate):
+    """Return the `_Verdict` on an iterate by fresh products; a claim of the loop counts where they prove it.
 
     Where rounding may hide the answer, and at the end of the run, a more precise interval is tried.  If rounding hides
     the answer from that, too, more iterations are of no use.
     """
-    is_last = k == run.checkpoints[-1]
+    run = method.run
     tol = run.tol
+    k, alpha, p = iterate
+    is_last = k == run.checkpoints[-1]
     for precise in (False, True):
-        lower, upper, blur = interval(run.G, run.scale, alpha, p, precise)
+        lower, upper, blur = method.interval(run.G, run.scale, alpha, p, precise)
         _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
         takes_eps = flag == INFEASIBLE or (precise and flag != SEPARATED)
-        if upper <= 0.0 or (upper <= eps and takes_eps):
-            return lower, upper, "infeasible"
+        if upper <= 0.0 or (upper <= method.eps and takes_eps):
+            return _Verdict(lower, upper, "infeasible")
         if flag == SEPARATED and lower > 0.0:
-            return lower, upper, "separated"
+            return _Verdict(lower, upper, "separated")
         if tol is not None and Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
-            return lower, upper, "certified"
+            return _Verdict(lower, upper, "certified")
         if flag not in (RUNNING, CERTIFIED):
             continue
         if tol is not None:
@@ -5858,11 +6028,37 @@ def _certified(run, interval, eps, k, flag, alpha, p):
             if not can_close or (is_last and not precise):
                 continue
         status = "max_iter" if is_last else "running"
-        return lower, upper, status
-    return lower, upper, "rounding"
+        return _Verdict(lower, upper, status)
+    return _Verdict(lower, upper, "rounding")
 
 
-ALGORITHMS = {}
+ALGORITHMS = {}  # those for the margin of G, by name
+
+# What the docstrings of all algorithms share.
+_MATRIX = """    G : array, shape (n, n), or representation
+        Signed Gram matrix.
+"""
+_COMMON = """    Returns
+    -------
+    result : Result
+        With the certified interval lower <= rho <= upper of its alpha and p.
+
+    Other Parameters
+    ----------------
+    <run options>
+
+    Raises
+    ------
+    ValueError, TypeError
+        G or an option is not as `prepare` has it, or start is of another run; the message names the argument.
+    FloatingPointError
+        The iterates overflowed, or G was written to during the run.
+
+"""
+
+_MET = (
+    set()
+)  # algorithms that have run in this process, each with a kind of G: they compile no more
 
 
 def _count_compiled_files():
@@ -5874,16 +6070,18 @@ def _count_compiled_files():
 
 
 @contextlib.contextmanager
-def _compilation_note(name):
-    """Print a note on a terminal if the block takes long and has put compiled code into its folder."""
-    if not (_FOLDER and sys.stderr and sys.stderr.isatty()):
+def _compilation_note(function, G):
+    """Print a note on a terminal if a first call takes long and has put compiled code into its folder."""
+    call = function, type(G), getattr(G, "dtype", None)
+    if call in _MET or not (_FOLDER and sys.stderr and sys.stderr.isatty()):
         yield
         return
     before = _count_compiled_files()
 
     def note():
         if _count_compiled_files() > before:
-            print(f"fastmargin: compiling {name}, once; kept in {_FOLDER}", file=sys.stderr)
+            text = f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}"
+            print(text, file=sys.stderr)
 
     timer = threading.Timer(_PATIENCE, note)
     timer.start()
@@ -5891,36 +6089,80 @@ def _compilation_note(name):
         yield
     finally:
         timer.cancel()
+    _MET.add(call)
 
 
-def _documented(function: _Decorated) -> _Decorated:
-    """Give an algorithm's docstring what all share; a first call says that it compiles."""
-    if function.__doc__ is not None:  # python -OO removes docstrings
-        head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
-        own, _, tail = body.partition("\n\n")
-        if not own.startswith(("    G", "    Z")):
-            own = _MATRIX + own
-        function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
-    count = function.__code__.co_argcount
-
-    @functools.wraps(function)
-    def algorithm(*args, **options):
-        if len(args) > count:
-            raise TypeError(
-                f"{function.__name__} takes {_counted(count, 'argument')} without a name, got {len(args)}: build G "
-                "first, by gram(X, y) or features(X, y), and name the options"
-            )
-        with np.errstate(under="ignore"), _compilation_note(function.__name__):
-            return function(*args, **options)
-
-    return algorithm
+def _full_signature(function, defaults):
+    """Return the signature of an algorithm with every run option, and its default, in the place of ``**options``."""
+    signature = inspect.signature(function)
+    parameters = dict(signature.parameters)
+    del parameters["options"]
+    for name, parameter in inspect.signature(prepare).parameters.items():
+        if name in RunOptions.__annotations__:
+            parameter = parameters.pop(name, parameter)
+            default = defaults.get(name, parameter.default)
+            parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, default=default)
+    return signature.replace(parameters=list(parameters.values()))
 
 
-def _algorithm(function: _Decorated) -> _Decorated:
-    """Enter an algorithm for the margin of G into ALGORITHMS, and document it."""
-    algorithm = _documented(function)
-    ALGORITHMS[function.__name__] = algorithm
-    return algorithm
+def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
+    """Let an algorithm take the run options as its ``**options``, all of them, with these defaults.
+
+    Its docstring is given what all share, and its signature shows the options by name.
+    """
+
+    def decorate(function):
+        # 1. The docstring.
+        if function.__doc__ is not None:  # python -OO removes docstrings
+            head, title, body = function.__doc__.partition("    Parameters\n    ----------\n")
+            own, _, tail = body.partition("\n\n")
+            if not own.startswith(("    G", "    Z")):
+                own = _MATRIX + own
+            function.__doc__ = f"{head}{title}{own}\n\n{_COMMON}{tail}"
+        _documented(function)
+
+        # 2. The signature.
+        signature = _full_signature(function, defaults)
+        parameters = signature.parameters
+        shared = {name: parameters[name].default for name in RunOptions.__annotations__}
+        count = function.__code__.co_argcount
+
+        # 3. The call.
+        @functools.wraps(function)
+        def algorithm(*args, **options):
+            if len(args) > count:
+                raise TypeError(
+                    f"{function.__name__} takes {_counted(count, 'argument')} without a name, got {len(args)}: build "
+                    "G first, by gram(X, y) or features(X, y), and name the options"
+                )
+            for name in options:
+                if name not in parameters:
+                    raise TypeError(
+                        f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                    )
+            first = args[0] if args else None
+            with np.errstate(under="ignore"), _compilation_note(function, first):
+                return function(*args, **{**shared, **options})
+
+        algorithm.__signature__ = signature
+        algorithm.__annotations__ = {
+            **{name: parameter.annotation for name, parameter in parameters.items()},
+            "return": signature.return_annotation,
+        }
+        return algorithm
+
+    return decorate
+
+
+def _algorithm(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
+    """Enter an algorithm for the margin of G, which takes the run options with these defaults, into ALGORITHMS."""
+
+    def decorate(function):
+        algorithm = _run_options(**defaults)(function)
+        ALGORITHMS[function.__name__] = algorithm
+        return algorithm
+
+    return decorate
 
 
 # ======================================================================================================
@@ -5933,7 +6175,7 @@ def _algorithm(function: _Decorated) -> _Decorated:
 
 
 def _separating_margin(run, stop="separated"):
-    """Return the least margin per unit of ||alpha||_1 that proves separation despite rounding; inf never stops."""
+    """Return the least margin, over ||alpha||_1, that proves separation despite rounding; inf never stops."""
     if _choice(stop, "stop", ("separated", None)) is None:
         return math.inf
     return 4.0 * run.G.rounding().margins * run.scale
@@ -6010,17 +6252,12 @@ def _take_rows(run, cyclic, least, solution=None):
     )
 
 
-@_algorithm
+@_algorithm(max_iter=100_000)
 def perceptron(
     G: GramLike,
     *,
     rule: str = "cyclic",
-    max_iter: int = 100_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """The perceptron (ramdas14, Algorithm 1): while some margin m_i = (G alpha)_i is 0 or less, alpha_i <- alpha_i + 1.
 
@@ -6044,22 +6281,17 @@ def perceptron(
     >>> result.status, result.n_iter
     ('separated', 1)
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     cyclic = _choice(rule, "rule", ("cyclic", "worst")) == "cyclic"
     return _take_rows(run, cyclic, _separating_margin(run))
 
 
-@_algorithm
+@_algorithm(max_iter=100_000)
 def nkp(
     G: GramLike,
     *,
     stop: str | None = "separated",
-    max_iter: int = 100_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Normalized kernel perceptron (ramdas14, sections 2.1 and 3): for k = 0, 1, ..., with theta_k = 1/(k+1),
 
@@ -6087,7 +6319,7 @@ def nkp(
     >>> fm.nkp(G, stop=None, tol=0.01).status
     'certified'
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     return _take_rows(
         run,
         False,
@@ -6137,18 +6369,13 @@ def _von_neumann_loop(G, k, until, p, w, m, report, diagonal, eps, blurs, least)
         k += 1
 
 
-@_algorithm
+@_algorithm(max_iter=100_000)
 def von_neumann(
     G: GramLike,
     *,
     eps: float | None = None,
     stop: str | None = None,
-    max_iter: int = 100_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Normalized von Neumann algorithm (ramdas14, section 5), which is Frank-Wolfe for min_p ||p||_G:
 
@@ -6179,7 +6406,7 @@ def von_neumann(
     >>> result.status, result.upper <= 0.01
     ('infeasible', True)
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     eps = _accuracy(run, eps)
     n, dimension = run.G.shape()
     p = np.full(n, 1.0 / n)
@@ -6253,14 +6480,14 @@ def _to_affine_minimizer(p, m, active, i, norm2, scale):
     points, columns, order, factor = active
     n = points.size
     k = order.size
-    unit = 1.0 / (1.0 + norm2 / scale)
+    shrink = 1.0 / (1.0 + norm2 / scale)
     P = np.zeros(n, np.int64)
     P[:k] = order
     inside = np.zeros(n, np.bool_)
     inside[order] = True
     L = _widened(factor.reshape(k, k), n)
-    x = unit * p[points]
-    g = unit * (m[points] / scale + 1.0) - 1.0
+    x = shrink * p[points]
+    g = shrink * (m[points] / scale + 1.0) - 1.0
     row = columns[i, points] / scale + 1.0
     k = _correct((np.ones(n), L, P, inside), row, x, g, k, i)
     order.resize(k, refcheck=False)
@@ -6302,19 +6529,14 @@ def _frank_wolfe_loop(G, k, until, p, m, active, report, variant, scale, eps, bl
         k += 1
 
 
-@_algorithm
+@_algorithm(max_iter=100_000)
 def frank_wolfe(
     G: GramLike,
     *,
     variant: str = "corrected",
     eps: float | None = None,
     stop: str | None = None,
-    max_iter: int = 100_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Frank-Wolfe for min_p ||p||_G, p in the simplex, with an active set: the points of weight p_i > 0.
 
@@ -6362,7 +6584,7 @@ def frank_wolfe(
     ('certified', 'certified')
     """
     variant = _choice(variant, "variant", ("corrected", "pairwise", "away"))
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     eps = _accuracy(run, eps)
     diagonal = run.G.diagonal()
     n = diagonal.size
@@ -6494,18 +6716,13 @@ def _smoothed(run, center, prox, *, gamma=0.0, eps=0.0, stop="separated"):
     )
 
 
-@_algorithm
+@_algorithm(max_iter=10_000)
 def snkp(
     G: GramLike,
     *,
     eps: float = 0.0,
     stop: str | None = "separated",
-    max_iter: int = 10_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Smoothed normalized kernel perceptron (ramdas14, section 4, Algorithm 4).
 
@@ -6545,22 +6762,17 @@ def snkp(
     ('separated', True)
     """
     eps = _number(eps, "eps", closed=True)
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     return _smoothed(run, None, _ENTROPY, eps=eps, stop=stop)
 
 
-@_algorithm
+@_algorithm(max_iter=10_000)
 def snkpvn(
     G: GramLike,
     *,
     delta: float | None = None,
     q: ArrayLike | None = None,
-    max_iter: int = 10_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Smoothed normalized kernel perceptron - von Neumann (ramdas14, section 6, Algorithm 6).
 
@@ -6599,26 +6811,21 @@ def snkpvn(
     >>> result.status, result.upper < 0.01
     ('infeasible', True)
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     delta = _accuracy(run, delta, "delta")
     if q is not None:
         q = _distribution(q, "q", run.G.shape()[0])
     return _smoothed(run, q, _L2, eps=delta)
 
 
-@_algorithm
+@_algorithm(max_iter=100_000)
 def isnkpvn(
     G: GramLike,
     *,
     eps: float | None = None,
     gamma: float = 2.0,
     prox: str = "l2",
-    max_iter: int = 100_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Iterated SNKPVN (ramdas14, section 6, Algorithm 7): calls `snkpvn` again and again, from the p of the last call,
 
@@ -6661,7 +6868,7 @@ def isnkpvn(
     ('infeasible', True)
     """
     prox = {"l2": _L2, "entropy": _ENTROPY}[_choice(prox, "prox", ("l2", "entropy"))]
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     gamma = _number(gamma, "gamma", 1.0)
     return _smoothed(run, None, prox, gamma=gamma, eps=_accuracy(run, eps))
 
@@ -6682,17 +6889,12 @@ def _winnow_loop(G, k, until, w, m, hits, score, Z, eta, least):
         k += 1
 
 
-@_algorithm
+@_run_options(max_iter=100_000)
 def winnow(
     Z: ArrayLike,
     *,
     eta: float = 0.1,
-    max_iter: int = 100_000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Winnow (Littlestone 1991; ramdas14, section 2.2): multiplicative weights for the l1-margin
 
@@ -6733,7 +6935,7 @@ def winnow(
             f"row {np.argmin(largest)} of Z is zero; it cannot be scaled by its largest entry"
         )
     G = FeatureGram(Z / largest[:, None])
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     rows = run.G.rows
     n, d = rows.shape
     w = np.full(d, 1.0 / d)
@@ -6826,18 +7028,13 @@ def _zero_state(run, logistic, shift=0.0):
     return alpha, w, m, q, u, log_slope, report
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def gradient_descent(
     G: GramLike,
     *,
     step: float = 1.0,
     loss: str = "exp",
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Gradient descent (ji21, section 3.1) on the empirical risk (1/n) sum_i l(-m_i), m = G alpha:
 
@@ -6867,9 +7064,7 @@ def gradient_descent(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     step = _number(step, "step")
-    run = prepare(
-        G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic
-    )
+    run = prepare(G, free_intercept=not logistic, **options)
     state = _zero_state(run, logistic)
     parameters = logistic, _RISK, step / run.scale
     return drive(run, _gradient_loop, state, parameters=parameters, report=state[-1])
@@ -6896,19 +7091,14 @@ def _unit_step_loop(G, k, until, alpha, m, q, u, image, report, schedule, step):
     return k, RUNNING
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def normalized_gradient_descent(
     G: GramLike,
     *,
     step: float = 1.0,
     schedule: str = "constant",
     divide_by: str = "risk",
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Gradient descent on the exponential risk R = (1/n) sum_i exp(-m_i), m = G alpha, with the gradient divided by R
     (ji21, section 3.1), or by its own norm (apidopoulos22, section 6.2):
@@ -6953,9 +7143,7 @@ def normalized_gradient_descent(
     schedule = schedules[_choice(schedule, "schedule", tuple(schedules))]
     by_norm = _choice(divide_by, "divide_by", ("risk", "norm")) == "norm"
     step = _number(step, "step")
-    run = prepare(
-        G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not by_norm
-    )
+    run = prepare(G, free_intercept=not by_norm, **options)
     state = _zero_state(run, False)
     alpha, _, m, q, u, _, report = state
     if not by_norm:
@@ -6978,13 +7166,14 @@ def _momentum_step(x, g, q, beta, step):
 def _momentum_loop(
     G, k, until, alpha, g, q, w, gw, u, m, move, report, logistic, shift, step, eps, blurs
 ):
-    """Move alpha and w alike: (g, q) are weights, (gw, u) = (Z' g, Z' q) their coordinates; q belongs to the current w.
+    """Move alpha by step (g + q), and its coordinates w by step (gw + u), where gw = Z'g and u = Z'q.
 
-    The report is about alpha and the last move g + q, p = nu_{k-1}, whose image G p is the difference of two margins.
-    The next move has no image yet.  At ||p||_G <= eps the run halts.
+    m are the margins of the current w, and q = softmax(-m).  ``move`` is the last move g + q, which as a mixture is
+    nu_{k-1}.  The report is about alpha and this move, since its margins take no product: they are what m gained by
+    it, over the step.  At ||p||_G <= eps for its p the run halts.
     """
     while True:
-        # 1. Halt with a certificate: the report has ||move||_1 and ||move||_G^2.
+        # 1. Halt if the last move is a certificate; the report has ||move||_1 and ||move||_G^2.
         move_total = report[_DUAL_TOTAL]
         bound = eps * move_total
         if bound > 0.0 and report[_DUAL_NORM2] <= bound**2:
@@ -7007,7 +7196,7 @@ def _momentum_loop(
             _copy(m, move.m)
         _dual_pass(G, w, logistic, shift, m, q, u)
         k += 1
-        # 3. Report.  G move errs as both margins do, of many moves up to now: hence the reach.
+        # 3. Report.  m and the margins before it err in proportion to ||alpha||_1, and so does their difference.
         if reports:
             _combine(-1.0 / step, move.m, 1.0 / step, m)
             total = _total(alpha)
@@ -7023,27 +7212,22 @@ def _momentum_loop(
                 return k, CERTIFIED
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def momentum(
     G: GramLike,
     *,
     loss: str = "exp",
     shifted: bool = True,
     eps: float = 0.0,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Margin maximization by momentum, which is Nesterov's method on the dual (ji21, section 3, Algorithm 1):
 
         g_t = beta_t (g_{t-1} + Z' q_t),   w_{t+1} = w_t + theta (g_t + Z' q_t),   q_{t+1} = softmax(-Z w_{t+1})
 
     with w_0 = g_{-1} = 0, q_0 = 1/n, beta_t = t/(t+1), theta = 1/s.  p is the dual iterate p_t (mu_t in the paper), for
-    which Z' p_t = 2 g_t/t.  In callbacks, and where eps or tol ends the run, p is mostly the weights nu_{t-1} of the
-    last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
+    which Z' p_t = 2 g_t/t.  Where eps or tol ends the run, and at checkpoints whose bounds take no product, p is the
+    weights nu_{t-1} of the last move, whose norm is known: Z' nu_t is g_t + Z' q_t, divided by its sum of weights.
 
     Parameters
     ----------
@@ -7089,9 +7273,7 @@ def momentum(
     """
     logistic = _choice(loss, "loss", ("exp", "logistic")) == "logistic"
     eps = _number(eps, "eps", closed=True)
-    run = prepare(
-        G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=not logistic
-    )
+    run = prepare(G, free_intercept=not logistic, **options)
     n, dimension = run.G.shape()
     step = 1.0 / run.scale
     if logistic:
@@ -7101,14 +7283,21 @@ def momentum(
     g = np.zeros(n)
     gw = np.zeros(dimension)
     move = _Point(*map(np.zeros, (n, dimension, n)))
+
+    def dual_iterate(alpha, g, q, *_):
+        return alpha, _weights(g + q)
+
+    def last_move(alpha, g, q, w, gw, u, m, move, report):
+        return alpha, _weights(move.v)
+
     return drive(
         run,
         _momentum_loop,
         (alpha, g, q, w, gw, u, m, move, report),
-        lambda alpha, g, q, *_: (alpha, _weights(g + q)),
+        dual_iterate,
         parameters=(logistic, shift, step, eps, _blurs(run)),
         report=report,
-        reported=lambda alpha, *others: (alpha, _weights(others[-2].v)),
+        reported=last_move,
         by_square=True,
         eps=eps,
     )
@@ -7133,17 +7322,12 @@ def _batch_perceptron_loop(G, k, until, alpha, total, hits, m, norm2, diagonal, 
     return k, RUNNING
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def batch_perceptron(
     G: GramLike,
     *,
     averaged: bool = True,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Batch perceptron (Cotter et al., ICML 2012; ji21, section F): supergradient ascent on the least margin,
 
@@ -7169,7 +7353,7 @@ def batch_perceptron(
     >>> fm.batch_perceptron(fm.features([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]], [1, 1, -1])).lower > 0.9
     True
     """
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     n = run.G.shape()[0]
     alpha, total, hits, m = np.zeros((4, n))
     return drive(
@@ -7206,9 +7390,13 @@ def _draw(m, uniform, weights):
 
 @njit(cache=_CACHE)
 def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms, momentum, step):
-    """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates."""
+    """Do as `_momentum_loop`, with margins gm of g and ``column`` of ``drawn`` = e_i in place of coordinates.
+
+    ``uniforms`` are the random numbers of the iterations from k to ``until``.
+    """
+    first = k
     while k < until:
-        i = _draw(m, uniforms[k], column)
+        i = _draw(m, uniforms[k - first], column)
         beta = k / (k + 1.0) if momentum else 0.0
         drawn[i] = 1.0
         column[:] = 0.0
@@ -7222,19 +7410,14 @@ def _sampling_loop(G, k, until, alpha, g, drawn, m, gm, column, report, uniforms
     return k, RUNNING
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def adaptive_sampling(
     G: GramLike,
     *,
     momentum: bool = True,
     step: float = 1.0,
     seed: int = 0,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Adaptive sampling (ji21, section 4): `momentum` with one row z_i, drawn with probability q_t, in place of Z'q_t,
 
@@ -7280,16 +7463,20 @@ def adaptive_sampling(
     """
     step = _number(step, "step")
     seed = _count(seed, "seed")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     n = run.G.shape()[0]
-    bits = np.random.PCG64(seed).random_raw(int(run.checkpoints[-1]))
-    uniforms = (bits >> np.uint64(11)) * 2.0**-53
+
+    def parameters(k, until):
+        bits = np.random.PCG64(seed).advance(k).random_raw(until - k)
+        uniforms = (bits >> np.uint64(11)) * 2.0**-53
+        return uniforms, bool(momentum), step / run.scale
+
     *state, report = map(np.zeros, (n, n, n, n, n, n, 7))
     return drive(
         run,
         _sampling_loop,
         (*state, report),
-        parameters=(uniforms, bool(momentum), step / run.scale),
+        parameters=parameters,
         products=lambda k: k / n,
         report=report,
     )
@@ -7309,22 +7496,34 @@ _SCHEDULES = {
 
 
 def _penalties(lam, lam0, steps):
-    """Return lambda_t = lam0 s(t) for t = 1..steps; s by name, callable or array."""
+    """Return a function of (k, until): lambda_t = lam0 s(t) for t = k + 1 to ``until``; s by name, callable or array.
+
+    An array holds the values of all steps.  A callable is asked as the run goes on.
+    """
     if isinstance(lam, str):
-        lam = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))](np.arange(1.0, steps + 1.0))
-    elif callable(lam):
-        lam = [float(lam(t)) for t in range(1, steps + 1)]
-    values = _array(lam, "lam").astype(np.float64)
+        schedule = _SCHEDULES[_choice(lam, "lam", tuple(_SCHEDULES))]
+        return lambda k, until: lam0 * schedule(np.arange(k + 1.0, until + 1.0))
+    if callable(lam):
+        return lambda k, until: (
+            lam0 * _nonnegative_values([float(lam(t)) for t in range(k + 1, until + 1)], k)
+        )
+    values = _array(lam, "lam")
     if values.ndim != 1 or values.size < steps:
         raise ValueError(
             f"lam must hold a value for each of {steps} iterations; got shape {values.shape}"
         )
-    wrong = np.flatnonzero(~(values[:steps] >= 0.0))
+    values = _nonnegative_values(values[:steps], 0)
+    return lambda k, until: lam0 * values[k:until]
+
+
+def _nonnegative_values(values, k):
+    """Return s(t) for t = k + 1, k + 2, ... in double precision; refuse a negative one."""
+    values = np.array(values, dtype=np.float64)
+    wrong = np.flatnonzero(~(values >= 0.0))
     if wrong.size:
-        raise ValueError(
-            f"lam must be at least 0; at t = {wrong[0] + 1} it is {values[wrong[0]]:g}"
-        )
-    return lam0 * values[:steps]
+        (i, *_) = wrong
+        raise ValueError(f"lam must be at least 0; at t = {k + i + 1} it is {values[i]:g}")
+    return values
 
 
 @njit(cache=_CACHE)
@@ -7367,7 +7566,7 @@ def _hinge_descent_loop(
 ):
     """Iterate the paper's Algorithm 1 or 2 in alpha = -u.
 
-    bounds[k]     1 / lambda_{k+1}: step k + 1 keeps alpha in [0, bounds[k]]
+    bounds        1 / lambda_t of the steps t = k + 1 to ``until``: step t keeps alpha in [0, 1 / lambda_t]
     previous      alpha one step ago
     z, m          the point that the next step is taken from, and G z
     image         G alpha, which follows from G z and the G alpha of one step ago
@@ -7378,8 +7577,9 @@ def _hinge_descent_loop(
     """
     if step == 0.0:
         step = setup[0]
+    first = k
     while k < until:
-        uphill = _projected_step(alpha, previous, z, m, step, bounds[k]) > 0.0
+        uphill = _projected_step(alpha, previous, z, m, step, bounds[k - first]) > 0.0
         age[0] = 0 if restart and uphill else age[0] + 1
         inertia = 0.0
         if age[0] > 0:
@@ -7399,13 +7599,12 @@ def _hinge_descent_loop(
     return k, RUNNING
 
 
-def _hinge_descent(G, lam, lam0, accel, restart, step, *run_options):
+def _hinge_descent(G, lam, lam0, accel, restart, step, options):
     """Run diagonal_descent or inertial_diagonal_descent."""
     step = 0.0 if step is None else _number(step, "step")
     lam0 = _number(lam0, "lam0")
-    run = prepare(G, *run_options)
-    with np.errstate(divide="ignore", over="ignore"):
-        bounds = 1.0 / _penalties(lam, lam0, run.checkpoints[-1])
+    run = prepare(G, **options)
+    penalties = _penalties(lam, lam0, int(run.checkpoints[-1]))
     n, dimension = run.G.shape()
     setup = np.array([step, 0.0])  # the step, and the products that it took to find it
     spent = 0.0
@@ -7417,30 +7616,31 @@ def _hinge_descent(G, lam, lam0, accel, restart, step, *run_options):
         spent = time.perf_counter() - begin
     vectors = map(np.zeros, (n, n, n, dimension, n, n))
     report = np.zeros(7)
+
+    def parameters(k, until):
+        with np.errstate(divide="ignore", over="ignore"):
+            bounds = 1.0 / penalties(k, until)
+        return bounds, step, accel, restart
+
     return drive(
         run,
         _hinge_descent_loop,
         (*vectors, np.zeros(1), np.zeros(1), report, setup),
-        parameters=(bounds, step, accel, restart),
+        parameters=parameters,
         report=report,
         products=lambda k: setup[1] + k,
         spent=spent,
     )
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def diagonal_descent(
     G: GramLike,
     *,
     lam: Callable | ArrayLike = "1/t",
     lam0: float = 1.0,
     step: float | None = None,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Hinge-loss diagonal descent (apidopoulos22, section 4, Algorithm 1).
 
@@ -7488,12 +7688,10 @@ def diagonal_descent(
     >>> result.status, round(result.lower, 6)
     ('certified', 0.92388)
     """
-    return _hinge_descent(
-        G, lam, lam0, math.inf, False, step, max_iter, tol, trace_at, keep_iterates, callback, start
-    )
+    return _hinge_descent(G, lam, lam0, math.inf, False, step, options)
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def inertial_diagonal_descent(
     G: GramLike,
     *,
@@ -7502,12 +7700,7 @@ def inertial_diagonal_descent(
     accel: float = 10.0,
     step: float | None = None,
     restart: bool = False,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Inertial diagonal descent (apidopoulos22, section 4, Algorithm 2).
 
@@ -7567,9 +7760,7 @@ def inertial_diagonal_descent(
     """
     accel = _number(accel, "accel")
     restart = bool(restart)
-    return _hinge_descent(
-        G, lam, lam0, accel, restart, step, max_iter, tol, trace_at, keep_iterates, callback, start
-    )
+    return _hinge_descent(G, lam, lam0, accel, restart, step, options)
 
 
 @njit(cache=_CACHE)
@@ -7593,18 +7784,13 @@ def _homotopic_loop(G, k, until, alpha, w, m, a, b, scale):
     return k, RUNNING
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def homotopic_subgradient(
     G: GramLike,
     *,
     a: float = 0.25,
     b: float = 0.5,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Homotopic subgradient method (Molitor, Needell & Ward 2021), the comparator of apidopoulos22.
 
@@ -7642,7 +7828,7 @@ def homotopic_subgradient(
     b = _number(b, "b")
     if a + b > 1.0:
         raise ValueError(f"a + b must be at most 1; got {a:g} + {b:g}")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     n, dimension = run.G.shape()
     state = (np.zeros(n), np.zeros(dimension), np.zeros(n))
     return drive(run, _homotopic_loop, state, parameters=(a, b, run.scale))
@@ -7652,20 +7838,23 @@ def homotopic_subgradient(
 # 8.4 own methods
 # ------------------------------------------------------------------------------------------------------
 #
-# After every product the problem in the span of all past ones is solved.  `_extend` makes the product, `_minimize`
-# solves that problem by Newton's method, and `_settle` keeps the mixtures and chooses mu as the theorems allow.
+# After every product the problem in the span of all past ones is solved, which takes no product.  An iteration is
 
-_TAU = 0.5  # the step along a new direction, with which the descent begins
+#   1. `_extend`: the product Z'q; its component outside the span is a new vector of the basis.
+#   2. `_mix`: p, the shortest mixture of the q so far.  ||p||_G bounds the margin from above.
+#   3. `_settle`: mu as the theorems allow, and by `_minimize` the minimum of phi over the span: y, and the next q.
+
+_TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
-_THETA = 0.04  # bounds the gradient in the span, over ||p||_G, until the points are separated
+_THETA = 0.04  # a descent without mu ends at a gradient of this times ||p||_G
 _NEWTON_STEPS = (
-    40  # After so many in a row that do not halve the gradient, rounding lets it get no shorter.
+    40  # A descent ends after so many in a row that do not halve the gradient: that is rounding.
 )
 
-# The columns of the small problem, min_c ||sum_j c_j Z'p_j|| over the simplex, of which p is the solution.
-_SHORTEST = 0  # the solution so far: the shortest mixture
-_MEAN = 1  # the mean of the phase
-_FIRST_RECENT = 2  # from here on the recent Z'q; the last column is the latest
+# The columns of the small problem: of some mixtures p_j and their Z'p_j, p is the shortest mixture.
+_SHORTEST = 0  # p itself
+_MEAN = 1  # the mean of the q of this phase, with weights 1 / r^2
+_FIRST_RECENT = 2  # from here on the recent q; the last column is the latest
 _COLUMNS = 16
 
 
@@ -7679,16 +7868,16 @@ class _Span(NamedTuple):
     coordinates: np.ndarray
     margins: np.ndarray  # (k, n) Z v_j
     weights: np.ndarray  # (k, n) v_j = Z' weights_j
-    y: np.ndarray  # (k,) the minimiser
+    y: np.ndarray  # (k,) the minimiser of phi
     # (1 + k, 16) the columns of the small problem; row 0 is the length of the component outside the basis
     points: np.ndarray
     mixtures: np.ndarray  # (16, n) their weights p_j: points_j = Z'p_j
     q: np.ndarray  # (n,) the weights of the next product
     tilt: np.ndarray  # (n,) 1 - sum_j <z_i, v_j>^2
     lower: np.ndarray  # (1,) L, the margin of alpha
-    mu: np.ndarray  # (1,) 0 until the points are separated
-    phase_mu: np.ndarray  # (1,) mu where the phase began
-    phase_sum: np.ndarray  # (1,) the sum of 1 / r^2 over the phase
+    mu: np.ndarray  # (1,) that of phi; 0 until the points are separated
+    phase_mu: np.ndarray  # (1,) mu where the phase began; inf before the first phase
+    phase_sum: np.ndarray  # (1,) the sum of 1 / r^2 over the products of the phase
 
 
 def _new_span(n, d):
@@ -7715,7 +7904,7 @@ def _negligible(G):
     return 16.0 * rounding.square + (100.0 * max(rounding.length, _sum_error(G.shape()[0]))) ** 2
 
 
-def _extend(G, span, unit, negligible):
+def _extend(G, span, sqrt_s, negligible):
     """Make the product u = Z'q and let its component outside the span join the basis.
 
     Returns u in the new basis and the length r of that component.  If rounding may be all of it, it does not join: it
@@ -7728,19 +7917,19 @@ def _extend(G, span, unit, negligible):
     d = span.coordinates.shape[1]
     if d:
         lift(G, q, w)
-        w /= unit
+        w /= sqrt_s
         t = span.coordinates @ w
         w -= t @ span.coordinates
         again = span.coordinates @ w
         w -= again @ span.coordinates
         margins(G, w, m)
-        m /= unit
+        m /= sqrt_s
         norm2 = w @ w
         residual = q - (t + again) @ span.weights
     else:
         t = span.margins @ q
         residual = q - t @ span.weights
-        m = _image(G, residual) / (unit * unit)
+        m = _image(G, residual) / (sqrt_s * sqrt_s)
         again = span.margins @ residual
         residual -= again @ span.weights
         m -= again @ span.margins
@@ -7759,73 +7948,88 @@ def _extend(G, span, unit, negligible):
     return np.concatenate(([0.0], t, [r])), r
 
 
-def _minimize(span, alpha, mu, accuracy):
-    """Take Newton steps on phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
+def _newton_step(M, q, mean, downhill, mu, damping, least_weight):
+    """Return the Newton step for phi at its gradient -downhill; M are the margins of the basis, ``mean`` is M q.
 
-    They end at a gradient of length ``accuracy`` or less, with mu = 0 also at the first y that separates, and where
-    rounding lets the gradient get no shorter.  Sets y, mu and q = softmax(lambda tilt - M'y), keeps the alpha of the
-    largest margin, and returns phi(y).
+    The Hessian is mu + M diag(q) M' - mean mean'.  It is taken from the points of more than the least weight.  With
+    mu = 0 it is damped: it may be 0, where one point has all weight, or far below its trace along the gradient, where
+    phi has no minimum.
     """
-    # 1. Begin at y or, after another mu, at the multiple of y with the same mu y if phi is smaller there.
+    active = np.flatnonzero(q > least_weight)
+    columns = M.take(active, axis=1)
+    columns -= mean[:, None]
+    columns *= np.sqrt(q[active])
+    H = columns @ columns.T
+    trace = H.trace()
+    added = mu if mu > 0.0 else damping * (trace + downhill @ downhill)
+    H.flat[:: len(H) + 1] += max(added, 4.0 * _EPS * trace)
+    return np.linalg.solve(H, downhill)
+
+
+def _minimize(span, alpha, mu, accuracy):
+    """Minimise phi(y) = mu ||y||^2 / 2 + ln sum_i exp(lambda tilt_i - (M'y)_i), M the margins of the basis.
+
+    Newton steps end at a gradient of length ``accuracy`` or less, with mu = 0 also at the first y that separates, and
+    where rounding lets the gradient get no shorter.  Sets y, mu and q = softmax(lambda tilt - M'y), keeps the alpha of
+    the largest margin, and returns phi(y).
+    """
     y = span.y
     M = span.margins
     q = span.q
-    new_q = np.empty(span.q.size)
+    new_q = np.empty(q.size)
+    tilt = _LAMBDA * span.tilt
+
+    def phi(norm2, m, q):
+        """Return phi at a y of ||y||^2 = norm2 and M'y = m, and set q."""
+        return 0.5 * mu * norm2 + _softmax(m - tilt, q)
+
+    # 1. Begin at y or, after another mu, at the multiple of y with the same mu y, if phi is smaller there.
     m = y @ M
-    shift = _LAMBDA * span.tilt
-    scale = span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
-    value = 0.5 * mu * (y @ y) + _softmax(m - shift, q)
-    new_value = 0.5 * mu * scale**2 * (y @ y) + _softmax(scale * m - shift, new_q)
+    factor = span.mu[0] / mu if span.mu[0] > 0.0 else 1.0
+    value = phi(y @ y, m, q)
+    new_value = phi(factor**2 * (y @ y), factor * m, new_q)
     if new_value < value:
-        y *= scale
-        m *= scale
+        y *= factor
+        m *= factor
         q[:] = new_q
         value = new_value
     span.mu[0] = mu
 
     damping = 1e-9
-    length = 1.0
-    least2 = math.inf
-    idle = 0
-    while idle < _NEWTON_STEPS:
+    share = 1.0  # of the last Newton step that was taken
+    shortest2 = math.inf  # ||gradient||^2, the least so far
+    stalled = 0  # steps in a row that did not halve the gradient
+    while stalled < _NEWTON_STEPS:
         # 2. The gradient.
         mean = M @ q
         downhill = mean - mu * y
         slope2 = downhill @ downhill
         if slope2 <= accuracy**2 or (mu == 0.0 and m.min() > 0.0):
             break
-        idle = 0 if slope2 < 0.25 * least2 else idle + 1
-        least2 = min(least2, slope2)
+        stalled = 0 if slope2 < 0.25 * shortest2 else stalled + 1
+        shortest2 = min(shortest2, slope2)
 
-        # 3. The Hessian, by the points that matter to it.  With mu = 0 it is damped: it may be 0, where one point has
-        # all weight, or far below its trace along the gradient, where phi has no minimum.
-        active = np.flatnonzero(q > min(1e-9, 0.1 * accuracy) / q.size)
-        columns = M.take(active, axis=1)
-        columns -= mean[:, None]
-        columns *= np.sqrt(q[active])
-        H = columns @ columns.T
-        if length < 1.0:
+        # 3. The Newton step, damped more after one that was too long, and less after one that gained little.
+        if share < 1.0:
             damping = min(1e-9, 10.0 * damping)
-        elif idle > 0:
+        elif stalled > 0:
             damping *= 0.1
-        added = mu if mu > 0.0 else damping * (H.trace() + slope2)
-        H.flat[:: len(H) + 1] += max(added, 4.0 * _EPS * H.trace())
+        least_weight = min(1e-9, 0.1 * accuracy) / q.size
+        step = _newton_step(M, q, mean, downhill, mu, damping, least_weight)
 
-        # 4. The Newton step, halved until phi falls by a quarter of what the slope promises.
-        step = np.linalg.solve(H, downhill)
+        # 4. Halve it until phi falls by a quarter of what the slope promises.
         m_step = step @ M
-        decrease = step @ downhill
-        length = 1.0
-        while length > 1e-18:
-            norm2 = np.sum((y + length * step) ** 2)
-            new_value = 0.5 * mu * norm2 + _softmax(m + length * m_step - shift, new_q)
-            if new_value <= value - 0.25 * length * decrease + 4.0 * _EPS * abs(value):
+        promise = step @ downhill
+        share = 1.0
+        while share > 1e-18:
+            new_value = phi(np.sum((y + share * step) ** 2), m + share * m_step, new_q)
+            if new_value <= value - 0.25 * share * promise + 4.0 * _EPS * abs(value):
                 break
-            length *= 0.5
-        if length <= 1e-18:
+            share *= 0.5
+        if share <= 1e-18:
             break
-        y += length * step
-        m += length * m_step
+        y += share * step
+        m += share * m_step
         q[:] = new_q
         value = new_value
 
@@ -7839,9 +8043,10 @@ def _minimize(span, alpha, mu, accuracy):
 
 @njit(cache=_CACHE)
 def _shortest(K):
-    """Return weights of a short mixture of points with inner products K, by exchanges.
+    """Return the weights c of a short mixture of points, by their inner products K: c'Kc is nearly least.
 
-    They begin at the shorter of the first two, and first go towards the last, as the theorems ask.
+    It begins at the shorter of the first two points.  An exchange moves weight from the point of largest (K c)_j to
+    that of the least, by exact line search.  The theorems ask that the first one goes to the last point.
     """
     leaving = 0 if K[0, 0] <= K[1, 1] else 1
     entering = len(K) - 1
@@ -7892,47 +8097,61 @@ def _mix(span, u, r):
         mixtures[_SHORTEST] /= mixtures[_SHORTEST].sum()
 
 
-def _settle(span, alpha, u, r):
-    """Take u = Z'q into the mixtures, and y and q to the minimum over the span, at the mu that the theorems allow.
+def _next_mu(span, mu, gap2, Lambda, least_mu):
+    """Return the mu of the next minimum, which is mu or less; see the phases in the proof of Theorem 2.
 
-    "Subspace perceptron" in figures/README.md has the theorems, and the phases in which mu falls.
+    It is at most gap2 / Lambda, with gap2 = U^2 - L^2.  Where the sum over the phase ends it, mu is half of what it was
+    when the phase began.  Before the first phase, and after an end by rounding, only the gap counts.
     """
-    # 1. Mixtures.  At a mu below ``floor`` margins have no digits.  There, and where p has no length, all is rounding.
+    if mu <= least_mu:
+        mu = math.inf
+        span.phase_mu[0] = math.inf
+    if span.phase_sum[0] > 9.0 / (Lambda * span.phase_mu[0]):
+        mu = min(mu, 0.5 * span.phase_mu[0])
+    return max(min(mu, gap2 / Lambda), least_mu)
+
+
+def _settle(span, alpha, u, r):
+    """Solve the problem in the span, after a product u = Z'q with the component r outside it: set p, mu, y and q.
+
+    "Subspace perceptron" in figures/README.md has the theorems, and the phases in which mu falls.  U and L are the ends
+    of the interval, in units of sqrt(s).
+    """
+    # 1. Take q into the mixture p, of length U.
     _mix(span, u, r)
-    mu = span.mu[0]
     upper2 = span.points[:, _SHORTEST] @ span.points[:, _SHORTEST]
-    floor = 1e-12 * math.sqrt(upper2)
-    if span.y.size == 0 or floor < 1e-28 or (0.0 < mu <= floor and r == 0.0):
+
+    # 2. Leave all as it is where only rounding is left: at a mu below ``least_mu`` margins have no digits.
+    mu = span.mu[0]
+    least_mu = 1e-12 * math.sqrt(upper2)
+    is_exhausted = 0.0 < mu <= least_mu and r == 0.0
+    if span.y.size == 0 or least_mu < 1e-28 or is_exhausted:
         return
 
-    # 2. While no separator is known, mu is 0.  The first one gets the mu that makes mu y as long as the mixture.
+    # 3. Until the points are separated, minimise without mu.  From the separator on mu y is to be as long as U.
     if mu == 0.0:
         _minimize(span, alpha, 0.0, _THETA * math.sqrt(upper2))
         if not span.lower[0] > 0.0:
             return
         span.mu[0] = math.sqrt(upper2 / (span.y @ span.y))
 
-    # 3. The next mu.  A phase ends by its sum or by the gap; the first one has no mu of a phase before it.
+    # 4. Choose mu.  Below a gap of 1 % the tilt costs more than the theorem promises.
     Lambda = math.log(span.q.size) + _LAMBDA
     gap2 = upper2 - span.lower[0] ** 2
-    if mu <= floor:
-        mu = math.inf
-        span.phase_mu[0] = math.inf
-    if span.phase_sum[0] > 9.0 / (Lambda * span.phase_mu[0]):
-        mu = min(mu, 0.5 * span.phase_mu[0])
-    mu = max(min(mu, gap2 / Lambda), floor)
+    mu = _next_mu(span, mu, gap2, Lambda, least_mu)
     if gap2 <= 0.02 * upper2:
-        span.tilt[:] = 0.0  # Below 1 % it costs more than the theorem promises.
+        span.tilt[:] = 0.0
 
-    # 4. Minimise.  Halve mu while the minimum ends the phase and r is short: the span has what matters at this mu.
+    # 5. Minimise.  Halve mu while the minimum ends the phase and r is short: the span has what matters at this mu.
     while True:
         if mu <= 0.5 * span.phase_mu[0]:
             span.phase_mu[0] = mu
             span.phase_sum[0] = 0.0
         value = _minimize(span, alpha, mu, math.sqrt(Lambda * mu / 32.0))
-        is_long = 4.0 * r * r > gap2
-        is_open = mu * value + 0.5 * upper2 > Lambda * mu
-        if mu <= floor or (r > 0.0 and (is_long or is_open)):
+        ends_phase = mu * value + 0.5 * upper2 <= Lambda * mu
+        is_short = 4.0 * r * r <= gap2
+        goes_on = r == 0.0 or (ends_phase and is_short)
+        if mu <= least_mu or not goes_on:
             return
         mu *= 0.5
 
@@ -7950,7 +8169,7 @@ def _cut(span):
     span.tilt[:] = np.maximum(1.0 - (span.margins**2).sum(axis=0), 0.0)
 
 
-def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, eps, blurs):
+def _subspace_loop(G, k, until, alpha, span, sqrt_s, memory, negligible, least, eps, blurs):
     """Bring Z'q into the span by a product; p, mu, y and the next q take none.  memory counts vectors of the basis."""
     n, dimension = G.shape()
     w = np.empty(dimension)
@@ -7965,7 +8184,7 @@ def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, ep
         ):
             return k, SEPARATED
         shortest = span.points[:, _SHORTEST]
-        length = unit * math.sqrt(shortest @ shortest)
+        length = sqrt_s * math.sqrt(shortest @ shortest)
         if (
             0.0 < eps >= length
             and k > 0
@@ -7978,24 +8197,19 @@ def _subspace_loop(G, k, until, alpha, span, unit, memory, negligible, least, ep
         # 2. Make room, make the product, and solve the problem in the span.
         if memory <= span.y.size < min(n, dimension):
             _cut(span)
-        u, r = _extend(G, span, unit, negligible)
+        u, r = _extend(G, span, sqrt_s, negligible)
         _settle(span, alpha, u, r)
         k += 1
 
 
-@_algorithm
+@_algorithm(max_iter=1000)
 def subspace_perceptron(
     G: GramLike,
     *,
     eps: float = 0.0,
     memory: float = 1e9,
     stop: str | None = None,
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Subspace perceptron: after N products a separator, or a certificate ||p||_G = O(ln(n) sqrt(s) / N^(3/2)).
 
@@ -8065,7 +8279,7 @@ def subspace_perceptron(
     """
     eps = _number(eps, "eps", closed=True)
     memory = _number(memory, "memory")
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start)
+    run = prepare(G, **options)
     n, dimension = run.G.shape()
     d = dimension if run.G.has_coordinates else 0
     most = max(5, int(memory / (8.0 * (2 * n + d))))
@@ -8234,8 +8448,10 @@ class _Game(NamedTuple):
     norm: Norm
     shape: tuple  # of w
     scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
-    unit: float  # a power of two: G has the rows z_i / unit, at most 1 long
-    error: float  # of <z_i, w> over ||w||_2, and of Z'p in length, in this unit, by rounding
+    power: float  # a power of two: G has the rows z_i / power, at most 1 long
+    error: (
+        float  # of <z_i, w> over ||w||_2, and of Z'p in length, both over this power, by rounding
+    )
 
     def margins(self, w):
         m = np.empty(self.G.shape()[0])
@@ -8252,7 +8468,7 @@ class _Game(NamedTuple):
 
     def longest_row(self):
         """Return a bound on all N*(z_i)."""
-        length = self.unit * math.sqrt(self.scale * float(self.G.diagonal().max()))
+        length = self.power * math.sqrt(self.scale * float(self.G.diagonal().max()))
         return self.norm.radius(self.shape) * length
 
     def rows(self, index):
@@ -8270,7 +8486,7 @@ class _Game(NamedTuple):
         if size > 0.0:
             least = float(m.min()) - self.error * float(np.linalg.norm(w))
             lower = max(lower, least / size * (1.0 - _LAST))
-        return self.unit * lower, self.unit * upper, 2.0 * self.unit * self.error * radius
+        return self.power * lower, self.power * upper, 2.0 * self.power * self.error * radius
 
     def interval(self, G, scale, w, p, precise):
         """Return the `bracket` of fresh products, for `drive`."""
@@ -8279,14 +8495,14 @@ class _Game(NamedTuple):
         return self.bracket(self.play(w, p))
 
 
-def _norm_game(Z, norm, labels, options, n_classes=2):
-    """Return the run of a G with the rows z_i / unit, and its `_Game`; there are n_classes or more."""
+def _norm_game(Z, norm, labels, n_classes=2, **options):
+    """Return the run of a G with the rows z_i / power, and its `_Game`; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
     G = _rows_as_given(_rows(Z, "Z"))
     _normalizers(G.diagonal(), None, "Z")  # refuses rows that are too long or too short
-    unit = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
-    G = G._scaled(np.full(len(G), 1.0 / unit))
+    power = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
+    G = G._scaled(np.full(len(G), 1.0 / power))
     shape = G.shape()[1:]
     scale = 1.0
     if labels is not None:
@@ -8294,9 +8510,9 @@ def _norm_game(Z, norm, labels, options, n_classes=2):
         G = pair_gram(G, labels, n_classes)
         shape = (n_classes, *shape)
         scale = 2.0
-    run = prepare(G, *options)
+    run = prepare(G, **options)
     error = 1.01 * scale * run.G.rounding().margins * math.sqrt(run.scale)
-    return run, _Game(run.G, norm, shape, scale, unit, error)
+    return run, _Game(run.G, norm, shape, scale, power, error)
 
 
 _EXPLICIT = 64  # steps at the beginning, which shrink the support of p
@@ -8358,9 +8574,9 @@ def _implicit_step(game, play, tau, sigma, pace):
 
         # 3. The derivative of P along these directions, by difference quotients.
         images = np.empty_like(directions)
-        reach = 1e-7 * np.linalg.norm(x)
+        spacing = 1e-7 * np.linalg.norm(x)
         for direction, image in zip(directions, images, strict=True):
-            h = reach / max(np.linalg.norm(direction), _SMALLEST)
+            h = spacing / max(np.linalg.norm(direction), _SMALLEST)
             image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
 
         # 4. The Newton step.  The unknowns of the smaller system are factor @ step.
@@ -8402,8 +8618,8 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
         new = None
         if k >= _EXPLICIT:
             begin = pace[_PRODUCTS]
-            reach = pace[_LENGTH] / size
-            new = _implicit_step(game, play, reach * balance, reach / balance, pace)
+            stride = pace[_LENGTH] / size
+            new = _implicit_step(game, play, stride * balance, stride / balance, pace)
             if new is None:
                 pace[_LENGTH] = max(1.0, 0.25 * pace[_LENGTH])
             elif pace[_PRODUCTS] - begin < 8.0:
@@ -8429,19 +8645,14 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
             return k, CERTIFIED
 
 
-@_documented
+@_run_options(max_iter=1000, tol=1e-6)
 def norm_margin(
     Z: Any,
     norm: str | Norm,
     *,
     labels: ArrayLike | None = None,
     eps: float | None = None,
-    max_iter: int = 1000,
-    tol: float | None = 1e-6,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """The largest margin in any norm N, of points by their signed rows z_i, and its dual:
 
@@ -8476,10 +8687,10 @@ def norm_margin(
 
         w_{k+1} = P(w_k + tau_k Z'p_{k+1}),   p_{k+1} = P_Delta(p_k - sigma_k Z w_{k+1}),   P onto N <= 1,
 
-    which semismooth Newton solves to a tenth of its length (Rockafellar 1976 for exact steps; no rate is claimed here).
-    tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1" and "linf" are
-    linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that support p.
-    Columns in very different units take many steps, as for every first-order method: standardise them.
+    which semismooth Newton solves to a residual of 1e-3 of the move (Rockafellar 1976 for exact steps; no rate is
+    claimed here).  tau_k sigma_k grows while that is easy, and tau_k / sigma_k balances the lengths of w and p.  "l1"
+    and "linf" are linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that
+    support p.  Columns in very different units take many steps, as for every first-order method: standardise them.
 
     References
     ----------
@@ -8492,8 +8703,7 @@ def norm_margin(
     >>> result.status, round(result.lower, 5), result.alpha.round(5)  # w = (1, 1)
     ('certified', 3.0, array([1., 1.]))
     """
-    options = max_iter, tol, trace_at, keep_iterates, callback, start
-    run, game = _norm_game(Z, norm, labels, options)
+    run, game = _norm_game(Z, norm, labels, **options)
     begin = time.perf_counter()
     if eps is None:
         eps = 1e-9 * game.longest_row()
@@ -8509,7 +8719,7 @@ def norm_margin(
         _proximal_loop,
         (play, _Play(*map(np.copy, play)), pace),
         lambda play, best, pace: (best.w, best.p),
-        parameters=(game, math.sqrt(game.scale * largest), tol or 0.0, eps),
+        parameters=(game, math.sqrt(game.scale * largest), run.tol or 0.0, eps),
         products=lambda k: float(pace[_PRODUCTS]),
         interval=game.interval,
         spent=time.perf_counter() - begin,
@@ -8558,7 +8768,7 @@ def norm_certificate(
     """
     dimensions = 1 if labels is None else 2
     w = _real_array(w, "w", dimensions)
-    run, game = _norm_game(Z, norm, labels, (0,), max(2, len(w)))
+    run, game = _norm_game(Z, norm, labels, max(2, len(w)), max_iter=0)
     if w.shape != game.shape:
         raise ValueError(f"w must have shape {game.shape}, got {w.shape}")
     p = _distribution(p, "p", run.G.shape()[0])
@@ -8575,7 +8785,7 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, 
         theta = step / math.sqrt(k + 1.0) if schedule == _SQRT else step
         w += theta * norm.steepest(mean)
         alpha += theta * q / max(norm.dual(u), _EPS)
-        m[:] = game.unit * game.margins(w)
+        m[:] = game.power * game.margins(w)
         _refuse_overflow(m, place=f" at iteration {k + 1}")
         if logistic:
             _logistic_weights(m, 0.0, q)
@@ -8586,7 +8796,7 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, 
     return k, RUNNING
 
 
-@_documented
+@_run_options(max_iter=1000)
 def steepest_descent(
     Z: Any,
     norm: str | Norm,
@@ -8596,12 +8806,7 @@ def steepest_descent(
     schedule: str = "sqrt",
     momentum: float = 0.0,
     loss: str = "exp",
-    max_iter: int = 1000,
-    tol: float | None = None,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
-    start: Result | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Normalised steepest descent in any norm N, certified against the largest margin in that norm:
 
@@ -8652,8 +8857,7 @@ def steepest_descent(
     momentum = _number(momentum, "momentum", closed=True)
     if momentum >= 1.0:
         raise ValueError(f"momentum must be below 1, got {momentum:g}")
-    options = max_iter, tol, trace_at, keep_iterates, callback, start
-    run, game = _norm_game(Z, norm, labels, options)
+    run, game = _norm_game(Z, norm, labels, **options)
     n = run.G.shape()[0]
     w, mean = np.zeros((2, *game.shape))
     m, alpha = np.zeros((2, n))
@@ -9619,11 +9823,10 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
                 # Nothing else sees more of so many points on so few coordinates.
                 return k, EXHAUSTED
             if support > dual.largest_support:
-                warnings.warn(
+                _warn(
                     f"max_margin may take long: {support} points are in the support, too many for working sets; "
                     "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
-                    "callback shows the interval",
-                    stacklevel=8,
+                    "callback shows the interval"
                 )
         # 4. Halt if the next stage would do the same.
         is_rounding = reason == "rounding"
@@ -9642,16 +9845,12 @@ def _exact_rounds(G, k, until, c, u, stage, reads, dual):
     return k, RUNNING
 
 
-@_algorithm
+@_algorithm(max_iter=100, tol=1e-9)
 def max_margin(
     G: GramLike,
     *,
-    max_iter: int = 100,
-    tol: float = 1e-9,
-    trace_at: ArrayLike | None = None,
-    keep_iterates: bool = False,
-    callback: Callback = None,
     start: Result | ArrayLike | None = None,
+    **options: Unpack[_Options],
 ) -> Result:
     """The maximum margin to any tolerance, by working sets and Newton steps.
 
@@ -9691,9 +9890,7 @@ def max_margin(
     reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and below
     1e-16 s / rho^2 with features, for want of digits of alpha.  Here s = max_i G_ii is that of G without its ridge.
 
-    *Options.*  ``start`` may also be n weights of at least 0, such as the alpha of a problem of as many points at
-    another ridge.  Then the run is a new one that begins with them; certificates are of this G.  ``trace_at``: every
-    iteration by default.  ``products`` in the trace counts entries of G read / n^2.
+    *Trace.*  ``products`` counts entries of G read / n^2.
 
     *Free intercept.*  Every stage begins at an origin on the plane found before, and penalises the bias from there.
     Once the support and the origin have settled, every stage that is solved divides what is left of y'p by 21 or more
@@ -9723,14 +9920,14 @@ def max_margin(
     ('certified', 1.414213562)
     """
     # 1. The problem
-    tol = _number(tol, "tol")
+    tol = _number(options["tol"], "tol")
     weights = None
     if not _is_result(start) and np.ndim(start) == 1:
         weights = start
         start = None
-    run = prepare(G, max_iter, tol, trace_at, keep_iterates, callback, start, free_intercept=True)
-    if trace_at is None:
-        run = run._replace(checkpoints=np.arange(run.checkpoints[0], run.checkpoints[-1] + 1))
+    run = prepare(G, start=start, free_intercept=True, **options)
+    if options["trace_at"] is None:
+        run = run._replace(checkpoints=range(run.checkpoints[0], run.checkpoints[-1] + 1))
     dual = _Dual(run.G, run.scale, tol)
     # 2. The weights to begin with
     c = np.zeros(dual.n)
@@ -9924,7 +10121,7 @@ class MaxMarginClassifier:
     normalize : {None, "unit", "max"}
         As in `gram`.  None, the default, leaves K as it is.
     algorithm : str
-        "exact", which is `max_margin`, or any name in `ALGORITHMS` but "winnow", whose margin is another.
+        "exact", which is `max_margin`, or any name in `ALGORITHMS`.
     tol : float
         The algorithm stops at upper - lower <= tol upper.  If it has an option eps or delta, the smallest margin of
         interest, that is tol sqrt(max_i G_ii).
@@ -10444,7 +10641,9 @@ class MaxMarginClassifier:
             self._scores = G._scores_of(solution.separator[None])
         else:
             self._scores = G._scores(solution.weights[None])
-            if self._takes("precomputed"):  # new rows have K(x, x_i) for the points that were left out, too
+            if self._takes(
+                "precomputed"
+            ):  # new rows have K(x, x_i) for the points that were left out, too
                 kept = data.kept[self._scores.places]
                 self._scores = self._scores._replace(places=kept, d=self.n_features_in_)
         # 2. The dual coefficients
@@ -10510,7 +10709,8 @@ class MaxMarginClassifier:
         """Return what a copy on disk holds: all but the state of the algorithm, from which ``start`` would go on."""
         held = vars(self).copy()
         if "result_" in held:
-            held["result_"] = held["result_"]._replace(state=())
+            *origin, _ = held["result_"].state
+            held["result_"] = held["result_"]._replace(state=(*origin, None))
         return held
 
     def _check_columns(self, names, count):
@@ -10579,8 +10779,9 @@ def _fill_cache():
     for name, algorithm in ALGORITHMS.items():
         print(f"compiling {name}", flush=True)
         for G in representations:
-            problem = X if name == "winnow" else G
-            algorithm(problem, max_iter=3)
+            algorithm(G, max_iter=3)
+    print("compiling winnow", flush=True)
+    winnow(X, max_iter=3)
     for kernel, C in itertools.product(("rbf", "linear"), (1.0, math.inf)):
         print(f"compiling MaxMarginClassifier({kernel!r}, C={C})", flush=True)
         for classes in (labels, labels > 0):

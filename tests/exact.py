@@ -715,7 +715,7 @@ def _judged(problem):
             found.extend(f"partial result: {word}" for word in judged(partial))
 
     def call(**options):
-        return fm.ALGORITHMS[problem.algorithm](G, **{**problem.options, **options})
+        return getattr(fm, problem.algorithm)(G, **{**problem.options, **options})
 
     lines, looks = (0, int(how[2][5:])) if how[2].startswith("call ") else (int(how[2] or 0), 0)
     try:
@@ -1110,7 +1110,7 @@ def random_options(rng, name, problem):
         options[call.witness] = floats_around(square)[0] * (
             1.0 - 0.5 ** int(rng.integers(1, 40))
         )  # just below rho
-    for option in inspect.signature(fm.ALGORITHMS[algorithm_of(name)]).parameters:
+    for option in inspect.signature(getattr(fm, algorithm_of(name))).parameters:
         if (
             option in OPTIONS
             and (option == "tol" or option not in call.own)

@@ -481,7 +481,7 @@ def form(kind, Z):
 
 def run(name, G, **options):
     """One call, on what `form` made."""
-    return fm.ALGORITHMS[algorithm_of(name)](G, **{**CALLS[name].own, **options})
+    return getattr(fm, algorithm_of(name))(G, **{**CALLS[name].own, **options})
 
 
 def accepts(name, Z):

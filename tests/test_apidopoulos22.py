@@ -222,6 +222,19 @@ def test_lam_by_name_callable_and_array_agree(accel, lam):
     )
 
 
+def test_a_schedule_is_asked_as_the_run_goes_on():
+    """For each iteration once, in order, and for about as many as are made."""
+    asked = []
+
+    def lam(t):
+        asked.append(t)
+        return 1.0 / t
+
+    result = fm.diagonal_descent(np.eye(3), lam=lam, tol=1e-6, max_iter=10**9)
+    assert result.status == "certified" and asked == list(range(1, len(asked) + 1))
+    assert result.n_iter <= len(asked) <= 2 * result.n_iter + 1
+
+
 @every_plain
 def test_enormous_accel_is_no_inertia(kind):
     G = form(kind, INSTANCES["overlapping"])

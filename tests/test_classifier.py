@@ -224,7 +224,7 @@ def test_finite_C_meets_the_conditions_of_the_soft_margin(kernel, C):
     assert (beta >= 0).all() and slack.max() > 0.1 and chosen.status_ == "certified"
 
 
-@rotate("name, C", ["exact", *sorted(set(fm.ALGORITHMS) - {"winnow"})], [np.inf, 1.0])
+@rotate("name, C", ["exact", *sorted(fm.ALGORITHMS)], [np.inf, 1.0])
 def test_every_algorithm_by_its_name(name, C):
     """A certified interval that holds the margin, and few errors; its own options, where they have a default."""
     exact = fm.MaxMarginClassifier("rbf", C=C, gamma=0.5).fit(X3, Y3)

@@ -1,6 +1,7 @@
 """Runs of every algorithm on every representation: run options, checkpoints, traces, callbacks, how a run ends."""
 
 import contextlib
+import functools
 import itertools
 import math
 import pickle
@@ -8,6 +9,7 @@ import re
 import tracemalloc
 from fractions import Fraction
 
+import exact
 import naive
 import numba
 import numpy as np
@@ -57,10 +59,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def test_every_algorithm_is_registered():
     """Generic tests run over CALLS; an algorithm without an entry there would be tested by none of them."""
-    assert set(fm.ALGORITHMS) == {algorithm_of(name) for name in CALLS}
-    assert set(fm.ALGORITHMS) - {"max_margin"} == set(
-        naive.TWINS
-    )  # of that one, the twin is an enumeration
+    assert {*fm.ALGORITHMS, "winnow"} == {algorithm_of(name) for name in CALLS}
+    # The twin of max_margin is an enumeration.
+    assert {*fm.ALGORITHMS, "winnow"} - {"max_margin"} == set(naive.TWINS)
     assert all(
         fm.ALGORITHMS[name] is getattr(fm, name) and name in fm.__all__ for name in fm.ALGORITHMS
     )
@@ -121,10 +122,10 @@ def test_no_iterations(name, kind):
     assert np.array_equal(result.iterates, [result.alpha]) and result.lower <= result.upper
 
 
-@pytest.mark.parametrize("name", fm.ALGORITHMS)
+@pytest.mark.parametrize("name", [*fm.ALGORITHMS, "winnow"])
 def test_every_algorithm_takes_its_problem_alone(name):
     """Whatever it needs has a default, which follows the scale: those that stop without a margin do, with the proof."""
-    algorithm = fm.ALGORITHMS[name]
+    algorithm = getattr(fm, name)
     scale = 1e-3
     for Z, rho in (PLANTED["feasible"], PLANTED["simplex"]):
         result = algorithm(scale * Z) if name == "winnow" else algorithm(fm.FeatureGram(scale * Z))
@@ -204,6 +205,37 @@ def test_where_a_run_halts_does_not_depend_on_checkpoints(name, kind, case):
             assert np.array_equal(results[0].alpha, other.alpha) and np.array_equal(
                 results[0].p, other.p
             )
+
+
+@pytest.mark.parametrize("name", [*CALLS, "norm_margin", "steepest_descent"])
+def test_nothing_is_made_for_iterations_that_are_not_reached(name):
+    """A billion allowed, three taken: not even a byte for each."""
+    Z, _ = PLANTED["feasible"]
+    options = {"max_iter": 10**9, "callback": lambda partial: partial.n_iter >= 3}
+    if name in CALLS:
+        problem = (Z,) if CALLS[name].rows else (fm.FeatureGram(Z),)
+        options = {**CALLS[name].own, **options}
+    else:
+        problem = (Z, "linf")
+    algorithm = getattr(fm, algorithm_of(name))
+    algorithm(*problem, **{**options, "max_iter": 3})
+    for more in ({}, {"keep_iterates": True}, {"trace_at": [3, 10**8]}):
+        tracemalloc.start()
+        try:
+            result = algorithm(*problem, **{**options, **more})
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert result.n_iter < 10**8 and peak < 10**7, (result, peak)
+
+
+@pytest.mark.parametrize("name", fm.ALGORITHMS)
+def test_a_large_bound_changes_nothing(name):
+    """A run that ends by itself is the same whatever it might have taken."""
+    G = fm.FeatureGram(PLANTED["uneven"][0])
+    one, two = (fm.ALGORITHMS[name](G, max_iter=most, tol=0.9) for most in (10**4, 10**9))
+    assert one.status in ("separated", "certified")
+    same_result(one, two)
 
 
 def test_max_margin_rounds_are_rows():
@@ -423,6 +455,32 @@ def test_the_cost_of_tracing_is_linear():
             tracemalloc.stop()
         assert len(seen) == rows + 1
     assert kept[2000] <= 2.3 * kept[1000] <= 2.3**2 * kept[500] <= 2.3**3 * kept[250], kept
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].held])
+def test_a_callback_is_given_the_points_that_were_bounded(name):
+    """In exact arithmetic, at every checkpoint: the margin of alpha and the norm of p are in the interval, whether it
+    comes from what the loop reports or from products; after a start, too."""
+
+    faults = []
+    looks = []
+
+    def look(gram, partial):
+        low, high = exact.exact_interval(gram, partial.alpha, partial.p)
+        lower = exact.signed_square(Fraction(float(partial.lower)))
+        upper = exact.signed_square(Fraction(float(partial.upper)))
+        faults.extend([partial.n_iter] * (high > upper or (low is not None and low < lower)))
+        looks.append(partial.n_iter)
+
+    for case in ("feasible, odd n", "lopsided, shifted", "opposite labels", "copies"):
+        Z, _ = PLANTED[case]
+        matrix = dense(Z)
+        entries = [[Fraction(float(entry)) for entry in row] for row in matrix]
+        for G, gram in ((fm.FeatureGram(Z), exact.of_rows(Z)), (matrix, exact.gram_of(entries))):
+            options = {"callback": functools.partial(look, gram), "trace_at": range(1000)}
+            start = run(name, G, max_iter=17, **options)
+            run(name, G, max_iter=20, tol=1e-3, start=start, **options)
+    assert not faults and len(looks) > 20
 
 
 # ======================================================================================================
@@ -1034,6 +1092,26 @@ def test_options_of_drive():
     assert (plain.lower, plain.upper) == fm.certificate(np.eye(2), alpha, plain.p)
 
 
+def test_parameters_of_an_entry():
+    """A callable is asked before each entry, for what lies between: from one iteration on to the next, not beyond."""
+    entries = []
+
+    def loop(G, k, until, alpha, numbers, constant):
+        assert constant == 7.0 and numbers.tolist() == list(range(k, until))
+        alpha[0] += numbers.sum()
+        return until, fm.RUNNING
+
+    def parameters(k, until):
+        entries.append((k, until))
+        return np.arange(k, until), 7.0
+
+    setting = fm.prepare(np.eye(2), 100, trace_at=[10])
+    result = fm.drive(setting, loop, (np.ones(2),), parameters=parameters)
+    assert result.alpha[0] == 1.0 + sum(range(100)) and entries[0] == (0, 0)
+    assert [k for k, _ in entries[1:]] == [until for _, until in entries[:-1]]
+    assert {10, 100} <= {until for _, until in entries}
+
+
 @pytest.mark.parametrize(
     "answer", [None, 3, (3,), (1, 2, 3), (3, True), (3, 7), (3, "separated"), ("a", 0)]
 )
@@ -1214,12 +1292,12 @@ def test_what_a_result_prints_where_there_is_no_margin():
     )
 
 
-@pytest.mark.parametrize("name", list(fm.ALGORITHMS))
+@pytest.mark.parametrize("name", [*fm.ALGORITHMS, "winnow"])
 def test_points_and_labels_are_no_problem_yet(name):
     """The commonest mistake: an algorithm takes G, which `gram` and `features` make of X and y."""
     X, y = two_classes(10, 3, 3.0)
     with pytest.raises(TypeError, match=r"build G first, by gram\(X, y\) or features\(X, y\)"):
-        fm.ALGORITHMS[name](X, y)
+        getattr(fm, name)(X, y)
     if name != "winnow":
         with pytest.raises(ValueError, match=r"shape \(10, 3\).*gram\(X, y\) or features\(X, y\)"):
-            fm.ALGORITHMS[name](X)
+            getattr(fm, name)(X)

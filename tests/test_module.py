@@ -31,6 +31,8 @@ TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 PUBLIC = [name for name in dir(fm) if not name.startswith("__")]
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(fm, name))]
 CLASSES = [name for name in PUBLIC if inspect.isclass(getattr(fm, name))]
+ON_ROWS = ["winnow", "norm_margin", "steepest_descent"]  # other margins, of signed rows
+ALGORITHMS = [*fm.ALGORITHMS, *ON_ROWS]
 
 
 # ======================================================================================================
@@ -202,27 +204,48 @@ def test_tab_completion_shows_the_toolkit():
 
 
 def test_every_algorithm_has_the_same_run_options_in_the_same_order():
-    options = ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
-    assert list(inspect.signature(fm.prepare).parameters)[1:] == [*options, "free_intercept"]
-    for name, algorithm in fm.ALGORITHMS.items():
-        assert algorithm is getattr(fm, name) and algorithm.__name__ == name and name in fm.__all__
+    options = list(fm.RunOptions.__annotations__)
+    assert options == ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
+    prepared = inspect.signature(fm.prepare).parameters
+    assert list(prepared)[1:] == [*options, "free_intercept"]
+    hints = typing.get_type_hints(fm.RunOptions)
+    assert hints == {name: typing.get_type_hints(fm.prepare)[name] for name in options}
+    for name in ALGORITHMS:
+        algorithm = getattr(fm, name)
+        assert algorithm.__name__ == name and name in fm.__all__
+        assert (fm.ALGORITHMS.get(name) is algorithm) == (name not in ON_ROWS)
         first, *rest = inspect.signature(algorithm).parameters.values()
-        assert (
-            first.name == ("Z" if name == "winnow" else "G")
-            and first.kind is first.POSITIONAL_OR_KEYWORD
-        )
+        assert first.name == ("Z" if name in ON_ROWS else "G")
+        assert first.kind is first.POSITIONAL_OR_KEYWORD
+        if name in ("norm_margin", "steepest_descent"):
+            norm = rest.pop(0)
+            assert norm.name == "norm"
         assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
         assert [parameter.name for parameter in rest[-6:]] == options
+        own = typing.get_type_hints(algorithm)
+        assert all(own[option] == hints[option] for option in options[:-1])
+        assert name == "max_margin" or own["start"] == hints["start"]
         defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
-        assert defaults.pop("max_iter") > 0 and defaults.pop("tol") == (
-            1e-9 if name == "max_margin" else None
-        )
+        assert defaults.pop("max_iter") > 0
+        assert defaults.pop("tol") == {"max_margin": 1e-9, "norm_margin": 1e-6}.get(name)
         assert defaults == {
             "trace_at": None,
             "keep_iterates": False,
             "callback": None,
             "start": None,
         }
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_unknown_options_are_refused_as_python_does(name):
+    """Also those of `prepare` that are no run options."""
+    algorithm = getattr(fm, name)
+    given = (np.eye(2), "l2") if name in ("norm_margin", "steepest_descent") else (np.eye(2),)
+    for option in ("max_iterations", "free_intercept", "options"):
+        with pytest.raises(TypeError, match=rf"^{name}\(\) .* keyword argument '{option}'$"):
+            algorithm(*given, **{option: 3})
+    with pytest.raises(TypeError, match=rf"^{name}\(\) missing .* argument"):
+        algorithm(max_iter=3)
 
 
 # ======================================================================================================
@@ -264,7 +287,7 @@ def test_docstrings_have_the_sections_of_numpydoc(name):
     titles = list(found)[1:]
     assert found[""].strip() and titles == [title for title in SECTIONS if title in titles]
     assert ">>> " in found["Examples"]
-    if name in fm.ALGORITHMS:
+    if name in ALGORITHMS:
         optional = ("Attributes", "References", "See Also")
         assert [title for title in titles if title not in optional] == [
             title for title in SECTIONS if title not in optional
@@ -515,6 +538,111 @@ def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_a_call_that_has_run_before_looks_at_no_folder_and_starts_no_thread(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    G = fm.FeatureGram(np.eye(3))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(fm, "_FOLDER", "a folder")
+    monkeypatch.setattr(fm, "_MET", set())
+    monkeypatch.setattr(fm, "_PATIENCE", 1e6)
+    looked = []
+    monkeypatch.setattr(fm, "_count_compiled_files", lambda: looked.append(1) or 0)
+    for _ in range(3):
+        fm.momentum(G, max_iter=3)
+        assert looked == [1]
+    fm.momentum(np.eye(3), max_iter=3)
+    assert looked == [1, 1]
+
+
+def test_importing_leaves_nothing_behind(alone, tmp_path):
+    """No folder but those that Numba and Python make for compiled code, no file, no variable, whatever is missing."""
+    code = (
+        "import os, sys, numba\nbefore = dict(os.environ)\nmade = []\n"
+        "makedirs = os.makedirs\n"
+        "def watched(path, *args, **options):\n"
+        "    made.append(sys._getframe(1).f_globals['__name__'])\n"
+        "    return makedirs(path, *args, **options)\n"
+        "os.makedirs = os.mkdir = watched\n"
+        "import fastmargin\nassert os.environ == before\nprint(*made)"
+    )
+    by = python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache" / "deep"))
+    assert set(by.split()) <= {"numba.core.caching", "os", "importlib._bootstrap_external"}
+    shutil.make_archive(tmp_path / "module", "zip", alone, "fastmargin.py")
+    (tmp_path / "nowhere").mkdir()
+    home = tmp_path / "home"
+    python(
+        "import fastmargin\nassert '.zip' in fastmargin.__file__ and fastmargin._CACHE",
+        tmp_path / "nowhere",
+        PYTHONPATH=str(tmp_path / "module.zip"),
+        XDG_CACHE_HOME=str(home / "cache"),
+        NUMBA_CACHE_DIR="",
+    )
+    assert not home.exists()
+
+
+class Columns:
+    """A table of two named columns."""
+
+    columns = ["a", "b"]
+
+    def __init__(self, X):
+        self.X = X
+        self.shape = X.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.X.astype(dtype or self.X.dtype)
+
+
+X4 = np.array([[0.0, 1.0], [1.0, 0.0], [4.0, 5.0], [7.0, 4.0]])
+Y4 = np.array([0, 0, 1, 1])
+WARNED = {
+    "a column of labels": lambda: fm.MaxMarginClassifier().fit(X4, Y4[:, None]),
+    "no margin": lambda: fm.MaxMarginClassifier().fit(X4[[0, 0, 1, 2]], Y4[[0, 2, 0, 2]]),
+    "not converged": lambda: fm.MaxMarginClassifier(max_iter=0, tol=1e-9).fit(X4, Y4),
+    "not converged, by momentum": lambda: fm.MaxMarginClassifier(
+        algorithm="momentum", max_iter=1, tol=1e-9
+    ).fit(X4, Y4),
+    "names when fitted": lambda: fm.MaxMarginClassifier().fit(Columns(X4), Y4).predict(X4),
+    "names of new points": lambda: fm.MaxMarginClassifier().fit(X4, Y4).score(Columns(X4), Y4),
+}
+
+
+@pytest.mark.parametrize("case", WARNED)
+def test_warnings_point_at_the_line_of_the_user(case):
+    with pytest.warns(UserWarning) as caught:
+        WARNED[case]()
+    (line,) = {warning.lineno for warning in caught}
+    first = WARNED[case].__code__.co_firstlineno
+    assert {warning.filename for warning in caught} == {__file__}
+    assert first <= line <= first + 2
+
+
+def test_a_warning_from_below_a_callback_points_at_the_callback():
+    def callback(partial):
+        if partial.n_iter == 1:
+            WARNED["not converged"]()
+
+    with pytest.warns(UserWarning) as caught:
+        fm.momentum(np.eye(2), max_iter=2, callback=callback)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert caught[0].lineno == WARNED["not converged"].__code__.co_firstlineno
+
+
+def test_all_warnings_take_one_way():
+    """But for that of the import, which is no call."""
+    calls = [
+        node
+        for definition in TREE.body
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef) and definition.name != "_warn"
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Attribute) and node.attr in ("warn", "warn_explicit")
+    ]
+    assert not calls, [node.lineno for node in calls]
+
+
 @pytest.mark.dear
 @pytest.mark.parametrize("zipped", [False, True])
 def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped):
@@ -532,16 +660,17 @@ def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped)
         "    import numpy as np, fastmargin as fm\n"
         "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
         "print(fm.__file__, result.n_iter, sep='\\n')\n"
-        "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')"
+        "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')\n"
+        "print(*(warning.filename for warning in caught))"
     )
-    file, n_iter, *warned = python(
+    file, n_iter, *warned, where = python(
         code,
         tmp_path,
         NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"),
         PYTHONPATH=path,
         XDG_CACHE_HOME=str(tmp_path / "file" / "cache"),
     ).splitlines()
-    assert file.startswith(path) and n_iter == "5" and len(warned) == 1
+    assert file.startswith(path) and n_iter == "5" and len(warned) == 1 and where == "<string>"
     assert warned[0].startswith("RuntimeWarning") and "NUMBA_CACHE_DIR" in warned[0]
 
 
@@ -567,7 +696,8 @@ def test_the_cache_is_filled_for_the_usual_calls(alone, tmp_path):
         "    X = np.random.default_rng(1).normal(size=(n, n)); y = np.where(X[:, 0] > 0, 1, -1)\n"
         "    for G in (fm.gram(X, y), fm.gram(X, y, kernel='poly', intercept=1.0), fm.features(X, y)):\n"
         "        for name, algorithm in fm.ALGORITHMS.items():\n"
-        "            algorithm(X * y[:, None] if name == 'winnow' else G, max_iter=20)\n"
+        "            algorithm(G, max_iter=20)\n"
+        "    fm.winnow(X * y[:, None], max_iter=20)\n"
         "    for kernel in ('rbf', 'linear', 'poly'):\n"
         "        for C in (1.0, np.inf):\n"
         "            for labels in (y, X[:, :4].argmax(axis=1)):\n"
@@ -748,7 +878,7 @@ def test_every_algorithm_gives_the_same_bits_from_any_cache(alone, tmp_path):
         many = rng.normal(size=(500, 2))
         problems.append(fm.gram(many, np.where(many[:, 0] * many[:, 1] > 0.0, 1, -1)))
         for name, algorithm in list(fm.ALGORITHMS.items())[::{step}]:
-            for G in [Z] if name == "winnow" else problems:
+            for G in problems:
                 result = algorithm(G, max_iter=60)
                 print(name, result.alpha.sum().hex(), result.p.sum().hex(), result.lower.hex(), result.upper.hex())
     """)
@@ -760,7 +890,7 @@ def test_every_algorithm_gives_the_same_bits_from_any_cache(alone, tmp_path):
         )
         for folder, step in (("one", "1"), ("one", "1"), ("other", "-1"))
     )
-    assert len(cold) == 5 * len(fm.ALGORITHMS) - 4 and cold == warm == backwards
+    assert len(cold) == 5 * len(fm.ALGORITHMS) and cold == warm == backwards
 
 
 @pytest.mark.dear

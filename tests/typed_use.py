@@ -1,5 +1,7 @@
 """A user's program that a type checker reads and nobody runs: it says what the public functions take and return."""
 
+from typing import Unpack
+
 import numpy as np
 
 import fastmargin as fm
@@ -26,7 +28,14 @@ def stop(partial: fm.Result) -> bool:
     return partial.lower > 0.5
 
 
+def twice(G: fm.Representation, **options: Unpack[fm.RunOptions]) -> fm.Result:
+    return fm.momentum(G, start=fm.momentum(G, **options), max_iter=3)
+
+
+options: fm.RunOptions = {"tol": 1e-3, "trace_at": range(3)}
 results: list[fm.Result] = [
+    fm.snkp(np.eye(3), eps=1e-3, **options),
+    twice(Rows(), tol=0.1),
     fm.momentum(
         fm.gram(X, y, kernel=lambda A, B: A @ B.T, ridge=0.5),
         tol=1e-3,
@@ -44,6 +53,7 @@ results: list[fm.Result] = [
         fm.prepare(fm.pair_gram(fm.features(X), [0, 1, 2], 3), max_iter=3),
         print,
         (np.zeros(6),),
+        parameters=lambda k, until: (until - k,),
         eps=1e-3,
     ),
 ]
@@ -64,6 +74,8 @@ error: float = fm.Rounding.of_rows(3, 3).margins
 fm.momentum(np.eye(3), max_iter="many")  # type: ignore[arg-type]
 fm.momentum(np.eye(3), max_iterations=3)  # type: ignore[call-arg]
 fm.snkp(np.eye(3), start=results[0].alpha)  # type: ignore[arg-type]
+fm.max_margin(np.eye(3), tol="small")  # type: ignore[arg-type]
+twice(Rows(), callback=3)  # type: ignore[arg-type]
 fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
 fm.lazy_gram(X, y, kernel=np.dot)  # type: ignore[arg-type]
 fm.norm_margin(X, 3)  # type: ignore[arg-type]
