@@ -407,21 +407,18 @@ def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(mon
     """Nor where the run begins with weights of all points."""
     for name, value in (("_LARGEST_FACE", 100), ("_FIRST_FACE", 50), ("_WIDE_BLOCK", 400)):
         monkeypatch.setattr(fm, name, value)
-    place = fm._Dual.place
-    largest = []
-    monkeypatch.setattr(
-        fm._Dual,
-        "place",
-        lambda self, points, start, H: (
-            largest.append((points.size, len(H))),
-            place(self, points, start, H),
-        ),
-    )
+    read = []
+
+    class Watched(fm.LazyGram):
+        def block(self, rows, columns):
+            read.append((rows.size, columns.size))
+            return super().block(rows, columns)
+
     X, y = two_classes(900, 4, seed=3)
-    G = fm.lazy_gram(X, y, gamma=2.0)
+    G = Watched(*fm.lazy_gram(X, y, gamma=2.0))
     for start in (None, np.ones(900)):
         assert fm.max_margin(G, tol=1e-3, start=start).status == "certified"
-    assert max(largest)[0] == max(size for _, size in largest) == 400
+    assert max(rows for rows, _ in read) <= max(columns for _, columns in read) == 400
 
 
 def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
@@ -734,22 +731,52 @@ def test_a_ridge_over_rows_is_solved_by_newton_steps(rows_kind, ridge, monkeypat
     )
 
 
-@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
-def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
-    G = fm.RidgeGram(
-        BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge
-    )  # some slacks are 0, some not
-    dual = fm._Dual(G, G.diagonal().max(), 1e-9)
-    c = np.eye(1, 700)[0]
-    u = np.empty(700)
-    dual.refresh(c, u)
-    gap = fm._rescale(c, u)[0]
-    for _ in range(4):  # each leaves a thousandth of the gap
-        if gap > 1e-9:
-            fm._by_newton_steps(dual, c, u, gap)
-            dual.refresh(c, u)
-            gap = fm._rescale(c, u)[0]
-    assert gap <= 1e-9
+def objective(rows, ridge, penalty, w):
+    """||w||^2 / 2, without what is not penalised, and the squares of the slacks."""
+    slacks = np.maximum(1.0 - rows @ w, 0.0)
+    return 0.5 * (penalty * w) @ w + 0.5 * slacks @ (slacks / ridge)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 200)])
+def test_newton_steps_in_coordinates_end_at_the_minimum(ridge, bias):
+    """The gradient is 0 there, and the objective above in every direction; the weights are those of its slacks."""
+    rng = np.random.default_rng(1)
+    rows = rows_of(200, 6, 3) + 1.0  # some slacks are 0, some not
+    signs = np.where(np.arange(200) % 3, 1.0, -1.0) if bias else None
+    rows, penalty = fm._with_bias(rows, signs)
+    ridge = np.broadcast_to(ridge, 200).astype(float)
+    w, weights, steps = fm._newton_in_coordinates(rows, ridge, penalty, np.zeros(6 + bias))
+    assert 1 <= steps <= 30 and np.array_equal(weights, np.maximum(1.0 - rows @ w, 0.0) / ridge)
+    np.testing.assert_allclose(weights @ rows, penalty * w, atol=1e-9 * np.abs(w).max())
+    least = objective(rows, ridge, penalty, w)
+    for _ in range(20):
+        other = w + 1e-3 * rng.normal(size=w.size)
+        assert objective(rows, ridge, penalty, other) > least
+
+
+@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 200)])
+def test_newton_steps_by_products_find_the_minimum_of_those_in_coordinates(ridge):
+    """From nothing, and from the minimum itself, where one product tells that no step is left."""
+    rows = rows_of(200, 6, 3) + 1.0
+    ridge = np.broadcast_to(ridge, 200).astype(float)
+    _, wanted, _ = fm._newton_in_coordinates(rows, ridge, np.ones(6), np.zeros(6))
+    products = []
+
+    def product(v):
+        products.append(v)
+        return rows @ (rows.T @ v)
+
+    v = np.zeros(200)
+    m = np.zeros(200)
+    found = fm._newton_by_products(product, ridge, v, m, 1e-10)
+    assert not v.any() and not m.any()  # they stay as they are
+    np.testing.assert_allclose(rows.T @ found, rows.T @ wanted, atol=1e-8)
+    assert len(products) > 3
+    products.clear()
+    again = fm._newton_by_products(product, ridge, wanted, rows @ (rows.T @ wanted), 1e-7)
+    np.testing.assert_allclose(rows.T @ again, rows.T @ wanted, atol=1e-6)
+    assert len(products) == 1
 
 
 def test_newton_steps_count_their_products(monkeypatch):
@@ -770,18 +797,20 @@ def test_newton_steps_count_their_products(monkeypatch):
 
     monkeypatch.setattr(fm, "_newton_in_coordinates", counted)
     Z = rows_of(300, 6, 3) + 1.0
+    scale = float((Z**2).sum(axis=1).max())
     for base in (Counted(Z), fm.FeatureGram(Z)):
-        dual = fm._Dual(fm.RidgeGram(base, 0.1), float((Z**2).sum(axis=1).max()), 1e-9)
-        c = np.eye(1, 300)[0]
-        u = np.empty(300)
-        dual.refresh(c, u)
-        gap = fm._rescale(c, u)[0]
-        reads = dual.reads[0]
+        G = fm.RidgeGram(base, 0.1)
+        problem = fm._Problem(G, scale)
+        alpha = np.eye(1, 300)[0]
+        m = np.empty(300)
+        problem.refresh(alpha, m)
+        gap = fm._rescale(alpha, m)[0]
+        reads = problem.reads[0]
         products.clear()
-        fm._by_newton_steps(dual, c, u, gap)
+        fm._by_newton_steps(problem, fm._limits(G, scale, 1e-9), alpha, m, gap)
         expected = len(products) if isinstance(base, Counted) else 2 * steps[0] + 1
-        assert expected > 3 and dual.reads[0] - reads == expected * 300**2
-    assert fm.max_margin(fm.FeatureGram(Z), start=c).trace["products"][0] == 0.0
+        assert expected > 3 and problem.reads[0] - reads == expected * 300**2
+    assert fm.max_margin(fm.FeatureGram(Z), start=alpha).trace["products"][0] == 0.0
 
 
 @pytest.mark.parametrize("intercept", [0.0, "free"])
@@ -859,10 +888,8 @@ def test_newton_steps_over_pairs(monkeypatch):
     """Of all classes together, with a kernel matrix kept for the points that matter."""
     monkeypatch.setattr(fm, "_FEW_SLACK", 300)
     kept = []
-    at_hand = fm._Dual.at_hand
-    monkeypatch.setattr(
-        fm._Dual, "at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1]
-    )
+    at_hand = fm._at_hand
+    monkeypatch.setattr(fm, "_at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1])
     X = rows_of(300, 5, 1)
     labels = np.arange(300) % 5
     result = fm.max_margin(fm.pair_gram(fm.lazy_gram(X, gamma=0.5), labels, 5, ridge=5.0), tol=1e-9)
@@ -877,25 +904,24 @@ def test_at_hand_is_what_products_read(n, monkeypatch):
     monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
     X, y = noisy(n)
     G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
-    dual = fm._Dual(G, 2.0, 1e-6)
+    problem = fm._Problem(G, 2.0)
     v = np.cos(np.arange(n))
     m = np.empty(n)
     c = np.zeros(n)
     u = np.where(np.arange(n) % 3, 2.0, 0.0)
     for now, wanted in ((u, np.arange(0, n, 3)), (0.0 * u, np.arange(n))):
-        points, part = dual.at_hand(c, now)
-        assert np.array_equal(points, wanted) and dual.at_hand(c, now)[1] is part
+        points, part = fm._at_hand(problem, c, now)
+        assert np.array_equal(points, wanted) and fm._at_hand(problem, c, now)[1] is part
         fm.margins(part, v[: points.size], m[: points.size])
         np.testing.assert_allclose(
             m[: points.size], G.base.restrict(points).dense() @ v[: points.size], atol=1e-4
         )
     monkeypatch.setattr(fm, "_AT_HAND", n // 2)
-    dual.kept = None, None
-    assert (
-        dual.at_hand(c, 0.0 * u)[1] is None
-        and fm._by_newton_steps(dual, c, 0.0 * u, 1.0) == "large"
-    )
-    assert dual.at_hand(c, u)[1] is not None
+    problem.kept = (None, None)
+    limits = fm._limits(G, 2.0, 1e-6)
+    assert fm._at_hand(problem, c, 0.0 * u)[1] is None
+    assert fm._by_newton_steps(problem, limits, c, 0.0 * u, 1.0) == "large"
+    assert fm._at_hand(problem, c, u)[1] is not None
 
 
 @pytest.mark.parametrize("seed", range(20))

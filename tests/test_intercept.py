@@ -265,30 +265,32 @@ def test_what_the_solver_keeps_is_of_the_moved_origin(make):
     X = rng.normal(size=(60, 3))
     y = both_classes(rng, 60)
     G = make(X, y, gamma=0.1, intercept="free", ridge=0.05)
-    dual = fm._Dual(G, 1.05, 1e-9)
+    problem = fm._Problem(G, 1.05)
     c = rng.random(60)
     u = np.zeros(60)
-    for side in dual.sides:
+    for side in problem.sides:
         c[side] *= 0.5 / c[side].sum()
-    dual.finish(c, u)
-    dual.begin(c, u)
+    problem.finish(c, u)
+    problem.begin(c, u)
     middle = G.dense() if make is fm.lazy_gram else G.base.matrix
-    h = dual.shift
+    h = problem.shift
     moved = middle + np.outer(h, y) + np.outer(y, h)
     np.testing.assert_allclose(u, moved @ c / 1.05, atol=1e-13)
     assert (
         min(u[y > 0]) == pytest.approx(min(u[y < 0]), abs=1e-13)
         and np.linalg.eigvalsh(moved)[0] > 0.0
     )
-    np.testing.assert_allclose(dual.roots**2 * 1.05, moved.diagonal(), atol=1e-12)
+    np.testing.assert_allclose(problem.lengths**2 * 1.05, moved.diagonal(), atol=1e-12)
     H = np.empty((20, 20))
     points = np.arange(20, 40)
-    dual.place(points, 0, H)
-    roots = dual.roots[points]
-    np.testing.assert_allclose(H, moved[20:40, 20:40] / 1.05 / np.outer(roots, roots), atol=1e-13)
-    dual.change(c, u, points[:5], rng.random(5))
+    problem.place(points, 0, H)
+    lengths = problem.lengths[points]
+    np.testing.assert_allclose(
+        H, moved[20:40, 20:40] / 1.05 / np.outer(lengths, lengths), atol=1e-13
+    )
+    problem.change(c, u, points[:5], rng.random(5))
     np.testing.assert_allclose(u, moved @ c / 1.05, rtol=1e-12)
-    dual.finish(c, u)
+    problem.finish(c, u)
     raw = middle @ c / 1.05
     np.testing.assert_allclose(np.ptp((u - raw) * y), 0.0, atol=1e-13)
 
@@ -303,17 +305,18 @@ def test_newton_steps_solve_the_problem_of_the_moved_origin(make):
         if make is fm.gram
         else (make(X, y, gamma=0.3, intercept="free", ridge=0.5))
     )
-    dual = fm._Dual(G, 1.5, 1e-9)
+    problem = fm._Problem(G, 1.5)
+    limits = fm._limits(G, 1.5, 1e-9)
     c = np.zeros(200)
     u = np.zeros(200)
-    for side in dual.sides:
+    for side in problem.sides:
         c[side] = 0.5 / side.size
-    dual.finish(c, u)
-    dual.begin(c, u)
+    problem.finish(c, u)
+    problem.begin(c, u)
     for _ in range(4):  # on demand each leaves a thousandth of the gap
-        fm._by_newton_steps(dual, c, u, fm._rescale(c, u)[0])
-        dual.last = None
-        dual.refresh(c, u)
+        fm._by_newton_steps(problem, limits, c, u, fm._rescale(c, u)[0])
+        problem.last = None
+        problem.refresh(c, u)
     assert fm._rescale(c, u)[0] <= 1e-8
 
 
