@@ -1179,18 +1179,18 @@ def _prox(which, g, mu, q, out):
 
 # Faces
 #
-# Minimize x'Hx / 2 - b'x over x >= 0, where b_i = 1 / root_i, with the gradient g = Hx - b.  Only the k points on the
-# face may have x_i > 0.  A face is a tuple (roots, L, P, inside): P[:k] lists its points in the order in which they
-# entered, L[:k, :k] is the Cholesky factor of H on them in this order, and inside tells which of all points they are.
-# L and P have room for more points.
+# Minimize x'Hx / 2 - b'x over x >= 0, where b_i = 1 / length_i and H_ii = 1.  The gradient is g = Hx - b.  Only the k
+# points on the face may have x_i > 0.  A face is a tuple (lengths, L, P, inside):
 #
-# A Newton step goes to the minimum on the face, or to the first zero of x if that comes before; then the point there
-# leaves the face.
+#     lengths     the length_i of all points
+#     P[:k]       the points on the face, in the order in which they entered
+#     L[:k, :k]   the Cholesky factor of H on them, in this order
+#     inside      which of all points are on the face
 #
-# A point i may depend on the points of the face, so that the factor has no row for it.  Then x moves along
-# v = e_i - H_PP^-1 H_Pi, in which H is flat, to the first zero.  The point there leaves the face, and i is tried again.
-# If the minimum along v comes before the first zero, i enters all the same.  If nothing stops v, then v is a witness of
-# infeasibility, or else i enters.
+# L and P have room for more points.  `_descend` goes to the minimum on the face.  `_append` brings another point in.
+#
+# A point may *depend* on those of the face: then the factor has no row for it, because H is flat in a direction that
+# moves this point and the face alone.  x goes along this direction until a point of the face has x_i = 0 and leaves.
 
 _PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
 
@@ -1260,56 +1260,86 @@ def _move(face, x, k, d, t, leaving):
 
 
 @register_jitable
+def _pivot(face, row, k, i):
+    """Write the row of the factor for point i, but for its last entry; return the square of that.
+
+    It is the squared distance of point i, of length 1, to the span of the points on the face.
+    """
+    _, L, P, _ = face
+    z = L[k]
+    for a in range(k):
+        z[a] = row[P[a]]
+    _forward(L, k, z)
+    return row[i] - _dot(z[:k], z[:k])
+
+
+@register_jitable
+def _flat_direction(face, row, g, k, i, d):
+    """Set d to the direction on the face that belongs to x_i moving by ``sign``; return (sign, slope, total).
+
+    The direction is e_i - H_PP^-1 H_Pi, in which H is flat, times the sign that makes it go downhill.  ``slope`` is the
+    change of the objective, and ``total`` that of b'x, for a step of +1 in x_i.
+    """
+    lengths, L, P, _ = face
+    for a in range(k):
+        d[a] = -row[P[a]]
+    _solve(L, k, d)
+    slope = g[i]
+    total = 1.0 / lengths[i]
+    for a in range(k):
+        slope += d[a] * g[P[a]]
+        total += d[a] / lengths[P[a]]
+    sign = -1.0 if slope > 0.0 else 1.0
+    for a in range(k):
+        d[a] *= sign
+    return sign, slope, total
+
+
+@register_jitable
 def _append(face, row, x, g, k, i, eps):
     """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, -1 for a witness.
 
     A witness has ||p||_G <= eps sqrt(s); x is one then.
     """
-    roots, L, P, inside = face
+    _, L, P, inside = face
     d = np.empty(k)
     while True:
-        z = L[k]
-        for a in range(k):
-            z[a] = row[P[a]]
-        _forward(L, k, z)
-        pivot = row[i] - _dot(z[:k], z[:k])
-        if pivot <= _PIVOT:
-            # 1. The direction in which H is flat, downhill
-            for a in range(k):
-                d[a] = -row[P[a]]
-            _solve(L, k, d)
-            slope = g[i]
-            total = 1.0 / roots[i]
-            for a in range(k):
-                slope += d[a] * g[P[a]]
-                total += d[a] / roots[P[a]]
-            sign = -1.0 if slope > 0.0 else 1.0
-            for a in range(k):
-                d[a] *= sign
-            longest = np.inf if sign > 0.0 else x[i]
-            # 2. As far along it as x >= 0 allows, if the minimum is not before
-            t, blocking = _ratio_test(x, P, k, d, longest)
-            if t == np.inf:
-                if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
-                    x[:] = 0.0
-                    x[i] = 1.0
-                    _move(face, x, k, d, 1.0, -1)
-                    return -1
-            elif not t * pivot > abs(slope):
-                x[i] = max(x[i] + sign * t, 0.0)
-                k = _move(face, x, k, d, t, blocking)
-                if blocking < 0:  # x_i itself is 0
-                    return k
-                continue
-        z[k] = math.sqrt(max(pivot, 1e-16))
-        P[k] = i
-        inside[i] = True
-        return k + 1
+        pivot = _pivot(face, row, k, i)
+        if not pivot <= _PIVOT:
+            break
+        # 1. Point i depends on those of the face.  Find how far x >= 0 allows to go in the flat direction.
+        sign, slope, total = _flat_direction(face, row, g, k, i, d)
+        longest = np.inf if sign > 0.0 else x[i]
+        t, blocking = _ratio_test(x, P, k, d, longest)
+        # 2. Where nothing stops the direction, it is a witness, or else i enters.
+        if t == np.inf:
+            if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
+                x[:] = 0.0
+                x[i] = 1.0
+                _move(face, x, k, d, 1.0, -1)
+                return -1
+            break
+        # 3. Where the minimum comes first, i enters all the same.
+        if t * pivot > abs(slope):
+            break
+        # 4. Go there.  A point leaves the face, and i is tried again; or x_i itself is 0.
+        x[i] = max(x[i] + sign * t, 0.0)
+        k = _move(face, x, k, d, t, blocking)
+        if blocking < 0:
+            return k
+    # 5. Enter.
+    L[k, k] = math.sqrt(max(pivot, 1e-16))
+    P[k] = i
+    inside[i] = True
+    return k + 1
 
 
 @register_jitable
 def _descend(face, x, g, k):
-    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps."""
+    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps.
+
+    A step goes to the minimum, or to the first zero of x if that comes before; then the point there leaves the face.
+    """
     _, L, P, _ = face
     d = np.empty(k)
     remainder = 1.0  # a step t d leaves 1 - t of the gradient on the face
@@ -4649,10 +4679,11 @@ _COMMON = """    Returns
     ----------------
     max_iter : int, the largest number of updates
     tol : float, the run stops as "certified" at upper - lower <= tol * upper
-    trace_at : array of int, the checkpoints: iterations to certify and to trace; by default 16 a decade
+    trace_at : array of int, the checkpoints: iterations to certify and to trace; by default 16 a decade, of
+        `max_margin` all
     keep_iterates : bool, whether Result.iterates has alpha at every checkpoint
     callback : callable, is given the partial Result at every checkpoint; if it returns True, the run stops
-    start : Result, of the same algorithm on the same G, from which to go on
+    start : Result, of the same algorithm on the same G, from which to go on; `max_margin` also takes n weights
         `prepare` says more about each of these.
 
     Raises
@@ -8421,12 +8452,13 @@ def _solve_by_pairs(H, lengths, alpha, m, target, most):
 
     H is in single precision; the rest is of the working set, in double precision, and stays as it is.
     """
-    x = (alpha * lengths).astype(np.float32)
-    g = ((m - 1.0) / lengths).astype(np.float32)
+    with np.errstate(over="ignore"):
+        x = (alpha * lengths).astype(np.float32)
+        g = ((m - 1.0) / lengths).astype(np.float32)
     moves = np.zeros(lengths.size, np.float32)
     steps = _pair_steps(H, x, g, moves, lengths, target, most)
     if not np.isfinite(x).all():
-        # The rows are too much alike for single precision, so that steps ran away.
+        # The numbers are too large, or the rows too much alike, for single precision.
         return alpha, most
     return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
 
@@ -9079,23 +9111,22 @@ def max_margin(
 ) -> Result:
     """The maximum margin to any tolerance, by working sets and Newton steps.
 
-    Solves min c'Gc / 2 - sum_i c_i over c >= 0.  Its p = c / sum c has the least ||p||_G in the simplex, and alpha = p:
-    at the optimum the primal and the dual point coincide.  An iteration is one of four stages:
+    alpha = p is the point of the simplex with the least ||p||_G: at the optimum the primal and the dual point coincide.
+    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one of four methods, and chooses the
+    next:
 
-    (1) pair steps on a working set, the support and the points of least margin, in single precision and refined in
+    (1) pair steps on a working set of the support and the points of least margin: in single precision, corrected in
         double;
-    (2) Newton steps on the support with a ratio test, by one Cholesky factor: where (1) is slow, and first of all for
-        rows without a ridge and for up to 256 points;
-    (3) Newton steps on the separator: with a ridge, a `RidgeGram`, of at least 1e-8 s, where most points have slacks or
-        the support is too large for (1).  They solve by conjugate gradients, or in the coordinates if these are fewer
-        than the points and than 3,000, of sparse rows 256 at most: then with any ridge, and first of all if they are
-        256 or fewer;
-    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for all others.
+    (2) Newton steps on faces of such a working set, where (1) is slow or points are few;
+    (3) Newton steps on the separator, in its coordinates or by conjugate gradients, where there is a ridge and most
+        points have slacks;
+    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others.
 
     Parameters
     ----------
     G : array, shape (n, n), or representation
-        Signed Gram matrix.
+        Signed Gram matrix: `gram` where n^2 entries fit into memory, `lazy_gram` for more points; for the linear kernel
+        `features`, which reaches the least tol.
 
     See Also
     --------
@@ -9105,32 +9136,31 @@ def max_margin(
 
     Notes
     -----
-    *Which G.*  `gram` where n^2 entries fit into memory, `lazy_gram` for more points, and `features`, which reaches the
-    least tol, for the linear kernel.  Where noisy labels leave too large a support for all but (4), a UserWarning asks
-    for a ridge, which is a soft margin, or a larger tol.
+    *How a run ends.*  With s = max_i G_ii, of G without its ridge:
 
-    *How a run ends.*  "certified": upper - lower <= tol * upper.  "infeasible": upper <= eps, so that p proves that
-    there is no margin above eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other libraries'
-    products: at least 1.5 times what rounding leaves of ||p||_G).  "rounding": neither can be proved.  tol is out of
-    reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and below
-    1e-16 s / rho^2 with features, for want of digits of alpha.  Here s = max_i G_ii is that of G without its ridge.
+    - "certified": upper - lower <= tol * upper.
+    - "infeasible": p proves that there is no margin above eps = 1e-9 sqrt(s) with features, and 3e-8 sqrt(s) with other
+      G, or 1.5 times what the rounding of their products may leave of ||p||_G, if that is more.
+    - "rounding": neither can be proved.  With a matrix tol is out of reach below about 1e-15 s / rho^2 (float32:
+      2e-7 s / rho^2, and no data are infeasible), with features below 1e-16 s / rho^2.
 
-    *Options.*  ``start`` may also be n weights of at least 0, such as the alpha of a problem of as many points at
-    another ridge.  Then the run is a new one that begins with them; certificates are of this G.  ``trace_at``: every
-    iteration by default.  ``products`` in the trace counts entries of G read / n^2.
+    *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (3) solves such problems in a few
+    iterations.  Without one, a support of more than 3,000 points of a matrix, or 6,000 of another G, is left to (4): a
+    UserWarning says that this may take long.
 
-    *Free intercept.*  Every stage begins at an origin on the plane found before, and penalises the bias from there.
-    Once the support and the origin have settled, every stage that is solved divides what is left of y'p by 21 or more
-    with a ridge; proof: "The origin of a free intercept" in figures/README.md.  Without a ridge nothing is proved; the
-    factor was 64 or more in 18,087 stages.
+    *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
+    many points at another ridge.
 
-    *Memory beyond G.*  Up to three squares of one and a half times the support, and 0.25 GB of columns of a G evaluated
-    on demand; without such columns each stage takes a product for every working set.  A support of more than 3,000
-    points, or 6,000 if G is not dense or the intercept is free, is left to (3), or without a ridge to (4), in blocks of
-    128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (3) keeps a
-    matrix in single precision of the points that matter, 1.6 GB for 20,000 of them, and leaves more to (4); double
-    precision corrects it, by one product for about three digits.  Pairs of few coordinates have their rows written
-    down, up to 0.5 GB.
+    *Trace.*  ``products`` counts entries of G read / n^2.
+
+    *Free intercept.*  Every iteration reads G from an origin on the plane found before, and penalises the bias from
+    there.  With a ridge an iteration that is solved divides what is left of y'p by 21 or more, once the support and the
+    origin have settled; proof: "The origin of a free intercept" in figures/README.md.
+
+    *Memory beyond G.*  Three squares of one and a half times the support, at most, and 0.25 GB of columns of a G
+    evaluated on demand.  Blocks of such a G take up to 0.6 GB.  Of a kernel evaluated on demand (3) keeps a matrix in
+    single precision of the points that have slacks, 1.6 GB for 20,000 of them, and leaves more to (4).  Rows of sparse
+    points and of pairs are written down for (3) if they take no more than 0.5 GB.
 
     References
     ----------

@@ -661,6 +661,176 @@ def test_pair_steps_end_where_the_gap_is_as_wanted():
     assert taken[0] < taken[1] < taken[2] < taken[3]
 
 
+def working_set(n, rank, seed):
+    """(H, lengths, alpha, m) of n points, as inner solvers take them, and the rows Z of the points."""
+    rng = np.random.default_rng(seed)
+    Z = rows_of(n, rank, seed) + 1.5
+    lengths = rng.uniform(0.5, 1.0, n)
+    H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
+    Z *= (lengths / np.linalg.norm(Z, axis=1))[:, None]
+    alpha = rng.random(n) * (rng.random(n) < 0.5)
+    alpha[0] = 1.0
+    return H, lengths, alpha, Z @ (Z.T @ alpha), Z
+
+
+def relative_gap(Z, alpha):
+    m = Z @ (Z.T @ alpha)
+    return 1.0 - alpha.sum() * m.min() / (alpha @ m)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
+    """By arrays alone, which stay as they are: weights >= 0 whose norm is that of enumeration or of the other."""
+    n = 7 if seed < 6 else 150
+    H, lengths, alpha, m, Z = working_set(n, 20, seed)
+    given = [array.copy() for array in (H, lengths, alpha, m)]
+    by_pairs, steps = fm._solve_by_pairs(H.astype(np.float32), lengths, alpha, m, 1e-4, 1000 * n)
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    on_faces, L, P, changes, is_witness = fm._solve_on_faces(
+        H, lengths, alpha, m, *nothing, 10_000, 1e-12, 1e-9
+    )
+    for before, after in zip(given, (H, lengths, alpha, m), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert 0 < steps < 1000 * n and by_pairs.min() >= 0.0 and relative_gap(Z, by_pairs) <= 2e-3
+    assert 0 < changes < 10_000 and on_faces.min() >= 0.0 and relative_gap(Z, on_faces) <= 1e-10
+    assert not is_witness and set(P.tolist()) >= set(np.flatnonzero(on_faces).tolist())
+    L = np.tril(L[: P.size, : P.size])
+    np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
+    norms = [np.linalg.norm(Z.T @ weights) / weights.sum() for weights in (by_pairs, on_faces)]
+    assert norms[1] <= norms[0] <= norms[1] * (1.0 + 2e-3)
+    if n == 7:
+        assert norms[1] == pytest.approx(naive.least_norm(Z), rel=1e-10)
+
+
+def test_faces_go_on_with_the_factor_that_they_left():
+    """More points join: the weights are those of a fresh start, with fewer changes of the face."""
+    H, lengths, alpha, m, Z = working_set(200, 300, 3)
+    some = slice(0, 120)
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    options = (10_000, 1e-12, 1e-9)
+    alpha[120:] = 0.0
+    m = Z @ (Z.T @ alpha)
+    weights, L, P, _, _ = fm._solve_on_faces(
+        H, lengths[some], alpha[some], m[some], *nothing, *options
+    )
+    alpha[some] = weights
+    m = Z @ (Z.T @ alpha)
+    fresh = fm._solve_on_faces(H, lengths, alpha, m, *nothing, *options)
+    further = fm._solve_on_faces(H, lengths, alpha, m, L, P, *options)
+    np.testing.assert_allclose(further[0], fresh[0], rtol=1e-8, atol=1e-10)
+    assert set(further[2].tolist()) == set(fresh[2].tolist()) and 0 < further[3] < fresh[3]
+
+
+def test_an_inner_solver_tells_a_witness():
+    Z = np.vstack((np.eye(4), -np.ones((1, 4)))) / 2.0
+    lengths = np.linalg.norm(Z, axis=1)
+    H = dense(Z / lengths[:, None])
+    alpha = np.eye(5)[0]
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    weights, *_, is_witness = fm._solve_on_faces(
+        H, lengths, alpha, Z @ Z[0], *nothing, 10_000, 1e-12, 1e-6
+    )
+    assert is_witness and np.linalg.norm(Z.T @ weights) <= 1e-6 * weights.sum()
+
+
+def test_weights_beyond_single_precision_are_given_back():
+    H, lengths, alpha, m, _ = working_set(20, 5, 0)
+    alpha *= 1e300
+    weights, steps = fm._solve_by_pairs(H.astype(np.float32), lengths, alpha, m, 1e-4, 100)
+    assert np.array_equal(weights, alpha) and steps == 100
+
+
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+def test_the_worst_violators_join_a_working_set(intercept):
+    """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""
+    X, y = two_classes(50, 60, seed=3)
+    G = fm.features(X, y, intercept=intercept)
+    scale = G.diagonal().max()
+    problem = fm._Problem(G, scale)
+    m = np.random.default_rng(0).permutation(50) / 50.0
+    limits = fm._limits(G, scale, 1e-9)
+    points = np.array([3, 7, 20])
+    nothing = np.empty((0, 0))
+    points, H = fm._with_violators(problem, limits, points, nothing, m, 10)
+    outside = np.setdiff1d(np.arange(50), [3, 7, 20])
+    wanted = np.sort(outside[np.argsort(m[outside])[:10]])
+    assert np.array_equal(points, np.append([3, 7, 20], wanted))
+    points, H = fm._with_violators(problem, limits, points, H, m, 100, 0.5)
+    assert set(points.tolist()) == {3, 7, 20} | set(np.flatnonzero(m < 0.5).tolist()) | set(wanted)
+    entries = G.dense()[np.ix_(points, points)]
+    roots = np.sqrt(np.diag(entries))
+    H = H[: points.size, : points.size]
+    np.testing.assert_allclose(H, entries / np.outer(roots, roots), atol=1e-12)
+
+
+class Described(fm.Representation):
+    """A class of one's own that says that it has coordinates, and reads single entries."""
+
+    access = "computed"
+    has_coordinates = True
+
+    def __init__(self, Z):
+        self.Z = Z
+
+    def shape(self):
+        return self.Z.shape
+
+    def diagonal(self):
+        return (self.Z**2).sum(axis=1)
+
+    def lift(self, v, w):
+        w[:] = self.Z.T @ v
+
+    def margins(self, w, m):
+        m[:] = self.Z @ w
+
+    def square(self, v, w, m):
+        return w @ w
+
+    def restrict(self, index):
+        return Described(self.Z[index])
+
+
+def test_the_solver_goes_by_what_a_representation_says():
+    """Of the same facts, the same run, whatever the class: noisy points of few coordinates take few products."""
+    rng = np.random.default_rng(5)
+    Z = rng.normal(size=(900, 8)) + 0.1
+    run = {}
+    for make in (fm.FeatureGram, Described, Own):
+        result = fm.max_margin(fm.RidgeGram(make(Z), 0.5), tol=1e-6)
+        assert result.status == "certified" and np.count_nonzero(result.p) > 300
+        run[make] = (result.n_iter, result.trace["products"][-1])
+    assert run[Described] == run[fm.FeatureGram] and run[Own][1] > 2 * run[Described][1]
+
+
+@pytest.mark.parametrize("callback", [None, lambda result: None])
+def test_a_bound_on_iterations_that_is_not_reached_costs_nothing(callback):
+    fm.max_margin(np.eye(2))
+    tracemalloc.start()
+    try:
+        result = fm.max_margin(np.eye(2), max_iter=10**15, callback=callback)
+        assert result.status == "certified" and tracemalloc.get_traced_memory()[1] < 1e6
+        assert result.trace["iteration"].tolist() == list(range(result.n_iter + 1))
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_warning_of_a_long_run_is_at_the_line_that_asks_for_it(monkeypatch):
+    """Also where the solver is called by the classifier."""
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 20)
+    monkeypatch.setattr(fm, "_FIRST_FACE", 10)
+    monkeypatch.setattr(fm, "_WIDE_BLOCK", 60)
+    X, y = two_classes(300, 4, gap=3.0, seed=5)
+    G = fm.lazy_gram(X, y, gamma=2.0)
+    for call in (
+        lambda: fm.max_margin(G, tol=1e-4),
+        lambda: fm.MaxMarginClassifier(kernel="rbf", gamma=2.0, tol=1e-4).fit(X, y),
+    ):
+        with pytest.warns(UserWarning, match="may take long") as told:
+            call()
+        assert {warning.filename for warning in told} == {__file__}
+
+
 def face_of(roots, m):
     return roots, np.empty((m, m)), np.zeros(m, np.int64), np.zeros(m, np.bool_)
 
