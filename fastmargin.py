@@ -81,7 +81,13 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     8.3  apidopoulos22      diagonal_descent, inertial_diagonal_descent, homotopic_subgradient
     8.4  own methods        subspace_perceptron
     8.5  other norms        Norm, NORMS, norm_margin, norm_certificate, steepest_descent
-    9    exact solver       max_margin
+    9    exact solver
+    9.1  units of the solver
+    9.2  pair steps
+    9.3  Newton steps on faces
+    9.4  Newton steps on the separator
+    9.5  working sets
+    9.6  rounds             max_margin
     10   classifier         MaxMarginClassifier
 """
 
@@ -1188,18 +1194,18 @@ def _prox(which, g, mu, q, out):
 
 # Faces
 #
-# Minimize x'Hx / 2 - b'x over x >= 0, where b_i = 1 / root_i, with the gradient g = Hx - b.  Only the k points on the
-# face may have x_i > 0.  A face is a tuple (roots, L, P, inside): P[:k] lists its points in the order in which they
-# entered, L[:k, :k] is the Cholesky factor of H on them in this order, and inside tells which of all points they are.
-# L and P have room for more points.
+# Minimize x'Hx / 2 - b'x over x >= 0, where b_i = 1 / length_i and H_ii = 1.  The gradient is g = Hx - b.  Only the k
+# points on the face may have x_i > 0.  A face is a tuple (lengths, L, P, inside):
 #
-# A Newton step goes to the minimum on the face, or to the first zero of x if that comes before; then the point there
-# leaves the face.
+#     lengths     the length_i of all points
+#     P[:k]       the points on the face, in the order in which they entered
+#     L[:k, :k]   the Cholesky factor of H on them, in this order
+#     inside      which of all points are on the face
 #
-# A point i may depend on the points of the face, so that the factor has no row for it.  Then x moves along
-# v = e_i - H_PP^-1 H_Pi, in which H is flat, to the first zero.  The point there leaves the face, and i is tried again.
-# If the minimum along v comes before the first zero, i enters all the same.  If nothing stops v, then v is a witness of
-# infeasibility, or else i enters.
+# L and P have room for more points.  `_descend` goes to the minimum on the face.  `_append` brings another point in.
+#
+# A point may *depend* on those of the face: then the factor has no row for it, because H is flat in a direction that
+# moves this point and the face alone.  x goes along this direction until a point of the face has x_i = 0 and leaves.
 
 _PIVOT = 1e-8  # a point whose pivot is at most this depends on the points of the face
 
@@ -1269,56 +1275,86 @@ def _move(face, x, k, d, t, leaving):
 
 
 @register_jitable
+def _pivot(face, row, k, i):
+    """Write the row of the factor for point i, but for its last entry; return the square of that.
+
+    It is the squared distance of point i, of length 1, to the span of the points on the face.
+    """
+    _, L, P, _ = face
+    z = L[k]
+    for a in range(k):
+        z[a] = row[P[a]]
+    _forward(L, k, z)
+    return row[i] - _dot(z[:k], z[:k])
+
+
+@register_jitable
+def _flat_direction(face, row, g, k, i, d):
+    """Set d to the direction on the face that belongs to x_i moving by ``sign``; return (sign, slope, total).
+
+    The direction is e_i - H_PP^-1 H_Pi, in which H is flat, times the sign that makes it go downhill.  ``slope`` is the
+    change of the objective, and ``total`` that of b'x, for a step of +1 in x_i.
+    """
+    lengths, L, P, _ = face
+    for a in range(k):
+        d[a] = -row[P[a]]
+    _solve(L, k, d)
+    slope = g[i]
+    total = 1.0 / lengths[i]
+    for a in range(k):
+        slope += d[a] * g[P[a]]
+        total += d[a] / lengths[P[a]]
+    sign = -1.0 if slope > 0.0 else 1.0
+    for a in range(k):
+        d[a] *= sign
+    return sign, slope, total
+
+
+@register_jitable
 def _append(face, row, x, g, k, i, eps):
     """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, -1 for a witness.
 
     A witness has ||p||_G <= eps sqrt(s); x is one then.
     """
-    roots, L, P, inside = face
+    _, L, P, inside = face
     d = np.empty(k)
     while True:
-        z = L[k]
-        for a in range(k):
-            z[a] = row[P[a]]
-        _forward(L, k, z)
-        pivot = row[i] - _dot(z[:k], z[:k])
-        if pivot <= _PIVOT:
-            # 1. The direction in which H is flat, downhill
-            for a in range(k):
-                d[a] = -row[P[a]]
-            _solve(L, k, d)
-            slope = g[i]
-            total = 1.0 / roots[i]
-            for a in range(k):
-                slope += d[a] * g[P[a]]
-                total += d[a] / roots[P[a]]
-            sign = -1.0 if slope > 0.0 else 1.0
-            for a in range(k):
-                d[a] *= sign
-            longest = np.inf if sign > 0.0 else x[i]
-            # 2. As far along it as x >= 0 allows, if the minimum is not before
-            t, blocking = _ratio_test(x, P, k, d, longest)
-            if t == np.inf:
-                if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
-                    x[:] = 0.0
-                    x[i] = 1.0
-                    _move(face, x, k, d, 1.0, -1)
-                    return -1
-            elif not t * pivot > abs(slope):
-                x[i] = max(x[i] + sign * t, 0.0)
-                k = _move(face, x, k, d, t, blocking)
-                if blocking < 0:  # x_i itself is 0
-                    return k
-                continue
-        z[k] = math.sqrt(max(pivot, 1e-16))
-        P[k] = i
-        inside[i] = True
-        return k + 1
+        pivot = _pivot(face, row, k, i)
+        if not pivot <= _PIVOT:
+            break
+        # 1. Point i depends on those of the face.  Find how far x >= 0 allows to go in the flat direction.
+        sign, slope, total = _flat_direction(face, row, g, k, i, d)
+        longest = np.inf if sign > 0.0 else x[i]
+        t, blocking = _ratio_test(x, P, k, d, longest)
+        # 2. Where nothing stops the direction, it is a witness, or else i enters.
+        if t == np.inf:
+            if total > 0.0 and math.sqrt(max(pivot, 0.0)) <= eps * total:
+                x[:] = 0.0
+                x[i] = 1.0
+                _move(face, x, k, d, 1.0, -1)
+                return -1
+            break
+        # 3. Where the minimum comes first, i enters all the same.
+        if t * pivot > abs(slope):
+            break
+        # 4. Go there.  A point leaves the face, and i is tried again; or x_i itself is 0.
+        x[i] = max(x[i] + sign * t, 0.0)
+        k = _move(face, x, k, d, t, blocking)
+        if blocking < 0:
+            return k
+    # 5. Enter.
+    L[k, k] = math.sqrt(max(pivot, 1e-16))
+    P[k] = i
+    inside[i] = True
+    return k + 1
 
 
 @register_jitable
 def _descend(face, x, g, k):
-    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps."""
+    """Make Newton steps to the minimum on the face, given g there; return the new k and the number of steps.
+
+    A step goes to the minimum, or to the first zero of x if that comes before; then the point there leaves the face.
+    """
     _, L, P, _ = face
     d = np.empty(k)
     remainder = 1.0  # a step t d leaves 1 - t of the gradient on the face
@@ -2278,9 +2314,21 @@ class Representation:
         """Return G without its ridge and its free intercept."""
         return self
 
+    def coordinates(self, index: Any = slice(None)) -> Array:
+        """Return the rows z_i of some points, if ``has_coordinates``."""
+        n, dimension = self.shape()
+        rows = np.empty((dimension, n))
+        for w, column in zip(np.eye(dimension), rows, strict=True):
+            margins(self, w, column)
+        return rows.T[index]
+
     def points_gram(self) -> Representation:
         """Return the Gram matrix of the points: K for the pairs of `PairGram`."""
         return self
+
+    def over(self, K: Representation) -> Representation:
+        """Return the same problem with K in the place of ``points_gram()``."""
+        return K
 
     def signed(self, y: ArrayLike, *, intercept: str | None = None) -> Representation:
         """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
@@ -4606,6 +4654,9 @@ class PairGram(Representation):
 
     def points_gram(self) -> Representation:
         return self.K
+
+    def over(self, K: Representation) -> Representation:
+        return self._changed(K=K)
 
     def coordinates(self, index: Any = slice(None)) -> Array:
         """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
@@ -8875,69 +8926,101 @@ def steepest_descent(
 # 9 exact solver
 # ======================================================================================================
 #
-# Minimize x'Hx / 2 - b'x over x >= 0: then p = c / sum c has the least ||p||_G.  Here root_i^2 = G_ii / s,
-# x_i = c_i root_i, b_i = 1 / root_i and H_ij = G_ij / (s root_i root_j), so that H_ii = 1.  The solver keeps c and
-# u = G c / s in double precision.  They give the gradient g_i = (u_i - 1) / root_i, the relative gap 1 - min_i u_i of
-# the best multiple of c, and the interval.  An iteration is one stage:
+# Units.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
+# point i is length_i = sqrt(G_ii / s), so that the longest has length 1.
 #
-#     working set  make pair steps on the support and the points of least margin, in single precision; add violators;
-#     faces        make Newton steps on faces of a working set, by an updated Cholesky factor; add violators;
-#     Newton       make Newton steps on the separator, where there is a ridge, in its coordinates or by products;
-#     blocks       make pair steps on the points that violate optimality most, a block of them at a time.
+# Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
+# minimum m_i = 1 where alpha_i > 0, and m_i >= 1 elsewhere; a point with m_i < 1 is a violator.  The best multiple of
+# any alpha has alpha' m = sum alpha.  Its relative gap is 1 - min_i m_i, and ||p||_G = sqrt(s / sum alpha).
 #
-# A stage returns why it ends:
+# In points of length 1 the same problem is: minimize x'Hx / 2 - b'x over x >= 0, with x_i = alpha_i length_i,
+# b_i = 1 / length_i and H_ij = G_ij / (s length_i length_j), so that H_ii = 1.  Its gradient is
+# g_i = (m_i - 1) / length_i.
 #
-#     "reached"    the gap is down to the target of the stage, or ||p||_G to eps;
-#     "large"      the support is too large for the stage;
-#     "settled"    the support changes little, and a working set can hold it;
-#     "slow"       the steps gain too little, or the stage is at a limit of its size or work;
-#     "rounding"   all that is left to gain is rounding.
+# The loop is `_exact_loop`.  An iteration minimizes by one method, certifies, and chooses the next method:
 #
-# `_first_stage` and `_next_stage` choose the stages, and `_exact_rounds` goes through them.
+#     PAIRS         pair steps on a working set, which takes in violators until none is left
+#     FACES         Newton steps on the faces of such a working set, by an updated Cholesky factor
+#     SMALL_FACES   the same, as long as faces are small
+#     BLOCKS        pair steps on the worst violators, another block of them at a time
+#     NEWTON        Newton steps on the separator, where there is a ridge: in its coordinates, or by products
+#
+# A method says why it ends:
+#
+#     "solved"      the gap, or ||p||_G, is as small as was asked
+#     "large"       the support is too large for this method
+#     "settled"     the support of the blocks changes little, and a working set can hold it
+#     "slow"        the steps gain too little, or the method is at a limit of its work
+#     "rounding"    all that is left to gain is rounding
 
-_NARROW_BLOCK = 128  # points in a block where entries of G are stored
-_WIDE_BLOCK = 12_000  # points in a block elsewhere: 0.6 GB in single precision
-_AT_HAND = 20_000  # points whose kernel matrix Newton steps keep: 1.6 GB
-_FEW_SLACK = 1000  # Newton steps take over from a larger support, above n / 16, if most have slacks
-_LARGEST_FACE = 3000  # largest support that is given faces; twice as large where blocks get nowhere
-_FIRST_FACE = 256  # largest support for which faces come first
-_WRITTEN_DOWN = 1 << 26  # entries of sparse rows, or of pairs, that Newton steps write down: 0.5 GB
-_LONGEST_STAGE = 10**10  # entries of factors that Newton steps on faces read in a stage, about
-_PROBES = 128  # points in the first working set if nothing is known of any point
+# Tuned constants.  Each line: what it trades; what was measured.
+_AIM = 0.8
+_WITNESS = 0.63
+_BIAS_PENALTY = 20.0
+_DISTANCE_BLUR = 8.0
+_UPDATED = 0.8
+_EPS_OF_ROWS = 1e-9
+_EPS_OF_ENTRIES = 3e-8
+_NARROW_BLOCK = 128
+_WIDE_BLOCK = 12_000
+_STEPS_PER_STORED_POINT = 4
+_STEPS_PER_POINT = 32
+_VECTOR = 64
+_OPEN_SHARE = 0.1
+_CLOSED_SHARE = 0.03
+_CLOSER = 0.3
+_SWEEPS = 4
+_PROBES = 128
+_FEWEST_VIOLATORS = 96
+_FIRST_FACE = 256
+_LARGEST_FACE = 3000
+_BATCH = 32
+_BAR = 0.1
+_CHANGES_PER_POINT = 5
+_MORE_CHANGES = 500
+_SHORTER = 0.9
+_LONGEST_WALK = 10**10
+_FEW_SLACK = 1000
+_FEW_SLACK_SHARE = 1 / 16
+_LEAST_RIDGE = 1e-20
+_STIFF_RIDGE = 1e-8
+_AT_HAND = 20_000
+_WRITTEN_DOWN = 1 << 26
+_MOST_NEWTON_STEPS = 200
+_NEWTON_AIM = 0.3
+_SINGLE_DIGITS = 1e-3
+
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
-_BLOCKS, _FIRST_FACES, _NEWTON, _WORKING_SET, _FACES = range(5)
+_PAIRS, _FACES, _SMALL_FACES, _BLOCKS, _NEWTON = range(5)
 
 
-class _Dual:
-    """The problem in these units: what stages know about G, how they read it, and what they have read.
+# ------------------------------------------------------------------------------------------------------
+# 9.1 units of the solver
+# ------------------------------------------------------------------------------------------------------
+
+
+class _Problem:
+    """G in the units of the solver, read by entries, columns and products; it counts what is read.
+
+    With a free intercept G + h y' + y h' is read in place of G, where h belongs to an origin that `begin` chooses.
 
     Attributes
     ----------
     G, scale : the representation and s
-    tol, eps : the relative gap to reach, below that of the user, and the ||p||_G / sqrt(s) that proves infeasibility
-    n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
+    n, diagonal, ridge : number of points, G_ii, and the r_i, 0.0 without a ridge
     base : G without its ridge and its free intercept
-    signs, shift : y and h if the intercept is free: a stage reads G + h y' + y h' in place of G; else None
+    signs, shift : y and h if the intercept is free, else None
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
-    roots : root_i, of the G that a stage reads
+    lengths : length_i, of the G that is read
     reads : array of one entry, how many entries of G have been read
     adder : the function ``G.adder()``, which keeps columns of G, or None
     last : the last product (v, v'Gv, G v), or None
-    kept : what `at_hand` returned last, or (None, None)
-    has_ridge : True if every r_i > 0
-    has_few_coordinates : True if Newton steps work on the coordinates of the separator
-    takes_newton_steps : True if these take over where the support is too large for working sets and faces, else blocks
-    has_stored_entries : True if stages read entries of G as they are stored; then blocks and working sets are small
-    block_size : points in a block
-    largest_support, largest_working_set : points in the support, and in all, of a working set
-    steps_per_point : pair steps for each point of a working set or an eighth of a block, before it is left
-    largest_face : largest support for which faces follow Newton steps
+    kept : what `_at_hand` returned last, or (None, None)
     """
 
-    def __init__(self, G, scale, tol):
+    def __init__(self, G, scale):
         self.G = G
         self.scale = scale
-        self.tol = 0.8 * tol
         self.n = G.shape()[0]
         self.diagonal = G.diagonal()
         self.ridge = G.ridge
@@ -8948,91 +9031,54 @@ class _Dual:
         if self.signs is not None:
             self.shift = np.zeros(self.n)
             self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
-        self.roots = np.sqrt(self.diagonal / scale)
+        self.lengths = np.sqrt(self.diagonal / scale)
         self.reads = np.zeros(1)
         self.adder = G.adder()
         self.last = None
         self.kept = (None, None)
-        # What a stage may hold
-        self.has_stored_entries = G.access == "stored" and self.signs is None
-        if self.has_stored_entries:
-            self.block_size = min(self.n, _NARROW_BLOCK)
-            self.largest_support = _LARGEST_FACE
-            self.largest_working_set = math.inf
-            self.steps_per_point = 4
-        else:
-            self.block_size = min(self.n, _WIDE_BLOCK)
-            self.largest_support = 2 * _LARGEST_FACE
-            self.largest_working_set = _WIDE_BLOCK
-            self.steps_per_point = 32
-        # What Newton steps can do
-        base_scale = _divisor(self.base)
-        least_ridge = np.min(self.ridge)
-        self.has_ridge = least_ridge > 0.0
-        is_significant = least_ridge > max(1e-20 * base_scale, 1e-200)
-        is_cheaper = not isinstance(self.base.points_gram(), SparseGram)  # than products with rows
-        is_cheaper |= self.base.shape()[1] <= _FIRST_FACE
-        self.has_few_coordinates = is_significant and is_cheaper and _has_few_coordinates(self.base)
-        self.takes_newton_steps = self.has_few_coordinates or least_ridge >= 1e-8 * base_scale
-        self.largest_face = _LARGEST_FACE
-        if self.has_few_coordinates:
-            self.largest_face = max(_FIRST_FACE, 2 * self.base.shape()[1])
-        # What proves infeasibility, in units of the base, since a ridge is not rounded
-        blur = math.sqrt(G.rounding().square)
-        eps = 1e-9 if blur == 0.0 else 3e-8
-        eps *= math.sqrt(base_scale) / math.sqrt(scale)
-        if blur > 0.0 and not G.has_precise_products:
-            eps = max(eps, 1.5 * blur)
-        if self.has_ridge:  # rho is at least (sum_i 1 / r_i)^(-1/2)
-            with np.errstate(over="ignore"):
-                eps = min(eps, 0.5 / math.sqrt((scale / self.ridge).sum()))
-        self.eps = eps
 
-    def has_slacks(self, u):
-        """Return True if Newton steps are best: they are possible, and most points have slacks."""
-        return self.takes_newton_steps and 2 * np.count_nonzero(u < 1.0) > self.n
+    def begin(self, alpha, m):
+        """Drop what earlier iterations read, so that a run can be cut between any two; move a free origin.
 
-    def begin(self, c, u):
-        """Drop what earlier stages read, so that a run can be cut between any two of them.
-
-        With a free intercept, move the origin onto the plane of c; c and u must be as `finish` leaves them.  The new
-        origin o = Z'v lies on this plane, midway between the classes.  G is read from there, and k y y' is added with
-        k = 20 (max_i ||x_i - o||^2 + min_i r_i), which penalises the bias at o.  The ridge in k is the least one,
-        because points of little weight must not take the digits of the others.  In the limit every stage divides y'p
-        by 21 or more; proof: "The origin of a free intercept" in figures/README.md.
+        alpha and m must be as `finish` leaves them.  With a free intercept the new origin o = Z'v lies on the plane of
+        alpha, midway between the classes.  G is read from there, and k y y' is added to it, which penalises the bias
+        at o: k = 20 (max_i ||x_i - o||^2 + min_i r_i).  The proof that this settles is "The origin of a free intercept"
+        in figures/README.md.
         """
         self.adder = self.G.adder()
         self.last = None
         if self.signs is None:
             return
         y = self.signs
-        m = u * self.scale - self.ridge * c
-        b = _offset(y, u) * self.scale  # what rounding leaves, since `finish` adds the best bias
-        norm2 = c @ m
+        # 1. The plane of alpha: its margins without the ridge, and the bias that rounding leaves.
+        separator_margins = m * self.scale - self.ridge * alpha
+        b = _offset(y, m) * self.scale  # what rounding leaves, since `finish` adds the best bias
+        norm2 = alpha @ separator_margins
         to_plane = 0.0
         if norm2 > _EPS * self.scale:
-            to_plane = ((y * c) @ m + b) / norm2
-        v = (y - to_plane) * c
-        m = self.product(v)[1] - self.ridge * v
-        self.shift = 0.5 * (v @ m) * y - m
-        # What rounding may leave of ||x_i - o||^2
-        blur = 8.0 * self.G.rounding().margins * self.scale
+            to_plane = ((y * alpha) @ separator_margins + b) / norm2
+        # 2. The origin on it
+        v = (y - to_plane) * alpha
+        of_origin = self.product(v)[1] - self.ridge * v
+        self.shift = 0.5 * (v @ of_origin) * y - of_origin
+        # 3. The penalty of the bias
+        blur = _DISTANCE_BLUR * self.G.rounding().margins * self.scale
         farthest = max((self.diagonal - self.ridge + 2.0 * y * self.shift).max(), blur)
-        self.shift += 10.0 * (farthest + np.min(self.ridge)) * y
-        self.roots = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
-        u += b / self.scale * y
+        self.shift += 0.5 * _BIAS_PENALTY * (farthest + np.min(self.ridge)) * y
+        self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
+        m += b / self.scale * y
 
-    def finish(self, c, u):
-        """Scale c so that p = c, and bring u up to date from the origin of G."""
+    def finish(self, alpha, m):
+        """Scale alpha so that p = alpha, and bring m up to date from the origin of G."""
         for side in self.sides:
-            c[side] /= len(self.sides) * c[side].sum()
+            alpha[side] /= len(self.sides) * alpha[side].sum()
         if self.signs is None:
-            self.refresh(c, u)
+            self.refresh(alpha, m)
             return
         self.shift[:] = 0.0
         self.last = None
-        self.refresh(c, u)
-        u += _offset(self.signs, u) * self.signs
+        self.refresh(alpha, m)
+        m += _offset(self.signs, m) * self.signs
 
     def from_shift(self, points, weights, at=slice(None)):
         """Return what h y' + y h' adds, at some points, to a product with weights of some points."""
@@ -9042,44 +9088,9 @@ class _Dual:
         h = self.shift
         return h[at] * (y[points] @ weights) + y[at] * (h[points] @ weights)
 
-    def at_hand(self, c, u):
-        """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
-
-        A base that is evaluated on demand is kept as a matrix in single precision.  It has the points of the support
-        and those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products
-        read.
-        """
-        points = np.arange(self.n)
-        if not isinstance(self.base.points_gram(), LazyGram):
-            return points, self.base
-        needed = np.flatnonzero((c > 0.0) | (u < 1.0))
-        if 2 * needed.size < self.n:
-            points = needed
-        if np.array_equal(points, self.kept[0]):
-            return self.kept
-        self.kept = (None, None)
-        G = self.base.restrict(points)
-        K = G.points_gram()
-        n = K.shape()[0]
-        if n > _AT_HAND:
-            return points, None
-        matrix = np.empty((n, n), np.float32)
-        for rows in _slices(n, n):
-            first = 0
-            if G is K:
-                first = max(0, rows.start - _STREAMS)
-            columns = slice(first, n)
-            matrix[rows, columns] = K.block(rows, columns)
-        if G is K:
-            G = DenseGram._of(matrix)
-        else:
-            G.K = _SingleGram(matrix)
-        self.kept = points, G
-        return self.kept
-
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
-        roots = self.roots[points]
+        lengths = self.lengths[points]
         step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
             rows = points[first : first + step]
@@ -9090,8 +9101,8 @@ class _Dual:
                 block += np.outer(self.shift[rows], self.signs[columns])
                 block += np.outer(self.signs[rows], self.shift[columns])
             target = H[first:stop, :stop]
-            np.divide(block, self.scale * roots[:stop], out=target, casting="same_kind")
-            target /= roots[first:stop, None]
+            np.divide(block, self.scale * lengths[:stop], out=target, casting="same_kind")
+            target /= lengths[first:stop, None]
             self.reads[0] += target.size
             _mirror(first, stop, H)
 
@@ -9100,90 +9111,155 @@ class _Dual:
         if self.last is not None and np.array_equal(v, self.last[0]):
             return self.last[1:]
         if self.adder is None:
-            norm2, m = _squares_and_margins(self.G, self.scale, v)[0]
+            norm2, image = _squares_and_margins(self.G, self.scale, v)[0]
         else:
-            m = np.zeros(self.n)
+            image = np.zeros(self.n)
             support = np.flatnonzero(v)
-            self.adder(support, v[support], m)
+            self.adder(support, v[support], image)
             w = np.empty(self.G.shape()[1])
             lift(self.G, v, w)
             blur = self.G.rounding().square * self.scale
-            norm2 = _nonnegative(square(self.G, v, w, m), blur)
-        self.last = (v, norm2, m)
-        return norm2, m
+            norm2 = _nonnegative(square(self.G, v, w, image), blur)
+        self.last = (v, norm2, image)
+        return norm2, image
 
-    def refresh(self, c, u):
-        """Set u to G c / s."""
-        columns = np.count_nonzero(c) if self.adder else self.n
+    def refresh(self, alpha, m):
+        """Set m to G alpha / s."""
+        columns = np.count_nonzero(alpha) if self.adder else self.n
         self.reads[0] += self.n * columns
-        v = _unit_range(c)
-        m = self.product(v)[1] + self.from_shift(slice(None), v)
-        u[:] = m * (c.max() / v.max() / self.scale)
+        v = _unit_range(alpha)
+        image = self.product(v)[1] + self.from_shift(slice(None), v)
+        m[:] = image * (alpha.max() / v.max() / self.scale)
 
-    def change(self, c, u, points, weights):
-        """Give some points new weights and bring u up to date, afresh if most of the support changes.
+    def change(self, alpha, m, points, weights):
+        """Give some points new weights and bring m up to date, afresh if most of the support changes.
 
         Return (gap, norm) of `_rescale`.
         """
-        moves = weights - c[points]
-        c[points] = weights
+        moves = weights - alpha[points]
+        alpha[points] = weights
         moved = np.flatnonzero(moves)
-        if self.adder and moved.size <= 0.8 * np.count_nonzero(c):
+        if self.adder and moved.size <= _UPDATED * np.count_nonzero(alpha):
             self.reads[0] += self.n * moved.size
             points = points[moved]
             moves = moves[moved] / self.scale
-            self.adder(points, moves, u)
-            u += self.from_shift(points, moves)
+            self.adder(points, moves, m)
+            m += self.from_shift(points, moves)
         else:
-            self.refresh(c, u)
-        return _rescale(c, u)
+            self.refresh(alpha, m)
+        return _rescale(alpha, m)
 
 
-class _SingleGram(Representation):
-    """A kernel matrix whose products with the weights of all classes are one product of matrices, in its precision."""
-
-    def __init__(self, matrix):
-        self.matrix = matrix
-
-    def shape(self):
-        return self.matrix.shape
-
-    def lift(self, v, w):
-        w[:] = v
-
-    def margins(self, w, m):
-        np.matmul(w.astype(self.matrix.dtype), self.matrix, out=m, casting="unsafe")
-
-    table_margins = margins
-
-
-def _rescale(c, u):
-    """Bring c and u to the best multiple of c; return (gap, norm), the relative gap and ||p||_G / sqrt(s)."""
-    total = float(c.sum())
-    norm2 = _dot(c, u)
+def _rescale(alpha, m):
+    """Bring alpha and m to the best multiple; return (gap, norm), the relative gap and ||p||_G / sqrt(s)."""
+    total = float(alpha.sum())
+    norm2 = _dot(alpha, m)
     if not norm2 > 1e-300 * total:
         return np.inf, 0.0
-    c *= total / norm2
-    u *= total / norm2
-    return 1.0 - float(u.min()), math.sqrt(norm2) / total
+    alpha *= total / norm2
+    m *= total / norm2
+    return 1.0 - float(m.min()), math.sqrt(norm2) / total
 
 
-@register_jitable
-def _gap(x, g, roots):
-    """Return the relative gap within a working set."""
-    total = 0.0
-    norm2 = 0.0
-    low = np.inf
-    for k in range(x.size):
-        u = 1.0 + g[k] * roots[k]
-        weight = x[k] / roots[k]
-        total += weight
-        norm2 += weight * u
-        low = min(low, u)
-    return 1.0 - total * low / norm2 if norm2 > 0.0 else np.inf
+class _Limits(NamedTuple):
+    """What the solver aims at, and what its methods may hold; `_limits` reads them off G.
+
+    tol : relative gap to reach
+    eps : the ||p||_G / sqrt(s) that proves infeasibility
+    block : points in a block
+    largest_set : points in a working set of pair steps
+    largest_support : points in the support of a working set of pair steps
+    steps_per_point : pair steps for each point of a working set, or an eighth of a block, before it is left
+    in_coordinates : True if Newton steps work on the coordinates of the separator
+    takes_newton_steps : True if these take over where the support is too large for working sets, else blocks
+    largest_face : largest support for which faces follow Newton steps
+    """
+
+    tol: float
+    eps: float
+    block: int
+    largest_set: float
+    largest_support: int
+    steps_per_point: int
+    in_coordinates: bool
+    takes_newton_steps: bool
+    largest_face: int
+
+    def has_slacks(self, m):
+        """Return True if Newton steps are best: they are possible, and most points have slacks."""
+        return self.takes_newton_steps and 2 * np.count_nonzero(m < 1.0) > m.size
+
+    def is_for_newton_steps(self, support, m):
+        """Return True if the support has outgrown pair steps and faces, and Newton steps are better."""
+        return support > max(_FEW_SLACK, m.size * _FEW_SLACK_SHARE) and self.has_slacks(m)
 
 
-# Pair steps
+def _has_stored_entries(G):
+    """Return True if entries of G are read as they are stored, so that small blocks cost no more than large ones."""
+    return G.access == "stored" and G.signs is None
+
+
+def _has_few_coordinates(base):
+    """Return True if Newton steps can work on the rows of a G without ridge: their equations and memory are small.
+
+    The rows may be written down with their zeros in 0.5 GB, or where a product reads as many entries.
+    """
+    if base.access == "products" or not base.points_gram().has_coordinates:
+        return False
+    n, d = base.shape()
+    return d < min(n, _LARGEST_FACE) and n * d <= max(base.work, _WRITTEN_DOWN)
+
+
+def _limits(G, scale, tol):
+    """Return the `_Limits` for G, s = scale and the user's tol."""
+    n = G.shape()[0]
+    base = G.without_shift()
+    base_scale = _divisor(base)
+    # 1. What methods may hold
+    block = min(n, _WIDE_BLOCK)
+    largest_set = _WIDE_BLOCK
+    largest_support = 2 * _LARGEST_FACE
+    steps_per_point = _STEPS_PER_POINT
+    if _has_stored_entries(G):
+        block = min(n, _NARROW_BLOCK)
+        largest_set = math.inf
+        largest_support = _LARGEST_FACE
+        steps_per_point = _STEPS_PER_STORED_POINT
+    # 2. What Newton steps can do
+    least_ridge = np.min(G.ridge)
+    is_significant = least_ridge > max(_LEAST_RIDGE * base_scale, 1e-200)
+    points = base.points_gram()
+    has_zeros = points.work < math.prod(points.shape())  # then products with rows are cheaper
+    is_cheaper = not has_zeros or base.shape()[1] <= _FIRST_FACE
+    in_coordinates = is_significant and is_cheaper and _has_few_coordinates(base)
+    largest_face = _LARGEST_FACE
+    if in_coordinates:
+        largest_face = max(_FIRST_FACE, 2 * base.shape()[1])
+    # 3. What proves infeasibility, in units of the base, since a ridge is not rounded
+    blur = math.sqrt(G.rounding().square)
+    eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
+    eps *= math.sqrt(base_scale) / math.sqrt(scale)
+    if blur > 0.0 and not G.has_precise_products:
+        eps = max(eps, 1.5 * blur)
+    if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
+        with np.errstate(over="ignore"):
+            eps = min(eps, 0.5 / math.sqrt((scale / G.ridge).sum()))
+    return _Limits(
+        tol=_AIM * tol,
+        eps=eps,
+        block=block,
+        largest_set=largest_set,
+        largest_support=largest_support,
+        steps_per_point=steps_per_point,
+        in_coordinates=in_coordinates,
+        takes_newton_steps=in_coordinates or least_ridge >= _STIFF_RIDGE * base_scale,
+        largest_face=largest_face,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.2 pair steps
+# ------------------------------------------------------------------------------------------------------
 #
 # A step goes to the minimum in two coordinates i, j.  i violates optimality most.  The pair gains
 # (g_j - g_i r)^2 / (1 - r^2) over i alone, where r = H_ij, and j has the largest gain.  1 / (1 - r^2) is taken to two
@@ -9192,16 +9268,31 @@ def _gap(x, g, roots):
 
 
 @register_jitable
-def _argmax(scores, n):
-    """Return the place of the largest of n scores >= 0; the array goes on in at least 64 zeros.
+def _gap(x, g, lengths):
+    """Return the relative gap within a working set."""
+    total = 0.0
+    norm2 = 0.0
+    low = np.inf
+    for k in range(x.size):
+        margin = 1.0 + g[k] * lengths[k]
+        weight = x[k] / lengths[k]
+        total += weight
+        norm2 += weight * margin
+        low = min(low, margin)
+    return 1.0 - total * low / norm2 if norm2 > 0.0 else np.inf
 
-    Maxima over stretches of 64 compile to vector instructions.
+
+@register_jitable
+def _argmax(scores, n):
+    """Return the place of the largest of n scores >= 0; the array goes on in at least `_VECTOR` zeros.
+
+    Maxima over stretches of `_VECTOR` compile to vector instructions.
     """
     place = 0
     top = np.float32(0.0)
-    for start in range(0, n, 64):
+    for start in range(0, n, _VECTOR):
         most = np.float32(0.0)
-        for k in range(start, start + 64):
+        for k in range(start, start + _VECTOR):
             most = max(most, scores[k])
         if most > top:
             place = start
@@ -9212,7 +9303,7 @@ def _argmax(scores, n):
 
 
 @njit(cache=_CACHE, fastmath=_FINITE)
-def _pair_steps(H, x, g, moves, roots, target, most):
+def _pair_steps(H, x, g, moves, lengths, target, most):
     """Make at most ``most`` pair steps, until the gap is ``target``; return how many.
 
     x, g and ``moves`` change in place; g is the gradient.  ``moves`` sums up the changes of x, which x itself may be
@@ -9221,7 +9312,7 @@ def _pair_steps(H, x, g, moves, roots, target, most):
     n = x.size
     zero = np.float32(0.0)
     one = np.float32(1.0)
-    scores = np.zeros(n + 64, dtype=np.float32)
+    scores = np.zeros(n + _VECTOR, dtype=np.float32)
     period = max(16, n // 8)  # steps from one look at the gap to the next
     i = 0
     j = 0
@@ -9238,7 +9329,7 @@ def _pair_steps(H, x, g, moves, roots, target, most):
         i = _argmax(scores, n)
         if step == most or not scores[i] > zero:
             break
-        if step > 0 and step % period == 0 and _gap(x, g, roots) <= target:
+        if step > 0 and step % period == 0 and _gap(x, g, lengths) <= target:
             break
         # 2. Find the j that gains most with it.
         row_i = H[i]
@@ -9246,9 +9337,9 @@ def _pair_steps(H, x, g, moves, roots, target, most):
         x_i = x[i]
         for k in range(n):
             r = row_i[k]
-            reach = min(g[k] - slope_i * r, x[k])
+            fall = min(g[k] - slope_i * r, x[k])
             r2 = r * r
-            scores[k] = reach * reach * (one + r2) * (one + r2 * r2)
+            scores[k] = fall * fall * (one + r2) * (one + r2 * r2)
         scores[i] = zero
         j = _argmax(scores, n)
         r = zero
@@ -9275,113 +9366,28 @@ def _pair_steps(H, x, g, moves, roots, target, most):
     return step
 
 
-def _by_pairs(dual, c, u, points, H, target, most):
-    """Make pair steps on some points; return (gap, norm, True if fewer than ``most`` steps sufficed)."""
-    roots = dual.roots[points]
-    x = (c[points] * roots).astype(np.float32)
-    g = ((u[points] - 1.0) / roots).astype(np.float32)
-    moves = np.zeros(points.size, np.float32)
-    steps = _pair_steps(H, x, g, moves, roots, target, most)
+def _solve_by_pairs(H, lengths, alpha, m, target, most):
+    """Make at most ``most`` pair steps on a working set, until its gap is ``target``; return (new weights, steps).
+
+    H is in single precision; the rest is of the working set, in double precision, and stays as it is.
+    """
+    with np.errstate(over="ignore"):
+        x = (alpha * lengths).astype(np.float32)
+        g = ((m - 1.0) / lengths).astype(np.float32)
+    moves = np.zeros(lengths.size, np.float32)
+    steps = _pair_steps(H, x, g, moves, lengths, target, most)
     if not np.isfinite(x).all():
-        # The rows are too much alike for single precision, so that steps ran away.
-        return *_rescale(c, u), False
-    weights = np.where(x > 0.0, np.maximum(c[points] + moves / roots, 0.0), 0.0)
-    return *dual.change(c, u, points, weights), steps < most
+        # The numbers are too large, or the rows too much alike, for single precision.
+        return alpha, most
+    return np.where(x > 0.0, np.maximum(alpha + moves / lengths, 0.0), 0.0), steps
 
 
-# Blocks
-
-
-def _violations(c, u, roots):
-    """Return max(-g, min(g, x)), and -g where x = 0, so that points without a violation are in order, too."""
-    g = (u - 1.0) / roots
-    return np.where(c > 0.0, np.maximum(-g, np.minimum(g, c * roots)), -g)
-
-
-def _over_blocks(dual, c, u, gap):
-    """Make pair steps on blocks, whose columns are those of four products; return why they end."""
-    n = dual.n
-    size = dual.block_size
-    H = np.empty((size, size), np.float32)
-    seen = np.zeros(n, dtype=bool)
-    largest_settled = min(max(n // 2, 4 * _NARROW_BLOCK), dual.largest_support)
-    target = dual.tol
-    if gap <= dual.tol:
-        target = 0.1 * gap
-    for turn in range(4 * n // size + 1):
-        block = np.sort(np.argpartition(_violations(c, u, dual.roots), -size)[-size:])
-        unseen = np.count_nonzero(~seen[block])
-        if turn > 0 and 5 * unseen < size and np.count_nonzero(c) <= largest_settled:
-            return "settled"
-        seen[block] = True
-        dual.place(block, 0, H)
-        most = dual.steps_per_point * size // 8
-        gap, norm, _ = _by_pairs(dual, c, u, block, H, 0.1 * gap, most)
-        if gap <= target or norm <= dual.eps:
-            return "reached"
-    return "slow"
-
-
-# Working sets
-
-
-def _grown(dual, points, H, u, most, below=np.inf):
-    """Add the ``most`` points of smallest u < below to the points and to H; return (points, H)."""
-    outside = u.copy()
-    outside[points] = np.inf
-    found = np.flatnonzero(outside < below)
-    found = np.sort(found[np.argsort(u[found])[:most]])
-    placed = points.size if H.size else 0
-    points = np.append(points, found)
-    if points.size > len(H):
-        room = min(3 * points.size // 2 + 64, dual.largest_working_set)
-        H = _widened(H[:placed, :placed], max(points.size, room))
-    dual.place(points, placed, H)
-    return points, H
-
-
-def _working_set(dual, dtype, c, u):
-    """Return (points, H): the support, and half as many points of least margin."""
-    support = np.flatnonzero(c)
-    points = support
-    if support.size <= len(dual.sides):  # nothing is known yet
-        points = np.union1d(support, np.arange(0, dual.n, -(-dual.n // _PROBES)))
-    return _grown(dual, points, np.empty((0, 0), dtype), u, support.size // 2 + 64)
-
-
-def _on_working_set(dual, c, u, gap):
-    """Make pair steps on a working set that grows; return why they end."""
-    points, H = _working_set(dual, np.float32, c, u)
-    is_closed = False  # True if no point outside violates optimality
-    while True:
-        support = np.count_nonzero(c)
-        if support > dual.largest_support:
-            return "large"
-        if support > max(_FEW_SLACK, dual.n // 16) and dual.has_slacks(u):
-            return "large"
-        # 1. Make pair steps.
-        m = points.size
-        previous = gap
-        share = 0.03 if is_closed else 0.1
-        target = max(0.5 * dual.tol, share * gap)
-        most = dual.steps_per_point * m
-        gap, norm, sufficed = _by_pairs(dual, c, u, points, H, target, most)
-        if gap <= dual.tol or norm <= dual.eps:
-            return "reached"
-        if gap > 0.3 * previous and (is_closed or not sufficed):
-            return "slow"
-        if m >= dual.largest_working_set:
-            return "large"
-        # 2. Add violators.
-        most = min(max(96, m // 4), dual.largest_working_set - m)
-        points, H = _grown(dual, points, H, u, most, 1.0 - 0.25 * dual.tol)
-        is_closed = points.size == m
-
-
-# Newton steps on faces of a working set
+# ------------------------------------------------------------------------------------------------------
+# 9.3 Newton steps on faces
+# ------------------------------------------------------------------------------------------------------
 #
-# After a full step the worst violators of the working set enter the face, and after the last one those outside enter
-# the working set.
+# "Faces" in section 3 has the steps on one face.  After a full step the worst violators of the working set enter the
+# face.
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
@@ -9390,10 +9396,10 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
 
     A point of price below 0 may enter, the lowest first: all that are given so, and later some, by their gradient.
     """
-    roots, _, P, inside = face
-    m = x.size
+    lengths, _, P, inside = face
+    n = x.size
     changes = 0
-    batch = m
+    batch = n
     bar = 0.0
     while True:
         # 1. Let a batch of points enter.
@@ -9402,7 +9408,7 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
             if not price[i] < bar:
                 break
             price[i] = 0.0
-            g[i] = _dot(H[i, :m], x) - 1.0 / roots[i]
+            g[i] = _dot(H[i, :n], x) - 1.0 / lengths[i]
             k = _append(face, H[i], x, g, k, i, eps)
             changes = changes + 1
             if k < 0:
@@ -9411,99 +9417,47 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
         k, steps = _descend(face, x, g, k)
         changes += steps
         # 3. Find the violators.
-        for i in range(m):
-            g[i] = -1.0 / roots[i]
+        for i in range(n):
+            g[i] = -1.0 / lengths[i]
         for a in range(k):
             row = H[P[a]]
             weight = x[P[a]]
-            for i in range(m):
+            for i in range(n):
                 g[i] += weight * row[i]
-        for i in range(m):
+        for i in range(n):
             price[i] = 0.0 if inside[i] else g[i]
-        batch = 1 + k // 32
-        bar = 0.1 * price[np.argmin(price)]
-        if not bar < 0.0 or changes >= most or _gap(x, g, roots) <= tol:
+        batch = 1 + k // _BATCH
+        bar = _BAR * price[np.argmin(price)]
+        if not bar < 0.0 or changes >= most or _gap(x, g, lengths) <= tol:
             return k, changes
 
 
-def _on_faces(dual, c, u, gap, largest=np.inf):
-    """Make Newton steps on faces of at most ``largest`` points, until only rounding is left; return why they end."""
-    points, H = _working_set(dual, np.float64, c, u)
-    is_rough = gap > dual.tol
-    norm = np.inf
-    work = 0
-    L = np.empty((0, 0))
-    P = np.empty(0, np.int64)
-    while True:
-        # 1. Make room for the points of the working set.
-        m = points.size
-        k = P.size
-        L = _widened(L[:k, :k], m)
-        inside = np.bincount(P, minlength=m) > 0
-        P = np.append(P, np.zeros(m - k, np.int64))
-        # 2. Make Newton steps.
-        roots = dual.roots[points]
-        face = (roots, L, P, inside)
-        x = c[points] * roots
-        g = (u[points] - 1.0) / roots
-        price = np.where(inside, 0.0, -x)
-        most = 5 * m + 500
-        k, steps = _walk_faces(H, face, price, x, g, k, most, 0.5 * dual.tol, dual.eps)
-        if not 0.0 < x.sum() < np.inf:
-            return "rounding"
-        previous = norm
-        gap, norm = dual.change(c, u, points, x / roots)
-        # 3. Stop where more steps are of no use here.
-        is_slow = steps >= most and norm > 0.9 * previous
-        if is_slow and norm * norm <= 64.0 * m * _EPS:  # the factor cannot tell it from 0
-            return "rounding"
-        if k < 0 or norm <= dual.eps or (is_rough and gap <= dual.tol):
-            return "reached"
-        work += steps * k * k
-        if is_slow or k > largest or work > _LONGEST_STAGE:
-            return "slow"
-        # 4. Add violators.
-        P = P[:k]
-        points, H = _grown(dual, points, H, u, max(96, m // 4), 1.0 - 0.25 * dual.tol)
-        if points.size == m:
-            _refine(dual, c, u, points[P], L)
-            return "rounding"
+def _solve_on_faces(H, lengths, alpha, m, L, P, most, tol, eps):
+    """Make about ``most`` changes of the face in a working set, until its gap is tol or a witness shows.
+
+    L is the Cholesky factor of H on the points P, which are on the face to begin with.  The other points of the support
+    enter first.  Return (new weights, L, P, changes, True for a witness of ||p||_G <= eps sqrt(s)).
+    """
+    size = lengths.size
+    k = P.size
+    L = _widened(L[:k, :k], size)
+    inside = np.bincount(P, minlength=size) > 0
+    P = np.append(P, np.zeros(size - k, np.int64))
+    x = alpha * lengths
+    g = (m - 1.0) / lengths
+    price = np.where(inside, 0.0, -x)
+    face = (lengths, L, P, inside)
+    k, changes = _walk_faces(H, face, price, x, g, k, most, tol, eps)
+    return x / lengths, L, P[: max(k, 0)], changes, k < 0
 
 
-def _on_first_faces(dual, c, u, gap):
-    """Make Newton steps on faces while these are small."""
-    return _on_faces(dual, c, u, gap, _FIRST_FACE)
-
-
-def _refine(dual, c, u, points, L):
-    """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
-    if not dual.G.has_precise_products:
-        return
-    G = dual.G.restrict(points)
-    roots = dual.roots[points]
-    weights = c[points]
-    error = np.inf
-    for _ in range(10):
-        previous = error
-        total = 2.0 ** math.frexp(weights.sum())[1]
-        v = weights / total
-        m = G.precise(v)[1] + dual.from_shift(points, v, points)
-        g = (m * (total / dual.scale) - 1.0) / roots
-        error = np.abs(g).max()
-        step = g.copy()
-        _solve(L, g.size, step)
-        refined = weights - step / roots
-        if not (error < 0.5 * previous and refined.min() > 0.0):
-            break
-        weights = refined
-    dual.change(c, u, points, weights)
-
-
-# Newton steps on the separator
+# ------------------------------------------------------------------------------------------------------
+# 9.4 Newton steps on the separator
+# ------------------------------------------------------------------------------------------------------
 #
 # For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
-# c_i = s max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w where these are few, and
-# otherwise takes a few dozen products.
+# v_i = alpha_i / s = max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w where these are few,
+# and otherwise takes a few dozen products.
 
 
 def _minimizing_step(m, rise, ridge, slope, curvature):
@@ -9527,20 +9481,6 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     return t
 
 
-def _has_few_coordinates(G):
-    """Return True if Newton steps can work on coordinates: fewer than the points, and with their zeros in 0.5 GB."""
-    rows = G.points_gram()
-    if not isinstance(rows, FeatureGram | SparseGram):
-        return False
-    n, d = G.shape()
-    return d < min(n, _LARGEST_FACE) and (isinstance(G, FeatureGram) or n * d <= _WRITTEN_DOWN)
-
-
-def _coordinates(G):
-    """Return the rows z of G, those of pairs written down: x_i (x) (e_{y_i} - e_j) / sqrt(2)."""
-    return G.coordinates()
-
-
 def _with_bias(rows, signs):
     """Return (rows, penalty); a free intercept makes the bias a coordinate more, which has no part in ||w||^2."""
     penalty = np.ones(rows.shape[1])
@@ -9553,13 +9493,13 @@ def _newton_in_coordinates(rows, ridge, penalty, w):
     """Minimize sum_j penalty_j w_j^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w, from this one on.
 
     Return (w, weights, steps), where weights_i = max(0, 1 - <z_i, w>) / r_i.  Equations are solved for columns scaled
-    to unit length, so that the units of columns do not matter, and a multiple of the identity keeps them definite.
+    to length 1, so that the units of columns do not matter, and a multiple of the identity keeps them definite.
     """
     m = rows @ w
     value = math.inf
     previous_w = w
     steps = 0
-    while steps < 200:
+    while steps < _MOST_NEWTON_STEPS:
         slacks = np.maximum(1.0 - m, 0.0)
         previous = value
         value = (penalty * w) @ w + slacks @ (slacks / ridge)
@@ -9602,7 +9542,7 @@ def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     direction_image = image.copy()
     norm2 = downhill @ image
     goal = accuracy**2 * norm2
-    for _ in range(200):
+    for _ in range(_MOST_NEWTON_STEPS):
         bent = direction + stiffness * direction_image
         t = norm2 / (bent @ direction_image)
         step += t * direction
@@ -9620,36 +9560,18 @@ def _conjugate_gradients(product, stiffness, downhill, image, accuracy):
     return step, rise
 
 
-def _by_newton_steps(dual, c, u, gap):
-    """Minimize by Newton steps, to the digits of what is at hand; return why they end."""
-    points, G = dual.at_hand(c, u)
-    if G is None:
-        return "large"
-    if dual.has_few_coordinates:
-        rows, penalty = _with_bias(_coordinates(G), dual.signs)
-        w = penalty * (c / dual.scale @ rows)
-        _, weights, steps = _newton_in_coordinates(rows, dual.ridge, penalty, w)
-        dual.reads[0] += (2 * steps + 1) * dual.n**2
-        if all(weights[side].any() for side in dual.sides):  # else all slacks are rounding
-            c[:] = weights * dual.scale
-        return "reached"
+def _newton_by_products(product, ridge, v, m, accuracy):
+    """Minimize over w = sum_i v_i z_i from v, with the margins m_i = <z_i, w>; ``product(v)`` returns G v.
 
-    n = points.size
-
-    def product(v):
-        dual.reads[0] += n * n
-        return _image(G, v) + dual.from_shift(points, v, points)
-
-    ridge = dual.ridge[points]
-    v = c[points] / dual.scale
-    m = u[points] - ridge * v
-    active = c[points] > 0.0
+    Return v at the minimum, where m_i = 1 - r_i v_i if v_i > 0, to this accuracy.
+    """
+    n = v.size
+    v = v.copy()
+    m = m.copy()
+    active = v > 0.0
     error = math.inf
-    goal = 0.3 * dual.tol
-    if G is dual.kept[1]:  # in single precision; the rest is for the next stage
-        goal = max(goal, 1e-3 * min(1.0, gap))
-    for _ in range(200):
-        # 1. The residual; u = 1 + image on active points, and no less on others.
+    for _ in range(_MOST_NEWTON_STEPS):
+        # 1. The residual: ``image`` is what is added to the margins of active points, and at most to those of others.
         weights = np.maximum(1.0 - m, 0.0) / ridge
         downhill = weights - v
         image = product(downhill)
@@ -9658,16 +9580,99 @@ def _by_newton_steps(dual, c, u, gap):
         previously_active = active
         active = m < 1.0
         changed = np.count_nonzero(active != previously_active)
-        if error <= goal or (error > 0.5 * previous and not changed):
+        if error <= accuracy or (error > 0.5 * previous and not changed):
             break
         # 2. A step, of which digits are of use until active points change.
-        accuracy = min(0.1, max(changed / n, 0.5 * goal / error))
-        step, rise = _conjugate_gradients(product, active / ridge, downhill, image, accuracy)
+        digits = min(0.1, max(changed / n, 0.5 * accuracy / error))
+        step, rise = _conjugate_gradients(product, active / ridge, downhill, image, digits)
         t = _minimizing_step(m, rise, ridge, v @ rise, step @ rise)
         v += t * step
         m += t * rise
-    c[points] = weights * dual.scale
-    return "reached"
+    return weights
+
+
+class _SingleGram(Representation):
+    """A kernel matrix whose products with the weights of all classes are one product of matrices, in its precision."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def shape(self):
+        return self.matrix.shape
+
+    def lift(self, v, w):
+        w[:] = v
+
+    def margins(self, w, m):
+        np.matmul(w.astype(self.matrix.dtype), self.matrix, out=m, casting="unsafe")
+
+    table_margins = margins
+
+
+def _at_hand(problem, alpha, m):
+    """Return (points, G): the points that Newton steps change, and the base on them, None without room for it.
+
+    A kernel that is evaluated on demand is kept as a matrix in single precision.  It has the points of the support and
+    those with slacks alone, if these are fewer than half, and of K alone the upper triangle, which products read.
+    """
+    points = np.arange(problem.n)
+    K = problem.base.points_gram()
+    if K.access != "computed" or K.has_coordinates:
+        return points, problem.base
+    needed = np.flatnonzero((alpha > 0.0) | (m < 1.0))
+    if 2 * needed.size < problem.n:
+        points = needed
+    if np.array_equal(points, problem.kept[0]):
+        return problem.kept
+    problem.kept = (None, None)
+    G = problem.base.restrict(points)
+    K = G.points_gram()
+    n = K.shape()[0]
+    if n > _AT_HAND:
+        return points, None
+    matrix = np.empty((n, n), np.float32)
+    every = np.arange(n)
+    step = max(_AT_ONCE // n, 256)
+    for start in range(0, n, step):
+        first = max(0, start - _STREAMS) if G is K else 0
+        rows = every[start : start + step]
+        matrix[rows, first:] = K.block(rows, every[first:])
+    if G is K:
+        G = DenseGram._of(matrix)
+    else:
+        G = G.over(_SingleGram(matrix))
+    problem.kept = (points, G)
+    return problem.kept
+
+
+def _by_newton_steps(problem, limits, alpha, m, gap):
+    """Minimize by Newton steps, to the digits of what is at hand; return why they end."""
+    points, G = _at_hand(problem, alpha, m)
+    if G is None:
+        return "large"
+    v = alpha[points] / problem.scale
+    # 1. In coordinates
+    if limits.in_coordinates:
+        rows, penalty = _with_bias(G.coordinates(), problem.signs)
+        w = penalty * (v @ rows)
+        _, weights, steps = _newton_in_coordinates(rows, problem.ridge, penalty, w)
+        problem.reads[0] += (2 * steps + 1) * problem.n**2
+        if all(weights[side].any() for side in problem.sides):  # else all slacks are rounding
+            alpha[:] = weights * problem.scale
+        return "solved"
+
+    # 2. By products
+    def product(v):
+        problem.reads[0] += points.size**2
+        return _image(G, v) + problem.from_shift(points, v, points)
+
+    ridge = problem.ridge[points]
+    accuracy = _NEWTON_AIM * limits.tol
+    if G is problem.kept[1]:  # in single precision; the rest is for the next iteration
+        accuracy = max(accuracy, _SINGLE_DIGITS * min(1.0, gap))
+    weights = _newton_by_products(product, ridge, v, m[points] - ridge * v, accuracy)
+    alpha[points] = weights * problem.scale
+    return "solved"
 
 
 def _by_coordinates(G, tol):
@@ -9675,13 +9680,14 @@ def _by_coordinates(G, tol):
 
     Where columns have different units no weights in double precision give the best separator, but its coordinates do.
     A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
-    c of the points on the margin solve w = Z'c.
+    alpha of the points on the margin solve w = Z'alpha.
     """
     base = G.without_shift()
-    rows, penalty = _with_bias(_coordinates(base), G.signs)
+    K = base.points_gram()
+    rows, penalty = _with_bias(base.coordinates(), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
     w = np.zeros(penalty.size)
-    is_hard = not isinstance(G, RidgeGram)
+    is_hard = not np.any(G.ridge)
     if is_hard:
         ridges = [np.full(len(rows), float(G.diagonal().max()) * 10.0**-k) for k in range(2, 32, 2)]
         separator, _, _ = _newton_in_coordinates(rows, ridges[-1], penalty, w)
@@ -9705,8 +9711,8 @@ def _by_coordinates(G, tol):
             if support.size <= w.size:
                 p[support] = np.maximum(_weights_of(rows[support], penalty * w), 0.0)
         W = w[penalty > 0.0]
-        if isinstance(base, PairGram):
-            W = math.sqrt(2.0) * W.reshape(base.n_classes, -1)
+        if K is not base:  # pairs: a row for each class
+            W = math.sqrt(2.0) * W.reshape(-1, K.shape()[1])
         if not W.any() or not all(p[side].any() for side in sides):
             continue
         # 2. Their interval
@@ -9736,112 +9742,278 @@ def _mixture(weights, total):
 
 
 def _weights_of(rows, w):
-    """Return the weights c of rows with w = rows' c, by least squares in columns of length 1."""
+    """Return the weights alpha of rows with w = rows' alpha, by least squares in columns of length 1."""
     lengths = np.sqrt(np.einsum("ij,ij->j", rows, rows))
     lengths[lengths == 0.0] = 1.0
     return np.linalg.lstsq((rows / lengths).T, w / lengths, rcond=None)[0]
 
 
-# Choice of stages
+# ------------------------------------------------------------------------------------------------------
+# 9.5 working sets
+# ------------------------------------------------------------------------------------------------------
 
-# In the order of their numbers
-_STAGES = (_over_blocks, _on_first_faces, _by_newton_steps, _on_working_set, _on_faces)
+
+def _with_violators(problem, limits, points, H, m, most, below=np.inf):
+    """Add the ``most`` points of smallest m_i < below to the points and to H; return (points, H)."""
+    outside = m.copy()
+    outside[points] = np.inf
+    found = np.flatnonzero(outside < below)
+    found = np.sort(found[np.argsort(m[found])[:most]])
+    placed = points.size if H.size else 0
+    points = np.append(points, found)
+    if points.size > len(H):
+        room = min(3 * points.size // 2 + 64, limits.largest_set)
+        H = _widened(H[:placed, :placed], max(points.size, room))
+    problem.place(points, placed, H)
+    return points, H
 
 
-def _first_stage(dual, support):
-    """Choose the first stage, by the support of the weights to begin with, None if there are none.
+def _first_working_set(problem, limits, alpha, m, precision):
+    """Return (points, H): the support, and half as many points of least margin."""
+    support = np.flatnonzero(alpha)
+    points = support
+    if support.size <= len(problem.sides):  # nothing is known yet
+        points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _PROBES)))
+    H = np.empty((0, 0), precision)
+    return _with_violators(problem, limits, points, H, m, support.size // 2 + 64)
+
+
+def _on_working_set(problem, limits, method, alpha, m, gap):
+    """Minimize on a working set that takes in violators until none is left; return why this ends.
+
+    The inner solver is `_solve_by_pairs`, or `_solve_on_faces`, which goes on with the factor that it left.
+    """
+    tol = limits.tol
+    by_faces = method != _PAIRS
+    precision = np.float64 if by_faces else np.float32
+    points, H = _first_working_set(problem, limits, alpha, m, precision)
+    is_closed = False  # True if no point outside is a violator
+    is_rough = gap > tol
+    norm = math.inf
+    L = np.empty((0, 0))
+    P = np.empty(0, np.int64)
+    work = 0
+    while True:
+        # 1. Solve on the working set.
+        size = points.size
+        given = (H, problem.lengths[points], alpha[points], m[points])
+        is_witness = False
+        if by_faces:
+            most = _CHANGES_PER_POINT * size + _MORE_CHANGES
+            weights, L, P, steps, is_witness = _solve_on_faces(
+                *given, L, P, most, 0.5 * tol, limits.eps
+            )
+        else:
+            support = np.count_nonzero(alpha)
+            if support > limits.largest_support or limits.is_for_newton_steps(support, m):
+                return "large"
+            share = _CLOSED_SHARE if is_closed else _OPEN_SHARE
+            most = limits.steps_per_point * size
+            weights, steps = _solve_by_pairs(*given, max(0.5 * tol, share * gap), most)
+        if not 0.0 < weights.sum() < math.inf:
+            return "rounding"
+        # 2. Bring all margins up to date.
+        previous_gap = gap
+        previous_norm = norm
+        gap, norm = problem.change(alpha, m, points, weights)
+        # 3. Stop where more steps are of no use here.
+        if by_faces:
+            is_slow = steps >= most and norm > _SHORTER * previous_norm
+            work += steps * P.size**2
+            if is_slow and norm * norm <= 64.0 * size * _EPS:  # the factor cannot tell it from 0
+                return "rounding"
+        else:
+            is_slow = (is_closed or steps >= most) and gap > _CLOSER * previous_gap
+        if is_witness or norm <= limits.eps or (gap <= tol and (is_rough or not by_faces)):
+            return "solved"
+        if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
+            return "slow"
+        if not by_faces and size >= limits.largest_set:
+            return "large"
+        # 4. Read violators: the worst of them join.
+        most = max(_FEWEST_VIOLATORS, size // 4)
+        if not by_faces:
+            most = min(most, limits.largest_set - size)
+        points, H = _with_violators(problem, limits, points, H, m, most, 1.0 - 0.25 * tol)
+        is_closed = points.size == size
+        if by_faces and is_closed:
+            _refine(problem, alpha, m, points[P], L)
+            return "rounding"
+
+
+def _refine(problem, alpha, m, points, L):
+    """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
+    if not problem.G.has_precise_products:
+        return
+    G = problem.G.restrict(points)
+    lengths = problem.lengths[points]
+    weights = alpha[points]
+    error = np.inf
+    for _ in range(10):
+        previous = error
+        total = 2.0 ** math.frexp(weights.sum())[1]
+        v = weights / total
+        image = G.precise(v)[1] + problem.from_shift(points, v, points)
+        g = (image * (total / problem.scale) - 1.0) / lengths
+        error = np.abs(g).max()
+        step = g.copy()
+        _solve(L, g.size, step)
+        refined = weights - step / lengths
+        if not (error < 0.5 * previous and refined.min() > 0.0):
+            break
+        weights = refined
+    problem.change(alpha, m, points, weights)
+
+
+def _violations(alpha, m, lengths):
+    """Return max(-g, min(g, x)), and -g where x = 0, so that points without a violation are in order, too."""
+    g = (m - 1.0) / lengths
+    return np.where(alpha > 0.0, np.maximum(-g, np.minimum(g, alpha * lengths)), -g)
+
+
+def _over_blocks(problem, limits, alpha, m, gap):
+    """Make pair steps on one block of points after another; return why this ends."""
+    size = limits.block
+    H = np.empty((size, size), np.float32)
+    seen = np.zeros(problem.n, dtype=bool)
+    largest_settled = min(max(problem.n // 2, 4 * _NARROW_BLOCK), limits.largest_support)
+    goal = limits.tol
+    if gap <= limits.tol:
+        goal = _OPEN_SHARE * gap
+    for turn in range(_SWEEPS * problem.n // size + 1):
+        # 1. Read violators: the worst of them make a block.
+        worst = np.argpartition(_violations(alpha, m, problem.lengths), -size)[-size:]
+        block = np.sort(worst)
+        unseen = np.count_nonzero(~seen[block])
+        if turn > 0 and 5 * unseen < size and np.count_nonzero(alpha) <= largest_settled:
+            return "settled"
+        seen[block] = True
+        problem.place(block, 0, H)
+        # 2. Solve on the block.
+        weights, _ = _solve_by_pairs(
+            H,
+            problem.lengths[block],
+            alpha[block],
+            m[block],
+            _OPEN_SHARE * gap,
+            limits.steps_per_point * size // 8,
+        )
+        # 3. Bring all margins up to date.
+        gap, norm = problem.change(alpha, m, block, weights)
+        if gap <= goal or norm <= limits.eps:
+            return "solved"
+    return "slow"
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.6 rounds
+# ------------------------------------------------------------------------------------------------------
+
+
+def _first_method(problem, limits, support):
+    """Choose the first method, by the support of the weights to begin with, None if there are none.
 
     Without weights: Newton steps if coordinates are few; faces if points are few, and for rows without a ridge, as long
-    as faces are small; else a working set.
+    as faces are small; else pair steps.
     """
     if support is not None:
         if support <= 2 * _FIRST_FACE:
             return _FACES
-        return _WORKING_SET if support <= dual.largest_support else _BLOCKS
-    if dual.has_few_coordinates and dual.base.shape()[1] <= _FIRST_FACE:
+        return _PAIRS if support <= limits.largest_support else _BLOCKS
+    if limits.in_coordinates and problem.base.shape()[1] <= _FIRST_FACE:
         return _NEWTON
-    if dual.n <= _FIRST_FACE:
+    if problem.n <= _FIRST_FACE:
         return _FACES
-    if dual.has_stored_entries or dual.has_ridge:
-        return _WORKING_SET
-    return _FIRST_FACES
+    if _has_stored_entries(problem.G) or np.min(problem.ridge) > 0.0:
+        return _PAIRS
+    return _SMALL_FACES
 
 
-def _next_stage(dual, stage, reason, u, support, is_halved):
-    """Choose the stage after one that ended for a reason, where ``is_halved`` tells if it halved the gap.
+def _next_method(limits, method, end, support, m, is_halved, is_free):
+    """Choose the method after one that ended for a reason; ``is_halved`` tells if it halved the gap.
 
-    Pair steps on a working set come first, then faces where these are slow.  Newton steps, or blocks, take a support
-    that is too large for both.
+    Pair steps come first, then faces where these are slow.  Newton steps, or blocks, take a support that is too large
+    for both.
     """
-    if stage == _FIRST_FACES or reason == "settled":
-        return _WORKING_SET
-    if stage == _FACES:
+    if method == _SMALL_FACES or end == "settled":
+        return _PAIRS
+    if method == _FACES:
         return _FACES
-    if stage == _NEWTON:
-        if is_halved and reason != "large":
+    if method == _NEWTON:
+        if is_halved and end != "large":
             return _NEWTON
-        return _FACES if support <= dual.largest_face else _BLOCKS
-    if stage == _WORKING_SET and reason == "reached" and is_halved and dual.signs is not None:
-        return _WORKING_SET  # from a better origin
-    if reason == "large" or support > _LARGEST_FACE or (reason == "slow" and dual.has_slacks(u)):
-        return _NEWTON if dual.takes_newton_steps else _BLOCKS
+        return _FACES if support <= limits.largest_face else _BLOCKS
+    if method == _PAIRS and end == "solved" and is_halved and is_free:
+        return _PAIRS  # from a better origin
+    if end == "large" or support > _LARGEST_FACE or (end == "slow" and limits.has_slacks(m)):
+        return _NEWTON if limits.takes_newton_steps else _BLOCKS
     return _FACES
 
 
-def _exact_rounds(G, k, until, c, u, stage, reads, dual):
-    """Go through a stage in every iteration: the loop that the driver is given.  ``reads`` is that of the dual."""
-    witness = 0.63 * dual.eps  # a norm that proves infeasibility, with room for rounding
+def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
+    """Minimize by one method in every iteration: the loop that the driver is given.
+
+    ``method`` has one entry, the method of the next iteration; ``reads`` is that of the problem.
+    """
+    witness = _WITNESS * limits.eps
     while k < until:
         k += 1
-        if math.sqrt(max(_dot(c, u), 0.0)) <= witness * c.sum():
+        if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * alpha.sum():
             return k, INFEASIBLE
-        # 1. Go through the stage.
-        current = stage[0]
-        start = c.copy()
-        dual.begin(c, u)
-        gap, norm = _rescale(c, u)
-        reason = _STAGES[current](dual, c, u, gap)
-        is_lost = not all(c[side].any() for side in dual.sides)  # by rounding
+        # 1. Begin with the best multiple of the weights, and with the best origin if the intercept is free.
+        current = method[0]
+        start = alpha.copy()
+        problem.begin(alpha, m)
+        gap, norm = _rescale(alpha, m)
+        # 2. Read violators and solve on them, or make Newton steps on the separator of all.
+        if current == _NEWTON:
+            end = _by_newton_steps(problem, limits, alpha, m, gap)
+        elif current == _BLOCKS:
+            end = _over_blocks(problem, limits, alpha, m, gap)
+        else:
+            end = _on_working_set(problem, limits, current, alpha, m, gap)
+        # 3. Certify: by a fresh product, which the driver bounds the margin by as well.
+        is_lost = not all(alpha[side].any() for side in problem.sides)  # by rounding
         if is_lost:
-            c[:] = start
-        dual.finish(c, u)
+            alpha[:] = start
+        problem.finish(alpha, m)
         if is_lost:
             return k, EXHAUSTED
-        # 2. See what it gained.
-        v, norm2, _ = dual.last
-        new_norm = math.sqrt(norm2 / dual.scale) / v.sum()
+        v, norm2, _ = problem.last
+        new_norm = math.sqrt(norm2 / problem.scale) / v.sum()
         if new_norm <= witness:
             return k, INFEASIBLE
-        new_gap = 1.0 - u.min() * c.sum() / _dot(c, u)
+        new_gap = 1.0 - m.min() * alpha.sum() / _dot(alpha, m)
         is_halved = new_gap < 0.5 * gap
-        # 3. Choose the next stage.
-        support = np.count_nonzero(c)
-        following = _next_stage(dual, current, reason, u, support, is_halved)
-        stage[0] = following
+        # 4. Choose the next method.
+        support = np.count_nonzero(alpha)
+        is_free = problem.signs is not None
+        following = _next_method(limits, current, end, support, m, is_halved, is_free)
+        method[0] = following
         if following == _BLOCKS and current != _BLOCKS:
-            if current == _NEWTON and dual.has_few_coordinates:
+            if current == _NEWTON and limits.in_coordinates:
                 # Nothing else sees more of so many points on so few coordinates.
                 return k, EXHAUSTED
-            if support > dual.largest_support:
+            if support > limits.largest_support:
                 _warn(
                     f"max_margin may take long: {support} points are in the support, too many for working sets; "
                     "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
                     "callback shows the interval"
                 )
-        # 4. Halt if the next stage would do the same.
-        is_rounding = reason == "rounding"
+        # 5. Halt if the next iteration would do the same.
+        is_rounding = end == "rounding"
         if current == _BLOCKS:
-            is_rounding |= gap <= dual.tol
+            is_rounding |= gap <= limits.tol
         if current == _FACES:
-            is_rounding |= new_gap > 0.9 * gap and new_norm > (1.0 - dual.tol) * norm
+            is_rounding |= new_gap > 0.9 * gap and new_norm > (1.0 - limits.tol) * norm
         if is_rounding and not is_halved and new_norm > 0.95 * norm:
             return k, EXHAUSTED
-        if following == current and np.array_equal(c, start):
+        if following == current and np.array_equal(alpha, start):
             return k, EXHAUSTED
-        # 5. Go over to faces where pair steps get nowhere.
-        is_stuck = following == current and current in (_BLOCKS, _WORKING_SET) and not is_halved
+        # 6. Go over to faces where pair steps get nowhere.
+        is_stuck = following == current and current in (_BLOCKS, _PAIRS) and not is_halved
         if is_stuck and support <= 2 * _LARGEST_FACE:
-            stage[0] = _FACES
+            method[0] = _FACES
     return k, RUNNING
 
 
@@ -9854,23 +10026,22 @@ def max_margin(
 ) -> Result:
     """The maximum margin to any tolerance, by working sets and Newton steps.
 
-    Solves min c'Gc / 2 - sum_i c_i over c >= 0.  Its p = c / sum c has the least ||p||_G in the simplex, and alpha = p:
-    at the optimum the primal and the dual point coincide.  An iteration is one of four stages:
+    alpha = p is the point of the simplex with the least ||p||_G: at the optimum the primal and the dual point coincide.
+    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one of four methods, and chooses the
+    next:
 
-    (1) pair steps on a working set, the support and the points of least margin, in single precision and refined in
+    (1) pair steps on a working set of the support and the points of least margin: in single precision, corrected in
         double;
-    (2) Newton steps on the support with a ratio test, by one Cholesky factor: where (1) is slow, and first of all for
-        rows without a ridge and for up to 256 points;
-    (3) Newton steps on the separator: with a ridge, a `RidgeGram`, of at least 1e-8 s, where most points have slacks or
-        the support is too large for (1).  They solve by conjugate gradients, or in the coordinates if these are fewer
-        than the points and than 3,000, of sparse rows 256 at most: then with any ridge, and first of all if they are
-        256 or fewer;
-    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for all others.
+    (2) Newton steps on faces of such a working set, where (1) is slow or points are few;
+    (3) Newton steps on the separator, in its coordinates or by conjugate gradients, where there is a ridge and most
+        points have slacks;
+    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others.
 
     Parameters
     ----------
     G : array, shape (n, n), or representation
-        Signed Gram matrix.
+        Signed Gram matrix: `gram` where n^2 entries fit into memory, `lazy_gram` for more points; for the linear kernel
+        `features`, which reaches the least tol.
 
     See Also
     --------
@@ -9880,30 +10051,31 @@ def max_margin(
 
     Notes
     -----
-    *Which G.*  `gram` where n^2 entries fit into memory, `lazy_gram` for more points, and `features`, which reaches the
-    least tol, for the linear kernel.  Where noisy labels leave too large a support for all but (4), a UserWarning asks
-    for a ridge, which is a soft margin, or a larger tol.
+    *How a run ends.*  With s = max_i G_ii, of G without its ridge:
 
-    *How a run ends.*  "certified": upper - lower <= tol * upper.  "infeasible": upper <= eps, so that p proves that
-    there is no margin above eps = 1e-9 sqrt(s) (a dense G: 3e-8 sqrt(s); one evaluated on demand, and other libraries'
-    products: at least 1.5 times what rounding leaves of ||p||_G).  "rounding": neither can be proved.  tol is out of
-    reach below about 1e-15 s / rho^2 with a dense G (float32: 2e-7 s / rho^2, and no data are infeasible) and below
-    1e-16 s / rho^2 with features, for want of digits of alpha.  Here s = max_i G_ii is that of G without its ridge.
+    - "certified": upper - lower <= tol * upper.
+    - "infeasible": p proves that there is no margin above eps = 1e-9 sqrt(s) with features, and 3e-8 sqrt(s) with other
+      G, or 1.5 times what the rounding of their products may leave of ||p||_G, if that is more.
+    - "rounding": neither can be proved.  With a matrix tol is out of reach below about 1e-15 s / rho^2 (float32:
+      2e-7 s / rho^2, and no data are infeasible), with features below 1e-16 s / rho^2.
+
+    *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (3) solves such problems in a few
+    iterations.  Without one, a support of more than 3,000 points of a matrix, or 6,000 of another G, is left to (4): a
+    UserWarning says that this may take long.
+
+    *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
+    many points at another ridge.
 
     *Trace.*  ``products`` counts entries of G read / n^2.
 
-    *Free intercept.*  Every stage begins at an origin on the plane found before, and penalises the bias from there.
-    Once the support and the origin have settled, every stage that is solved divides what is left of y'p by 21 or more
-    with a ridge; proof: "The origin of a free intercept" in figures/README.md.  Without a ridge nothing is proved; the
-    factor was 64 or more in 18,087 stages.
+    *Free intercept.*  Every iteration reads G from an origin on the plane found before, and penalises the bias from
+    there.  With a ridge an iteration that is solved divides what is left of y'p by 21 or more, once the support and the
+    origin have settled; proof: "The origin of a free intercept" in figures/README.md.
 
-    *Memory beyond G.*  Up to three squares of one and a half times the support, and 0.25 GB of columns of a G evaluated
-    on demand; without such columns each stage takes a product for every working set.  A support of more than 3,000
-    points, or 6,000 if G is not dense or the intercept is free, is left to (3), or without a ridge to (4), in blocks of
-    128 points where it is 3,000 and of up to 12,000 elsewhere, 0.6 GB.  Of a kernel evaluated on demand (3) keeps a
-    matrix in single precision of the points that matter, 1.6 GB for 20,000 of them, and leaves more to (4); double
-    precision corrects it, by one product for about three digits.  Pairs of few coordinates have their rows written
-    down, up to 0.5 GB.
+    *Memory beyond G.*  Three squares of one and a half times the support, at most, and 0.25 GB of columns of a G
+    evaluated on demand.  Blocks of such a G take up to 0.6 GB.  Of a kernel evaluated on demand (3) keeps a matrix in
+    single precision of the points that have slacks, 1.6 GB for 20,000 of them, and leaves more to (4).  Rows of sparse
+    points and of pairs are written down for (3) if they take no more than 0.5 GB.
 
     References
     ----------
@@ -9919,7 +10091,7 @@ def max_margin(
     >>> result.status, round(result.lower, 9)  # sqrt(2)
     ('certified', 1.414213562)
     """
-    # 1. The problem
+    # 1. The problem, with a checkpoint at every iteration
     tol = _number(options["tol"], "tol")
     weights = None
     if not _is_result(start) and np.ndim(start) == 1:
@@ -9927,36 +10099,40 @@ def max_margin(
         start = None
     run = prepare(G, start=start, free_intercept=True, **options)
     if options["trace_at"] is None:
-        run = run._replace(checkpoints=range(run.checkpoints[0], run.checkpoints[-1] + 1))
-    dual = _Dual(run.G, run.scale, tol)
+        first = int(run.checkpoints[0])
+        last = int(run.checkpoints[-1])
+        run = run._replace(checkpoints=range(first, last + 1))
+    problem = _Problem(run.G, run.scale)
+    limits = _limits(run.G, run.scale, tol)
     # 2. The weights to begin with
-    c = np.zeros(dual.n)
-    u = np.zeros(dual.n)
+    alpha = np.zeros(problem.n)
+    m = np.zeros(problem.n)
     support = None
     if weights is not None:
-        c = _weights(_amounts(weights, "start", dual.n))
+        alpha = _weights(_amounts(weights, "start", problem.n))
         support = np.count_nonzero(weights)
-        if dual.signs is None and not dual.roots.all():
-            c[:] = 0.0  # a row of zeros, next to the largest, is a witness by itself: begin there
-    for side in dual.sides:
-        if not c[side].any():
-            c[side[np.argmin(dual.diagonal[side])]] = 1.0
-    dual.finish(c, u)
-    dual.reads[0] = 0.0  # which does not count
-    stage = _first_stage(dual, support)
-    # 3. The run, whose certificates take the products that stages end with
+        if problem.signs is None and not problem.lengths.all():
+            # A row of zeros, next to the largest, is a witness by itself: begin there.
+            alpha[:] = 0.0
+    for side in problem.sides:
+        if not alpha[side].any():
+            alpha[side[np.argmin(problem.diagonal[side])]] = 1.0
+    problem.finish(alpha, m)
+    problem.reads[0] = 0.0  # which does not count
+    method = _first_method(problem, limits, support)
+    # 3. The run, whose certificates take the products that iterations end with
     interval = functools.partial(
-        _interval, products=lambda G, scale, *points: [dual.product(v) for v in points]
+        _interval, products=lambda G, scale, *points: [problem.product(v) for v in points]
     )
     return drive(
         run,
-        _exact_rounds,
-        (c, u, np.array([stage]), dual.reads),
-        lambda c, *_: (c, c),
-        parameters=(dual,),
+        _exact_loop,
+        (alpha, m, np.array([method]), problem.reads),
+        lambda alpha, *_: (alpha, alpha),
+        parameters=(problem, limits),
         interval=interval,
-        products=lambda k: dual.reads[0] / dual.n**2,
-        eps=dual.eps * math.sqrt(run.scale),
+        products=lambda k: problem.reads[0] / problem.n**2,
+        eps=limits.eps * math.sqrt(run.scale),
     )
 
 

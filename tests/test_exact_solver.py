@@ -407,21 +407,18 @@ def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(mon
     """Nor where the run begins with weights of all points."""
     for name, value in (("_LARGEST_FACE", 100), ("_FIRST_FACE", 50), ("_WIDE_BLOCK", 400)):
         monkeypatch.setattr(fm, name, value)
-    place = fm._Dual.place
-    largest = []
-    monkeypatch.setattr(
-        fm._Dual,
-        "place",
-        lambda self, points, start, H: (
-            largest.append((points.size, len(H))),
-            place(self, points, start, H),
-        ),
-    )
+    read = []
+
+    class Watched(fm.LazyGram):
+        def block(self, rows, columns):
+            read.append((rows.size, columns.size))
+            return super().block(rows, columns)
+
     X, y = two_classes(900, 4, seed=3)
-    G = fm.lazy_gram(X, y, gamma=2.0)
+    G = Watched(*fm.lazy_gram(X, y, gamma=2.0))
     for start in (None, np.ones(900)):
         assert fm.max_margin(G, tol=1e-3, start=start).status == "certified"
-    assert max(largest)[0] == max(size for _, size in largest) == 400
+    assert max(rows for rows, _ in read) <= max(columns for _, columns in read) == 400
 
 
 def test_more_support_than_a_working_set_holds_over_rows(monkeypatch):
@@ -664,6 +661,176 @@ def test_pair_steps_end_where_the_gap_is_as_wanted():
     assert taken[0] < taken[1] < taken[2] < taken[3]
 
 
+def working_set(n, rank, seed):
+    """(H, lengths, alpha, m) of n points, as inner solvers take them, and the rows Z of the points."""
+    rng = np.random.default_rng(seed)
+    Z = rows_of(n, rank, seed) + 1.5
+    lengths = rng.uniform(0.5, 1.0, n)
+    H = dense(Z / np.linalg.norm(Z, axis=1)[:, None])
+    Z *= (lengths / np.linalg.norm(Z, axis=1))[:, None]
+    alpha = rng.random(n) * (rng.random(n) < 0.5)
+    alpha[0] = 1.0
+    return H, lengths, alpha, Z @ (Z.T @ alpha), Z
+
+
+def relative_gap(Z, alpha):
+    m = Z @ (Z.T @ alpha)
+    return 1.0 - alpha.sum() * m.min() / (alpha @ m)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_both_inner_solvers_close_the_gap_of_a_working_set(seed):
+    """By arrays alone, which stay as they are: weights >= 0 whose norm is that of enumeration or of the other."""
+    n = 7 if seed < 6 else 150
+    H, lengths, alpha, m, Z = working_set(n, 20, seed)
+    given = [array.copy() for array in (H, lengths, alpha, m)]
+    by_pairs, steps = fm._solve_by_pairs(H.astype(np.float32), lengths, alpha, m, 1e-4, 1000 * n)
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    on_faces, L, P, changes, is_witness = fm._solve_on_faces(
+        H, lengths, alpha, m, *nothing, 10_000, 1e-12, 1e-9
+    )
+    for before, after in zip(given, (H, lengths, alpha, m), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert 0 < steps < 1000 * n and by_pairs.min() >= 0.0 and relative_gap(Z, by_pairs) <= 2e-3
+    assert 0 < changes < 10_000 and on_faces.min() >= 0.0 and relative_gap(Z, on_faces) <= 1e-10
+    assert not is_witness and set(P.tolist()) >= set(np.flatnonzero(on_faces).tolist())
+    L = np.tril(L[: P.size, : P.size])
+    np.testing.assert_allclose(L @ L.T, H[np.ix_(P, P)], atol=1e-10)
+    norms = [np.linalg.norm(Z.T @ weights) / weights.sum() for weights in (by_pairs, on_faces)]
+    assert norms[1] <= norms[0] <= norms[1] * (1.0 + 2e-3)
+    if n == 7:
+        assert norms[1] == pytest.approx(naive.least_norm(Z), rel=1e-10)
+
+
+def test_faces_go_on_with_the_factor_that_they_left():
+    """More points join: the weights are those of a fresh start, with fewer changes of the face."""
+    H, lengths, alpha, m, Z = working_set(200, 300, 3)
+    some = slice(0, 120)
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    options = (10_000, 1e-12, 1e-9)
+    alpha[120:] = 0.0
+    m = Z @ (Z.T @ alpha)
+    weights, L, P, _, _ = fm._solve_on_faces(
+        H, lengths[some], alpha[some], m[some], *nothing, *options
+    )
+    alpha[some] = weights
+    m = Z @ (Z.T @ alpha)
+    fresh = fm._solve_on_faces(H, lengths, alpha, m, *nothing, *options)
+    further = fm._solve_on_faces(H, lengths, alpha, m, L, P, *options)
+    np.testing.assert_allclose(further[0], fresh[0], rtol=1e-8, atol=1e-10)
+    assert set(further[2].tolist()) == set(fresh[2].tolist()) and 0 < further[3] < fresh[3]
+
+
+def test_an_inner_solver_tells_a_witness():
+    Z = np.vstack((np.eye(4), -np.ones((1, 4)))) / 2.0
+    lengths = np.linalg.norm(Z, axis=1)
+    H = dense(Z / lengths[:, None])
+    alpha = np.eye(5)[0]
+    nothing = (np.empty((0, 0)), np.empty(0, np.int64))
+    weights, *_, is_witness = fm._solve_on_faces(
+        H, lengths, alpha, Z @ Z[0], *nothing, 10_000, 1e-12, 1e-6
+    )
+    assert is_witness and np.linalg.norm(Z.T @ weights) <= 1e-6 * weights.sum()
+
+
+def test_weights_beyond_single_precision_are_given_back():
+    H, lengths, alpha, m, _ = working_set(20, 5, 0)
+    alpha *= 1e300
+    weights, steps = fm._solve_by_pairs(H.astype(np.float32), lengths, alpha, m, 1e-4, 100)
+    assert np.array_equal(weights, alpha) and steps == 100
+
+
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+def test_the_worst_violators_join_a_working_set(intercept):
+    """Those of least margin below the bound, in order, and their entries of H are put beside the old ones."""
+    X, y = two_classes(50, 60, seed=3)
+    G = fm.features(X, y, intercept=intercept)
+    scale = G.diagonal().max()
+    problem = fm._Problem(G, scale)
+    m = np.random.default_rng(0).permutation(50) / 50.0
+    limits = fm._limits(G, scale, 1e-9)
+    points = np.array([3, 7, 20])
+    nothing = np.empty((0, 0))
+    points, H = fm._with_violators(problem, limits, points, nothing, m, 10)
+    outside = np.setdiff1d(np.arange(50), [3, 7, 20])
+    wanted = np.sort(outside[np.argsort(m[outside])[:10]])
+    assert np.array_equal(points, np.append([3, 7, 20], wanted))
+    points, H = fm._with_violators(problem, limits, points, H, m, 100, 0.5)
+    assert set(points.tolist()) == {3, 7, 20} | set(np.flatnonzero(m < 0.5).tolist()) | set(wanted)
+    entries = G.dense()[np.ix_(points, points)]
+    roots = np.sqrt(np.diag(entries))
+    H = H[: points.size, : points.size]
+    np.testing.assert_allclose(H, entries / np.outer(roots, roots), atol=1e-12)
+
+
+class Described(fm.Representation):
+    """A class of one's own that says that it has coordinates, and reads single entries."""
+
+    access = "computed"
+    has_coordinates = True
+
+    def __init__(self, Z):
+        self.Z = Z
+
+    def shape(self):
+        return self.Z.shape
+
+    def diagonal(self):
+        return (self.Z**2).sum(axis=1)
+
+    def lift(self, v, w):
+        w[:] = self.Z.T @ v
+
+    def margins(self, w, m):
+        m[:] = self.Z @ w
+
+    def square(self, v, w, m):
+        return w @ w
+
+    def restrict(self, index):
+        return Described(self.Z[index])
+
+
+def test_the_solver_goes_by_what_a_representation_says():
+    """Of the same facts, the same run, whatever the class: noisy points of few coordinates take few products."""
+    rng = np.random.default_rng(5)
+    Z = rng.normal(size=(900, 8)) + 0.1
+    run = {}
+    for make in (fm.FeatureGram, Described, Own):
+        result = fm.max_margin(fm.RidgeGram(make(Z), 0.5), tol=1e-6)
+        assert result.status == "certified" and np.count_nonzero(result.p) > 300
+        run[make] = (result.n_iter, result.trace["products"][-1])
+    assert run[Described] == run[fm.FeatureGram] and run[Own][1] > 2 * run[Described][1]
+
+
+@pytest.mark.parametrize("callback", [None, lambda result: None])
+def test_a_bound_on_iterations_that_is_not_reached_costs_nothing(callback):
+    fm.max_margin(np.eye(2))
+    tracemalloc.start()
+    try:
+        result = fm.max_margin(np.eye(2), max_iter=10**15, callback=callback)
+        assert result.status == "certified" and tracemalloc.get_traced_memory()[1] < 1e6
+        assert result.trace["iteration"].tolist() == list(range(result.n_iter + 1))
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_warning_of_a_long_run_is_at_the_line_that_asks_for_it(monkeypatch):
+    """Also where the solver is called by the classifier."""
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 20)
+    monkeypatch.setattr(fm, "_FIRST_FACE", 10)
+    monkeypatch.setattr(fm, "_WIDE_BLOCK", 60)
+    X, y = two_classes(300, 4, gap=3.0, seed=5)
+    G = fm.lazy_gram(X, y, gamma=2.0)
+    for call in (
+        lambda: fm.max_margin(G, tol=1e-4),
+        lambda: fm.MaxMarginClassifier(kernel="rbf", gamma=2.0, tol=1e-4).fit(X, y),
+    ):
+        with pytest.warns(UserWarning, match="may take long") as told:
+            call()
+        assert {warning.filename for warning in told} == {__file__}
+
+
 def face_of(roots, m):
     return roots, np.empty((m, m)), np.zeros(m, np.int64), np.zeros(m, np.bool_)
 
@@ -734,22 +901,52 @@ def test_a_ridge_over_rows_is_solved_by_newton_steps(rows_kind, ridge, monkeypat
     )
 
 
-@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 700)])
-def test_newton_steps_on_rows_end_at_the_optimum(rows_kind, ridge):
-    G = fm.RidgeGram(
-        BY_ROWS[rows_kind](rows_of(700, 6, 3) + 1.0), ridge
-    )  # some slacks are 0, some not
-    dual = fm._Dual(G, G.diagonal().max(), 1e-9)
-    c = np.eye(1, 700)[0]
-    u = np.empty(700)
-    dual.refresh(c, u)
-    gap = fm._rescale(c, u)[0]
-    for _ in range(4):  # each leaves a thousandth of the gap
-        if gap > 1e-9:
-            fm._by_newton_steps(dual, c, u, gap)
-            dual.refresh(c, u)
-            gap = fm._rescale(c, u)[0]
-    assert gap <= 1e-9
+def objective(rows, ridge, penalty, w):
+    """||w||^2 / 2, without what is not penalised, and the squares of the slacks."""
+    slacks = np.maximum(1.0 - rows @ w, 0.0)
+    return 0.5 * (penalty * w) @ w + 0.5 * slacks @ (slacks / ridge)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 200)])
+def test_newton_steps_in_coordinates_end_at_the_minimum(ridge, bias):
+    """The gradient is 0 there, and the objective above in every direction; the weights are those of its slacks."""
+    rng = np.random.default_rng(1)
+    rows = rows_of(200, 6, 3) + 1.0  # some slacks are 0, some not
+    signs = np.where(np.arange(200) % 3, 1.0, -1.0) if bias else None
+    rows, penalty = fm._with_bias(rows, signs)
+    ridge = np.broadcast_to(ridge, 200).astype(float)
+    w, weights, steps = fm._newton_in_coordinates(rows, ridge, penalty, np.zeros(6 + bias))
+    assert 1 <= steps <= 30 and np.array_equal(weights, np.maximum(1.0 - rows @ w, 0.0) / ridge)
+    np.testing.assert_allclose(weights @ rows, penalty * w, atol=1e-9 * np.abs(w).max())
+    least = objective(rows, ridge, penalty, w)
+    for _ in range(20):
+        other = w + 1e-3 * rng.normal(size=w.size)
+        assert objective(rows, ridge, penalty, other) > least
+
+
+@pytest.mark.parametrize("ridge", [0.1, 10.0, np.geomspace(1e-3, 10.0, 200)])
+def test_newton_steps_by_products_find_the_minimum_of_those_in_coordinates(ridge):
+    """From nothing, and from the minimum itself, where one product tells that no step is left."""
+    rows = rows_of(200, 6, 3) + 1.0
+    ridge = np.broadcast_to(ridge, 200).astype(float)
+    _, wanted, _ = fm._newton_in_coordinates(rows, ridge, np.ones(6), np.zeros(6))
+    products = []
+
+    def product(v):
+        products.append(v)
+        return rows @ (rows.T @ v)
+
+    v = np.zeros(200)
+    m = np.zeros(200)
+    found = fm._newton_by_products(product, ridge, v, m, 1e-10)
+    assert not v.any() and not m.any()  # they stay as they are
+    np.testing.assert_allclose(rows.T @ found, rows.T @ wanted, atol=1e-8)
+    assert len(products) > 3
+    products.clear()
+    again = fm._newton_by_products(product, ridge, wanted, rows @ (rows.T @ wanted), 1e-7)
+    np.testing.assert_allclose(rows.T @ again, rows.T @ wanted, atol=1e-6)
+    assert len(products) == 1
 
 
 def test_newton_steps_count_their_products(monkeypatch):
@@ -770,18 +967,20 @@ def test_newton_steps_count_their_products(monkeypatch):
 
     monkeypatch.setattr(fm, "_newton_in_coordinates", counted)
     Z = rows_of(300, 6, 3) + 1.0
+    scale = float((Z**2).sum(axis=1).max())
     for base in (Counted(Z), fm.FeatureGram(Z)):
-        dual = fm._Dual(fm.RidgeGram(base, 0.1), float((Z**2).sum(axis=1).max()), 1e-9)
-        c = np.eye(1, 300)[0]
-        u = np.empty(300)
-        dual.refresh(c, u)
-        gap = fm._rescale(c, u)[0]
-        reads = dual.reads[0]
+        G = fm.RidgeGram(base, 0.1)
+        problem = fm._Problem(G, scale)
+        alpha = np.eye(1, 300)[0]
+        m = np.empty(300)
+        problem.refresh(alpha, m)
+        gap = fm._rescale(alpha, m)[0]
+        reads = problem.reads[0]
         products.clear()
-        fm._by_newton_steps(dual, c, u, gap)
+        fm._by_newton_steps(problem, fm._limits(G, scale, 1e-9), alpha, m, gap)
         expected = len(products) if isinstance(base, Counted) else 2 * steps[0] + 1
-        assert expected > 3 and dual.reads[0] - reads == expected * 300**2
-    assert fm.max_margin(fm.FeatureGram(Z), start=c).trace["products"][0] == 0.0
+        assert expected > 3 and problem.reads[0] - reads == expected * 300**2
+    assert fm.max_margin(fm.FeatureGram(Z), start=alpha).trace["products"][0] == 0.0
 
 
 @pytest.mark.parametrize("intercept", [0.0, "free"])
@@ -859,10 +1058,8 @@ def test_newton_steps_over_pairs(monkeypatch):
     """Of all classes together, with a kernel matrix kept for the points that matter."""
     monkeypatch.setattr(fm, "_FEW_SLACK", 300)
     kept = []
-    at_hand = fm._Dual.at_hand
-    monkeypatch.setattr(
-        fm._Dual, "at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1]
-    )
+    at_hand = fm._at_hand
+    monkeypatch.setattr(fm, "_at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1])
     X = rows_of(300, 5, 1)
     labels = np.arange(300) % 5
     result = fm.max_margin(fm.pair_gram(fm.lazy_gram(X, gamma=0.5), labels, 5, ridge=5.0), tol=1e-9)
@@ -877,25 +1074,24 @@ def test_at_hand_is_what_products_read(n, monkeypatch):
     monkeypatch.setattr(fm, "_AT_ONCE", 20_000)
     X, y = noisy(n)
     G = fm.lazy_gram(X, y, gamma=0.2, ridge=1.0)
-    dual = fm._Dual(G, 2.0, 1e-6)
+    problem = fm._Problem(G, 2.0)
     v = np.cos(np.arange(n))
     m = np.empty(n)
     c = np.zeros(n)
     u = np.where(np.arange(n) % 3, 2.0, 0.0)
     for now, wanted in ((u, np.arange(0, n, 3)), (0.0 * u, np.arange(n))):
-        points, part = dual.at_hand(c, now)
-        assert np.array_equal(points, wanted) and dual.at_hand(c, now)[1] is part
+        points, part = fm._at_hand(problem, c, now)
+        assert np.array_equal(points, wanted) and fm._at_hand(problem, c, now)[1] is part
         fm.margins(part, v[: points.size], m[: points.size])
         np.testing.assert_allclose(
             m[: points.size], G.base.restrict(points).dense() @ v[: points.size], atol=1e-4
         )
     monkeypatch.setattr(fm, "_AT_HAND", n // 2)
-    dual.kept = None, None
-    assert (
-        dual.at_hand(c, 0.0 * u)[1] is None
-        and fm._by_newton_steps(dual, c, 0.0 * u, 1.0) == "large"
-    )
-    assert dual.at_hand(c, u)[1] is not None
+    problem.kept = (None, None)
+    limits = fm._limits(G, 2.0, 1e-6)
+    assert fm._at_hand(problem, c, 0.0 * u)[1] is None
+    assert fm._by_newton_steps(problem, limits, c, 0.0 * u, 1.0) == "large"
+    assert fm._at_hand(problem, c, u)[1] is not None
 
 
 @pytest.mark.parametrize("seed", range(20))

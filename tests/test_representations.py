@@ -50,6 +50,45 @@ BEFORE_TIES = 3  # iterations of calls in which rounding chooses between ties
 ODD_SIZES = [*range(1, 10), 31, 33, 64, 511, 512, 513, 514, 515, 600, 1501]
 
 
+def facts():
+    """{name: (G, whether it has coordinates, entries that a product reads)} of 30 points."""
+    Z = rows_of(30, 4)
+    Z[np.random.default_rng(0).random(Z.shape) < 0.5] = 0.0
+    y = np.where(np.arange(30) % 2, 1, -1)
+    few = np.count_nonzero(Z)
+    labels = np.arange(30) % 3
+    return {
+        "dense": (fm.DenseGram(dense(Z)), False, 450),
+        "features": (fm.FeatureGram(Z), True, 120),
+        "sparse": (BY_ROWS["sparse"](Z), True, few),
+        "lazy": (fm.lazy_gram(Z, y), False, 450),
+        "pairs": (fm.pair_gram(fm.FeatureGram(Z), labels, 3), True, 360),
+        "pairs of sparse": (fm.pair_gram(BY_ROWS["sparse"](Z), labels, 3), True, 3 * few),
+        "pairs of lazy": (fm.pair_gram(fm.lazy_gram(Z), labels, 3), False, 1350),
+        "ridge": (fm.RidgeGram(fm.FeatureGram(Z), 0.5), True, 120),
+        "free": (fm.FreeGram(BY_ROWS["sparse"](Z), y), True, few),
+        "operator": (BY_ROWS["operator"](Z), True, 120),
+        "own": (Own(Z), False, 120),
+    }
+
+
+@pytest.mark.parametrize("kind", facts())
+def test_facts_of_a_representation(kind):
+    """Coordinates are rows whose inner products are G; those of some points are those of all."""
+    G, has_coordinates, work = facts()[kind]
+    assert G.has_coordinates == has_coordinates and G.work == work
+    base = G.without_shift()
+    if has_coordinates:
+        Z = base.coordinates()
+        np.testing.assert_allclose(Z @ Z.T, base.dense(), atol=1e-12)
+        index = np.array([5, 2, 11])
+        np.testing.assert_array_equal(base.coordinates(index), Z[index])
+        assert Z.shape == base.shape()
+    K = base.points_gram()
+    again = base.over(K)
+    np.testing.assert_array_equal(again.dense(), base.dense())
+
+
 def random_gram(kind, n, seed=0):
     """(representation, its rows or matrix) of random data; large enough for threads if n = 600."""
     if kind in BY_ROWS:
