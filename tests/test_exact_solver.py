@@ -249,7 +249,7 @@ def test_a_row_of_zeros_is_a_witness(kind):
 @pytest.mark.parametrize("classes", (0, 3))
 def test_a_first_point_of_zeros_without_a_ridge(classes):
     """What asks the first point alone for precise products divides by its scale, which is 0."""
-    G = fm.features([[0.0, 0.0], [94.0, -96.0], [16.0, 67.0]], normalize=None)
+    G = fm.FeatureGram([[0.0, 0.0], [94.0, -96.0], [16.0, 67.0]])
     ridge = np.array([0.0, 1e9, 6e9])
     if classes:
         G = fm.pair_gram(G, [0, 1, 0], classes)
@@ -280,7 +280,8 @@ def p_level(p, m):
 
 
 def test_all_weights_are_those_of_the_linear_system():
-    G = fm.gram(np.random.default_rng(2).normal(size=(300, 8)) * 4, kernel="rbf", gamma=0.5)
+    X = np.random.default_rng(2).normal(size=(300, 8)) * 4
+    G = np.asarray(fm.gram(X, kernel="rbf", gamma=0.5))
     exact = np.linalg.solve(G, np.ones(300))
     assert (exact > 0).all()
     result = fm.max_margin(G, tol=1e-12)
@@ -409,13 +410,15 @@ def test_working_sets_and_blocks_of_a_lazy_gram_take_no_more_than_their_room(mon
         monkeypatch.setattr(fm, name, value)
     read = []
 
-    class Watched(fm.LazyGram):
-        def block(self, rows, columns):
-            read.append((rows.size, columns.size))
-            return super().block(rows, columns)
+    block = fm.LazyGram.block
 
+    def watched(G, rows, columns):
+        read.append((rows.size, columns.size))
+        return block(G, rows, columns)
+
+    monkeypatch.setattr(fm.LazyGram, "block", watched)
     X, y = two_classes(900, 4, seed=3)
-    G = Watched(*fm.lazy_gram(X, y, gamma=2.0))
+    G = fm.lazy_gram(X, y, gamma=2.0)
     for start in (None, np.ones(900)):
         assert fm.max_margin(G, tol=1e-3, start=start).status == "certified"
     assert max(rows for rows, _ in read) <= max(columns for _, columns in read) == 400
@@ -568,7 +571,7 @@ def test_on_demand_only_columns_of_the_support_are_evaluated(ridge, monkeypatch)
     X, y = two_classes(3000, 5, gap=6.0, seed=4)
     whole = 0
     seen = set()
-    evaluate = fm._Kernel.block
+    evaluate = fm.Kernel.block
 
     def counted(kernel, A, B, *rest):
         nonlocal whole
@@ -578,7 +581,7 @@ def test_on_demand_only_columns_of_the_support_are_evaluated(ridge, monkeypatch)
         return evaluate(kernel, A, B, *rest)
 
     G = fm.lazy_gram(X, y, gamma=0.01, ridge=ridge)
-    monkeypatch.setattr(fm._Kernel, "block", counted)
+    monkeypatch.setattr(fm.Kernel, "block", counted)
     result = fm.max_margin(G, tol=1e-6)
     points = (G.base if ridge else G).points.rows
     support = {points[i].tobytes() for i in np.flatnonzero(result.p)}
