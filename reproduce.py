@@ -2768,7 +2768,7 @@ def prepared(Z):
     best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
     scale = np.max(np.sum(Z**2, axis=1))
     rho = (best.lower + best.upper) / 2 / math.sqrt(scale)
-    return Z @ Z.T / scale, rho, np.sum(best.p > 1e-9 * best.p.max())
+    return fm.DenseGram(Z @ Z.T / scale), rho, np.sum(best.p > 1e-9 * best.p.max())
 
 
 def sampled_gaps(G, rho, steps, seed, **options):
