@@ -1439,8 +1439,8 @@ def tangent_runs(context, data, steps, matrix, setting):
     scaling, seed, names = setting
     X, y, X_test, y_test, _ = data
     W = np.random.default_rng(seed).normal(size=(128, X.shape[1]))
-    kernel = {"kernel": "ntk", "W": W, "normalize": scaling}
-    G = fm.pair_gram(matrix(X, dtype=np.float32, **kernel), y, 10)
+    K = matrix(X, kernel="ntk", W=W, normalize=scaling, dtype=np.float32)
+    G = fm.pair_gram(K, y, 10)
     sampling = partial(fm.adaptive_sampling, seed=seed)
     plain = partial(sampling, momentum=False)
     methods = {
@@ -1460,7 +1460,7 @@ def tangent_runs(context, data, steps, matrix, setting):
             options = {"max_iter": 64, "trace_at": []}
         run = with_bar(methods[name], context, name, G, keep_iterates=True, **options)
         trace = run.trace[1:]
-        scores = fm.decision_function(run.iterates[1:], X, y, X_test, n_classes=10, **kernel)
+        scores = G.decision_function(run.iterates[1:], X_test)
         error = np.mean(scores.argmax(axis=2) != y_test, axis=1)
         seen = trace["iteration"], trace["lower"], trace["upper"], error
         rows.append((name, scaling, str(seed), *seen))
@@ -1843,20 +1843,12 @@ def network_rows(steps, epochs, X, y, X_test, y_test, job):
         if epoch > 0:
             before = of_unit_length(tangent_kernel(layers, reached[epoch // 2], X, X)[0])
             moved = np.linalg.norm(K - before) / np.linalg.norm(K)
-        G = fm.pair_gram(K, y, 10)
+        G = fm.pair_gram(fm.gram(K, kernel="precomputed", normalize=None), y, 10)
         best = fm.max_margin(G, tol=1e-6)
         walk = trajectory(fm.adaptive_sampling, G, steps, 6, seed=seed)
         # The length of a test image's features multiplies all its scores and changes no class.
-        scores = fm.decision_function(
-            np.vstack((walk.iterates, best.alpha)),
-            K,
-            y,
-            cross / lengths,
-            kernel="precomputed",
-            normalize=None,
-            n_classes=10,
-        )
-        *on_the_way, exact = scores.argmax(axis=2)
+        alphas = np.vstack((walk.iterates, best.alpha))
+        *on_the_way, exact = G.decision_function(alphas, cross / lengths).argmax(axis=2)
         theirs = test_outputs.argmax(axis=1)
         train_error = np.mean(outputs.argmax(axis=1) != y)
         predictors = {
@@ -2115,9 +2107,9 @@ def draw_apidopoulos22_fig3(table, *axes):
     axes[3].set(xlabel="t", ylabel="$||w_t - w_*||$, and its bound", ylim=(1e-17, 30))
 
 
-def outcome(trace, alphas, y, cross, y_test):
-    """Return t, margin and test error along a trajectory; `cross` is K of training and test points."""
-    wrong = alphas * y @ cross * y_test <= 0
+def outcome(trace, alphas, G, X_test, y_test):
+    """Return t, margin and test error along a trajectory of weights of G."""
+    wrong = G.decision_function(alphas, X_test) * y_test <= 0
     return trace["iteration"], trace["lower"], np.mean(wrong, axis=1)
 
 
@@ -2153,13 +2145,13 @@ def draw_outcome(ax, page, runs, name):
 
 
 def noisy_problem(rng, flipped):
-    """Draw points, half for training: G, its max_margin, labels, a share of them flipped, cross kernel, test labels."""
+    """Draw points, half for training, with a share of labels flipped: G, its max_margin, test points and labels."""
     y = np.tile(np.repeat([-1, 1], 300), 2)
     X = y[:, None] * 0.5 + rng.normal(scale=0.4, size=(1200, 2))
     noisy = y[:600].copy()
     noisy[rng.permutation(600)[: round(600 * flipped)]] *= -1
     G = fm.gram(X[:600], noisy, sigma2=0.15**2)
-    return G, fm.max_margin(G), noisy, fm.kernel_matrix(X[:600], X[600:], sigma2=0.15**2), y[600:]
+    return G, fm.max_margin(G), X[600:], y[600:]
 
 
 def median_and_range(runs):
@@ -2186,12 +2178,12 @@ def compute_noisy(context, decays):
         for name, algorithm in methods.items():
             for label, (lam, lam0) in decays.items():
                 runs = []
-                for G, _, *known in problems:
+                for G, _, *test in problems:
                     run = trajectory(algorithm, G, steps, lam=lam, lam0=lam0)
-                    runs.append(outcome(run.trace, run.iterates, *known))
+                    runs.append(outcome(run.trace, run.iterates, G, *test))
                 rows.append((flipped, name, label, *median_and_range(runs)))
             runs = [
-                outcome(best.trace[-1:], best.alpha[None], *known) for _, best, *known in problems
+                outcome(best.trace[-1:], best.alpha[None], G, *test) for G, best, *test in problems
             ]
             rows.append((flipped, name, "maximum margin", *median_and_range(runs)))
     columns = "margin margin_least margin_most test_error test_error_least test_error_most"
@@ -2287,12 +2279,11 @@ def compute_apidopoulos22_fig6(context):
             # In the authors' plot Algorithm 2 is slower than with lambda_0 = 1.
             methods["Algorithm 2, lambda_0 = 10"] = partial(methods["Algorithm 2"], lam0=10.0)
         G = fm.gram(X, y, sigma2=sigma**2)
-        known = (y, fm.kernel_matrix(X, X_test, sigma2=sigma**2), y_test)
         for method, algorithm in methods.items():
             run = trajectory(algorithm, G, steps, 40)
-            rows.append((name, method, *outcome(run.trace, run.iterates, *known)))
+            rows.append((name, method, *outcome(run.trace, run.iterates, G, X_test, y_test)))
         best = fm.max_margin(G, tol=1e-6)
-        end = outcome(best.trace[-1:], best.alpha[None], *known)
+        end = outcome(best.trace[-1:], best.alpha[None], G, X_test, y_test)
         rows.append((name, "maximum margin", *end))
         sizes.append(f"{name}, n = {len(y):,}, {len(y_test):,} for testing, sigma = {sigma:g}")
     return table_of("data method t margin test_error", rows), (
@@ -2339,17 +2330,16 @@ def width_case(data, sigma2, most, steps):
             lower, _ = fm.certificate(G, run.iterates[t == step][0], best.p, precise=True)
             found[f"relative margin gap, {step} products", method] = 1 - lower / best.upper
         if method == "Algorithm 1":
-            rounding = fm.DenseGram(G).rounding().margins
+            rounding = G.rounding().margins
             gaps = 1 - run.trace["lower"] / best.upper
             factor, _ = fitted_factor(t, gaps, 10 * rounding / best.upper**2)
             found["1 - rate of Algorithm 1", "rate, measured"] = 1 - factor
     # In the end Algorithm 1 moves only the weights of the support vectors, where it multiplies the error by
     # 1 - gamma G: their block of G, not all of G, decides how fast it is.
     support = np.flatnonzero(best.alpha)
-    mu = np.linalg.eigvalsh(G[np.ix_(support, support)])[0]
+    mu = np.linalg.eigvalsh(G.block(support, support))[0]
     found["1 - rate of Algorithm 1", "rate, predicted"] = gamma * mu
-    cross = fm.kernel_matrix(X, data.X_test, sigma2=sigma2)
-    wrong = best.alpha * y @ cross * data.y_test <= 0
+    wrong = G.decision_function(best, data.X_test) * data.y_test <= 0
     found["test error (%)", "maximum margin"] = 100 * np.mean(wrong)
     return found, 1 - best.lower / best.upper
 
@@ -2362,8 +2352,8 @@ def compute_apidopoulos22_width(context):
     most = context.pick(2000, 200)
     steps = context.pick((100, 1000), (10, 100))
     pixels = images.X_train[:most]
-    identity = np.eye(len(pixels))
-    others = np.abs(fm.gram(standardised(pixels, pixels)[0], sigma2=3.4) - identity).max()
+    K = fm.gram(standardised(pixels, pixels)[0], sigma2=3.4)
+    others = np.abs(np.asarray(K) - np.eye(len(pixels))).max()
     # The paper's numbers 3.4 and 4, as sigma^2 and as sigma, are powers 1 and 2 of themselves.
     sets = {"MNIST 3 vs 5": (images, 3.4, 0), "HTRU2": (points, 4.0, -2)}
     cases = [
@@ -2778,7 +2768,7 @@ def prepared(Z):
     best = fm.max_margin(fm.FeatureGram(Z), tol=1e-12)
     scale = np.max(np.sum(Z**2, axis=1))
     rho = (best.lower + best.upper) / 2 / math.sqrt(scale)
-    return Z @ Z.T / scale, rho, np.sum(best.p > 1e-9 * best.p.max())
+    return fm.DenseGram(Z @ Z.T / scale), rho, np.sum(best.p > 1e-9 * best.p.max())
 
 
 def sampled_gaps(G, rho, steps, seed, **options):
@@ -2792,9 +2782,9 @@ def compute_open2(context):
     seeds = range(context.seed, context.seed + context.pick(8, 4))
     X, y, *_, source = load_mnist(context, (3, 5))
     n = context.pick(400, 60)
-    K = fm.gram(X[:n] / norms(X[:n])[:, None], y[:n], gamma=1.0)
+    G = fm.gram(X[:n] / norms(X[:n])[:, None], y[:n], gamma=1.0, ridge=1e-12)
     fixed = {
-        f"MNIST 3 vs 5, n = {n}": np.linalg.cholesky(K + 1e-12 * np.eye(n)),
+        f"MNIST 3 vs 5, n = {n}": np.linalg.cholesky(G),
         f"planted, n = {n}, d = 50": planted_margin(n, 50, 0.03, rng),
         f"spectrum $j^{{-1/2}}$, n = {n}, d = 200": planted_power_law(n, 200, 0.1, rng, 0.5),
         "orthogonal, n = 64": np.eye(64),
@@ -3450,7 +3440,7 @@ def dual_gap(G, weights):
 
 def svc_gap(G, model):
     """Return the certified relative gap of an SVC; G has a free intercept."""
-    return dual_gap(G, dual_weights(model, len(G.signs)))
+    return dual_gap(G, dual_weights(model, len(G)))
 
 
 def loosest(fit, gap):
@@ -3523,7 +3513,7 @@ def updates_by_points(context):
 
 def updates_by_matrix(context):
     G = fm.gram(*shuffled_pair(context, (3, 5), 6000), gamma=0.01)
-    return against_numpy("matrix", "NumPy: G q", G, len(G), G.dot)
+    return against_numpy("matrix", "NumPy: G q", G, len(G), np.asarray(G).dot)
 
 
 def kernel_matrix(context):
@@ -3550,44 +3540,44 @@ def to_goal(what, peer, G, y, ours, theirs, gap):
     return Comparison(f"{what}, n = {len(y):,}", peer, ours, theirs, check)
 
 
-def against_libsvm(what, G, y, **limits):
-    """Compare max_margin with LIBSVM on a signed matrix, both with a free bias."""
-    free = fm.FreeGram(fm.DenseGram(G), y)
-    gap = partial(svc_gap, free)
-    ours = partial(fm.max_margin, free, tol=GOAL)
-    fit = partial(svc, y[:, None] * G * y, y, kernel="precomputed", **limits)
+def against_libsvm(what, K, y, **limits):
+    """Compare max_margin with LIBSVM on a matrix, both with a free bias."""
+    G = K.signed(y, intercept="free")
+    gap = partial(svc_gap, G)
+    ours = partial(fm.max_margin, G, tol=GOAL)
+    fit = partial(svc, np.asarray(K), y, kernel="precomputed", **limits)
     label = f"max_margin, matrix, {what}"
-    return to_goal(label, "LIBSVM, precomputed", free, y, ours, loosest(fit, gap), gap)
+    return to_goal(label, "LIBSVM, precomputed", G, y, ours, loosest(fit, gap), gap)
 
 
 def hard_by_matrix(context):
     X, y = shuffled_pair(context, (3, 5), 6000)
-    return against_libsvm("hard", fm.gram(X, y, gamma=0.01), y)
+    return against_libsvm("hard", fm.gram(X, gamma=0.01), y)
 
 
 def soft_by_matrix(context):
     X, y = shuffled_pair(context, (3, 5), 6000)
-    return against_libsvm("squared slacks, C = 1", fm.gram(X, y, gamma=0.01, ridge=0.5), y)
+    return against_libsvm("squared slacks, C = 1", fm.gram(X, gamma=0.01, ridge=0.5), y)
 
 
 def thin_by_matrix(context):
     points = load_htru2(context)
     order = np.random.default_rng(5).permutation(len(points.y))[: context.pick(6000, 300)]
     y = points.y[order]
-    G = fm.gram(standardised(points.X, points.X)[0][order], y, sigma2=4.0)
-    return against_libsvm("HTRU2, hard", G, y, max_iter=context.pick(300_000, 10_000))
+    K = fm.gram(standardised(points.X, points.X)[0][order], sigma2=4.0)
+    return against_libsvm("HTRU2, hard", K, y, max_iter=context.pick(300_000, 10_000))
 
 
 def hard_by_points(context):
     X, y = shuffled_pair(context, (3, 5), 6000)
-    free = fm.FreeGram(fm.DenseGram(fm.gram(X, y, gamma=0.01)), y)
-    gap = partial(svc_gap, free)
+    G = fm.gram(X, y, gamma=0.01, intercept="free")
+    gap = partial(svc_gap, G)
     theirs = loosest(partial(svc, X, y, gamma=0.01), gap)
 
     def ours():
         return fm.MaxMarginClassifier(gamma=0.01, tol=GOAL).fit(X, y).result_
 
-    return to_goal("MaxMarginClassifier, points, hard", "SVC", free, y, ours, theirs, gap)
+    return to_goal("MaxMarginClassifier, points, hard", "SVC", G, y, ours, theirs, gap)
 
 
 def soft_by_points(context):
@@ -3783,15 +3773,15 @@ def compute_speed_scaling(context):
     for n in progress(sizes, context, "sizes"):
         A = X[:n]
         b = y[:n]
-        G = fm.gram(A, b, gamma=0.01)
         K = fm.gram(A, gamma=0.01)
+        G = K.signed(b)
         calls = {
             "gram": partial(fm.gram, A, b, gamma=0.01),
             "momentum, 100 iterations": partial(fm.momentum, G, max_iter=100, trace_at=[]),
             "max_margin, tol = 1e-6": partial(exact, G),
         }
         if has_peers():
-            calls["LIBSVM, tol = 1e-6"] = partial(svc, K, b, kernel="precomputed")
+            calls["LIBSVM, tol = 1e-6"] = partial(svc, np.asarray(K), b, kernel="precomputed")
         for name, call in calls.items():
             call()  # compiles
             seconds, _ = stopwatch(call, context.pick(1.0, 0.0))
@@ -3943,7 +3933,7 @@ def svc_weights(X, y, kernel):
 def piqp_weights(X, y, kernel):
     """Return the a of least a'Ga / 2 - sum a, a >= 0, y'a = 0, by PIQP's interior points."""
     scale = {"gamma": "auto"} if kernel == "rbf" else {}
-    G = fm.gram(X, y, kernel=kernel, normalize="max", **scale)
+    G = np.asarray(fm.gram(X, y, kernel=kernel, normalize="max", **scale))
     n = len(y)
     found = piqp(G, np.full(n, -1.0), A=y[None].astype(float), b=np.zeros(1), x_l=np.zeros(n))
     return np.maximum(found.x, 0)
@@ -4150,7 +4140,7 @@ def adam(step, looks, shape, Z, labels=None):
 
     The loss is ln sum_i exp(-<z_i, w>).  Its gradient is -u = -Z'q, q = softmax(-Z w).
     """
-    G = fm.features(Z, normalize=None)
+    G = fm.FeatureGram(Z)
     scale = 1.0
     if labels is not None:
         G = fm.pair_gram(G, labels, shape[0])
@@ -4326,22 +4316,23 @@ def race_trace(algorithm, G, context):
     return trace
 
 
-def race_peer(G, y):
+def race_peer(G):
     """Return a solver for G, its seconds from call to return, and the interval that we certify for its weights."""
-    if isinstance(G, np.ndarray):
-        solver = "LIBSVM"
-        seconds, model = stopwatch(partial(svc, y[:, None] * G * y, y, kernel="precomputed"))
-        weights = dual_weights(model, len(y))
-        G = fm.FreeGram(fm.DenseGram(G), y)  # SVC always has a bias
-    else:
+    if G.has_coordinates:
         solver = "PIQP"
         seconds, weights = stopwatch(partial(interior_point, G.coordinates()))
+    else:
+        solver = "LIBSVM"
+        y = G.labels
+        K = y[:, None] * np.asarray(G) * y
+        seconds, model = stopwatch(partial(svc, K, y, kernel="precomputed"))
+        weights = dual_weights(model, len(y))
+        G = fm.FreeGram(G)  # SVC always has a bias
     return solver, seconds, fm.certificate(G, weights, weights / weights.sum())
 
 
 def compute_race(context):
     """Return the best gap so far at the checkpoints where it falls by 3 %, and the gaps of the other solvers."""
-    _, y = shuffled_pair(context, (3, 5))
     rows = []
     for problem, G, margin in courses(context):
         for method, algorithm in progress(RACERS.items(), context, problem):
@@ -4352,7 +4343,7 @@ def compute_race(context):
             run = (trace["products"][kept], trace["seconds"][kept], gap[kept])
             rows.append((problem, method, *run))
         if has_peers():
-            solver, seconds, interval = race_peer(G, y)
+            solver, seconds, interval = race_peer(G)
             rows.append((problem, solver, math.nan, seconds, race_gap(*interval, margin)))
     return table_of("problem method products seconds gap", rows), (
         f"MNIST ({load_mnist(context).source}), shuffled with seed 5; planted: spectrum 1/j, seed {context.seed}; the "

@@ -163,14 +163,15 @@ def test_noise_is_told_by_medians_and_ranges_of_its_draws():
         margins = []
         for draw in range(2):
             rng = np.random.default_rng((0, draw))
-            G, best, y, cross, y_test = rp.noisy_problem(rng, flipped)
-            assert (y[:300] > 0).sum() + (y[300:] < 0).sum() == 600 * flipped
+            G, best, X_test, y_test = rp.noisy_problem(rng, flipped)
+            assert (G.labels[:300] > 0).sum() + (G.labels[300:] < 0).sum() == 600 * flipped
             result = rp.fm.inertial_diagonal_descent(
                 G, accel=3.0, lam0=10.0, max_iter=100, trace_at=[]
             )
             margins.append(best.lower)
             runs["margin"].append(result.lower)
-            runs["test_error"].append(np.mean(np.sign(result.alpha * y @ cross) != y_test))
+            wrong = np.sign(G.decision_function(result, X_test)) != y_test
+            runs["test_error"].append(np.mean(wrong))
         lines = rp.split(rp.split(part, "method")["Algorithm 2"], "lambda_t")
         assert set(lines) == {"λ₀ = 10", "maximum margin"}
         expected = [np.median(margins), min(margins), max(margins)]
@@ -664,12 +665,12 @@ def test_libsvm_has_a_ratio_where_it_converges_alone():
     rng = np.random.default_rng(3)
     y = np.where(np.arange(80) % 2, 1, -1)
     X = rng.normal(size=(80, 3)) + 0.3 * y[:, None]  # they overlap; a wide kernel separates them
-    G = rp.fm.gram(X, y, gamma=2.0)
-    row = rp.measure(rp.against_libsvm("to its end", G, y), QUICKLY)
+    K = rp.fm.gram(X, gamma=2.0)
+    row = rp.measure(rp.against_libsvm("to its end", K, y), QUICKLY)
     assert 0 <= row["gap"] <= rp.GOAL
     assert row["their gap"] <= rp.GOAL
     assert row["ratio"] > 0
-    row = rp.measure(rp.against_libsvm("stopped", G, y, max_iter=30), QUICKLY)
+    row = rp.measure(rp.against_libsvm("stopped", K, y, max_iter=30), QUICKLY)
     assert row["their gap"] > 1e-2
     assert np.isnan(row["ratio"])
 

@@ -1043,7 +1043,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_comp
     assert files_under(tmp_path) == ["file"]
 
 
-def test_a_figure_is_added_by_three_touches(tmp_path):
+def test_a_figure_is_added_by_three_touches(tmp_path, monkeypatch):
     """In a copy of the program and its documents: compute, draw and @figure, and nothing else."""
     touches = """
 def compute_new(context):
@@ -1056,6 +1056,7 @@ def draw_new(table, ax):
 
 
 """
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the module need not be installed
     program = (ROOT / "reproduce.py").read_text(encoding="utf-8")
     before, place, after = program.partition("# --- ji21 ---")
     (tmp_path / "figures").mkdir()
