@@ -576,9 +576,9 @@ class Single(Own):
         m[:] = self.Z.astype(np.float32) @ w.astype(np.float32)
 
 
-POINTS = {  # of points and signs
+POINTS = {  # of points and labels, which are None where pairs take the points without signs
     **{
-        kind: lambda X, y, make=make: make(y[:, None] * X)
+        kind: lambda X, y, make=make: make(X if y is None else y[:, None] * X)
         for kind, make in {**BY_ROWS, "own": Own, "single": Single}.items()
     },
     "linear": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None),
@@ -615,24 +615,19 @@ USUAL = [
     "features",
     "pairs over dense",
 ]  # on which every algorithm is tried in an ordinary run
-KINDS = (
-    [
-        over + base
-        for over in (
-            "",
-            "ridge over ",
-            "pairs over ",
-            "ridge over pairs over ",
-            "pairs over ridge over ",
-            "free over ",
-            "ridge over free over ",
-            "free over ridge over ",
-        )
-        for base in BASES
-    ]
-    + ["free over pairs over dense", "ridge over free over pairs over features"]
-    + [over + base for over in ("free over ", "ridge over free over ") for base in MADE]
-)
+KINDS = [
+    over + base
+    for over in (
+        "",
+        "ridge over ",
+        "pairs over ",
+        "ridge over pairs over ",
+        "pairs over ridge over ",
+        "free over ",
+        "ridge over free over ",
+    )
+    for base in BASES
+] + [over + base for over in ("free over ", "ridge over free over ") for base in MADE]
 
 
 def given(problem):
@@ -640,26 +635,25 @@ def given(problem):
     layers, base = problem.layers()
     if base == "rows":
         return problem.Z()
-    y = problem.signs()
+    y = None if "pairs" in layers else problem.signs()
+    X = problem.Z() if y is None else y[:, None] * problem.Z()
     if base in MADE:
-        G = MADE[base](y[:, None] * problem.Z(), y)
-        (_, *layers) = layers
+        G = MADE[base](X, y)
+        layers.remove("free")
+    elif base in MATRICES:
+        G = MATRICES[base](base_gram(problem))
     else:
-        G = (
-            MATRICES[base](base_gram(problem))
-            if base in MATRICES
-            else POINTS[base](y[:, None] * problem.Z(), y)
-        )
+        G = POINTS[base](X, y)
     for layer in layers:
-        if layer == "ridge":
-            G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
-            G = fm.RidgeGram(G, problem.ridge(G.shape()[0]))
-        elif layer == "free":
-            G = G if isinstance(G, fm.Representation) else fm.DenseGram(G)
-            signs = np.array(problem.classes(G.shape()[0]), dtype=float)
-            G = type(G)(G.Z, signs) if isinstance(G, Own) else fm.FreeGram(G, signs)
-        else:
+        if layer == "pairs":
             G = fm.pair_gram(G, problem.labels or [0] * len(problem.rows), problem.n_classes)
+            continue
+        G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
+        if layer == "ridge":
+            G = fm.RidgeGram(G, problem.ridge(len(G)))
+        else:
+            signs = np.array(problem.classes(len(G)), dtype=float)
+            G = type(G)(G.Z, signs) if isinstance(G, Own) else fm.FreeGram(G, signs)
     return G
 
 
@@ -667,9 +661,9 @@ def promises(problem, G):
     """(tol, eps): what a call on G promises of "certified" and "infeasible"."""
     eps = problem.options.get("eps", problem.options.get("delta", 0.0))
     if problem.algorithm == "max_margin":
-        G = fm.prepare(G, 0, free_intercept=True).G
+        G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
         square = G.rounding().square
-        of_base = getattr(G, "base", G).diagonal().max()
+        of_base = G.without_ridge().diagonal().max()
         eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
         if square > 0.0 and G.precise(np.zeros(G.shape()[0])) is None:
             eps = max(eps, 1.5 * math.sqrt(square * G.diagonal().max()))
@@ -690,9 +684,7 @@ def judge(problem):
 def _judged(problem):
     G = given(problem)
     (tol, eps) = promises(problem, G)
-    free = getattr(G, "base", G) if problem.kind.startswith("ridge") else G
-    origin = free.origin if isinstance(free, fm.FreeGram) else None
-    gram = None if problem.kind == "rows" else exact_gram(problem, origin)
+    gram = None if problem.kind == "rows" else exact_gram(problem, getattr(G, "origin", None))
     signed = None if gram is None else signed_square_of_margin(gram)
     found = []
     how = problem.trial.partition(" at ")

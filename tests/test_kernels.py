@@ -1,4 +1,4 @@
-"""Kernels: Gram matrices, cross matrices, scores and features by their formulas; what points and parameters may be."""
+"""Kernels: Gram matrices, cross matrices and scores by their formulas; what points and parameters may be."""
 
 import itertools
 import re
@@ -18,6 +18,7 @@ all_kernels = pytest.mark.parametrize("kernel, params, formula", KERNELS.values(
 all_normalize = pytest.mark.parametrize("normalize", NORMALIZE)
 
 
+@pytest.mark.filterwarnings("ignore:all labels")
 @rotate("name, n, normalize, signed", KERNELS, [1, 70, 530], NORMALIZE, [True, False], crossed=2)
 def test_gram_is_its_formula(name, n, normalize, signed):
     kernel, params, formula = KERNELS[name]
@@ -26,7 +27,8 @@ def test_gram_is_its_formula(name, n, normalize, signed):
     y = y[:n]
     K = naive.normalised(formula(X, X, X), normalize)
     sign = np.outer(y, y) if signed else 1.0
-    G = fm.gram(X, y if signed else None, kernel=kernel, normalize=normalize, **params)
+    options = {"kernel": kernel, "normalize": normalize, **params}
+    G = fm.gram(X, y if signed else None, **options).matrix
     slack = 1e-14 if kernel == "ntk" else 3e-15  # its limit loses digits near an angle of pi
     np.testing.assert_allclose(G, sign * K, rtol=3e-14, atol=slack * K.diagonal().max())
     assert np.array_equal(G, G.T)
@@ -35,9 +37,7 @@ def test_gram_is_its_formula(name, n, normalize, signed):
         assert (G.diagonal() == 1.0).all()
     if normalize == "max":
         assert abs(G.diagonal().max() - 1.0) <= 2 * EPS
-    half = fm.gram(
-        X, y if signed else None, kernel=kernel, normalize=normalize, dtype=np.float32, **params
-    )
+    half = fm.gram(X, y if signed else None, dtype=np.float32, **options).matrix
     assert half.dtype == np.float32 and G.dtype == np.float64
     assert np.array_equal(half, G.astype(np.float32))
 
@@ -56,7 +56,7 @@ def test_gram_over_stretches_of_coordinates(name, n, d):
     n = 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
     K = formula(X, X, X)
     slack = 1e-7 if kernel == "ntk" else 1e-14  # its limit loses digits near an angle of pi
-    G = fm.gram(X, kernel=kernel, normalize=None, **params)
+    G = fm.gram(X, kernel=kernel, normalize=None, **params).matrix
     np.testing.assert_allclose(G, K, rtol=3e-14, atol=slack * K.diagonal().max())
     lazy = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
     assert np.array_equal(lazy.dense(), G) and np.array_equal(G, G.T)
@@ -76,7 +76,7 @@ def test_gram_in_many_blocks(kernel, n):
     """The same values as a row at a time."""
     X = rows_of(n, 5)
     options = {"gamma": 0.3} if kernel in ("rbf", "laplacian") else {}
-    K = fm.gram(X, kernel=kernel, normalize=None, **options)
+    K = fm.gram(X, kernel=kernel, normalize=None, **options).matrix
     assert np.array_equal(K, K.T)
     for i in {0, n // 3, n // 2, n - 1}:
         row = fm.kernel_matrix(X, X[i : i + 1], kernel=kernel, **options).ravel()
@@ -87,59 +87,43 @@ def test_gram_in_many_blocks(kernel, n):
 @pytest.mark.parametrize("kernel, params", [("linear", {}), ("ntk", {}), ("ntk", {"W": np.eye(3)})])
 def test_kernels_of_degree_two_at_any_scale(kernel, params, power):
     X, _ = two_classes(40, 3, seed=0)
-    for make in (fm.gram, lambda X, **options: fm.lazy_gram(X, **options).dense()):
+    for make in (fm.gram, fm.lazy_gram):
         K = make(X, kernel=kernel, normalize=None, **params)
-        assert np.array_equal(
-            make(np.ldexp(X, power), kernel=kernel, normalize=None, **params),
-            np.ldexp(K, 2 * power),
-        )
+        scaled = make(np.ldexp(X, power), kernel=kernel, normalize=None, **params)
+        assert np.array_equal(scaled, np.ldexp(K, 2 * power))
 
 
 @all_normalize
 def test_points_so_small_that_their_squares_lose_digits_are_refused(normalize):
     X = np.ldexp(two_classes(10, 3, seed=0)[0], -530)
-    y = np.ones(10)
-    for make in (fm.features, lambda X, y, **options: fm.gram(X, y, kernel="linear", **options)):
-        check_raises(lambda make=make: make(X, y, normalize=normalize), ValueError, ["X"])
+    for make in (fm.features, lambda X, **options: fm.gram(X, kernel="linear", **options)):
+        check_raises(lambda make=make: make(X, normalize=normalize), ValueError, ["X"])
     if normalize == "unit":
         one = np.vstack((np.ones(3), X[:1]))
-        check_raises(lambda: fm.features(one, y[:2], normalize="unit"), ValueError, ["row 1"])
-
-
-@all_kernels
-@all_normalize
-def test_decision_function_is_y_times_the_margins(kernel, params, formula, normalize):
-    X, y = two_classes(60, 4, seed=3)
-    alpha = np.random.default_rng(4).normal(size=60)
-    alpha[::3] = 0.0  # these rows are skipped
-    G = fm.gram(X, y, kernel=kernel, normalize=normalize, **params)
-    f = fm.decision_function(alpha, X, y, X, kernel=kernel, normalize=normalize, **params)
-    size = np.abs(alpha).sum() * G.diagonal().max()
-    np.testing.assert_allclose(y * f, G @ alpha, rtol=0, atol=1e-14 * size)
-    if kernel == "linear":
-        Z = fm.features(X, y, normalize=normalize)
-        np.testing.assert_allclose(
-            Z.coordinates() @ (Z.coordinates().T @ alpha), y * f, rtol=0, atol=1e-14 * size
-        )
+        check_raises(lambda: fm.features(one, normalize="unit"), ValueError, ["row 1"])
 
 
 @rotate("name, normalize, many", KERNELS, NORMALIZE, [1, 700], crossed=2)
-def test_decision_function_at_new_points(name, normalize, many):
+def test_scores_of_new_points_and_of_the_points_of_g(name, normalize, many):
+    """At the points of G they are y times its margins; points without a weight are skipped."""
     kernel, params, formula = KERNELS[name]
     X, y = two_classes(40, 3, seed=5)
     new = rows_of(many, 3, seed=6) + 0.5
     alpha = rows_of(1, 40, seed=7)[0]
+    alpha[::3] = 0.0
     K = formula(new, X, X)
     train = formula(X, X, X).diagonal()
     own = formula(new, new, X).diagonal()
     K = {"unit": K / np.sqrt(np.outer(own, train)), "max": K / train.max(), None: K}[normalize]
-    f = fm.decision_function(alpha, X, y, new, kernel=kernel, normalize=normalize, **params)
+    G = fm.gram(X, y, kernel=kernel, normalize=normalize, **params)
+    size = max(np.abs(K).max(), G.diagonal().max()) * np.abs(alpha).sum()
     np.testing.assert_allclose(
-        f, K @ (alpha * y), rtol=0, atol=2e-14 * np.abs(K).max() * np.abs(alpha).sum()
+        G.decision_function(alpha, new), K @ (alpha * y), rtol=0, atol=2e-14 * size
     )
-    assert not fm.decision_function(
-        np.zeros(40), X, y, new, kernel=kernel, normalize=normalize, **params
-    ).any()
+    np.testing.assert_allclose(
+        y * G.decision_function(alpha, X), G @ alpha, rtol=0, atol=1e-14 * size
+    )
+    assert not G.decision_function(np.zeros(40), new).any()
 
 
 @all_kernels
@@ -155,12 +139,10 @@ def test_rbf_far_from_the_origin():
     X = np.random.default_rng(0).integers(-8, 8, (50, 4)) / 8.0
     far = X + np.array([1e8, -1e8, 1e7, 0.0])  # these sums are exact
     exact = np.exp(-0.5 * naive.squared_distances(X, X))
-    for got in (
-        fm.gram(far, kernel="rbf", gamma=0.5),
-        fm.kernel_matrix(far, far, kernel="rbf", gamma=0.5),
-    ):
+    K = fm.gram(far, kernel="rbf", gamma=0.5)
+    for got in (K, fm.kernel_matrix(far, far, kernel="rbf", gamma=0.5)):
         np.testing.assert_allclose(got, exact, rtol=1e-6)  # the mean itself is rounded to 1e-8
-    f = fm.decision_function(np.ones(50), far, np.ones(50), far, kernel="rbf", gamma=0.5)
+    f = K.decision_function(np.ones(50), far)
     np.testing.assert_allclose(f, exact.sum(axis=1), rtol=1e-6)
 
 
@@ -204,6 +186,7 @@ def test_constant_points_have_a_kernel():
 # ======================================================================================================
 
 
+@pytest.mark.filterwarnings("ignore:all labels")
 @rotate("name, normalize, n", KERNELS, NORMALIZE, [1, 70, 530], crossed=2)
 def test_callable_and_precomputed_kernels_agree_with_the_named(name, normalize, n):
     kernel, params, formula = KERNELS[name]
@@ -219,17 +202,13 @@ def test_callable_and_precomputed_kernels_agree_with_the_named(name, normalize, 
     cross = formula(new, X, X)
     G = fm.gram(X, y, kernel=kernel, normalize=normalize, **params)
     close = dict(rtol=6e-14, atol=6e-15 * np.abs(K).max())
-    for dtype in (np.float64, np.float32):
+    for dtype in (np.float32, np.float64):
         own = fm.gram(X, y, kernel=function, normalize=normalize, dtype=dtype)
         given = fm.gram(K, y, kernel="precomputed", normalize=normalize, dtype=dtype)
-        assert (
-            own.dtype == given.dtype == dtype
-            and np.array_equal(own, own.T)
-            and np.array_equal(given, given.T)
-        )
-        if dtype is np.float64:
-            np.testing.assert_allclose(own, G, **close)
-            np.testing.assert_allclose(given, G, **close)
+        for matrix in (own.matrix, given.matrix):
+            assert matrix.dtype == dtype and np.array_equal(matrix, matrix.T)
+    np.testing.assert_allclose(own, G, **close)
+    np.testing.assert_allclose(given, G, **close)
     named = fm.kernel_matrix(X, new, kernel=kernel, **params)
     np.testing.assert_allclose(
         fm.kernel_matrix(X, new, kernel=function), named, rtol=6e-14, atol=1e-14
@@ -237,18 +216,18 @@ def test_callable_and_precomputed_kernels_agree_with_the_named(name, normalize, 
     assert np.array_equal(fm.kernel_matrix(K, cross, kernel="precomputed"), cross.T)
     alpha = rows_of(1, n, seed=7)[0]
     alpha[1::3] = 0.0  # these points are skipped
-    scores = fm.decision_function(alpha, X, y, new, kernel=kernel, normalize=normalize, **params)
+    scores = G.decision_function(alpha, new)
     bound = (
         4e-14
         * max(np.abs(K).max(), np.abs(cross).max())
         * np.abs(alpha).sum()
         / (K.diagonal().min() if normalize == "unit" else 1.0)
     )
-    own = fm.decision_function(alpha, X, y, new, kernel=function, normalize=normalize)
-    np.testing.assert_allclose(own, scores, rtol=0, atol=bound)
+    np.testing.assert_allclose(own.decision_function(alpha, new), scores, rtol=0, atol=bound)
     if normalize != "unit":
-        given = fm.decision_function(alpha, K, y, cross, kernel="precomputed", normalize=normalize)
-        np.testing.assert_allclose(given, scores, rtol=0, atol=bound)
+        np.testing.assert_allclose(
+            given.decision_function(alpha, cross), scores, rtol=0, atol=bound
+        )
 
 
 def linear(A, B):
@@ -275,12 +254,9 @@ def test_copies_of_a_point_are_told_by_the_kernel():
         X = np.random.default_rng(seed).normal(size=(40, d)) * 10.0**seed
         X[20:] = X[:20]
         gamma = 0.3 / d / 10.0 ** (2 * seed)
-        for G in (
-            fm.gram(X, gamma=gamma),
-            fm.lazy_gram(X, gamma=gamma).dense(),
-            fm.kernel_matrix(X, X, gamma=gamma),
-        ):
-            assert (G[np.arange(20), np.arange(20, 40)] == 1.0).all()
+        for make in (fm.gram, fm.lazy_gram, lambda X, gamma: fm.kernel_matrix(X, X, gamma=gamma)):
+            K = np.asarray(make(X, gamma=gamma))
+            assert (K[np.arange(20), np.arange(20, 40)] == 1.0).all()
     y = np.repeat([1, -1], 20)
     assert fm.max_margin(fm.gram(X, y, gamma=gamma)).status == "infeasible"
 
@@ -325,23 +301,20 @@ def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
 
 
 def test_no_weights_give_no_scores_with_a_callable_kernel():
-    assert not fm.decision_function(
-        np.zeros(3), np.eye(3), np.ones(3), np.eye(3), kernel=linear
-    ).any()
+    assert not fm.gram(np.eye(3), kernel=linear).decision_function(np.zeros(3), np.eye(3)).any()
 
 
 def test_precomputed_input_is_neither_changed_nor_returned():
     X, y = two_classes(20, 3)
     K = linear(X, X)
     before = K.copy()
-    for out in (
-        fm.gram(K, y, kernel="precomputed", normalize=None),
-        fm.gram(K, kernel="precomputed", normalize=None),
-        fm.kernel_matrix(K, K, kernel="precomputed"),
-        fm.decision_function(y, K, y, K, kernel="precomputed", normalize=None),
-    ):
-        assert not np.shares_memory(out, K)
-        out[:] = np.nan
+    for labels in (y, None):
+        G = fm.gram(K, labels, kernel="precomputed", normalize=None)
+        for out in (G.matrix, G.decision_function(y, K)):
+            assert not np.shares_memory(out, K)
+    out = fm.kernel_matrix(K, K, kernel="precomputed")
+    assert not np.shares_memory(out, K)
+    out[:] = np.nan
     assert np.array_equal(K, before)
 
 
@@ -361,11 +334,10 @@ def test_layouts_and_types_of_points(layout):
     )
     alpha = np.arange(25)
     for kernel in ("linear", "rbf", "laplacian", "poly"):
-        assert np.array_equal(fm.gram(given, label, kernel=kernel), fm.gram(X, y, kernel=kernel))
-        assert np.array_equal(
-            fm.decision_function(alpha, given, label, given, kernel=kernel),
-            fm.decision_function(alpha, X, y, X, kernel=kernel),
-        )
+        one = fm.gram(given, label, kernel=kernel)
+        two = fm.gram(X, y, kernel=kernel)
+        assert np.array_equal(one, two) and np.array_equal(one.labels, two.labels)
+        assert np.array_equal(one.decision_function(alpha, given), two.decision_function(alpha, X))
         assert np.array_equal(
             fm.kernel_matrix(given, given, kernel=kernel), fm.kernel_matrix(X, X, kernel=kernel)
         )
@@ -381,12 +353,9 @@ def test_layouts_and_types_of_points(layout):
 def test_points_are_left_alone():
     X, y = two_classes(20, 3)
     kept = X.copy(), y.copy()
-    (
-        fm.gram(X, y),
-        fm.features(X, y),
-        fm.kernel_matrix(X, X),
-        fm.decision_function(np.ones(20), X, y, X, kernel="rbf"),
-    )
+    fm.kernel_matrix(X, X)
+    for make in (fm.gram, fm.features, fm.lazy_gram):
+        make(X, y).decision_function(np.ones(20), X)
     assert np.array_equal(X, kept[0]) and np.array_equal(y, kept[1])
 
 
@@ -440,9 +409,9 @@ POINTS = {  # how a set of points may be wrong, and what the message says
         lambda X, y: fm.gram(X, y, kernel="linear"),
         lambda X, y: fm.gram(X, y, kernel=linear),
         lambda X, y: fm.features(X, y),
-        lambda X, y: fm.decision_function(np.ones(3), X, y, [[1.0, 1.0]], kernel="linear"),
+        lambda X, y: fm.lazy_gram(X, y, kernel="linear"),
     ],
-    ids=["gram", "gram, callable", "features", "decision_function"],
+    ids=["gram", "gram, callable", "features", "lazy_gram"],
 )
 def test_bad_points(case, call):
     X, y, error, words = POINTS[case]
@@ -487,18 +456,14 @@ def test_no_remedy_is_named_for_labels_that_are_not_two(y, error):
     assert "np.where" not in str(caught.value)
 
 
-def test_signs_of_a_free_intercept_are_told_what_they_may_be():
-    G = fm.features(X3, Y3)
-    check_raises(
-        lambda: fm.FreeGram(G, [2, 1, 1]),
-        ValueError,
-        ["signs"],
-    )
-    check_raises(lambda: fm.FreeGram(G, [0, 1, 2]), ValueError, ["signs[0]"])
+def test_labels_of_a_free_intercept_are_told_what_they_may_be():
+    G = fm.FeatureGram(Y3[:, None] * X3)
+    check_raises(lambda: fm.FreeGram(G, [2, 1, 1]), ValueError, ["labels"])
+    check_raises(lambda: fm.FreeGram(G, [0, 1, 2]), ValueError, ["labels[0]"])
 
 
-def scores(X, Xnew, normalize=None, **options):
-    return fm.decision_function(np.ones(3), X, Y3, Xnew, normalize=normalize, **options)
+def scores(X, Xnew, alpha=(1.0, 1.0, 1.0), normalize=None, **options):
+    return fm.gram(X, Y3, normalize=normalize, **options).decision_function(alpha, Xnew)
 
 
 OWN = {"kernel": "precomputed"}
@@ -530,44 +495,15 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.kernel_matrix(NAN, X3), ValueError, ["A", "row 2"]),
     (lambda: fm.kernel_matrix(X3, INF), ValueError, ["B", "row 1"]),
     (lambda: fm.kernel_matrix(X3, X3[:, :1]), ValueError, ["A", "B"]),
-    (
-        lambda: fm.decision_function(np.ones(2), X3, Y3, X3, kernel="rbf"),
-        ValueError,
-        ["alpha", "X"],
-    ),
-    (
-        lambda: fm.decision_function([1, np.nan, 1], X3, Y3, X3, kernel="rbf"),
-        ValueError,
-        ["alpha", "row 1"],
-    ),
-    (
-        lambda: fm.decision_function(np.ones(3), X3, Y3, X3),
-        TypeError,
-        ["kernel"],
-    ),
-    (
-        lambda: fm.decision_function(np.ones(3), X3, Y3, X3[:, :1], kernel="rbf"),
-        ValueError,
-        ["X", "Xnew"],
-    ),
-    (
-        lambda: fm.decision_function(np.ones(3), X3, Y3, NAN, kernel="rbf"),
-        ValueError,
-        ["Xnew", "row 2"],
-    ),
-    (
-        lambda: fm.decision_function(np.ones(3), X3, Y3, ZERO, kernel="linear"),
-        ValueError,
-        ["row 1", "Xnew"],
-    ),
+    (lambda: scores(X3, X3, np.ones(2)), ValueError, ["result"]),
+    (lambda: scores(X3, X3, [1, np.nan, 1]), ValueError, ["result", "row 1"]),
+    (lambda: scores(X3, X3, np.ma.ones(3)), TypeError, ["result"]),
+    (lambda: scores(X3, X3[:, :1]), ValueError, ["Xnew"]),
+    (lambda: scores(X3, NAN), ValueError, ["Xnew", "row 2"]),
+    (lambda: scores(X3, ZERO, normalize="unit", kernel="linear"), ValueError, ["row 1", "Xnew"]),
     (lambda: fm.gram(X3, Y3, **OWN), ValueError, ["precomputed"]),
     (lambda: fm.gram(np.ma.array(K3), Y3, **OWN), TypeError, ["X"]),
     (lambda: fm.kernel_matrix(X3, np.ma.array(X3)), TypeError, ["B"]),
-    (
-        lambda: fm.decision_function(np.ma.ones(3), X3, Y3, X3, kernel="rbf"),
-        TypeError,
-        ["alpha"],
-    ),
     (lambda: fm.gram(ASKEW, Y3, **OWN), ValueError, ["X", "X[2, 0]"]),
     (
         lambda: fm.gram(-np.eye(3), Y3, **OWN),
@@ -590,10 +526,8 @@ BAD_CALLS = [  # call, exception, words of the message
     (lambda: fm.kernel_matrix(X3, X3, **OWN), ValueError, ["precomputed"]),
     (lambda: fm.kernel_matrix(K3, X3, **OWN), ValueError, ["A", "B"]),
     (lambda: fm.kernel_matrix(K3, K3, degree=2, **OWN), TypeError, ["degree"]),
-    (lambda: scores(X3, X3, **OWN), ValueError, ["precomputed"]),
-    (lambda: scores(K3, X3, **OWN), ValueError, ["X", "Xnew"]),
-    (lambda: scores(K3, K3, "unit", **OWN), ValueError, ["normalize"]),
-    (lambda: scores(K3, K3, sigma2=1.0, **OWN), TypeError, ["sigma2"]),
+    (lambda: scores(K3, X3, **OWN), ValueError, ["Xnew"]),
+    (lambda: scores(K3, K3, normalize="unit", **OWN), ValueError, ["normalize"]),
     (
         lambda: fm.gram(X3, Y3, kernel=lambda A, B: A),
         ValueError,
@@ -635,8 +569,12 @@ BAD_CALLS = [  # call, exception, words of the message
         ValueError,
         ["kernel"],
     ),
-    (lambda: scores(X3, X3, kernel=lambda A, B: A), ValueError, ["kernel"]),
-    (lambda: scores(X3, ZERO, "unit", kernel=linear), ValueError, ["row 1", "Xnew"]),
+    (
+        lambda: scores(X3, rows_of(4, 2), kernel=lambda A, B: linear(A, B)[:3, :3]),
+        ValueError,
+        ["kernel"],
+    ),
+    (lambda: scores(X3, ZERO, normalize="unit", kernel=linear), ValueError, ["row 1", "Xnew"]),
 ]
 
 
@@ -668,11 +606,3 @@ def test_an_asymmetric_callable_kernel_is_refused_in_every_block(where):
         return K
 
     check_raises(lambda: fm.gram(X, kernel=askew), ValueError, ["kernel"])
-
-
-@pytest.mark.parametrize("labels, options", [([0, 1, 2], {"n_classes": 3}), ([1, 1, 1], {})])
-def test_scores_with_a_free_bias_take_two_classes(labels, options):
-    X = rows_of(3, 2)
-    alpha = np.ones(3 * max(1, options.get("n_classes", 2) - 1))
-    with pytest.raises(ValueError, match=r"\bintercept\b"):
-        fm.decision_function(alpha, X, labels, X, kernel="linear", intercept="free", **options)

@@ -85,6 +85,7 @@ def product(G, v):
 # ======================================================================================================
 
 
+@pytest.mark.filterwarnings("ignore:all labels")  # of one point
 @every_lazy
 @every_dtype
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_nothing_as_large_as_g_is_kept():
             ValueError,
             ["dtype"],
         ),
-        (lambda X: fm.lazy_gram(X, np.ones(4)), ValueError, ["y"]),
+        (lambda X: fm.lazy_gram(X, [1, -1, 1, 1]), ValueError, ["y"]),
         (
             lambda X: fm.lazy_gram(X, kernel="linear", W=np.ones((2, 3))),
             TypeError,
@@ -337,9 +338,9 @@ def test_the_limit_is_half_the_sum_of_two_arc_cosine_kernels():
 
 def test_wide_networks_tend_to_the_limit():
     X = rows_of(30, 5, 6)
-    limit = fm.gram(X, kernel="ntk")
+    limit = fm.gram(X, kernel="ntk").matrix
     errors = [
-        np.abs(fm.gram(X, kernel="ntk", W=units(5, width, 7)) - limit).max()
+        np.abs(fm.gram(X, kernel="ntk", W=units(5, width, 7)).matrix - limit).max()
         for width in (100, 10_000, 400_000)
     ]
     assert errors[2] < 0.01 and errors[2] < 0.3 * errors[1] < 0.1 * errors[0]
@@ -372,7 +373,7 @@ def classes(n, d, k, gap=4.0, seed=0):
 BASES = {
     "dense": lambda X: X @ X.T,
     "lazy": lambda X: fm.lazy_gram(X, kernel="linear", normalize=None),
-    "features": lambda X: fm.features(X, np.ones(len(X)), normalize=None),
+    "features": lambda X: fm.features(X, normalize=None),
 }
 every_base = pytest.mark.parametrize("base", BASES)
 every_count = pytest.mark.parametrize("n, d, k", [(1, 1, 2), (2, 3, 5), (30, 4, 3), (23, 6, 10)])
@@ -385,7 +386,7 @@ def test_pairs_are_the_explicit_rows(base, n, d, k):
     X = X[:n]
     labels = labels[:n]
     Z = explicit_rows(X, labels, k)
-    G = fm.prepare(fm.pair_gram(BASES[base](X), labels, k), 0).G
+    G = fm.pair_gram(BASES[base](X), labels, k)
     exact = Z @ Z.T
     s = scale_of(fm.FeatureGram(Z))
     assert G.shape()[0] == n * (k - 1) == len(Z)
@@ -413,7 +414,7 @@ def test_precise_products_of_pairs_are_within_their_bound(k):
     rng = np.random.default_rng(k)
     X = rng.integers(-5, 6, (9, 3))
     labels = np.concatenate((np.arange(k), rng.integers(0, k, 9 - k)))
-    G = fm.prepare(fm.pair_gram((X @ X.T).astype(float), labels, k), 0).G
+    G = fm.pair_gram((X @ X.T).astype(float), labels, k)
     v = rng.normal(size=9 * (k - 1)) * 10.0 ** rng.integers(-9, 1, 9 * (k - 1))
     v /= 2.0 * np.abs(v).sum()
     size, m, rounding = G.precise(v)
@@ -477,9 +478,7 @@ def test_theorem_5_1(k):
         rho.lower * (t + 1.0) ** 2
     )
     assert (result.trace["lower"] >= bound - 1e-12).all()
-    scores = fm.decision_function(
-        result.iterates[1:], X, labels, X, kernel="linear", normalize="max", n_classes=k
-    )
+    scores = G.decision_function(result.iterates[1:], X)
     own = np.take_along_axis(scores, labels[None, :, None], axis=2)
     others = np.where(np.arange(k) == labels[:, None], -np.inf, scores)
     multiclass = (own[:, :, 0] - others.max(axis=2)).min(axis=1)
@@ -496,56 +495,33 @@ def test_two_classes_are_the_binary_problem(base):
     y = np.where(labels == 1, 1, -1)
     pairs = fm.pair_gram(BASES[base](X), labels, 2)
     binary = dense(y[:, None] * X)
-    np.testing.assert_allclose(fm.prepare(pairs, 0).G.dense(), binary, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(pairs, binary, rtol=0, atol=1e-13)
     for algorithm in (fm.momentum, fm.batch_perceptron):
         same_result(
             algorithm(pairs, max_iter=50, trace_at=[]),
             algorithm(binary, max_iter=50, trace_at=[]),
             rtol=1e-9,
         )
-    alpha = fm.momentum(pairs).alpha
-    options = {"kernel": "linear", "normalize": None}
-    two = fm.decision_function(alpha, X, labels, X, n_classes=2, **options)
-    one = fm.decision_function(alpha, X, y, X, **options)
-    np.testing.assert_allclose(
-        0.5 * (two[:, 1] - two[:, 0]), one, rtol=0, atol=1e-12 * np.abs(one).max()
-    )
+    result = fm.momentum(pairs)
+    if base != "dense":  # which does not know the kernel
+        two = pairs.decision_function(result, X)
+        one = fm.features(X, y, normalize=None).decision_function(result, X)
+        np.testing.assert_allclose(
+            0.5 * (two[:, 1] - two[:, 0]), one, rtol=0, atol=1e-12 * np.abs(one).max()
+        )
 
 
 @pytest.mark.parametrize("normalize", ["unit", "max", None])
 def test_scores_of_all_classes(normalize):
-    """On the training points their differences are the margins of the pairs; for many weights at once, too."""
+    """Half of their differences at the points are the margins of the pairs."""
     X, labels = classes(30, 4, 3, gap=1.0)
     G = fm.pair_gram(fm.gram(X, kernel="rbf", normalize=normalize), labels, 3)
     alphas = rows_of(5, 60, 4)
     alphas[:, :20] = 0.0
-    scores = fm.decision_function(
-        alphas, X, labels, X, kernel="rbf", normalize=normalize, n_classes=3
-    )
-    assert scores.shape == (5, 30, 3)
-    for alpha, score in zip(alphas, scores, strict=True):
-        m = product(fm.prepare(G, 0).G, alpha)
-        own = score[np.arange(30), labels]
-        others = [j for c in labels for j in range(3) if j != c]
-        np.testing.assert_allclose(
-            m,
-            0.5 * (np.repeat(own, 2) - score[np.repeat(np.arange(30), 2), others]),
-            rtol=0,
-            atol=1e-12,
-        )
-        np.testing.assert_allclose(
-            fm.decision_function(
-                alpha, X, labels, X, kernel="rbf", normalize=normalize, n_classes=3
-            ),
-            score,
-            rtol=0,
-            atol=1e-13,
-        )
-    y = np.where(labels == 1, 1, -1)
-    several = fm.decision_function(alphas[:, :30], X, y, X[:7], kernel="rbf", normalize=normalize)
-    assert several.shape == (5, 7)
-    alone = fm.decision_function(alphas[3, :30], X, y, X[:7], kernel="rbf", normalize=normalize)
-    np.testing.assert_allclose(several[3], alone, rtol=0, atol=1e-13)
+    scores = G.decision_function(alphas, X)
+    own = scores[:, G.point, G.right]
+    other = scores[:, G.point, G.wrong]
+    np.testing.assert_allclose((G @ alphas.T).T, 0.5 * (own - other), rtol=0, atol=1e-12)
 
 
 def test_labels_that_contradict_each_other_are_infeasible():
@@ -576,18 +552,11 @@ def test_labels_that_contradict_each_other_are_infeasible():
             ["row 1"],
         ),
         (
-            lambda: fm.decision_function(
-                np.ones(3), np.eye(3), [0, 1, 2], np.eye(3), kernel="rbf", n_classes=3
+            lambda: fm.pair_gram(fm.gram(np.eye(3)), [0, 1, 2], 3).decision_function(
+                np.ones(3), np.eye(3)
             ),
             ValueError,
-            ["alpha"],
-        ),
-        (
-            lambda: fm.decision_function(
-                np.ones(3), np.eye(3), [0, 1, 3], np.eye(3), kernel="rbf", n_classes=3
-            ),
-            ValueError,
-            ["labels[2]"],
+            ["result"],
         ),
     ],
 )

@@ -179,7 +179,7 @@ def test_two_classes_are_a_binary_problem():
 
 def test_l2_is_the_margin_of_features():
     Z = mnist_rows()
-    other = fm.max_margin(fm.features(Z, normalize=None))
+    other = fm.max_margin(fm.FeatureGram(Z))
     for norm in ("l2", "spectral", "nuclear"):  # of a vector they are one
         result = fm.norm_margin(Z, norm)
         assert result.status == "certified"
@@ -496,7 +496,7 @@ def test_steps_do_not_cycle(norm, seed):
 def test_steepest_descent_in_l2_is_normalized_gradient_descent(schedule):
     Z = mnist_rows()
     ours = fm.steepest_descent(Z, "l2", schedule=schedule, max_iter=50)
-    G = fm.features(Z, normalize=None)
+    G = fm.FeatureGram(Z)
     other = fm.normalized_gradient_descent(G, schedule=schedule, divide_by="norm", max_iter=50)
     np.testing.assert_allclose(ours.alpha, Z.T @ other.alpha, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(ours.p, other.p, rtol=1e-9)

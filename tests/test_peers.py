@@ -176,18 +176,17 @@ def test_ridge_with_a_gaussian_kernel_meets_the_optimality_conditions(normalize,
     """y f + r beta >= 1 and beta >= 0, one of them with equality at every point; scores know of no ridge."""
     X, y = wine(datasets)
     y[::9] *= -1  # label noise
-    kernel = {"kernel": "rbf", "gamma": 0.05, "normalize": normalize}
-    G = fm.gram(X, y, ridge=ridge, **kernel)
+    G = fm.gram(X, y, kernel="rbf", gamma=0.05, normalize=normalize, ridge=ridge)
     result = fm.max_margin(G, tol=1e-10)
     beta = result.p / (result.lower * result.upper)
-    scores = fm.decision_function(beta, X, y, X, **kernel)
-    np.testing.assert_allclose(y * scores, G @ beta - ridge * beta, rtol=0, atol=1e-12)
+    scores = G.decision_function(beta, X)
+    plain = G @ beta - ridge * beta
+    np.testing.assert_allclose(y * scores, plain, rtol=0, atol=1e-12)
     excess = y * scores + ridge * beta - 1.0
     assert result.status == "certified" and beta.min() >= 0.0 and excess.min() >= -1e-9
     assert beta @ np.abs(excess) <= 1e-9 * beta.sum()
-    objective = 0.5 * beta @ (G @ beta - ridge * beta) + (
-        np.maximum(0.0, 1.0 - y * scores) ** 2
-    ).sum() / (2.0 * ridge)
+    slacks = np.maximum(0.0, 1.0 - y * scores)
+    objective = 0.5 * beta @ plain + (slacks**2).sum() / (2.0 * ridge)
     assert objective == pytest.approx(0.5 / result.lower**2, rel=1e-9)
 
 
@@ -203,23 +202,31 @@ def least_norm_with_ridge(Z, ridge):
     return exact.least_norm(G)[0] * unit**2 / common
 
 
+def made(make, **options):
+    """G of rows Z that have their signs already, by points and labels."""
+
+    def of_rows(Z, ridge):
+        y = (-1.0) ** np.arange(len(Z))
+        return make(y[:, None] * Z, y, normalize=None, ridge=ridge, **options)
+
+    return of_rows
+
+
+def of_sparse(X, y, **options):
+    return fm.features(pytest.importorskip("scipy.sparse").csr_array(X), y, **options)
+
+
 RIDGED = {
-    "features": lambda Z, ridge: fm.features(Z, np.ones(len(Z)), normalize=None, ridge=ridge),
-    "gram": lambda Z, ridge: fm.gram(Z, kernel="linear", normalize=None, ridge=ridge),
-    "gram, float32": lambda Z, ridge: fm.gram(
-        Z, kernel="linear", normalize=None, ridge=ridge, dtype=np.float32
-    ),
-    "lazy_gram": lambda Z, ridge: fm.lazy_gram(Z, kernel="linear", normalize=None, ridge=ridge),
+    "features": made(fm.features),
+    "gram": made(fm.gram, kernel="linear"),
+    "gram, float32": made(fm.gram, kernel="linear", dtype=np.float32),
+    "lazy_gram": made(fm.lazy_gram, kernel="linear"),
     "pair_gram": lambda Z, ridge: fm.pair_gram(dense(Z), np.zeros(len(Z)), 2, ridge=ridge),
-    "sparse": lambda Z, ridge: fm.features(
-        pytest.importorskip("scipy.sparse").csr_array(Z),
-        np.ones(len(Z)),
-        normalize=None,
-        ridge=ridge,
-    ),
+    "sparse": made(of_sparse),
 }
 
 
+@pytest.mark.filterwarnings("ignore:all labels")  # of a single row
 @pytest.mark.parametrize("form", RIDGED)
 def test_intervals_with_a_ridge_hold_in_exact_arithmetic(form):
     """From a ridge that adds nothing that a double could hold to one beside which the points are nothing."""
@@ -260,9 +267,8 @@ def test_intercept_is_that_of_liblinear(load, intercept, datasets, linear_svc):
     """`intercept_scaling`: a constant feature, whose coefficient is part of the norm; coefficients and scores."""
     X, y = load(datasets)
     theirs = peer(linear_svc, X, y, 1.0, fit_intercept=True, intercept_scaling=intercept)
-    result = fm.max_margin(
-        fm.features(X, y, normalize=None, intercept=intercept, ridge=1.0), tol=1e-12
-    )
+    G = fm.features(X, y, normalize=None, intercept=intercept, ridge=1.0)
+    result = fm.max_margin(G, tol=1e-12)
     beta = result.p / (result.lower * result.upper)
     A = np.column_stack((X, np.full(len(X), intercept)))
     w = A.T @ (y * beta)
@@ -277,9 +283,7 @@ def test_intercept_is_that_of_liblinear(load, intercept, datasets, linear_svc):
     np.testing.assert_allclose(w[:-1], theirs.coef_[0], rtol=0, atol=1e-9 * size)
     assert intercept * w[-1] == pytest.approx(theirs.intercept_[0], abs=1e-9 * size)
     new = X[::7] + 0.25
-    scores = fm.decision_function(
-        beta, X, y, new, kernel="linear", normalize=None, intercept=intercept
-    )
+    scores = G.decision_function(beta, new)
     np.testing.assert_allclose(scores, theirs.decision_function(new), rtol=0, atol=1e-8 * size)
 
 
@@ -344,14 +348,12 @@ def test_standardised_breast_cancer_data_need_an_intercept(normalize, datasets):
     result = fm.max_margin(without)
     reach = math.sqrt(without.diagonal().max())
     assert result.status == "infeasible" and result.lower <= 0.0 and result.upper <= 1e-9 * reach
-    with_one = fm.max_margin(fm.features(X, y, normalize=normalize, intercept=1.0))
+    G = fm.features(X, y, normalize=normalize, intercept=1.0)
+    with_one = fm.max_margin(G)
     assert with_one.status == "certified" and with_one.lower == pytest.approx(
         INTERVALS[normalize], rel=1e-5
     )
-    scores = fm.decision_function(
-        with_one.alpha, X, y, X, kernel="linear", normalize=normalize, intercept=1.0
-    )
-    assert (y * scores > 0.0).all()
+    assert (y * G.decision_function(with_one, X) > 0.0).all()
     raw = datasets.load_breast_cancer().data
     assert (
         fm.max_margin(fm.features(raw / raw.std(axis=0), y, normalize=normalize), tol=1e-6).status
@@ -394,11 +396,6 @@ def test_intercept_and_ridge_out_of_range():
         check_raises(
             lambda make=make: make(X, y, intercept=1e200), ValueError, []
         )  # its square overflows
-    check_raises(
-        lambda: fm.momentum(fm.gram(X, y, ridge=1e39, dtype=np.float32), max_iter=1),
-        ValueError,
-        ["finite"],
-    )  # float32 does not hold it
 
 
 # ======================================================================================================
@@ -564,8 +561,8 @@ def test_sparse_matrices_out_of_order(sp):
 def test_sparse_shapes(n, d, sp):
     X = rows_of(n, d, n) * (np.random.default_rng(d).random((n, d)) < 0.5)
     X[0, 0] = 1.0
-    check_sparse(sp.csr_array(X), np.ones(n))
-    check_sparse(sp.coo_matrix(X), np.ones(n), intercept=3.0)
+    check_sparse(sp.csr_array(X), None)
+    check_sparse(sp.coo_matrix(X), None, intercept=3.0)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -607,7 +604,7 @@ def test_sparse_products_in_parts(sp):
 def test_sparse_softmax_passes_with_margins_that_fall(sp):
     """By more than the exponential can bear, from row to row."""
     Z = np.linspace(1e5, -1e5, 203)[:, None] * np.array([1.0, 0.0, -2.0])
-    G = fm.features(sp.csr_array(Z), np.ones(203), normalize=None)
+    G = fm.features(sp.csr_array(Z), normalize=None)
     w = np.array([1.0, 7.0, 0.0])
     for sign in (1.0, -1.0):
         m = np.empty(203)
@@ -631,17 +628,17 @@ def test_sparse_unit_rows_and_the_answers(sp):
         assert fm.certificate(G, two.alpha, two.p) == pytest.approx(
             (two.lower, two.upper), rel=1e-9, abs=1e-9
         )
-        scores = fm.decision_function(
-            one.alpha, X, y, X, kernel="linear", intercept=options.get("intercept", 0.0)
-        )
-        np.testing.assert_allclose(
-            y * scores,
-            F.dense() @ one.alpha - options.get("ridge", 0.0) * one.alpha,
-            rtol=0,
-            atol=1e-13 * np.abs(one.alpha).sum(),
-        )
+        margins = F @ one.alpha - options.get("ridge", 0.0) * one.alpha
+        for points in (X, sp.csr_array(X)):
+            np.testing.assert_allclose(
+                y * G.decision_function(one, points),
+                margins,
+                rtol=0,
+                atol=1e-13 * np.abs(one.alpha).sum(),
+            )
 
 
+@pytest.mark.filterwarnings("ignore:all labels")
 def test_sparse_points_that_are_all_zero(sp):
     """As dense ones: no margin is defined, and with a ridge or an intercept one is."""
     Z = np.zeros((4, 3))
@@ -690,12 +687,12 @@ def test_bad_sparse_points(sp):
     check_raises(lambda: fm.features(sp.csr_array(0 * X), y, normalize="max"), ValueError, ["X"])
     for S in (sp.coo_array(X[0]), sp.csr_array(X[0]), sp.dok_array(X[0])):
         if len(S.shape) == 1:  # older versions of SciPy make a row of it
-            check_raises(lambda S=S: fm.features(S, [1]), ValueError, ["X"])
+            check_raises(lambda S=S: fm.features(S), ValueError, ["X"])
     for kind in FORMATS:
         for shape in ((0, 3), (3, 0), (0, 0)):
             S = getattr(sp, f"{kind}_array")(shape)
             check_raises(
-                lambda S=S: fm.features(S, np.ones(S.shape[0])),
+                lambda S=S: fm.features(S),
                 ValueError,
                 ["X", "empty", str(S.shape)],
             )
@@ -740,18 +737,15 @@ def test_kernels_of_sparse_points_are_those_of_dense_ones(kernel, params, share,
     fm.margins(lazy, v, m)
     fm.add_column(lazy, 3, 1.0, column)
     np.testing.assert_allclose(m, dense @ v, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(column, dense[3], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(column, dense.matrix[3], rtol=1e-12, atol=1e-13)
     assert lazy.rounding().margins <= other.rounding().margins
-    for A in (X, S):
-        for B in (new, sp.csc_array(new)):
-            K = fm.kernel_matrix(X, new, **options)
+    K = fm.kernel_matrix(X, new, **options)
+    scores = dense.decision_function(v, new)
+    for B in (new, sp.csc_array(new)):
+        for A in (X, S):
             np.testing.assert_allclose(fm.kernel_matrix(A, B, **options), K, rtol=1e-12, atol=1e-13)
-            np.testing.assert_allclose(
-                fm.decision_function(v, A, y, B, **options),
-                fm.decision_function(v, X, y, new, **options),
-                rtol=0,
-                atol=1e-11,
-            )
+        for H in (dense, G, lazy, other):
+            np.testing.assert_allclose(H.decision_function(v, B), scores, rtol=0, atol=1e-11)
 
 
 def test_sparse_points_far_from_the_origin_of_free_planes(sp):
@@ -850,17 +844,15 @@ def test_gamma_of_sparse_points_is_that_of_dense_ones(offset, share, sp):
 
 S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> what the message calls it
     "gram, labels": (lambda S, X, y: fm.gram(X, S), "y"),
-    "gram, W": (lambda S, X, y: fm.gram(X, y, kernel="ntk", W=S), "W"),
+    "gram, W": (lambda S, X, y: fm.gram(X, kernel="ntk", W=S), "W"),
     "gram, callable": (
-        lambda S, X, y: fm.gram(X, y, kernel=lambda A, B: type(S)(A @ B.T)),
+        lambda S, X, y: fm.gram(X, kernel=lambda A, B: type(S)(A @ B.T)),
         "kernel(A, B)",
     ),
     "features, labels": (lambda S, X, y: fm.features(X, S), "y"),
-    "decision_function, alpha": (
-        lambda S, X, y: fm.decision_function(S, X, y, X, kernel="rbf"),
-        "alpha",
-    ),
-    "decision_function, y": (lambda S, X, y: fm.decision_function(y, X, S, X, kernel="rbf"), "y"),
+    "decision_function": (lambda S, X, y: fm.gram(X).decision_function(S, X), "result"),
+    "bias": (lambda S, X, y: fm.gram(X).bias(S), "result"),
+    "signed": (lambda S, X, y: fm.gram(X).signed(S), "y"),
     "pair_gram, K": (lambda S, X, y: fm.pair_gram(S, [0, 1, 0], 2), "G"),
     "pair_gram, labels": (lambda S, X, y: fm.pair_gram(X, S, 2), "labels"),
     "certificate, G": (lambda S, X, y: fm.certificate(S, y, y / 3), "G"),
@@ -871,8 +863,8 @@ S_CALLS = {  # a sparse S of 3 rows and 3 columns where only arrays will do -> w
     "project_simplex": (lambda S, X, y: fm.project_simplex(S), "v"),
     "entropy_prox": (lambda S, X, y: fm.entropy_prox(S, 1.0), "g"),
     "l2_prox": (lambda S, X, y: fm.l2_prox(y, 1.0, S), "q"),
-    "DenseGram": (lambda S, X, y: fm.momentum(fm.DenseGram(S)), "G"),
-    "FeatureGram": (lambda S, X, y: fm.momentum(fm.FeatureGram(S)), "G.rows"),
+    "DenseGram": (lambda S, X, y: fm.DenseGram(S), "G"),
+    "FeatureGram": (lambda S, X, y: fm.FeatureGram(S), "rows"),
     **{
         name: (lambda S, X, y, name=name: run(name, S), "Z" if CALLS[name].rows else "G")
         for name in CALLS
@@ -901,19 +893,16 @@ FRAME_LABELS = np.array([1, -1, 1, -1])
 TAKERS = {  # everything that takes points, and what an error calls them
     "features": (lambda X: fm.features(X, FRAME_LABELS, normalize=None).coordinates(), "X"),
     "gram": (lambda X: fm.gram(X, FRAME_LABELS, kernel="poly"), "X"),
-    "lazy_gram": (lambda X: fm.lazy_gram(X, FRAME_LABELS).dense(), "X"),
+    "lazy_gram": (lambda X: fm.lazy_gram(X, FRAME_LABELS), "X"),
     "kernel_matrix, A": (lambda X: fm.kernel_matrix(X, np.ones((2, X.shape[1]))), "A"),
     "kernel_matrix, B": (lambda X: fm.kernel_matrix(np.eye(X.shape[1]), X), "B"),
-    "decision_function, X": (
-        lambda X: fm.decision_function(
-            np.ones(4), X, FRAME_LABELS, np.ones((2, X.shape[1])), kernel="rbf"
-        ),
-        "X",
-    ),
-    "decision_function, Xnew": (
-        lambda X: fm.decision_function([1.0, 1.0], np.eye(2, X.shape[1]), [1, -1], X, kernel="rbf"),
-        "Xnew",
-    ),
+    **{
+        f"{make.__name__}, Xnew": (
+            lambda X, make=make: make(np.eye(2, X.shape[1])).decision_function([1.0, -1.0], X),
+            "Xnew",
+        )
+        for make in (fm.features, fm.gram, fm.lazy_gram)
+    },
     "winnow": (lambda X: fm.winnow(X, eta=0.1, max_iter=3).alpha, "Z"),
 }
 every_taker = pytest.mark.parametrize("taker", TAKERS)
@@ -1044,11 +1033,10 @@ def test_series_as_labels_and_weights(pd):
         s = pd.Series(y, index=X.index, name="label").astype(dtype)
         before = s.copy(deep=True)
         assert np.array_equal(fm.features(X, s).coordinates(), want)
-        assert np.array_equal(fm.gram(X, s), fm.gram(X.to_numpy(), y))
-        scores = fm.decision_function(s, X, s, X, kernel="rbf")
-        assert np.array_equal(
-            scores, fm.decision_function(y, X.to_numpy(), y, X.to_numpy(), kernel="rbf")
-        )
+        one = fm.gram(X, s)
+        two = fm.gram(X.to_numpy(), y)
+        assert np.array_equal(one, two) and np.array_equal(fm.gram(X).signed(s), two)
+        assert np.array_equal(one.decision_function(s, X), two.decision_function(y, X.to_numpy()))
         pd.testing.assert_series_equal(s, before)
     for labels in (pd.Series(y > 0), pd.Series([0, 1, 0, 1])):
         check_raises(lambda labels=labels: fm.features(X, labels), ValueError, ["y"])
@@ -1068,7 +1056,7 @@ def test_series_as_labels_and_weights(pd):
     )
     check_raises(lambda: fm.features(X["height"], y), ValueError, ["X"])
     check_raises(lambda: fm.features(X.iloc[:0], []), ValueError, ["X"])
-    G = pd.DataFrame(fm.gram(X, y), index=X.index, columns=X.index)
+    G = pd.DataFrame(np.asarray(fm.gram(X, y)), index=X.index, columns=X.index)
     assert fm.max_margin(G).lower == fm.max_margin(fm.gram(X, y)).lower
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import exact
 import numpy as np
 import pytest
-from instances import check_raises, mapped, threads
+from instances import check_raises, threads
 
 import fastmargin as fm
 
@@ -44,14 +44,19 @@ def test_a_constant_column_far_from_0(offset):
         )
 
 
+def in_file(X):
+    """The points in a file, which is gone as soon as nothing refers to it."""
+    with tempfile.TemporaryFile() as file:
+        points = np.memmap(file, np.float64, shape=X.shape)
+    points[:] = X
+    return points
+
+
 def representations(X, y):
     """A free intercept in all that take linear points."""
     options = {"normalize": None, "intercept": "free"}
-    with tempfile.TemporaryFile() as file:
-        in_file = np.memmap(file, np.float64, shape=X.shape)
-    in_file[:] = X
     yield fm.features(X, y, **options)
-    yield fm.features(in_file, y, **options)
+    yield fm.features(in_file(X), y, **options)
     yield fm.gram(X, y, kernel="linear", **options)
     yield fm.lazy_gram(X, y, kernel="linear", **options)
     yield fm.features(X, y, ridge=1e-30, **options)
@@ -341,12 +346,9 @@ def test_mapped_points_are_treated_as_loaded_ones():
     X = rng.normal(size=(80, 5))
     y = rng.integers(0, 2, 80)
     for offset in (0.0, 1.7e9):
-        with tempfile.TemporaryFile() as file:
-            in_file = np.memmap(file, np.float64, shape=X.shape)
-        in_file[:] = X + offset
         one, two = (
             fitted(points, y, kernel="rbf", gamma=0.05, C=1.0)
-            for points in (in_file, np.array(in_file))
+            for points in (in_file(X + offset), X + offset)
         )
         assert one.status_ == two.status_ == "certified"
         np.testing.assert_allclose(
@@ -580,7 +582,7 @@ def test_far_columns_in_parallel():
     y = np.where(Z[:, 0] > 0, 1.0, -1.0)
     Z[:, 0] += 3.0 * y
     with threads(2):
-        results = [fm.max_margin(fm.FreeGram(mapped(y[:, None] * X), y)) for X in (Z,)]
-        results.append(fm.max_margin(fm.features(Z + 1e8, y, normalize=None, intercept="free")))
-    assert all(result.status == "certified" for result in results)
-    assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
+        near = fm.max_margin(fm.FreeGram(fm.FeatureGram(in_file(y[:, None] * Z)), y))
+        far = fm.max_margin(fm.features(in_file(Z + 1e8), y, normalize=None, intercept="free"))
+    assert near.status == far.status == "certified"
+    assert near.lower == pytest.approx(far.lower, rel=1e-6)

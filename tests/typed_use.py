@@ -65,7 +65,21 @@ interval: tuple[float, float] = fm.certificate(
 share: float = fm.separator_margin(fm.features(X, y), [1.0, 1.0, -1.0])[0]
 box: fm.Norm = fm.NORMS["linf"]._replace(project=lambda w: np.clip(w, -1.0, 1.0))
 bounds: tuple[float, float] = fm.norm_certificate(X, box, X[0], [1.0, 0.0, 0.0])
-scores: np.ndarray = fm.decision_function(results[0].alpha, X, y, X, kernel="rbf")
+G: fm.Representation = fm.gram(X, y, kernel="rbf", intercept="free")
+result: fm.Result = fm.max_margin(G)
+scores: np.ndarray = G.decision_function(result, X)
+of_weights: np.ndarray = fm.features(X, y).decision_function([0.5, 0.5, 1.0], X)
+bias: float | np.ndarray = G.bias(result)
+K: fm.Representation = fm.lazy_gram(X)
+other: fm.Result = fm.momentum(K.signed([1, -1, 1], intercept="free"))
+matrix: np.ndarray = np.asarray(G)
+held: np.ndarray = fm.DenseGram(np.eye(3)).matrix
+products: np.ndarray = fm.FreeGram(fm.FeatureGram(X), y) @ np.ones((3, 2))
+labels: np.ndarray | None = G.labels
+kernel: fm.Kernel | None = G.kernel
+name: str = kernel.name if kernel is not None else ""
+facts: tuple[str | None, float | str, np.ndarray | float] = (G.normalize, G.intercept, G.ridge)
+sizes: tuple[int, int, int | None] = (len(G), G.nbytes, G.d)
 guesses: np.ndarray = (
     fm.MaxMarginClassifier("rbf", C=1.0, class_weight={"a": 2.0}).fit(X, ["a", "b", "b"]).predict(X)
 )
@@ -78,5 +92,8 @@ fm.max_margin(np.eye(3), tol="small")  # type: ignore[arg-type]
 twice(Rows(), callback=3)  # type: ignore[arg-type]
 fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
 fm.lazy_gram(X, y, kernel=np.dot)  # type: ignore[arg-type]
+G.decision_function("alpha")  # type: ignore[call-arg]
+K.signed([1, -1, 1], intercept=1.0)  # type: ignore[arg-type]
+fm.FreeGram(np.eye(3), y)  # type: ignore[arg-type]
 fm.norm_margin(X, 3)  # type: ignore[arg-type]
 words: str = results[0].p  # type: ignore[assignment]
