@@ -660,6 +660,26 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     return labels
 
 
+def _free_labels(y):
+    """Return the labels of a problem with a free intercept, which needs both classes."""
+    if np.ptp(y) == 0.0:
+        raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
+    return y
+
+
+def _signs(y, n, is_free=False):
+    """Return the signs of n points, and warn of a single class, whose margin is hardly what is wanted."""
+    y = _labels(y, n)
+    if is_free:
+        return _free_labels(y)
+    if np.ptp(y) == 0.0:
+        _warn(
+            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows z_i that "
+            "have their signs already are taken by FeatureGram(Z)"
+        )
+    return y
+
+
 def _sign_remedy(y, name):
     """Return the end of an error: how to map labels of two values, also text, to -1 and +1; "" for other labels."""
     try:
@@ -801,6 +821,13 @@ def _softmax(m, q):
     for i in range(m.size):
         q[i] /= total
     return math.log(total) - low
+
+
+def _unit_range(v):
+    """Return v times the power of two that brings ||v||_1 into [1/2, 1]; only underflow can round."""
+    # The largest entry comes first, as the sum of all might overflow.
+    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])
+    return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
 @register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
@@ -1375,6 +1402,14 @@ def _descend(face, x, g, k):
 # 4 kernels
 # ======================================================================================================
 
+_UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+
+
+def _sum_error(k, unit=_UNIT):
+    """Return k unit / (1 - k unit), a bound of the relative error of a term of a sum after k operations on it."""
+    return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
+
+
 _KERNELS = {  # the parameters of each kernel
     "linear": (),
     "poly": ("gamma", "coef0", "degree"),
@@ -1479,7 +1514,7 @@ class Kernel(
     def _unknown(self):
         return NotImplementedError(f"the kernel {self.name!r} has no formula here")
 
-    def prepare(self, X, dtype=np.float64):
+    def prepare(self, X: Any, dtype: DTypeLike = np.float64) -> _Prepared:
         """Prepare checked rows X for `block`; points and hidden layer are stored in this dtype."""
         if self.name == "precomputed":
             return _Prepared(X, np.zeros(len(X)), X[:, :0], X[:, :0])
@@ -1496,7 +1531,7 @@ class Kernel(
             hidden = hidden.astype(dtype, copy=False)
         return _Prepared(X, _squares(X), hidden, gates)
 
-    def block(self, A, B, product=_product):
+    def block(self, A: _Prepared, B: _Prepared, product: Callable = _product) -> Array:
         """Return K(a_i, b_j) for prepared points A and B; ``product`` multiplies their rows.
 
         If K is precomputed, the b_j are the first len(B) training points.
@@ -1569,7 +1604,7 @@ class Kernel(
             )
         return values
 
-    def diagonal(self, points):
+    def diagonal(self, points: _Prepared) -> Array:
         """Return K(x_i, x_i) for prepared points, training or new ones."""
         return self._squares_of(points) + self.offset
 
@@ -1596,7 +1631,7 @@ class Kernel(
             return hidden + squares * (open_gates / len(self.W))
         raise self._unknown()
 
-    def rounding(self, largest):
+    def rounding(self, largest: float) -> float:
         """Bound the error of a value K(x, x') over sqrt(K(x, x) K(x', x')), if ||x||^2, ||x'||^2 <= largest.
 
         An inner product of d terms has an error of at most e_d ||x|| ||x'||.  If distances come from differences, gamma
@@ -1616,7 +1651,7 @@ class Kernel(
             return error
         raise self._unknown()
 
-    def sums(self, weights, X, Xnew):
+    def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised."""
         sums = np.zeros((len(weights), Xnew.squares.size))
         if not weights.any():
@@ -2219,7 +2254,10 @@ class Representation:
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays that G holds or refers to, without those of mapped files."""
-        return sum(dict(_held_arrays(self)).values())  # an array that is held twice counts once
+        largest = {}  # of the arrays at one address, as one that is held twice counts once
+        for address, size in _held_arrays(self):
+            largest[address] = max(size, largest.get(address, 0))
+        return sum(largest.values())
 
     @property
     def signs(self) -> Array | None:
@@ -2299,8 +2337,8 @@ class Representation:
         """Return all <z_i, w>, each sum rounded once; None if it cannot."""
         return None
 
-    def separators(self, alpha: Array) -> Array:
-        """Return Z'v for each row v of alpha, (k, d), in twice the working precision if G has it."""
+    def separators(self, alpha: Array, precise: bool = True) -> Array:
+        """Return Z'v for each row v of alpha, (k, d); ``precise``: in twice the working precision if G has it."""
         W = np.empty((len(alpha), self.shape()[1]))
         for v, w in zip(alpha, W, strict=True):
             lift(self, v, w)
@@ -2361,7 +2399,7 @@ class Representation:
         """
         if self.labels is not None:
             raise ValueError(
-                f"this G has labels already: K.signed takes K = {self.made_by}(X, ...), made without y"
+                f"this G has labels already: signed takes a K made without y, as by {self.made_by}(X, ...)"
             )
         _choice(intercept, "intercept", (None, "free"))
         y = _signs(y, len(self), is_free=intercept == "free")
@@ -2378,7 +2416,8 @@ class Representation:
                 f"{type(self).__name__} does not know the kernel that scores new points: make G by gram, features or "
                 "lazy_gram of the points"
             )
-        return self._scores_of(self.separators(alpha))
+        # Of many rows, as of all iterates of a run, precise sums would take as long as the run.
+        return self._scores_of(self.separators(alpha, precise=len(alpha) == 1))
 
     def _scores_of(self, W):
         """Return the function that scores new points by separators W, (k, d): X -> f(X), (m, k), without a bias."""
@@ -2498,7 +2537,6 @@ class Representation:
 
 _SMALLEST = 1e-285
 _LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
-_UNIT = 2.0**-53  # the largest relative error of one operation in double precision
 _UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range lose together
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
@@ -2506,11 +2544,6 @@ _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 def _divisor(G):
     """Return max_i G_ii to divide by: it is above 0, though all points of a G may be 0."""
     return max(float(G.diagonal().max()), _SMALLEST)
-
-
-def _sum_error(k, unit=_UNIT):
-    """Return k unit / (1 - k unit), a bound of the relative error of a term of a sum after k operations on it."""
-    return k * unit / (1.0 - k * unit) if k * unit < 1.0 else math.inf
 
 
 class Rounding(namedtuple("Rounding", "margins square length")):
@@ -2598,12 +2631,17 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
 
         @functools.wraps(signature)
         def operation(G, *args):
-            if not isinstance(G, Representation):
+            routines = getattr(G, "routines", None)
+            if routines is None:
                 raise TypeError(
                     f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
                 )
+            if not isinstance(
+                G, Representation
+            ):  # compiled code without the compiler: NUMBA_DISABLE_JIT
+                return routines[name](G, *args)
             check(G, names, args)
-            routine = G.routines.get(name)
+            routine = routines.get(name)
             if routine is None:
                 return getattr(G, name)(*args)
             return _enter(routine, G.arrays, *args)
@@ -2752,24 +2790,9 @@ _DEFAULTS = {
 # ------------------------------------------------------------------------------------------------------
 
 
-def _free_labels(y):
-    """Return the labels of a problem with a free intercept, which needs both classes."""
-    if np.ptp(y) == 0.0:
-        raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
-    return y
-
-
-def _signs(y, n, is_free=False):
-    """Return the signs of n points, and warn of a single class, whose margin is hardly what is wanted."""
-    y = _labels(y, n)
-    if is_free:
-        return _free_labels(y)
-    if np.ptp(y) == 0.0:
-        _warn(
-            f"all labels y are {y[0]:+g}: the margin of one class is that of its points to the origin; rows z_i that "
-            "have their signs already are taken by FeatureGram(Z)"
-        )
-    return y
+def _wrapped(G):
+    """Return a representation, of a plain array a `DenseGram`."""
+    return G if isinstance(G, Representation) else DenseGram(G)
 
 
 class _OverGram(Representation):
@@ -2802,8 +2825,8 @@ class _OverGram(Representation):
     def work(self) -> float:
         return self.base.work
 
-    def separators(self, alpha: Array) -> Array:
-        return self.base.separators(alpha)
+    def separators(self, alpha: Array, precise: bool = True) -> Array:
+        return self.base.separators(alpha, precise)
 
     def _scores(self, alpha):
         return self.base._scores(alpha)
@@ -2822,7 +2845,7 @@ class RidgeGram(_OverGram):
 
     Attributes
     ----------
-    base : representation, G; of an array DenseGram(G)
+    base : representation, G; the constructor also takes a plain array
     ridge : array, shape (n,), r; the constructor also takes one number for all points
 
     Examples
@@ -2834,7 +2857,8 @@ class RidgeGram(_OverGram):
 
     has_coordinates = False
 
-    def __init__(self, base: Representation, ridge: ArrayLike) -> None:
+    def __init__(self, base: GramLike, ridge: ArrayLike) -> None:
+        base = _wrapped(base)
         ridge = _amounts(ridge, "ridge", len(base))
         if isinstance(base, RidgeGram):
             ridge = base.ridge + ridge
@@ -2940,7 +2964,7 @@ class FreeGram(_OverGram):
 
     Attributes
     ----------
-    base : representation, G
+    base : representation, G; the constructor also takes a plain array
     labels : array, shape (n,), y; by default those of the base
     origin : array, shape (d,), or None; the rows of ``base`` are x_i - origin, which is exact for points that are far
         from 0 but near each other; None stands for 0
@@ -2959,7 +2983,8 @@ class FreeGram(_OverGram):
     1.118034
     """
 
-    def __init__(self, base: Representation, labels: ArrayLike | None = None) -> None:
+    def __init__(self, base: GramLike, labels: ArrayLike | None = None) -> None:
+        base = _wrapped(base)
         if isinstance(base, RidgeGram):
             raise ValueError(
                 "base has a ridge, which goes over a free intercept: RidgeGram(FreeGram(G, y), r)"
@@ -3410,8 +3435,7 @@ _Dense.routines.update(
 
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
-    if not isinstance(G, Representation):
-        G = DenseGram(G)
+    G = _wrapped(G)
     if G.is_unsigned:
         raise ValueError(
             f"G must have labels, and this is K, made without y: give {G.made_by}(X, y, ...), or take K.signed(y)"
@@ -3466,7 +3490,9 @@ class _RowGram(Representation):
         _precise_dots(self.arrays, w, np.zeros(w.size), m)
         return m
 
-    def separators(self, alpha: Array) -> Array:
+    def separators(self, alpha: Array, precise: bool = True) -> Array:
+        if not precise:
+            return super().separators(alpha)
         dimension = self.shape()[1]
         return np.array([_precise_lift(self.arrays, v, dimension).sum(axis=0) for v in alpha])
 
@@ -4088,21 +4114,19 @@ def features(
            [-0. ,  1. ]])
     """
     X = _rows(X)
-    signs = None if y is None else _signs(y, X.shape[0], _is_free(intercept))
-    G = _unsigned_features(X, normalize, intercept)
-    return _with_options(G if signs is None else G._with_signs(signs), intercept, ridge)
-
-
-def _unsigned_features(X, normalize, intercept):
-    """Return K of the linear kernel for checked points, without a free intercept, whose origin it has."""
-    origin = None
-    if _is_free(intercept) and normalize is None:
-        origin = _origin(X)
+    is_free = _is_free(intercept)
+    signs = None
+    if y is not None:
+        signs = _signs(y, X.shape[0], is_free)
+    origin = _origin(X) if is_free and normalize is None else None
     G = _rows_as_given(X, origin, _constant(intercept))
     with np.errstate(over="ignore"):
         factors = _normalizers(G.diagonal(), normalize)
     common = float(factors[0]) if normalize == "max" else 1.0
-    return G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
+    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
+    if signs is not None:
+        G = G._with_signs(signs)
+    return _with_options(G, intercept, ridge)
 
 
 def _rows_as_given(X, origin=None, constant=0.0):
@@ -4163,7 +4187,9 @@ class LazyGram(Representation):
     has_coordinates = False
     made_by = "lazy_gram"
 
-    def __init__(self, kernel: Kernel, points: tuple, normalize: str | None, intercept: float):
+    def __init__(
+        self, kernel: Kernel, points: tuple, normalize: str | None, intercept: float
+    ) -> None:
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
         self._set_facts(
@@ -4406,7 +4432,8 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
         points = points._replace(rows=X)
     elif points.rows is X and not _is_sparse(X) and kernel.name != "precomputed":
         is_shared = X is given or X.base is not None
-        points = points._replace(rows=X.copy() if is_shared else X)
+        if is_shared:
+            points = points._replace(rows=X.copy())
     return LazyGram(kernel, points, normalize, _constant(intercept))
 
 
@@ -4493,7 +4520,7 @@ def gram(
     --------
     >>> G = fm.gram([[1.0, 1.0], [0.0, 2.0]], [1, -1], kernel="linear", normalize=None)
     >>> G
-    <DenseGram: 2 points in 2 dimensions, linear, normalize=None, 112 B>
+    <DenseGram: 2 points in 2 dimensions, linear, normalize=None, 128 B>
     >>> np.asarray(G)
     array([[ 2., -2.],
            [-2.,  4.]])
@@ -4503,8 +4530,11 @@ def gram(
     """
     dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     is_given = isinstance(kernel, str) and kernel == "precomputed"
-    K = _kernel_gram(np.asarray(X) if _is_mapped(X) else X, kernel, normalize, intercept, params)
-    G = K if y is None else K._with_signs(_signs(y, len(K), _is_free(intercept)))
+    if _is_mapped(X):  # read it into memory
+        X = np.asarray(X)
+    G = _kernel_gram(X, kernel, normalize, intercept, params)
+    if y is not None:
+        G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
     fast = G if is_given or callable(kernel) else G._without_zeros()
     matrix = fast._matrix(dtype)
     if is_given:  # new points come with their values
@@ -4578,8 +4608,9 @@ def lazy_gram(
         )
     if dtype is not None:
         dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
-    K = _kernel_gram(X, kernel, normalize, intercept, params, dtype)._without_zeros()
-    G = K if y is None else K._with_signs(_signs(y, len(K), _is_free(intercept)))
+    G = _kernel_gram(X, kernel, normalize, intercept, params, dtype)._without_zeros()
+    if y is not None:
+        G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
     return _with_options(G, intercept, ridge)
 
 
@@ -4667,17 +4698,20 @@ class PairGram(Representation):
         rows[each, self.wrong[index]] = -points
         return rows.reshape(len(points), -1)
 
-    def separators(self, alpha: Array) -> Array:
+    def separators(self, alpha: Array, precise: bool = True) -> Array:
         """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes d)."""
         rows = []
         for v in alpha:
             sums, rest = self._class_weights(v)
-            rows.append((self.K.separators(sums) + self.K.separators(rest)).ravel())
+            separators = self.K.separators(sums, precise)
+            if precise:
+                separators += self.K.separators(rest)
+            rows.append(separators.ravel())
         return np.array(rows)
 
     def _scores(self, alpha):
         if self.K.has_coordinates:
-            return self._scores_of(self.separators(alpha))
+            return self._scores_of(self.separators(alpha, precise=len(alpha) == 1))
         return self.K._scores(
             _class_weights(alpha, self.labels, self.n_classes).reshape(-1, self.n_points)
         )
@@ -4843,8 +4877,7 @@ def pair_gram(
     >>> G.decision_function(fm.max_margin(G), X).argmax(axis=1)
     array([0, 1, 2])
     """
-    if not isinstance(K, Representation):
-        K = DenseGram(K)
+    K = _wrapped(K)
     if K.labels is not None:
         raise ValueError(
             f"K must be unsigned, and this G has labels already: pair_gram takes K = {K.made_by}(X, ...), made "
@@ -4919,13 +4952,6 @@ def _nonnegative(norm2, error):
             f"G is not positive semi-definite: v'Gv = {norm2:g} at a v with ||v||_1 <= 1"
         )
     return max(norm2, 0.0)
-
-
-def _unit_range(v):
-    """Return v times the power of two that brings ||v||_1 into [1/2, 1]; only underflow can round."""
-    # The largest entry comes first, as the sum of all might overflow.
-    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])
-    return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
 
 
 class _Seen(namedtuple("_Seen", "least norm2 total rounding")):

@@ -1210,9 +1210,11 @@ def test_nan_written_into_g_during_a_run_is_told(name, kind, case):
 
         def spoil(partial, G=G, at=at, points=points):
             if partial.n_iter >= at and kind == "features":
+                G.rows.setflags(write=True)
                 G.rows[points] = np.nan
             elif partial.n_iter >= at:
                 matrix = G if kind == "dense" else G.K.matrix
+                matrix.setflags(write=True)
                 matrix[points] = matrix[:, points] = np.nan
 
         if at < ended and (at == 0 or case.get("trace_at") != []):

@@ -473,7 +473,7 @@ def test_the_python_blocks_of_the_report():
     if "soft" in names:
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
-    exact = fm.max_margin(fm.RidgeGram(names["base"], 0.5 / names["C"]), tol=1e-6)
+    exact = fm.max_margin(fm.RidgeGram(names["G"], 0.5 / names["C"]), tol=1e-6)
     assert (
         names["path"].status == exact.status == "certified" and names["path"].lower <= exact.upper
     )
