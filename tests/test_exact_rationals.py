@@ -29,7 +29,10 @@ from instances import CALLS, Own, algorithm_of, form, rotate, run, some
 
 import fastmargin as fm
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:all labels"),  # of one class, as are some by chance
+]
 
 
 ON_GRAMS = [name for name, call in CALLS.items() if not call.rows]

@@ -524,6 +524,21 @@ def test_scores_of_all_classes(normalize):
     np.testing.assert_allclose((G @ alphas.T).T, 0.5 * (own - other), rtol=0, atol=1e-12)
 
 
+@every_base
+def test_some_of_the_pairs_score_as_all_do_whose_other_weights_are_0(base):
+    """In any order, and where some points have lost some of their pairs."""
+    if base == "dense":
+        pytest.skip("an array does not know the kernel")
+    X, labels = classes(12, 4, 3)
+    G = fm.pair_gram(BASES[base](X), labels, 3)
+    for index in (np.arange(24)[::-1], np.arange(0, 24, 2), np.array([5, 1, 7])):
+        alpha = np.zeros(24)
+        alpha[index] = 1.0 + np.arange(len(index))
+        found = G.restrict(index).decision_function(alpha[index], X)
+        want = G.decision_function(alpha, X)
+        np.testing.assert_allclose(found, want, rtol=0, atol=1e-12 * np.abs(want).max())
+
+
 def test_labels_that_contradict_each_other_are_infeasible():
     X, labels = classes(20, 3, 3)
     X[5] = X[4]
