@@ -8038,7 +8038,6 @@ def steepest_descent(
 _AIM = 0.8
 _WITNESS = 0.63
 _BIAS_PENALTY = 20.0
-_DISTANCE_BLUR = 8.0
 _UPDATED = 0.8
 _EPS_OF_ROWS = 1e-9
 _EPS_OF_ENTRIES = 3e-8
@@ -8047,8 +8046,7 @@ _WIDE_BLOCK = 12_000
 _STEPS_PER_STORED_POINT = 4
 _STEPS_PER_POINT = 32
 _VECTOR = 64
-_OPEN_SHARE = 0.1
-_CLOSED_SHARE = 0.03
+_INNER_SHARE = 0.03
 _CLOSER = 0.3
 _SWEEPS = 4
 _PROBES = 128
@@ -8057,9 +8055,8 @@ _FIRST_FACE = 256
 _LARGEST_FACE = 3000
 _BATCH = 32
 _BAR = 0.1
-_CHANGES_PER_POINT = 5
-_MORE_CHANGES = 500
-_SHORTER = 0.9
+_CHANGES_PER_POINT = 10
+_STALLED = 0.9
 _LONGEST_WALK = 10**10
 _FEW_SLACK = 1000
 _FEW_SLACK_SHARE = 1 / 16
@@ -8143,7 +8140,9 @@ class _Problem:
         of_origin = self.product(v)[1] - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
         # 3. The penalty of the bias
-        blur = _DISTANCE_BLUR * self.G.rounding().margins * self.scale
+        blur = (
+            8.0 * self.G.rounding().margins * self.scale
+        )  # what rounding may leave of ||x_i - o||^2
         farthest = max((self.diagonal - self.ridge + 2.0 * y * self.shift).max(), blur)
         self.shift += 0.5 * _BIAS_PENALTY * (farthest + np.min(self.ridge)) * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
@@ -8834,8 +8833,12 @@ def _weights_of(rows, w):
 # ------------------------------------------------------------------------------------------------------
 
 
-def _with_violators(problem, limits, points, H, m, most, below=np.inf):
-    """Add the ``most`` points of smallest m_i < below to the points and to H; return (points, H)."""
+def _with_violators(problem, points, H, m, below, largest):
+    """Add the points of smallest m_i < below, a quarter of the set at a time, to points and H; return both.
+
+    The set has at most ``largest`` points.
+    """
+    most = min(max(_FEWEST_VIOLATORS, points.size // 4), largest - points.size)
     outside = m.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
@@ -8843,20 +8846,20 @@ def _with_violators(problem, limits, points, H, m, most, below=np.inf):
     placed = points.size if H.size else 0
     points = np.append(points, found)
     if points.size > len(H):
-        room = min(3 * points.size // 2 + 64, limits.largest_set)
+        room = min(3 * points.size // 2 + 64, largest)
         H = _widened(H[:placed, :placed], max(points.size, room))
     problem.place(points, placed, H)
     return points, H
 
 
-def _first_working_set(problem, limits, alpha, m, precision):
-    """Return (points, H): the support, and half as many points of least margin."""
+def _first_working_set(problem, alpha, m, precision, largest):
+    """Return (points, H): the support, and a quarter as many points of least margin, at most ``largest`` points."""
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _PROBES)))
     H = np.empty((0, 0), precision)
-    return _with_violators(problem, limits, points, H, m, support.size // 2 + 64)
+    return _with_violators(problem, points, H, m, math.inf, largest)
 
 
 def _on_working_set(problem, limits, method, alpha, m, gap):
@@ -8865,9 +8868,11 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     The inner solver is `_solve_by_pairs`, or `_solve_on_faces`, which goes on with the factor that it left.
     """
     tol = limits.tol
+    inner_tol = 0.5 * tol  # what a working set is solved to, and violators beyond are not seen
     by_faces = method != _PAIRS
     precision = np.float64 if by_faces else np.float32
-    points, H = _first_working_set(problem, limits, alpha, m, precision)
+    largest = math.inf if by_faces else limits.largest_set
+    points, H = _first_working_set(problem, alpha, m, precision, largest)
     is_closed = False  # True if no point outside is a violator
     is_rough = gap > tol
     norm = math.inf
@@ -8880,17 +8885,16 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         given = (H, problem.lengths[points], alpha[points], m[points])
         is_witness = False
         if by_faces:
-            most = _CHANGES_PER_POINT * size + _MORE_CHANGES
+            most = _CHANGES_PER_POINT * size
             weights, L, P, steps, is_witness = _solve_on_faces(
-                *given, L, P, most, 0.5 * tol, limits.eps
+                *given, L, P, most, inner_tol, limits.eps
             )
         else:
             support = np.count_nonzero(alpha)
             if support > limits.largest_support or limits.is_for_newton_steps(support, m):
                 return "large"
-            share = _CLOSED_SHARE if is_closed else _OPEN_SHARE
             most = limits.steps_per_point * size
-            weights, steps = _solve_by_pairs(*given, max(0.5 * tol, share * gap), most)
+            weights, steps = _solve_by_pairs(*given, max(inner_tol, _INNER_SHARE * gap), most)
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
         # 2. Bring all margins up to date.
@@ -8899,7 +8903,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         gap, norm = problem.change(alpha, m, points, weights)
         # 3. Stop where more steps are of no use here.
         if by_faces:
-            is_slow = steps >= most and norm > _SHORTER * previous_norm
+            is_slow = steps >= most and norm > _STALLED * previous_norm
             work += steps * P.size**2
             if is_slow and norm * norm <= 64.0 * size * _EPS:  # the factor cannot tell it from 0
                 return "rounding"
@@ -8909,13 +8913,10 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             return "solved"
         if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
             return "slow"
-        if not by_faces and size >= limits.largest_set:
+        if size >= largest:
             return "large"
         # 4. Read violators: the worst of them join.
-        most = max(_FEWEST_VIOLATORS, size // 4)
-        if not by_faces:
-            most = min(most, limits.largest_set - size)
-        points, H = _with_violators(problem, limits, points, H, m, most, 1.0 - 0.25 * tol)
+        points, H = _with_violators(problem, points, H, m, 1.0 - inner_tol, largest)
         is_closed = points.size == size
         if by_faces and is_closed:
             _refine(problem, alpha, m, points[P], L)
@@ -8957,16 +8958,16 @@ def _over_blocks(problem, limits, alpha, m, gap):
     size = limits.block
     H = np.empty((size, size), np.float32)
     seen = np.zeros(problem.n, dtype=bool)
-    largest_settled = min(max(problem.n // 2, 4 * _NARROW_BLOCK), limits.largest_support)
     goal = limits.tol
     if gap <= limits.tol:
-        goal = _OPEN_SHARE * gap
+        goal = _INNER_SHARE * gap
     for turn in range(_SWEEPS * problem.n // size + 1):
         # 1. Read violators: the worst of them make a block.
         worst = np.argpartition(_violations(alpha, m, problem.lengths), -size)[-size:]
         block = np.sort(worst)
         unseen = np.count_nonzero(~seen[block])
-        if turn > 0 and 5 * unseen < size and np.count_nonzero(alpha) <= largest_settled:
+        is_settled = turn > 0 and 5 * unseen < size
+        if is_settled and np.count_nonzero(alpha) <= limits.largest_support:
             return "settled"
         seen[block] = True
         problem.place(block, 0, H)
@@ -8976,7 +8977,7 @@ def _over_blocks(problem, limits, alpha, m, gap):
             problem.lengths[block],
             alpha[block],
             m[block],
-            _OPEN_SHARE * gap,
+            _INNER_SHARE * gap,
             limits.steps_per_point * size // 8,
         )
         # 3. Bring all margins up to date.
@@ -9086,8 +9087,8 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if current == _BLOCKS:
             is_rounding |= gap <= limits.tol
         if current == _FACES:
-            is_rounding |= new_gap > 0.9 * gap and new_norm > (1.0 - limits.tol) * norm
-        if is_rounding and not is_halved and new_norm > 0.95 * norm:
+            is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
+        if is_rounding and not is_halved and new_norm > _STALLED * norm:
             return k, EXHAUSTED
         if following == current and np.array_equal(alpha, start):
             return k, EXHAUSTED
