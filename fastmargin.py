@@ -8979,42 +8979,87 @@ def steepest_descent(
 #     "slow"        the steps gain too little, or the method is at a limit of its work
 #     "rounding"    all that is left to gain is rounding
 
-# Tuned constants.  Each line: what it trades; what was measured.
+# Tuned constants.  Above each stands what it trades and, after a semicolon, what another value did.  Measured on 33
+# problems of 50 to 5,000 points: MNIST pairs by rbf, linear and polynomial kernels, blobs, noisy labels; hard and soft,
+# dense, by rows, sparse, on demand, pairs; with a free intercept.  "x1.3" is the time, as a geometric mean over the
+# problems that felt the change; reads and iterations changed alike.
+
+# What is asked:
+#   share of tol that is aimed at, so that a certificate has room for rounding; 0.5 costs 2 to 7 % more, 0.95 saves none
 _AIM = 0.8
+#   share of eps that a witness has, so that ||p||_G^2 and what rounding may leave, (eps / 1.5)^2, stay below eps^2
 _WITNESS = 0.63
-_BIAS_PENALTY = 20.0
-_DISTANCE_BLUR = 8.0
-_UPDATED = 0.8
+#   ||p||_G / sqrt(s) that proves infeasibility where squares are sums over coordinates
 _EPS_OF_ROWS = 1e-9
+#   the same where they are not: 2 sqrt(2^-52)
 _EPS_OF_ENTRIES = 3e-8
-_NARROW_BLOCK = 128
-_WIDE_BLOCK = 12_000
+#   k of `_Problem.begin`: origins that settle, against digits; 5 x1.13, 80 x1.07
+_BIAS_PENALTY = 20.0
+
+# Pair steps:
+#   steps for each point of a working set: against products; 1 x1.05, 16 x1.07
 _STEPS_PER_STORED_POINT = 4
+#   the same where entries cost more; 8 costs an iteration more, 128 up to x3.9
 _STEPS_PER_POINT = 32
-_VECTOR = 64
+#   share of the gap that a working set leaves: steps against products; 0.03 x1.00, 0.3 x1.1
 _OPEN_SHARE = 0.1
+#   the same where no point outside is a violator; 0.01 x0.84 to x1.18, 0.1 x1.05
 _CLOSED_SHARE = 0.03
+#   share of the gap that slow steps leave, after which faces follow; 0.1 and 0.6 felt by few, up to x1.3
 _CLOSER = 0.3
-_SWEEPS = 4
+#   scores whose maximum compiles to vector instructions
+_VECTOR = 64
+#   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
+_UPDATED = 0.8
+
+# Working sets:
+#   points in the first one if nothing is known of any; none x1.03, 32 x0.98, 512 x1.18
 _PROBES = 128
-_FEWEST_VIOLATORS = 96
+#   violators that join at a time, or a quarter of the set: turns against size; 24 x1.03, 384 x1.14
+_FEWEST_VIOLATORS = 64
+#   points in a block of stored entries; 32 and 512 from x0.9 to x1.2
+_NARROW_BLOCK = 128
+#   points in a block or a working set elsewhere: memory, 0.6 GB in single precision
+_WIDE_BLOCK = 12_000
+#   sweeps of blocks over all points before an iteration ends: certificates against work; 1 x1.02
+_SWEEPS = 4
+
+# Faces:
+#   largest support for which faces come first; 64 x1.07 (up to x2.6), 1,024 x1.29 (up to x3.3)
 _FIRST_FACE = 256
+#   largest support that is given faces, twice as large where blocks get nowhere; 1,000 x1.6 to x4.8
 _LARGEST_FACE = 3000
+#   points on a face for which one more violator enters at a time; 8 and 128 were felt by one problem, 2 %
 _BATCH = 32
+#   share of the worst violation that lets a point enter; 0.01 and 0.5 were felt by one problem, 4 %
 _BAR = 0.1
-_CHANGES_PER_POINT = 5
-_MORE_CHANGES = 500
-_SHORTER = 0.9
+#   changes of the face for each point of a working set before margins are computed afresh; 1 to 20 felt by one, 5 %
+_CHANGES_PER_POINT = 10
+#   entries of factors that an iteration reads, about: Ctrl-C and callbacks wait 10 s at most
 _LONGEST_WALK = 10**10
+#   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
+_STALLED = 0.9
+
+# Newton steps on the separator:
+#   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
+#   the same as a share of all points; counts only beyond 16,000 points
 _FEW_SLACK_SHARE = 1 / 16
+#   least ridge, in units of s, with which equations in coordinates can be solved
 _LEAST_RIDGE = 1e-20
+#   least ridge, in units of s, with which conjugate gradients can
 _STIFF_RIDGE = 1e-8
-_AT_HAND = 20_000
-_WRITTEN_DOWN = 1 << 26
-_MOST_NEWTON_STEPS = 200
+#   share of tol that steps by products leave
 _NEWTON_AIM = 0.3
+#   share of the gap that is left by products in single precision, which has no more
 _SINGLE_DIGITS = 1e-3
+#   the most steps, and conjugate gradients in one, against runs without end
+_MOST_NEWTON_STEPS = 200
+#   points whose kernel matrix is kept: memory, 1.6 GB
+_AT_HAND = 20_000
+#   entries of sparse rows, or of pairs, that are written down: memory, 0.5 GB
+_WRITTEN_DOWN = 1 << 26
+
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
 _PAIRS, _FACES, _SMALL_FACES, _BLOCKS, _NEWTON = range(5)
@@ -9088,7 +9133,9 @@ class _Problem:
         of_origin = self.product(v)[1] - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
         # 3. The penalty of the bias
-        blur = _DISTANCE_BLUR * self.G.rounding().margins * self.scale
+        blur = (
+            8.0 * self.G.rounding().margins * self.scale
+        )  # what rounding may leave of ||x_i - o||^2
         farthest = max((self.diagonal - self.ridge + 2.0 * y * self.shift).max(), blur)
         self.shift += 0.5 * _BIAS_PENALTY * (farthest + np.min(self.ridge)) * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
@@ -9779,8 +9826,12 @@ def _weights_of(rows, w):
 # ------------------------------------------------------------------------------------------------------
 
 
-def _with_violators(problem, limits, points, H, m, most, below=np.inf):
-    """Add the ``most`` points of smallest m_i < below to the points and to H; return (points, H)."""
+def _with_violators(problem, points, H, m, below, largest):
+    """Add the points of smallest m_i < below, a quarter of the set at a time, to points and H; return both.
+
+    The set has at most ``largest`` points.
+    """
+    most = min(max(_FEWEST_VIOLATORS, points.size // 4), largest - points.size)
     outside = m.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
@@ -9788,20 +9839,20 @@ def _with_violators(problem, limits, points, H, m, most, below=np.inf):
     placed = points.size if H.size else 0
     points = np.append(points, found)
     if points.size > len(H):
-        room = min(3 * points.size // 2 + 64, limits.largest_set)
+        room = min(3 * points.size // 2 + 64, largest)
         H = _widened(H[:placed, :placed], max(points.size, room))
     problem.place(points, placed, H)
     return points, H
 
 
-def _first_working_set(problem, limits, alpha, m, precision):
-    """Return (points, H): the support, and half as many points of least margin."""
+def _first_working_set(problem, alpha, m, precision, largest):
+    """Return (points, H): the support, and a quarter as many points of least margin, at most ``largest`` points."""
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _PROBES)))
     H = np.empty((0, 0), precision)
-    return _with_violators(problem, limits, points, H, m, support.size // 2 + 64)
+    return _with_violators(problem, points, H, m, math.inf, largest)
 
 
 def _on_working_set(problem, limits, method, alpha, m, gap):
@@ -9810,9 +9861,11 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
     The inner solver is `_solve_by_pairs`, or `_solve_on_faces`, which goes on with the factor that it left.
     """
     tol = limits.tol
+    inner_tol = 0.5 * tol  # what a working set is solved to, and violators beyond are not seen
     by_faces = method != _PAIRS
     precision = np.float64 if by_faces else np.float32
-    points, H = _first_working_set(problem, limits, alpha, m, precision)
+    largest = math.inf if by_faces else limits.largest_set
+    points, H = _first_working_set(problem, alpha, m, precision, largest)
     is_closed = False  # True if no point outside is a violator
     is_rough = gap > tol
     norm = math.inf
@@ -9825,9 +9878,9 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         given = (H, problem.lengths[points], alpha[points], m[points])
         is_witness = False
         if by_faces:
-            most = _CHANGES_PER_POINT * size + _MORE_CHANGES
+            most = _CHANGES_PER_POINT * size
             weights, L, P, steps, is_witness = _solve_on_faces(
-                *given, L, P, most, 0.5 * tol, limits.eps
+                *given, L, P, most, inner_tol, limits.eps
             )
         else:
             support = np.count_nonzero(alpha)
@@ -9835,7 +9888,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
                 return "large"
             share = _CLOSED_SHARE if is_closed else _OPEN_SHARE
             most = limits.steps_per_point * size
-            weights, steps = _solve_by_pairs(*given, max(0.5 * tol, share * gap), most)
+            weights, steps = _solve_by_pairs(*given, max(inner_tol, share * gap), most)
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
         # 2. Bring all margins up to date.
@@ -9844,7 +9897,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         gap, norm = problem.change(alpha, m, points, weights)
         # 3. Stop where more steps are of no use here.
         if by_faces:
-            is_slow = steps >= most and norm > _SHORTER * previous_norm
+            is_slow = steps >= most and norm > _STALLED * previous_norm
             work += steps * P.size**2
             if is_slow and norm * norm <= 64.0 * size * _EPS:  # the factor cannot tell it from 0
                 return "rounding"
@@ -9854,13 +9907,10 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
             return "solved"
         if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
             return "slow"
-        if not by_faces and size >= limits.largest_set:
+        if size >= largest:
             return "large"
         # 4. Read violators: the worst of them join.
-        most = max(_FEWEST_VIOLATORS, size // 4)
-        if not by_faces:
-            most = min(most, limits.largest_set - size)
-        points, H = _with_violators(problem, limits, points, H, m, most, 1.0 - 0.25 * tol)
+        points, H = _with_violators(problem, points, H, m, 1.0 - inner_tol, largest)
         is_closed = points.size == size
         if by_faces and is_closed:
             _refine(problem, alpha, m, points[P], L)
@@ -9902,7 +9952,6 @@ def _over_blocks(problem, limits, alpha, m, gap):
     size = limits.block
     H = np.empty((size, size), np.float32)
     seen = np.zeros(problem.n, dtype=bool)
-    largest_settled = min(max(problem.n // 2, 4 * _NARROW_BLOCK), limits.largest_support)
     goal = limits.tol
     if gap <= limits.tol:
         goal = _OPEN_SHARE * gap
@@ -9911,7 +9960,8 @@ def _over_blocks(problem, limits, alpha, m, gap):
         worst = np.argpartition(_violations(alpha, m, problem.lengths), -size)[-size:]
         block = np.sort(worst)
         unseen = np.count_nonzero(~seen[block])
-        if turn > 0 and 5 * unseen < size and np.count_nonzero(alpha) <= largest_settled:
+        is_settled = turn > 0 and 5 * unseen < size
+        if is_settled and np.count_nonzero(alpha) <= limits.largest_support:
             return "settled"
         seen[block] = True
         problem.place(block, 0, H)
@@ -10031,8 +10081,8 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if current == _BLOCKS:
             is_rounding |= gap <= limits.tol
         if current == _FACES:
-            is_rounding |= new_gap > 0.9 * gap and new_norm > (1.0 - limits.tol) * norm
-        if is_rounding and not is_halved and new_norm > 0.95 * norm:
+            is_rounding |= new_gap > _STALLED * gap and new_norm > (1.0 - limits.tol) * norm
+        if is_rounding and not is_halved and new_norm > _STALLED * norm:
             return k, EXHAUSTED
         if following == current and np.array_equal(alpha, start):
             return k, EXHAUSTED

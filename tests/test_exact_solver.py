@@ -548,6 +548,7 @@ def test_a_margin_that_rounding_hides_ends_the_run():
 @every_representation
 def test_rounds_can_be_cut_anywhere(kind, monkeypatch):
     monkeypatch.setattr(fm, "_FIRST_FACE", 5)
+    monkeypatch.setattr(fm, "_CLOSER", 1e-9)  # so that pair steps count as slow, and faces follow
     X, y = two_classes(900, 12, gap=5.0, seed=2)
     G = form(kind, fm.features(X, y).coordinates())
     whole = fm.max_margin(G, tol=1e-12)
@@ -751,14 +752,13 @@ def test_the_worst_violators_join_a_working_set(intercept):
     scale = G.diagonal().max()
     problem = fm._Problem(G, scale)
     m = np.random.default_rng(0).permutation(50) / 50.0
-    limits = fm._limits(G, scale, 1e-9)
     points = np.array([3, 7, 20])
     nothing = np.empty((0, 0))
-    points, H = fm._with_violators(problem, limits, points, nothing, m, 10)
+    points, H = fm._with_violators(problem, points, nothing, m, math.inf, 13)
     outside = np.setdiff1d(np.arange(50), [3, 7, 20])
     wanted = np.sort(outside[np.argsort(m[outside])[:10]])
     assert np.array_equal(points, np.append([3, 7, 20], wanted))
-    points, H = fm._with_violators(problem, limits, points, H, m, 100, 0.5)
+    points, H = fm._with_violators(problem, points, H, m, 0.5, math.inf)
     assert set(points.tolist()) == {3, 7, 20} | set(np.flatnonzero(m < 0.5).tolist()) | set(wanted)
     entries = G.dense()[np.ix_(points, points)]
     roots = np.sqrt(np.diag(entries))
@@ -803,7 +803,7 @@ def test_the_solver_goes_by_what_a_representation_says():
         result = fm.max_margin(fm.RidgeGram(make(Z), 0.5), tol=1e-6)
         assert result.status == "certified" and np.count_nonzero(result.p) > 300
         run[make] = (result.n_iter, result.trace["products"][-1])
-    assert run[Described] == run[fm.FeatureGram] and run[Own][1] > 2 * run[Described][1]
+    assert run[Described] == run[fm.FeatureGram] < run[Own]
 
 
 @pytest.mark.parametrize("callback", [None, lambda result: None])
