@@ -2189,7 +2189,7 @@ class Representation:
 
     def _restricted(self, index, **attributes):
         """Return a copy with the labels of some points and with these attributes."""
-        labels = None if self.labels is None else self.labels[index]
+        labels = None if self.labels is None else _frozen(self.labels[index])
         return self._changed(labels=labels, **attributes)
 
     def __len__(self) -> int:
@@ -2218,12 +2218,14 @@ class Representation:
                 f"G of {n} points would take {_in_words(8 * n * n)} as an array; G.dense() makes it all the same, and "
                 "G.block(rows, columns) has a part of it"
             )
+        is_new = not isinstance(self, DenseGram)
         matrix = self.dense()
         if dtype is not None and np.dtype(dtype) != matrix.dtype:
-            if copy is False:
-                raise ValueError(f"G is held in {matrix.dtype}: to have it in {dtype} takes a copy")
-            return matrix.astype(dtype)
-        return matrix.copy() if copy else matrix
+            is_new = True
+            matrix = matrix.astype(dtype)
+        if is_new and copy is False:
+            raise ValueError(f"to have G as an array of {matrix.dtype} takes a copy")
+        return matrix.copy() if copy and not is_new else matrix
 
     def __repr__(self) -> str:
         return f"<{self._kind()}: {', '.join(self._parts())}>"
@@ -2368,7 +2370,7 @@ class Representation:
         """Return the same problem with K in the place of ``points_gram()``."""
         return K
 
-    def signed(self, y: ArrayLike, *, intercept: str | None = None) -> Representation:
+    def signed(self, y: ArrayLike) -> Representation:
         """Return G with the entries y_i y_j K_ij, of a K that was made without labels.
 
         No value of the kernel is evaluated again, and signs change no bit: many labelings of the same points cost one
@@ -2378,12 +2380,10 @@ class Representation:
         ----------
         y : array, shape (n,)
             Labels, -1 or +1.
-        intercept : "free", optional
-            As in `gram`; by default that of K.
 
         Returns
         -------
-        G : representation of the same kind; with a free intercept a FreeGram over it
+        G : representation of the same kind, with the intercept and the ridge that K was made with
 
         Raises
         ------
@@ -2401,10 +2401,8 @@ class Representation:
             raise ValueError(
                 f"this G has labels already: signed takes a K made without y, as by {self.made_by}(X, ...)"
             )
-        _choice(intercept, "intercept", (None, "free"))
-        y = _signs(y, len(self), is_free=intercept == "free")
-        G = self._with_signs(y)
-        return G if intercept is None else FreeGram(G, y)
+        G = self._with_signs(_signs(y, len(self), _is_free(self.intercept)))
+        return FreeGram(G._changed(intercept=0.0)) if _is_free(self.intercept) else G
 
     def _with_signs(self, y):
         raise TypeError(f"{type(self).__name__} has no signs to choose: give it signed rows")
@@ -2936,14 +2934,14 @@ class RidgeGram(_OverGram):
             rounding._replace(margins=rounding.margins + lost),
         )
 
-    def signed(self, y: ArrayLike, *, intercept: str | None = None) -> Representation:
-        return RidgeGram(self.base.signed(y, intercept=intercept), self.ridge)
+    def signed(self, y: ArrayLike) -> Representation:
+        return RidgeGram(self.base.signed(y), self.ridge)
 
 
 def _with_options(G, intercept, ridge):
-    """Return G with the free intercept and the ridge that are asked for."""
+    """Return G with the free intercept and the ridge that are asked for; a K keeps the intercept for its labels."""
     if _is_free(intercept):
-        G = FreeGram(G)
+        G = G._changed(intercept="free") if G.is_unsigned else FreeGram(G)
     ridge = _amounts(ridge, "ridge", len(G))
     return RidgeGram(G, ridge) if ridge.any() else G
 
@@ -2989,10 +2987,17 @@ class FreeGram(_OverGram):
             raise ValueError(
                 "base has a ridge, which goes over a free intercept: RidgeGram(FreeGram(G, y), r)"
             )
+        if base.is_unsigned:
+            raise ValueError(
+                f"base must have labels, and this is K, made without y: give {base.made_by}(X, y, ...), or take "
+                "K.signed(y)"
+            )
+        if isinstance(base, PairGram):
+            raise ValueError('intercept="free" takes two classes, and base has pairs')
         if labels is None:
             labels = base.labels
         if labels is None:
-            raise ValueError('intercept="free" takes labels y of both classes, -1 and +1')
+            raise ValueError("labels must be given, of both classes, -1 and +1: the base has none")
         labels = _free_labels(_labels(labels, len(base), "labels"))
         if base.labels is not None and not np.array_equal(labels, base.labels):
             raise ValueError("labels must be those of the base, whose entries have their signs")
@@ -3116,8 +3121,11 @@ class DenseGram(Representation):
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
 
     def restrict(self, index: Array) -> Representation:
-        points = None if self._points is None else self._points.restrict(index)
-        return self._restricted(index, matrix=self.block(index, index), _points=points)
+        matrix = self.block(index, index)
+        if self._points is None:
+            return self._restricted(index, matrix=matrix)
+        points = self._points.restrict(index)
+        return self._restricted(index, matrix=matrix, _points=points, d=points.d)
 
     def dense(self) -> Array:
         return _frozen(self.matrix)
@@ -4289,11 +4297,11 @@ class LazyGram(Representation):
             m += self.kernel.offset * w.sum()
 
     def restrict(self, index: Array) -> Representation:
+        points = self.points.take(index)
+        # The columns of a precomputed kernel are points, too.
+        d = points.squares.size if self.kernel.name == "precomputed" else self.d
         return self._restricted(
-            index,
-            points=self.points.take(index),
-            c=self.c[index],
-            entries=self.entries[index],
+            index, points=points, c=self.c[index], entries=self.entries[index], d=d
         )
 
     def dense(self) -> Array:
@@ -4625,16 +4633,6 @@ def _pairs(labels, n_classes):
     return point, labels[point], wrong
 
 
-def _class_weights(alpha, labels, n_classes):
-    """Return the class weights T of `pair_gram`, (k, n_classes, n), for k rows alpha of weights of the pairs."""
-    n = len(labels)
-    T = np.zeros((len(alpha), n_classes, n))
-    point, _, wrong = _pairs(labels, n_classes)
-    T[:, wrong, point] = -alpha
-    T[:, labels, np.arange(n)] = alpha.reshape(len(alpha), n, -1).sum(axis=2)
-    return T
-
-
 class PairGram(Representation):
     """The multiclass problem, made by `pair_gram`: a point of G is a pair (x_i, j) of a point and a wrong class.
 
@@ -4658,6 +4656,13 @@ class PairGram(Representation):
     made_by = "pair_gram"
 
     def __init__(self, K: Representation, labels: Array, n_classes: int) -> None:
+        if K.labels is not None:
+            raise ValueError(
+                f"K must be unsigned, and this G has labels already: pair_gram takes K = {K.made_by}(X, ...), made "
+                "without y"
+            )
+        if _is_free(K.intercept):
+            raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
         point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
         self.K = K
         self.point = point
@@ -4712,9 +4717,7 @@ class PairGram(Representation):
     def _scores(self, alpha):
         if self.K.has_coordinates:
             return self._scores_of(self.separators(alpha, precise=len(alpha) == 1))
-        return self.K._scores(
-            _class_weights(alpha, self.labels, self.n_classes).reshape(-1, self.n_points)
-        )
+        return self.K._scores(np.concatenate([self._class_weights(v)[0] for v in alpha]))
 
     def _scores_of(self, W):
         return self.K._scores_of(W.reshape(len(W) * self.n_classes, -1))
@@ -4878,11 +4881,6 @@ def pair_gram(
     array([0, 1, 2])
     """
     K = _wrapped(K)
-    if K.labels is not None:
-        raise ValueError(
-            f"K must be unsigned, and this G has labels already: pair_gram takes K = {K.made_by}(X, ...), made "
-            "without y"
-        )
     _scale_of(K)
     n_classes = _count(n_classes, "n_classes", 2)
     labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
@@ -10902,7 +10900,7 @@ class MaxMarginClassifier:
         if n_classes == 2:
             coefficients = (solution.weights * (2.0 * data.labels - 1.0))[None]
         else:
-            coefficients = _class_weights(solution.weights[None], data.labels, n_classes)[0]
+            coefficients = G.without_ridge()._class_weights(solution.weights)[0]
         if self.normalize is not None:
             normalizers = _normalizers(_self_products(G, X), self.normalize)
             # Under "max" new points have the same normalizer; under "unit" they have their own.

@@ -345,23 +345,41 @@ def test_many_labelings_of_one_kernel_matrix(maker, monkeypatch):
         "float32": lambda *a, **o: fm.gram(*a, dtype=np.float32, **o),
         "array": lambda *a, **o: fm.DenseGram(np.asarray(fm.gram(*a, **o))),
     }[maker]
-    K = make(X)
     for y in (Y, -Y, np.where(X[:, 2] > 0, 1, -1)):
-        for intercept in (None, "free"):
-            at_once = make(X, y, intercept=intercept or 0.0)
+        for intercept in (0.0, "free") if maker != "array" else (0.0,):
+            K = make(X, intercept=intercept)
+            at_once = make(X, y, intercept=intercept)
             with monkeypatch.context() as patch:
                 patch.setattr(fm.Kernel, "block", None)
-                G = K.signed(y, intercept=intercept)
+                G = K.signed(y)
             assert np.array_equal(np.asarray(G), np.asarray(at_once))
-            assert np.array_equal(G.labels, y) and G.intercept == (intercept or 0.0)
+            assert np.array_equal(G.labels, y) and G.intercept == intercept
             if maker != "array":
                 assert repr(G) == repr(at_once)
                 alpha = RNG.random(30)
                 found = G.decision_function(alpha, NEW)
                 assert np.array_equal(found, at_once.decision_function(alpha, NEW))
-    assert K.labels is None
+        assert K.labels is None
     with pytest.raises(ValueError, match="y"):
-        K.signed(Y[1:])
+        make(X).signed(Y[1:])
+
+
+def test_many_labelings_far_from_the_origin():
+    """K knows that its planes may lie anywhere, and is made from an origin near the points."""
+    for make in (
+        fm.features,
+        lambda *a, **o: fm.gram(*a, kernel="linear", **o),
+        lambda *a, **o: fm.lazy_gram(*a, kernel="linear", **o),
+    ):
+        K = make(X + 1e8, normalize=None, intercept="free")
+        found = fm.max_margin(fm.RidgeGram(K.signed(Y), 0.5))
+        near = fm.max_margin(fm.features(X, Y, normalize=None, intercept="free", ridge=0.5))
+        assert found.status == "certified"
+        assert found.lower == pytest.approx(near.lower, rel=1e-6)
+        with pytest.raises(ValueError, match="free"):
+            fm.pair_gram(K, CLASSES, 3)
+        with pytest.raises(ValueError, match="y"):
+            fm.max_margin(K)
 
 
 def test_one_class_is_told(recwarn):
@@ -384,9 +402,10 @@ def test_one_class_is_told(recwarn):
     fm.max_margin(X @ X.T + np.eye(30))
     assert not recwarn.list
     for make in (fm.gram, fm.lazy_gram, fm.features):
-        for y in (None, np.ones(30)):
-            with pytest.raises(ValueError, match="both classes"):
-                make(X, y, intercept="free")
+        with pytest.raises(ValueError, match="both classes"):
+            make(X, np.ones(30), intercept="free")
+        with pytest.raises(ValueError, match="both classes"):
+            make(X, intercept="free").signed(np.ones(30))
 
 
 # --- a class of one's own ---------------------------------------------------------------------------------
