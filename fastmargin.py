@@ -2218,8 +2218,8 @@ class Representation:
                 f"G of {n} points would take {_in_words(8 * n * n)} as an array; G.dense() makes it all the same, and "
                 "G.block(rows, columns) has a part of it"
             )
-        is_new = not isinstance(self, DenseGram)
         matrix = self.dense()
+        is_new = matrix.flags.writeable
         if dtype is not None and np.dtype(dtype) != matrix.dtype:
             is_new = True
             matrix = matrix.astype(dtype)
