@@ -9014,7 +9014,7 @@ _UPDATED = 0.8
 #   points in the first one if nothing is known of any; none x1.03, 32 x0.98, 512 x1.18
 _PROBES = 128
 #   violators that join at a time, or a quarter of the set: turns against size; 24 x1.03, 384 x1.14
-_FEWEST_VIOLATORS = 64
+_FEWEST_VIOLATORS = 96
 #   points in a block of stored entries; 32 and 512 from x0.9 to x1.2
 _NARROW_BLOCK = 128
 #   points in a block or a working set elsewhere: memory, 0.6 GB in single precision
