@@ -428,7 +428,7 @@ def _array(a, name):
         raise TypeError(
             f"{name} is a masked array: fill or drop the masked entries and pass a plain one"
         )
-    if hasattr(a, "_fields"):
+    if hasattr(a, "_fields") or hasattr(a, "routines"):  # a representation is no table of points
         kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
         raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
     plain = np.asarray(a)
@@ -4140,9 +4140,7 @@ def features(
 def _rows_as_given(X, origin=None, constant=0.0):
     """Return G of the rows (x_i - origin, constant) for checked points; the constant is left out if it is 0."""
     if _is_sparse(X):
-        return _sparse_rows_as_given(
-            X, np.zeros(X.shape[1]) if origin is None else origin, constant
-        )
+        return _sparse_rows_as_given(X, origin, constant)
     G = FeatureGram(X, None, origin, constant)
     if not np.isfinite(G.diagonal()).all():
         for _ in _blocks(X):  # raises an error that names the entry of a file
@@ -4154,7 +4152,9 @@ def _sparse_rows_as_given(X, origin, constant):
     """Return the `SparseGram` of the rows x_i - origin, followed by the constant unless it is 0."""
     d = int(X.shape[1])
     values = X.data.astype(np.float64)
-    if origin.any():
+    if origin is not None and not origin.any():
+        origin = None
+    if origin is not None:
         values -= origin[X.indices]
     columns = X.indices
     starts = X.indptr.astype(np.int64)
@@ -4164,7 +4164,7 @@ def _sparse_rows_as_given(X, origin, constant):
         columns = np.insert(columns, ends, d)
         starts = starts + np.arange(starts.size)
     G = SparseGram(values, columns, starts, d + (constant != 0.0))
-    return G._changed(d=d, origin=origin if origin.any() else None, intercept=constant)
+    return G._changed(d=d, origin=origin, intercept=constant)
 
 
 # ------------------------------------------------------------------------------------------------------

@@ -748,7 +748,7 @@ def turned(Z):
         mapped,
         pairs,
         operator,
-        fm.lazy_gram,
+        lambda Z: fm.lazy_gram(Z, np.where(np.arange(len(Z)) % 2, 1, -1)),
         lambda Z: Products(Symmetric(dense(Z))),
         lambda Z: fm.RidgeGram(operator(Z), 1),
         lambda Z: fm.pair_gram(operator(Z), np.zeros(len(Z)), 2),

@@ -216,7 +216,6 @@ def test_what_it_takes():
             ValueError,
             ["intercept", "'free'"],
         )
-    check_raises(lambda: fm.gram(X, intercept="free"), ValueError, ["y"])
     check_raises(
         lambda: fm.certificate(fm.features(X, [1, -1], intercept="free"), [1.0, 1.0], [0.4, 0.6]),
         ValueError,

@@ -13,7 +13,6 @@ import fastmargin as fm
 # The parts of the loop: what is proved of one step is measured at one step.
 SPAN = fm._Span
 EXTEND = fm._extend
-HAS_COORDINATES = fm._has_coordinates
 MINIMIZE = fm._minimize
 NEGLIGIBLE = fm._negligible
 NEW_SPAN = fm._new_span
@@ -328,7 +327,7 @@ def test_iterates_are_those_of_the_twin(case, mu, kind):
     run = fm.prepare(form(kind, Z), 1)
     n, dimension = run.G.shape()
     slack = max(1e-9, 100.0 * math.sqrt(NEGLIGIBLE(run.G)))  # of what is left out as rounding
-    span = NEW_SPAN(n, dimension if HAS_COORDINATES(run.G) else 0)
+    span = NEW_SPAN(n, dimension if run.G.has_coordinates else 0)
     unit = math.sqrt(run.scale)
     for k, (alpha, q, _) in zip(range(6), naive.subspace_perceptron(Z, mu), strict=False):
         if k:
@@ -394,7 +393,7 @@ NAMES = ("alpha", *SPAN._fields)
 def vectors(G, count):
     """Bytes for so many vectors of the basis."""
     n, dimension = fm.prepare(G, 0).G.shape()
-    return count * 8 * (2 * n + (dimension if HAS_COORDINATES(fm.prepare(G, 0).G) else 0))
+    return count * 8 * (2 * n + (dimension if fm.prepare(G, 0).G.has_coordinates else 0))
 
 
 def state_of(result):
