@@ -82,7 +82,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     8.4  own methods        subspace_perceptron
     8.5  other norms        Norm, NORMS, norm_margin, norm_certificate, steepest_descent
     9    exact solver
-    9.1  units of the solver
+    9.1  problem
     9.2  pair steps
     9.3  Newton steps on faces
     9.4  Newton steps on the separator
@@ -8950,7 +8950,7 @@ def steepest_descent(
 # 9 exact solver
 # ======================================================================================================
 #
-# Units.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
+# Scale.  The weights alpha >= 0 have p = alpha / sum alpha.  Margins are in units of s: m = G alpha / s.  The length of
 # point i is length_i = sqrt(G_ii / s), so that the longest has length 1.
 #
 # Problem.  Minimize alpha' m / 2 - sum alpha over alpha >= 0; then p has the least ||p||_G in the simplex.  At the
@@ -9013,7 +9013,7 @@ _UPDATED = 0.8
 # Working sets:
 #   points in the first one if nothing is known of any; none x1.03, 32 x0.98, 512 x1.18
 _PROBES = 128
-#   violators that join at a time, or a quarter of the set: turns against size; 24 x1.03, 384 x1.14
+#   violators that join at a time, or a quarter of the set, at first half: turns against size; 24 x1.03, 384 x1.14
 _FEWEST_VIOLATORS = 96
 #   points in a block of stored entries; 32 and 512 from x0.9 to x1.2
 _NARROW_BLOCK = 128
@@ -9064,12 +9064,12 @@ _PAIRS, _FACES, _SMALL_FACES, _BLOCKS, _NEWTON = range(5)
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.1 units of the solver
+# 9.1 problem
 # ------------------------------------------------------------------------------------------------------
 
 
 class _Problem:
-    """G in the units of the solver, read by entries, columns and products; it counts what is read.
+    """G as the solver scales it, read by entries, columns and products; it counts what is read.
 
     With a free intercept G + h y' + y h' is read in place of G, where h belongs to an origin that `begin` chooses.
 
@@ -9824,12 +9824,12 @@ def _weights_of(rows, w):
 # ------------------------------------------------------------------------------------------------------
 
 
-def _with_violators(problem, points, H, m, below, largest):
-    """Add the points of smallest m_i < below, a quarter of the set at a time, to points and H; return both.
+def _with_violators(problem, points, H, m, divisor, below, largest):
+    """Add the points of smallest m_i < below, size / divisor at most, to points and H; return both.
 
     The set has at most ``largest`` points.
     """
-    most = min(max(_FEWEST_VIOLATORS, points.size // 4), largest - points.size)
+    most = min(max(_FEWEST_VIOLATORS, points.size // divisor), largest - points.size)
     outside = m.copy()
     outside[points] = np.inf
     found = np.flatnonzero(outside < below)
@@ -9844,13 +9844,13 @@ def _with_violators(problem, points, H, m, below, largest):
 
 
 def _first_working_set(problem, alpha, m, precision, largest):
-    """Return (points, H): the support, and a quarter as many points of least margin, at most ``largest`` points."""
+    """Return (points, H): the support, and half as many points of least margin, at most ``largest`` points."""
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
         points = np.union1d(support, np.arange(0, problem.n, -(-problem.n // _PROBES)))
     H = np.empty((0, 0), precision)
-    return _with_violators(problem, points, H, m, math.inf, largest)
+    return _with_violators(problem, points, H, m, 2, math.inf, largest)
 
 
 def _on_working_set(problem, limits, method, alpha, m, gap):
@@ -9908,7 +9908,7 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         if size >= largest:
             return "large"
         # 4. Read violators: the worst of them join.
-        points, H = _with_violators(problem, points, H, m, 1.0 - inner_tol, largest)
+        points, H = _with_violators(problem, points, H, m, 4, 1.0 - inner_tol, largest)
         is_closed = points.size == size
         if by_faces and is_closed:
             _refine(problem, alpha, m, points[P], L)
