@@ -3083,6 +3083,10 @@ class DenseGram(Representation):
     routines = _Dense.routines
 
     def __init__(self, matrix: ArrayLike) -> None:
+        if isinstance(matrix, Representation):
+            raise TypeError(
+                f"matrix must be an array, got {type(matrix).__name__}, which algorithms take as it is"
+            )
         self._hold(_symmetric(matrix, "G"))
         largest = self.diagonal().max()
         if 0.0 < largest < np.finfo(self.matrix.dtype).tiny:
@@ -5764,12 +5768,14 @@ def drive(
         def parameters(k, until):
             return constant
 
+    is_compiled = is_jitted(loop)
+    operand = run.G.arrays if is_compiled else run.G
     method = _Method(
         run=run,
         name=name,
         loop=loop,
-        is_compiled=is_jitted(loop),
-        operand=run.G.arrays if is_jitted(loop) else run.G,
+        is_compiled=is_compiled,
+        operand=operand,
         state=state,
         arrays=_arrays(state),
         parameters=parameters,

@@ -519,7 +519,7 @@ def test_good_weights_to_begin_with_save_work(kind):
     """Along a path of ridges, each from the last one's weights: by the entries of G that are read."""
     X, y = mnist_sample(3, 5)
     base = {
-        "dense": lambda: fm.DenseGram(fm.gram(X[:300], y[:300])),
+        "dense": lambda: fm.gram(X[:300], y[:300]),
         "lazy": lambda: fm.lazy_gram(X[:300], y[:300]),
         "features": lambda: fm.features(X[:300], y[:300]),
     }[kind]()
@@ -1048,7 +1048,7 @@ def test_where_most_points_have_slacks_newton_steps_find_the_optimum(
     monkeypatch.setattr(fm, "_minimizing_step", lambda *given: stages.append(given) or step(*given))
     X, y = noisy(1500)
     G = fm.gram(X, y, gamma=0.2)
-    base = fm.DenseGram(G) if kind == "dense" else fm.lazy_gram(X, y, gamma=0.2)
+    base = G if kind == "dense" else fm.lazy_gram(X, y, gamma=0.2)
     base = fm.FreeGram(base, y) if intercept == "free" else base
     result = fm.max_margin(fm.RidgeGram(base, ridge), tol=1e-7)
     g = G @ result.p + ridge * result.p
@@ -1066,7 +1066,7 @@ def test_newton_steps_over_pairs(monkeypatch):
     X = rows_of(300, 5, 1)
     labels = np.arange(300) % 5
     result = fm.max_margin(fm.pair_gram(fm.lazy_gram(X, gamma=0.5), labels, 5, ridge=5.0), tol=1e-9)
-    G = fm.pair_gram(fm.DenseGram(fm.gram(X, gamma=0.5)), labels, 5).dense() + 5.0 * np.eye(1200)
+    G = fm.pair_gram(fm.gram(X, gamma=0.5), labels, 5).dense() + 5.0 * np.eye(1200)
     assert result.status == "certified" and kept and isinstance(kept[0][1].K, fm._SingleGram)
     assert (G @ result.p).min() >= result.p @ G @ result.p * (1 - 2e-9)
 
