@@ -2176,9 +2176,9 @@ class Representation:
 
     def _set_facts(self, like=None, **facts):
         """Set all facts: those that are given, others as they are of another representation, or by default."""
+        source = type(self) if like is None else like
         for name in _FACTS:
-            default = getattr(type(self) if like is None else like, name)
-            setattr(self, name, facts.get(name, default))
+            setattr(self, name, facts.get(name, getattr(source, name)))
 
     def _changed(self, **attributes):
         """Return a copy with these attributes, which are not checked again."""
@@ -2248,8 +2248,8 @@ class Representation:
         if self.intercept != 0.0:
             parts.append(f"intercept={self.intercept!r}")
         if np.any(self.ridge):
-            low, high = np.min(self.ridge), np.max(self.ridge)
-            parts.append(f"ridge={low:g}" if low == high else f"ridge={low:g} to {high:g}")
+            ends = sorted({np.min(self.ridge), np.max(self.ridge)})
+            parts.append("ridge=" + " to ".join(f"{end:g}" for end in ends))
         parts.append(_in_words(self.nbytes))
         return parts
 
@@ -4204,12 +4204,13 @@ class LazyGram(Representation):
     ) -> None:
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
+        origin = kernel.center if kernel.name == "linear" else None
         self._set_facts(
             kernel=kernel,
             normalize=normalize,
             intercept=intercept,
             d=kernel.W.shape[1],
-            origin=kernel.center if kernel.name == "linear" else None,
+            origin=origin,
         )
         self.points = points
         self.used = None
@@ -10224,7 +10225,7 @@ def max_margin(
 # scikit-learn is loaded, errors and warnings are of its types; their words are those that its own checks look for.
 
 # Above so many points the exact solver, and other algorithms, evaluate G on demand.
-_STORED_POINTS = 2048
+_STORED_POINTS = 3000
 _DENSE_POINTS = 10_000
 # These algorithms take a free intercept.
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
