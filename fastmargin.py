@@ -10449,8 +10449,9 @@ class MaxMarginClassifier:
     as long as they have up to 2^26 entries with their zeros.
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
-    evaluates G on demand, and so do the other algorithms above 10,000 points.  Sparse X stay sparse with "linear",
-    "poly" and "rbf", and become dense with other kernels.
+    stores it for up to 3,000 points, 72 MB, and other algorithms for up to 10,000; beyond, G is evaluated on demand.
+    What scores new points is kept, G is not.  Sparse X stay sparse with "linear", "poly" and "rbf", and become dense
+    with other kernels.
 
     Examples
     --------
