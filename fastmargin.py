@@ -4660,7 +4660,8 @@ class PairGram(Representation):
     has_coordinates = False  # they are those of K times sqrt(2)
     made_by = "pair_gram"
 
-    def __init__(self, K: Representation, labels: Array, n_classes: int) -> None:
+    def __init__(self, K: GramLike, labels: ArrayLike, n_classes: int) -> None:
+        K = _wrapped(K)
         if K.labels is not None:
             raise ValueError(
                 f"K must be unsigned, and this G has labels already: pair_gram takes K = {K.made_by}(X, ...), made "
@@ -4668,6 +4669,8 @@ class PairGram(Representation):
             )
         if _is_free(K.intercept):
             raise ValueError('intercept="free" takes two classes: give K intercept=1.0, or none')
+        n_classes = _count(n_classes, "n_classes", 2)
+        labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
         point, right, wrong = (part.astype(np.int32) for part in _pairs(labels, n_classes))
         self.K = K
         self.point = point
@@ -4885,11 +4888,9 @@ def pair_gram(
     >>> G.decision_function(fm.max_margin(G), X).argmax(axis=1)
     array([0, 1, 2])
     """
-    K = _wrapped(K)
-    _scale_of(K)
-    n_classes = _count(n_classes, "n_classes", 2)
-    labels = _labels(labels, len(K), "labels", range(n_classes)).astype(np.int64)
-    return _with_options(PairGram(K, labels, n_classes), 0.0, ridge)
+    G = PairGram(K, labels, n_classes)
+    _scale_of(G)
+    return _with_options(G, 0.0, ridge)
 
 
 @njit(cache=_CACHE)
