@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import types
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -81,6 +82,25 @@ def test_the_losses_add_up_to_the_most_at_first(quick):
     counts = rp.split(parts["products to a gap of 10 %"], "kind")
     printed = counts["logistic, as printed"]["y"]
     assert not (printed < counts["logistic, shifted by ln n"]["y"]).any()
+
+
+@pytest.mark.parametrize("r", [1, 2, 10])
+def test_section_2_2_has_the_margin_that_its_points_prove(r):
+    """In rational numbers: a plane's least distance and the shortest vector of the hull are both 0.02^(1/2)/r."""
+    Z = rp.two_lines(r, 3)
+    exact = [[Fraction(float(entry)).limit_denominator(1000) for entry in row] for row in Z]
+    assert np.allclose(np.array(exact, dtype=float), Z, rtol=1e-15)
+    squares = [a * a + b * b for a, b in exact]
+    assert min(squares) == Fraction(1, r * r) and max(squares) == r * r
+    least = min(b - a for a, b in exact)  # times the length of (-1, 1)
+    assert least**2 / 2 == Fraction(2, 100) / r**2
+    plus, minus = (Fraction(1, r) * x for x in (Fraction(6, 10), Fraction(8, 10)))
+    assert [plus, minus] in exact and [-minus, -plus] in exact
+    middle = (plus - minus) / 2
+    assert 2 * middle**2 == Fraction(2, 100) / r**2
+    rho, bound = rp.mistake_bound(Z)
+    assert rho <= math.sqrt(0.02) / r * (1 + 1e-15) and rho * r > math.sqrt(0.02) * (1 - 1e-9)
+    assert 50 * r**4 * (1 - 1e-14) <= bound < 50 * r**4 * (1 + 3e-9)
 
 
 def test_losses(quick):
@@ -665,7 +685,7 @@ def test_libsvm_has_a_ratio_where_it_converges_alone():
     rng = np.random.default_rng(3)
     y = np.where(np.arange(80) % 2, 1, -1)
     X = rng.normal(size=(80, 3)) + 0.3 * y[:, None]  # they overlap; a wide kernel separates them
-    K = rp.fm.gram(X, gamma=2.0)
+    K = rp.fm.gram(X, gamma=2.0, intercept="free")
     row = rp.measure(rp.against_libsvm("to its end", K, y), QUICKLY)
     assert 0 <= row["gap"] <= rp.GOAL
     assert row["their gap"] <= rp.GOAL

@@ -82,6 +82,11 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def at_most(value, digits):
+    """A bound, rounded upwards: what is "at most" or "not above" this number."""
+    return number(math.ceil(value * 10**digits) / 10**digits, digits)
+
+
 def cells(*values):
     """A row of a table."""
     return f"| {' | '.join(values)} |"
@@ -130,8 +135,9 @@ def subspace_sentences():
                 for name in ("SNKP", "momentum")
             )
             differences.append(abs(theirs - other))
-    yield f"SNKP's differ from momentum's by {max(differences):.2f} at most."
-    yield f"takes at most {min(others):.2f} to {max(others):.2f} of what is proved, and on the chain {chain:.2f}."
+    yield f"SNKP's differ from momentum's by {at_most(max(differences), 2)} at most."
+    said = [at_most(value, 2) for value in (min(others), max(others), chain)]
+    yield "takes at most {} to {} of what is proved, and on the chain {}.".format(*said)
     yield f"separation takes ρ^(−b) products with b = {' and '.join(cut)} on the two spectra"
     rows = rp.split(
         rp.split(table("ramdas14-theorem4"), "case")["high rank, no separator"], "method"
@@ -299,6 +305,28 @@ def test_the_exponent_of_the_mistakes():
     assert is_said(f"r^{exponent:.1f} for r ≥ 3", below("ramdas14:example"))
 
 
+def test_the_bounds_of_section_2_2():
+    """By the margins that are in the table: rho r is the same for all r, and the bounds are r^4 apart."""
+    report = below("ramdas14:example")
+    runs = rp.split(table("ramdas14-example"), "points")
+    for name, run in runs.items():
+        longest = run["r"] if name == "raw" else 1
+        assert np.allclose(run["rho"] * longest, math.sqrt(0.02), rtol=1e-9)
+        assert np.allclose(run["bound"], longest**2 / run["rho"] ** 2, rtol=1e-12)
+        assert (run["mistakes"] <= run["bound"]).all()
+    raw = runs["raw"]
+    apart = raw["bound"] / runs["normalised"]["bound"]
+    assert np.allclose(apart, raw["r"] ** 4, rtol=1e-8)
+    ends = [f"{run['bound'][-1]:,.0f}" for run in runs.values()]
+    counts = [f"{run['mistakes'][-1]:.0f}" for run in runs.values()]
+    assert is_said("at r = 10 {} and {}".format(*ends), report)
+    assert is_said("mistakes is {}, and {}".format(*counts), report)
+    one_norm = rp.two_lines(10, 50)
+    one_norm[0] *= 100  # now all positive points have the norm r
+    rho, bound = rp.mistake_bound(one_norm)
+    assert is_said(f"ρ = {10 * rho:.3f}/r at r = 10, and the bound is {bound:,.0f}", report)
+
+
 @of("ji21:fig1", "ji21:fig2")
 def ji21_sentences():
     """What the report says of ji21:fig1 and ji21:fig2."""
@@ -319,9 +347,11 @@ def ji21_sentences():
         return 8 * np.log(int(n)) / (run["iteration"] + 1) ** 2
 
     run = runs["momentum"]
+    gap = np.max((best - run["lower"]) / run["bound"])
+    square = np.max((run["upper"] ** 2 - best**2) / proved("ji21-fig1", run))
     yield (
-        f"the gap is at most {np.max((best - run['lower']) / run['bound']):.3f} of its bound. ‖μ_t‖² − ρ² is at most "
-        f"{np.max((run['upper'] ** 2 - best**2) / proved('ji21-fig1', run)):.2f} of its own bound."
+        f"the gap is at most {at_most(gap, 3)} of its bound. ‖μ_t‖² − ρ² is at most {at_most(square, 2)} of its own "
+        "bound."
     )
     yield f"ρ = {best:.7f}"
     for name, said in names.items():
@@ -340,8 +370,9 @@ def ji21_sentences():
         )
     runs = rp.split(table("ji21-fig2"), "method")
     run = runs["momentum"]
+    share = np.max(run["upper"] / np.sqrt(proved("ji21-fig2", run)))
     yield (
-        f"The upper end is at most {np.max(run['upper'] / np.sqrt(proved('ji21-fig2', run))):.2f} of its bound, and "
+        f"The upper end is at most {at_most(share, 2)} of its bound, and "
         f"falls as t^{number(rp.fitted_slope(run['iteration'], run['upper'], 1000), 2)} (fitted to t ≥ 1,000)."
     )
     yield (
@@ -467,7 +498,7 @@ def theorem4_sentences():
         *times("momentum", "SNKP", *without)
     )
     yield "SNKPVN takes {:.1f} to {:.1f} times as many.".format(*times("SNKPVN", "SNKP", *without))
-    worst = math.ceil(10 * times("ISNKPVN", "SNKP", *without)[1]) / 10
+    worst = at_most(times("ISNKPVN", "SNKP", *without)[1], 1)
     yield f"cost a factor of up to {worst} over SNKP"
     assert last[thin, "ISNKPVN"] > last[thin, "SNKP"]
     assert last[high, "ISNKPVN"] > last[high, "SNKP"]
@@ -488,7 +519,8 @@ def theorem4_sentences():
         found = [run["iterations"] / run["bound"] for name in names for run in cases[name].values()]
         return np.nanmax(np.concatenate(found))
 
-    yield f"exceeds {share(*without):.2f} of its bound without a separator, or {share('separable'):.2f} with one."
+    largest = at_most(share(*without), 3), at_most(share("separable"), 3)
+    yield "exceeds {} of its bound without a separator, or {} with one.".format(*largest)
     for name in without:  # by Theorem 3.1 of ji21, and as SNKP
         momentum = cases[name]["momentum"]
         snkp = cases[name]["SNKP"]
@@ -612,10 +644,16 @@ def real_sentences():
     t = runs["momentum"]["t"]
     margins = {name: run["margin"] for name, run in runs.items() if name != "maximum margin"}
     assert (margins["momentum"] < margins["Algorithm 2"])[1:].all()
-    for name, near in (("Algorithm 1", 120), ("Algorithm 2, lambda_0 = 10", 130)):
-        first = t[1:][(margins["momentum"] > margins[name])[1:]].min()
-        assert abs(first - near) <= 6
-        yield f"passes {name.split(',')[0]} near t = {near}"
+    changes = {}
+    for name in ("Algorithm 1", "Algorithm 2, lambda_0 = 10"):
+        ahead = (margins["momentum"] > margins[name])[1:]
+        before = np.flatnonzero(ahead[1:] != ahead[:-1]) + 1
+        assert not ahead[0] and ahead[-1]
+        changes[name] = [f"{t[k]:.0f} and {t[k + 1]:.0f}" for k in before]
+    [passing] = changes["Algorithm 1"]
+    yield f"passes Algorithm 1 between t = {passing}"
+    first, back, last = changes["Algorithm 2, lambda_0 = 10"]
+    yield f"passes Algorithm 2 between t = {first}, falls behind between {back}, and passes it between {last}"
 
 
 @of("apidopoulos22:width")
@@ -691,7 +729,7 @@ def alexnet_sentences():
     least = sum(run["change"][-1] >= -2 * run["change_error"][-1] for run in runs)
     yield f"For {least} of {len(runs)} it falls by less than two standard errors."
     later = np.abs(change[:, 3] - change[:, 2]).max()
-    yield f"From then on the error moves by at most {100 * later:.1f}."
+    yield f"From then on the error moves by at most {at_most(100 * later, 1)}."
 
 
 def interval(found):
@@ -736,8 +774,8 @@ def open_sentences():
             rows["n"], rows["rho"], rows["support"], rows["T"]
         )
     assert largest[rp.PROVED].max() < 1
-    yield f"largest constant {largest[rp.SEEN].max():.1f} on {len(largest[rp.SEEN])} problems"
-    yield f"is exceeded up to {largest[rp.CONJECTURED].max():.0f} times"
+    yield f"largest constant {at_most(largest[rp.SEEN].max(), 1)} on {len(largest[rp.SEEN])} problems"
+    yield f"is exceeded up to {at_most(largest[rp.CONJECTURED].max(), 0)} times"
 
     parts = rp.split(table("open3"), "what")
     falls = {name: run["y"] for name, run in rp.split(parts["fall"], "method").items()}

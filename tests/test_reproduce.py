@@ -631,6 +631,7 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path, registry, suffix, monkey
 
 # The columns that inform the reader of the CSV file and are not drawn.
 NOT_DRAWN = {
+    ("ramdas14:example", "rho"),
     ("ji21:fig1", "upper"),
     ("speed:peers", "gap"),
     ("speed:peers", "their gap"),
