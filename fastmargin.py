@@ -94,6 +94,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
 from __future__ import annotations
 
 import contextlib
+import datetime
 import decimal
 import functools
 import importlib
@@ -418,22 +419,28 @@ def _is_sparse(a):
     return hasattr(a, "tocsr")
 
 
-def _array(a, name):
-    """Return an array or data frame as a plain array; refuse sparse and masked arrays."""
+def _plain(a, name):
+    """Return an array or data frame as a plain array of any type; refuse sparse arrays and representations."""
     if _is_sparse(a):
         raise TypeError(
             f"{name} is sparse, which only points may be: pass {name}.toarray() if memory allows"
         )
+    if hasattr(a, "_fields") or hasattr(a, "routines"):  # a representation is no table of points
+        kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
+        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
+    return np.asarray(a)
+
+
+def _array(a, name):
+    """Return an array or data frame of numbers as a plain array; refuse sparse and masked arrays, dates, durations."""
+    plain = _plain(a, name)
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array: fill or drop the masked entries and pass a plain one"
         )
-    if hasattr(a, "_fields") or hasattr(a, "routines"):  # a representation is no table of points
-        kinds = "an array or of a subclass of Representation" if name == "G" else "an array"
-        raise TypeError(f"{name} must be {kinds}, got {type(a).__name__}")
-    plain = np.asarray(a)
-    is_mixed_frame = hasattr(a, "dtypes") and plain.dtype.kind not in "fiub"
-    if plain.dtype.kind != "O" and not is_mixed_frame:
+    kind = plain.dtype.kind
+    is_mixed_frame = hasattr(a, "dtypes") and kind not in "fiub"
+    if kind not in "OmM" and not is_mixed_frame:
         return plain
     if plain.size == 0 or plain.ndim == 0:
         return plain
@@ -441,7 +448,8 @@ def _array(a, name):
 
 
 def _table_of_numbers(plain, given, name):
-    """Return Python objects, or columns of several types, in float64; errors name the row, column and dtype given."""
+    """Return Python objects, or columns of several types, in float64; errors name the row, column and dtype given, and
+    the remedy for dates and durations."""
     numbers = np.empty(plain.shape)
     columns = np.atleast_2d(plain.T)
     for k, out in enumerate(np.atleast_2d(numbers.T)):
@@ -449,11 +457,16 @@ def _table_of_numbers(plain, given, name):
         if wrong is not None:
             row, value = wrong
             place = f"row {row}"
+            whole = name
             if plain.ndim > 1:
-                place += f", column {getattr(given, 'columns', range(k + 1))[k]!r}"
+                column = getattr(given, "columns", range(k + 1))[k]
+                place += f", column {column!r}"
+                if hasattr(given, "columns"):
+                    whole = f"{name}[{column!r}]"
             if hasattr(given, "dtypes"):
                 place += f", of dtype {np.atleast_1d(given.dtypes)[k]},"
-            raise TypeError(f"{name} must hold real numbers; {place} has {value}")
+            remedy = _time_remedy(columns[k][row], whole)
+            raise TypeError(f"{name} must hold real numbers; {place} has {value}{remedy}")
     return numbers
 
 
@@ -468,6 +481,8 @@ def _first_that_is_no_number(values, out):
             return i, repr(value)
         if _is_missing(value):
             return i, "a missing value"
+        if _kind_of_time(value):
+            return i, f"a {_kind_of_time(value)}, {value}"
         try:
             out[i] = value
         except (TypeError, ValueError) as error:
@@ -476,8 +491,33 @@ def _first_that_is_no_number(values, out):
 
 
 def _is_missing(value):
-    """Return True for None and for the missing values of pandas."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
+    """Return True for None, for a masked entry, and for missing values of pandas and missing dates."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    is_nothing = value is None or value is np.ma.masked
+    return is_nothing or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _kind_of_time(value):
+    """Return "date" or "duration" if the value is one, which NumPy would turn into a count of its own unit; else ""."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind == "M" or isinstance(value, datetime.date) or type(value).__name__ == "Period":
+        return "date"
+    return "duration" if kind == "m" or isinstance(value, datetime.timedelta) else ""
+
+
+def _time_remedy(value, name):
+    """Return the end of an error: how to turn dates or durations into numbers; "" for other values."""
+    kind = _kind_of_time(value)
+    if not kind or _is_missing(value):
+        return ""
+    if kind == "duration":
+        seconds = f'np.asarray({name}, "m8[us]") / np.timedelta64(1, "s")'
+    else:
+        # A day that does not depend on the data: points that are scored later are counted from it, too.
+        since = f'np.asarray({name}, "M8[us]") - np.datetime64("2000-01-01")'
+        seconds = f'({since}) / np.timedelta64(1, "s")'
+    return f"; in seconds: {seconds}"
 
 
 def _real_array(a, name, ndim, first=0):
@@ -641,16 +681,54 @@ def _origin(X):
     return np.where(is_far & (high > low).any(), middle, 0.0)
 
 
+def _known_labels(y, name="y"):
+    """Return labels of any type as an array of the shape given; refuse those that are missing, by their row."""
+    if y is None:
+        raise ValueError(f"{name} must have a label for each point, got None")
+    labels = _plain(y, name)
+    if isinstance(y, list | tuple) and labels.dtype.kind != "O":
+        # NumPy makes "nan" of NaN, and "1" of 1, beside text.  Labels that it would change stay as they are.
+        as_given = np.array(y, dtype=object)
+        if (as_given != labels.astype(object)).any():
+            labels = as_given
+    is_masked = np.zeros(labels.shape, dtype=bool)
+    if isinstance(y, np.ma.MaskedArray):
+        is_masked |= np.ma.getmaskarray(y)
+    is_missing = is_masked | _are_missing(labels)
+    if is_missing.any():
+        index = tuple(np.argwhere(is_missing)[0])
+        value = "a masked one" if is_masked[index] else labels[index]
+        raise ValueError(
+            f"Input {name} contains NaN, None or masked labels: row {index[0]} has {value}; leave such points out"
+        )
+    return labels
+
+
+def _are_missing(labels):
+    """Return which labels of an array are NaN or missing."""
+    kind = labels.dtype.kind
+    if kind in "fcmM":
+        return np.isnan(labels)
+    if kind in "biuUS":
+        return np.zeros(labels.shape, dtype=bool)
+    # NaN, in whatever type, differs from itself.
+    found = [_is_missing(label) or np.any(label != label) for label in labels.astype(object).flat]
+    return np.array(found, dtype=bool).reshape(labels.shape)
+
+
 def _labels(y, n, name="y", allowed=(-1, 1)):
     """Return the labels of n points in float64; +1 for every point if y is None."""
     if y is None and name == "y":
         return np.ones(n)
+    known = _known_labels(y, name)
     is_sign = allowed == (-1, 1)
     try:
         labels = _vector(y, name, n)
-    except TypeError as error:
+    except TypeError:
         remedy = _sign_remedy(y, name) if is_sign else ""
-        raise TypeError(f"{error}{remedy}") from None
+        if not remedy:
+            raise
+        raise TypeError(f"{name} must hold real numbers, got dtype {known.dtype}{remedy}") from None
     wrong = np.flatnonzero(~np.isin(labels, allowed))
     if wrong.size:
         first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
@@ -683,13 +761,18 @@ def _signs(y, n, is_free=False):
 def _sign_remedy(y, name):
     """Return the end of an error: how to map labels of two values, also text, to -1 and +1; "" for other labels."""
     try:
-        values = np.unique(np.asarray(y)).tolist()
+        values = np.unique(np.asarray(y))
     except (TypeError, ValueError):  # the values have no order
         return ""
-    if len(values) != 2 or isinstance(y, np.ma.MaskedArray):
+    if values.size != 2 or isinstance(y, np.ma.MaskedArray):
         return ""
-    low, high = values
-    remedy = f"np.where(np.asarray({name}) == {high!r}, 1, -1)"
+    if values.dtype.kind in "mM":  # what they are compared with depends on their unit
+        low, high = values.astype(str).tolist()
+        largest = f"np.asarray({name}).max()"
+    else:
+        low, high = values.tolist()
+        largest = repr(high)
+    remedy = f"np.where(np.asarray({name}) == {largest}, 1, -1)"
     return f"; {name} has {low!r} and {high!r}: pass {remedy}"
 
 
@@ -705,7 +788,7 @@ def _number(value, name, low=0.0, *, closed=False, infinite=False):
         number = math.ldexp(value, 0)  # float(value) would accept text
     except (TypeError, ValueError):
         number = None
-    if number is None or isinstance(value, bool):
+    if number is None or isinstance(value, bool) or _kind_of_time(value):
         raise TypeError(f"{name} must be a number, got {value!r}")
     is_end = (closed and number == low) or (infinite and number == math.inf)
     if not is_end and not low < number < math.inf:
@@ -5324,7 +5407,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     ----------
     X : array or SciPy sparse matrix or array, shape (n, d)
     y : array, shape (n,)
-        Labels of any type.
+        Labels of any type that can be compared by ``!=``.
 
     Returns
     -------
@@ -5334,7 +5417,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     Raises
     ------
     ValueError, TypeError
-        X is not finite, or lengths differ.
+        X is not finite, a label is missing, or lengths differ.
 
     See Also
     --------
@@ -5346,7 +5429,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     (0, 2)
     """
     X = _rows(X)
-    y = np.asarray(y)
+    y = _known_labels(y)
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
@@ -8589,7 +8672,9 @@ def _norm_game(Z, norm, labels, n_classes=2, **options):
     shape = G.shape()[1:]
     scale = 1.0
     if labels is not None:
-        n_classes = max(n_classes, 1 + int(_vector(labels, "labels").max()))
+        n_classes = max(
+            n_classes, 1 + int(_vector(_known_labels(labels, "labels"), "labels").max())
+        )
         G = pair_gram(G, labels, n_classes)
         shape = (n_classes, *shape)
         scale = 2.0
@@ -10287,9 +10372,7 @@ def _targets(y, n):
     """Return the sorted classes and the position of each point's class among them."""
     if y is None:
         raise ValueError("MaxMarginClassifier requires y to be passed, but the target y is None")
-    if np.ma.is_masked(y):
-        raise ValueError("y must not be masked; leave out the points without a label")
-    y = np.asarray(y)
+    y = _known_labels(y)
     if y.ndim == 2 and y.shape[1] == 1:
         _warn(
             "A column-vector y was passed when a 1d array was expected; give y.ravel()",
@@ -10300,22 +10383,16 @@ def _targets(y, n):
         raise ValueError(
             f"y should be a 1d array with a label for each of {n} rows of X, got shape {y.shape}"
         )
-    if y.dtype.kind == "O":
-        missing = [i for i, label in enumerate(y) if _is_missing(label)]
-        if missing:
-            raise ValueError(
-                f"Input y contains NaN or None: label {missing[0]} is missing; leave such points out"
-            )
-    is_real = y.dtype.kind == "f"
-    try:
-        if (y != y).any() or (is_real and np.isinf(y).any()):
+    if y.dtype.kind == "f":
+        if np.isinf(y).any():
             raise ValueError(
                 "Input y contains NaN, infinity or a value too large for dtype('float64')."
             )
-        if is_real and (y != np.round(y)).any():
+        if (y != np.round(y)).any():
             raise ValueError(
                 "Unknown label type: continuous. y must hold the classes of the points"
             )
+    try:
         return np.unique(y, return_inverse=True)
     except TypeError:
         raise TypeError("y must hold labels of one type, which can be sorted") from None
@@ -11012,7 +11089,8 @@ class MaxMarginClassifier:
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the rows of X, (m, d), that are predicted to be of their classes y, (m,).
 
-        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ, and the errors of `predict`.
+        sample_weight, (m,), weighs the rows.  Raises ValueError if lengths differ or a label is missing, and the errors
+        of `predict`.
         """
         guesses = self.predict(X)
         given = {"y": y}
@@ -11023,7 +11101,9 @@ class MaxMarginClassifier:
                 raise ValueError(
                     f"X has {guesses.size} rows and {name} {np.size(values)} entries; they must agree"
                 )
-        return float(np.average(guesses == np.ravel(y), weights=sample_weight))
+        if sample_weight is not None:
+            sample_weight = _vector(sample_weight, "sample_weight")
+        return float(np.average(guesses == _known_labels(y).ravel(), weights=sample_weight))
 
 
 def _fill_cache():

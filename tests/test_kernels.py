@@ -446,7 +446,7 @@ def test_two_other_labels_are_told_how_to_become_signs(y, error):
         ([0, 0, 0], ValueError),
         ([0, 1, 2], ValueError),
         (["a", "b", "c"], TypeError),
-        (["a", None, "a"], TypeError),
+        (["a", None, "a"], ValueError),
         (np.ma.array(["a", "b", "a"]), TypeError),
     ],
 )

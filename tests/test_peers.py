@@ -898,7 +898,9 @@ TAKERS = {  # everything that takes points, and what an error calls them
     "kernel_matrix, B": (lambda X: fm.kernel_matrix(np.eye(X.shape[1]), X), "B"),
     **{
         f"{make.__name__}, Xnew": (
-            lambda X, make=make: make(np.eye(2, X.shape[1])).decision_function([1.0, -1.0], X),
+            lambda X, make=make: make(1.0 + np.eye(2, X.shape[1])).decision_function(
+                [1.0, -1.0], X
+            ),
             "Xnew",
         )
         for make in (fm.features, fm.gram, fm.lazy_gram)
@@ -1058,6 +1060,75 @@ def test_series_as_labels_and_weights(pd):
     check_raises(lambda: fm.features(X.iloc[:0], []), ValueError, ["X"])
     G = pd.DataFrame(np.asarray(fm.gram(X, y)), index=X.index, columns=X.index)
     assert fm.max_margin(G).lower == fm.max_margin(fm.gram(X, y)).lower
+
+
+TIMES = {  # columns of four dates or durations
+    "dates": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4)),
+    "dates of a zone": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4, tz="UTC")),
+    "nanoseconds": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4).as_unit("ns")),
+    "periods": lambda pd: pd.Series(pd.period_range("2020-01-01", periods=4, freq="D")),
+    "objects": lambda pd: pd.Series(pd.date_range("2020-01-01", periods=4)).astype(object),
+    "durations": lambda pd: pd.Series(pd.to_timedelta([7305, 7306, 7307, 7308], unit="D")),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_frames_of_dates_alone(kind, pd):
+    """They are refused as those with other columns are; the remedy makes numbers of them, the same in each."""
+    column = TIMES[kind](pd)
+    for X in (
+        pd.DataFrame({"born": column}),
+        pd.DataFrame({"born": column, "height": [1.0, 2.0, 3.0, 4.0]}),
+        pd.DataFrame({"born": column, "died": column}),
+    ):
+        for call, name in TAKERS.values():
+            words = [f"{name} must hold real numbers", "row 0", "'born'", str(column.dtype)]
+            check_raises(lambda call=call, X=X: call(X), TypeError, words)
+        with pytest.raises(TypeError) as caught:
+            fm.gram(X)
+        remedy = re.search(r"in seconds: (.*)$", str(caught.value))[1]
+        assert np.array_equal(eval(remedy, {"np": np, "X": X}), 86400.0 * np.arange(7305, 7309))
+    column[1] = pd.NaT
+    for X in (pd.DataFrame({"born": column}), pd.DataFrame({"born": column[1:]})):
+        for call, _ in TAKERS.values():
+            check_raises(lambda call=call, X=X: call(X), TypeError, ["'born'"])
+    for call in (
+        lambda: fm.gram(np.eye(4), ridge=column),
+        lambda: fm.MaxMarginClassifier(C=1.0).fit(np.eye(4), [0, 0, 1, 1], column),
+    ):
+        check_raises(call, TypeError, ["real numbers", "row 0", str(column.dtype)])
+
+
+MISSING_LABELS = {  # the third of four is missing
+    "Int64": lambda pd: pd.Series([1, 1, None, -1], dtype="Int64"),
+    "Float64": lambda pd: pd.array([1, 1, None, -1], dtype="Float64"),
+    "boolean": lambda pd: pd.array([True, True, None, False], dtype="boolean"),
+    "string": lambda pd: pd.Series(["a", "a", None, "b"], dtype="string"),
+    "text": lambda pd: pd.Series(["a", "a", None, "b"]),
+    "category": lambda pd: pd.Series(["a", "a", None, "b"], dtype="category"),
+    "category of numbers": lambda pd: pd.Categorical([1, 1, None, -1]),
+    "date": lambda pd: pd.to_datetime(["2020-01-01", "2020-01-01", None, "2021-01-01"]),
+    "duration": lambda pd: pd.to_timedelta(["1 s", "1 s", None, "2 s"]),
+    "list of NA": lambda pd: ["a", "a", pd.NA, "b"],
+    "list of NaT": lambda pd: [1, 1, pd.NaT, -1],
+}
+
+
+@pytest.mark.parametrize("kind", MISSING_LABELS)
+def test_missing_labels_of_pandas(kind, pd):
+    y = MISSING_LABELS[kind](pd)
+    X = np.eye(4)
+    fitted = fm.MaxMarginClassifier(C=1.0).fit(X, [0, 0, 1, 1])
+    for call, name in (
+        (lambda: fm.gram(X, y), "y"),
+        (lambda: fm.features(X, y), "y"),
+        (lambda: fm.gram(X).signed(y), "y"),
+        (lambda: fm.pair_gram(fm.gram(X), y, 2), "labels"),
+        (lambda: fm.contradiction(X, y), "y"),
+        (lambda: fm.MaxMarginClassifier().fit(X, y), "y"),
+        (lambda: fitted.score(X, y), "y"),
+    ):
+        check_raises(call, ValueError, [f"Input {name} contains NaN", "row 2"])
 
 
 # ======================================================================================================
