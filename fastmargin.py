@@ -5539,16 +5539,18 @@ def prepare(
 
     Notes
     -----
-    *How `drive` knows the G of a start.*  It compares the shape, the diagonal, the labels of a free intercept, and
+    *How `drive` knows the G of a start.*  It compares the shape, s, the labels of a free intercept, and
 
-    - of rows, and of a G with access "products", the margins of one test separator at all points;
-    - of any other G, as of a matrix, a kernel or pairs, the column of one of the longest points, and the margins of a
-      test separator for 16 points alone.
+    - of rows, the diagonal, and the margins of one test separator at all points;
+    - of a G with access "products", these margins alone;
+    - of any other G, such as a matrix, a kernel on demand or pairs, the diagonal, the column of one of the longest
+      points, and the margins of a test separator for 16 points by themselves.
 
-    This costs about a column, but half a product with access "products".  Differences of less than 1e-9 of what a point
-    of this length can have, or of four times the rounding of G, pass.  So do all changes that leave these numbers
-    alone: of rows, one across the test separator that keeps all lengths; of another G, one of entries outside of that
-    column and of those 16 points, such as the angle of two points whose kernel with the longest is 0.
+    This costs about a column of G, and one `margins` with access "products".  Differences pass that rounding may cause:
+    of 1e-9 of the largest of these numbers, each over the length of its point, or of four times the rounding of G, if
+    that is more.  A change that leaves all of these numbers as they are is not noticed: of rows, one across the test
+    separator that keeps the lengths; of another G, one of entries outside of that column and of those 16 points.  So
+    under a narrow kernel, whose column has few entries but 0, points may move far from the longest.
 
     Examples
     --------
@@ -5951,16 +5953,16 @@ _SAMPLED = 16  # points whose entries of G are compared
 def _marks(G):
     """Return arrays by which a resumed run knows its G, at the cost of about a column; see `prepare`.
 
-    They are the diagonal, the labels of a free intercept, and margins, each divided by the length of its point.
+    They are the diagonal, the labels of a free intercept, and margins, each divided by the length of its point.  With
+    access "products" they are the labels and margins as they are.
     """
     n = G.shape()[0]
-    diagonal = np.array(G.diagonal(), dtype=np.float64)
     signs = np.zeros(n) if G.signs is None else G.signs.copy()
-    lengths = np.sqrt(np.maximum(diagonal, 0.0))
     if G.access == "products":
-        # An operator may err by as much at a short point as at a long one.
-        lengths[:] = lengths.max()
-        return diagonal, signs, _per_length(_test_margins(G), lengths)
+        # The diagonal may cost n products, and an operator may err by as much at a short point as at a long one.
+        return np.empty(0), signs, _test_margins(G)
+    diagonal = np.array(G.diagonal(), dtype=np.float64)
+    lengths = np.sqrt(np.maximum(diagonal, 0.0))
     if G.without_ridge().has_coordinates:
         return diagonal, signs, _per_length(_test_margins(G), lengths)
 
