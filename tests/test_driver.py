@@ -884,7 +884,7 @@ def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
         mapped,
         pairs,
         operator,
-        lambda Z: fm.lazy_gram(Z, np.where(np.arange(len(Z)) % 2, 1, -1)),
+        lambda Z: fm.lazy_gram(Z, np.where(np.arange(len(Z)) % 2, 1, -1), gamma=1.0),
         lambda Z: fm.lazy_gram(Z, kernel="poly", normalize=None, gamma=1.0).signed(
             np.where(np.arange(len(Z)) % 2, 1, -1)
         ),
@@ -896,20 +896,23 @@ def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
         lambda Z: fm.pair_gram(operator(Z), np.zeros(len(Z)), 2),
     ],
 )
-@pytest.mark.parametrize("longest", [1.0, 1e3])
+@pytest.mark.parametrize("longest", [1.0, 1e10])
 def test_one_point_that_moved_is_noticed(make, longest):
     """Anywhere, also where it keeps its length, and next to a point that is much longer."""
     Z = rows_of(60, 4)
     Z /= np.linalg.norm(Z, axis=1)[:, None]
     Z[3] *= longest
+    if longest > 1.0 and fm.prepare(make(Z), 0, free_intercept=True).G.access == "products":
+        pytest.skip("an operator errs by as much at all points")
     start = fm.momentum(make(Z), max_iter=3)
     assert fm.momentum(make(Z.copy()), max_iter=2, start=start).n_iter == 5
     for i in (0, 1, 31, 58, 59):
-        for j in (0, 3):
-            other = Z.copy()
-            other[i] = np.roll(other[i], 1) if j == 0 else 1.0001 * other[i]
-            if j == 3 and make.__name__ == "<lambda>" and make(Z).kernel is not None:
-                other[i] += 1e-4
+        longer = Z.copy()
+        longer[i] *= 1.0001
+        longer[i] += 1e-4  # which a kernel of directions sees
+        turned_by_itself = Z.copy()
+        turned_by_itself[i] = np.roll(Z[i], 1)
+        for other in (longer, turned_by_itself):
             check_raises(
                 lambda other=other: fm.momentum(make(other), max_iter=2, start=start),
                 ValueError,
@@ -951,11 +954,9 @@ def test_a_g_that_differs_by_rounding_alone_is_the_same():
     np.fill_diagonal(noise, 0.0)
     assert fm.momentum(dense(Z) + noise, max_iter=2, start=start).n_iter == 5
     single = fm.DenseGram(dense(Z).astype(np.float32))
-    for one, two in ((single, dense(Z) / 1.0), (dense(Z), single)):
-        begun = fm.momentum(one, max_iter=3)
-        slack = fm._marks(fm.prepare(one, 0).G), fm._marks(fm.prepare(two, 0).G)
-        assert fm._are_same_marks(*slack, 4.0 * single.rounding().margins)
-        assert begun.n_iter == 3
+    double = fm.DenseGram(dense(Z))
+    slack = 4.0 * single.rounding().margins
+    assert fm._are_same_marks(fm._marks(single), fm._marks(double), slack)
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17])
