@@ -5514,10 +5514,9 @@ _OPTIONS_TEXT = """    max_iter : int
         and the trace is a table that only callbacks see.  If it returns True, the run ends as "stopped".
     start : Result, optional
         Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
-        are T1 + T2, bit for bit.  Other options are those of this call.  A start is refused where the shape of G, its
-        scale, or the margins of a test separator at 16 points differ; a change at other points alone is not noticed.
-        `max_margin` also takes n weights of at least 0 to begin with, such as the alpha of a problem of as many points
-        at another ridge.  Then the run is a new one.
+        are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
+        one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
+        with, such as the alpha of a problem of as many points at another ridge.  Then the run is a new one.
 """
 
 
@@ -5560,7 +5559,7 @@ class RunOptions(_Options, total=False):
     start: Result | None
 
 
-class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start")):
+class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback start algorithm")):
     """A checked G with the checked options of a run; `prepare` makes it, `drive` takes it.
 
     Attributes
@@ -5574,6 +5573,7 @@ class Run(namedtuple("Run", "G scale tol checkpoints keep_iterates callback star
     keep_iterates : bool
     callback : callable or None
     start : Result or None
+    algorithm : str or None
 
     Examples
     --------
@@ -5594,6 +5594,7 @@ def prepare(
     start: Result | None = None,
     *,
     free_intercept: bool = False,
+    algorithm: str | None = None,
 ) -> Run:
     """Check G and the run options of an algorithm, before anything is computed or compiled.
 
@@ -5605,6 +5606,9 @@ def prepare(
     free_intercept : bool
         True if the loop takes a G with a free intercept (see `FreeGram`): its p must have half its weight in each
         class, as the q of `softmax_pass` has.
+    algorithm : str, optional
+        The name of the algorithm, where several share a loop: a start must be of the same one.  Algorithms of this
+        module give their own.  The name of the loop must be the same in any case.
 
     Returns
     -------
@@ -5616,6 +5620,21 @@ def prepare(
     ValueError, TypeError
         G is not finite, not square, not symmetric, zero, or not positive semi-definite where that shows, or it has a
         free intercept that the loop does not take; an option is out of range.  The message names the argument.
+
+    Notes
+    -----
+    *How `drive` knows the G of a start.*  It compares the shape, s, the labels of a free intercept, and
+
+    - of rows, the diagonal, and the margins of one test separator at all points;
+    - of a G with access "products", these margins alone;
+    - of any other G, such as a matrix, a kernel on demand or pairs, the diagonal, the column of one of the longest
+      points, and the margins of a test separator for 16 points by themselves.
+
+    This costs about a column of G, and one `margins` with access "products".  Differences pass that rounding may cause:
+    of 1e-9 of the largest of these numbers, each over the length of its point, or of four times the rounding of G, if
+    that is more.  A change that leaves all of these numbers as they are is not noticed: of rows, one across the test
+    separator that keeps the lengths; of another G, one of entries outside of that column and of those 16 points.  So
+    under a narrow kernel, whose column has few entries but 0, points may move far from the longest.
 
     Examples
     --------
@@ -5637,7 +5656,7 @@ def prepare(
             f'this algorithm takes no G with intercept="free": {_TAKES_FREE} do.  Give G intercept=1.0 '
             "for a penalised bias, or leave it out"
         )
-    return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start)
+    return Run(G, scale, tol, checkpoints, bool(keep_iterates), callback, start, algorithm)
 
 
 def _checkpoints(first, last, trace_at):
@@ -5675,7 +5694,9 @@ class _Method(NamedTuple):
     report: Array | None
     by_square: bool
     eps: float
-    origin: tuple  # by which a start is known: the name of the loop, the shape of G, s, and margins of G
+    origin: (
+        tuple  # by which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
+    )
 
 
 class _Iterate(NamedTuple):
@@ -5871,7 +5892,7 @@ def drive(
         report=report,
         by_square=by_square,
         eps=eps,
-        origin=(name, run.G.shape(), run.scale, _sample(run.G)),
+        origin=(run.algorithm or name, name, run.G.shape(), run.scale, _marks(run.G)),
     )
     course = _begin(method, spent)
     trace = _Trace()
@@ -6010,21 +6031,62 @@ def _interrupted(method, course, trace):
     return _result(method, iterate, verdict, trace.table(), is_whole=is_whole)
 
 
-_SAMPLED = 16  # points by which one G is told from another
+_SAMPLED = 16  # points whose entries of G are compared
 
 
-def _sample(G):
-    """Return the margins of a test separator at some points, by which a resumed run knows its G."""
+def _marks(G):
+    """Return arrays by which a resumed run knows its G, at the cost of about a column; see `prepare`.
+
+    They are the diagonal, the labels of a free intercept, and margins, each divided by the length of its point.  With
+    access "products" they are the labels and margins as they are.
+    """
     n = G.shape()[0]
-    index = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
-    if G.access != "products":
-        G = G.restrict(index)
-        index = slice(None)
+    signs = np.zeros(n) if G.signs is None else G.signs.copy()
+    if G.access == "products":
+        # The diagonal may cost n products, and an operator may err by as much at a short point as at a long one.
+        return np.empty(0), signs, _test_margins(G)
+    diagonal = np.array(G.diagonal(), dtype=np.float64)
+    lengths = np.sqrt(np.maximum(diagonal, 0.0))
+    if G.without_ridge().has_coordinates:
+        return diagonal, signs, _per_length(_test_margins(G), lengths)
+
+    # A separator has n coordinates or more here, so that its margins at all points would be a product.
+    longest = int((diagonal >= (1.0 - 1e-9) * diagonal.max()).argmax())
+    column = np.zeros(n)
+    add_column(G, longest, 1.0, column)
+    some = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
+    sample = _test_margins(G.restrict(some))
+    return diagonal, signs, _per_length(column, lengths), _per_length(sample, lengths[some])
+
+
+def _test_margins(G):
+    """Return the margins of a test separator."""
     n, dimension = G.shape()
     w = np.cos(np.arange(dimension)) / dimension
     m = np.empty(n)
     margins(G, w, m)
-    return m[index]
+    return m
+
+
+def _per_length(m, lengths):
+    """Return margins divided by the lengths of their points; 0 at points without length."""
+    return np.divide(m, lengths, out=np.zeros(m.size), where=lengths > 0.0)
+
+
+def _are_same_marks(theirs, mine, slack):
+    """Return True if two results of `_marks` are those of one G, up to rounding."""
+    if [mark.shape for mark in theirs] != [mark.shape for mark in mine]:
+        return False
+    diagonal, signs, *margins_of_mine = mine
+    their_diagonal, their_signs, *margins_of_theirs = theirs
+    return (
+        bool((np.abs(their_diagonal - diagonal) <= slack * np.abs(diagonal)).all())
+        and np.array_equal(their_signs, signs)
+        and all(
+            (np.abs(m - their_m) <= slack * np.abs(m).max()).all()
+            for m, their_m in zip(margins_of_mine, margins_of_theirs, strict=True)
+        )
+    )
 
 
 def _arrays(state):
@@ -6044,27 +6106,26 @@ def _arrays(state):
 
 def _resume(start, origin, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
-    *kind, scale, sample, held = start.state
-    *this_kind, this_scale, this_sample = origin
-    if held is None:
+    if start.state[-1] is None:
         raise ValueError(
             "start has no state to go on from, as it was interrupted within an iteration or pickled with a "
             "classifier; max_margin also takes weights, start=result.alpha"
         )
-    slack = max(1e-9, 4.0 * rounding) * np.abs(this_sample).max()
-    is_same_sample = (
-        sample.shape == this_sample.shape and (np.abs(sample - this_sample) <= slack).all()
-    )
+    if len(start.state) != len(origin) + 1:
+        raise ValueError("start must be a Result of this version of fastmargin; it is of another")
+    *kind, scale, marks, held = start.state
+    *this_kind, this_scale, this_marks = origin
+    is_same_g = _are_same_marks(marks, this_marks, max(1e-9, 4.0 * rounding))
     layout, this_layout = ([(a.shape[1:], a.dtype) for a in state] for state in (held, arrays))
     if not (
         kind == this_kind
         and abs(scale - this_scale) <= 1e-12 * this_scale
-        and is_same_sample
+        and is_same_g
         and layout == this_layout
     ):
         raise ValueError(
-            "start must be a Result of the same algorithm on the same G; loop, shape and max_i G_ii are "
-            f"{start.state[:3]}, not {origin[:3]}{', and entries of G differ' * (not is_same_sample)}; "
+            "start must be a Result of the same algorithm on the same G; algorithm, loop, shape and max_i G_ii are "
+            f"{start.state[:4]}, not {origin[:4]}{', and entries of G differ' * (not is_same_g)}; "
             "max_margin also takes weights, start=result.alpha"
         )
     for array, source in zip(arrays, held, strict=True):
@@ -6307,8 +6368,10 @@ def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
                         f"{function.__name__}() got an unexpected keyword argument {name!r}"
                     )
             first = args[0] if args else None
+            # `prepare` takes the name, by which a start of another algorithm with the same loop is refused.
+            options = {**shared, **options, "algorithm": function.__name__}
             with np.errstate(under="ignore"), _compilation_note(function, first):
-                return function(*args, **{**shared, **options})
+                return function(*args, **options)
 
         algorithm.__signature__ = signature
         algorithm.__annotations__ = {

@@ -734,6 +734,103 @@ def test_a_start_of_another_run_is_refused():
         )
 
 
+# Calls by the loop that they share, and whether it takes a G with a free intercept.
+SHARED = [
+    ["perceptron", "perceptron, worst", "nkp", "nkp, on"],
+    ["snkp, on", "snkpvn", "isnkpvn", "isnkpvn, entropy"],
+    ["gradient_descent", "normalized_gradient_descent"],
+    ["diagonal_descent", "inertial_diagonal_descent"],
+]
+
+
+def loop_of(name):
+    return run(name, fm.FeatureGram(ENDURING), max_iter=0).state[1]
+
+
+def test_the_calls_that_share_a_loop_are_known():
+    """The pairs below are all that there are."""
+    algorithms = {}
+    for name in CALLS:
+        if not CALLS[name].rows:
+            algorithms.setdefault(loop_of(name), set()).add(algorithm_of(name))
+    shared = [names for names in algorithms.values() if len(names) > 1]
+    known = [{algorithm_of(name) for name in names} for names in SHARED]
+    assert sorted(map(sorted, shared)) == sorted(map(sorted, known))
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (first, second)
+        for names in SHARED
+        for first, second in itertools.permutations(names, 2)
+        if algorithm_of(first) != algorithm_of(second)
+    ],
+)
+def test_a_start_of_another_algorithm_with_the_same_loop_is_refused(first, second):
+    """From a whole run, from what a callback sees, and from what an interrupt brings."""
+    G = fm.FeatureGram(ENDURING)
+    assert loop_of(first) == loop_of(second)
+    seen = []
+    whole = run(first, G, max_iter=3, callback=seen.append)
+    for start in (whole, seen[0], pickle.loads(pickle.dumps(whole))):
+        check_raises(
+            lambda start=start: run(second, G, max_iter=3, start=start),
+            ValueError,
+            [
+                "start must be a Result of the same algorithm",
+                f"'{algorithm_of(first)}'",
+                f"'{algorithm_of(second)}'",
+            ],
+        )
+        assert run(first, G, max_iter=3, start=start).n_iter == start.n_iter + 3
+
+
+def test_other_options_of_one_algorithm_take_a_run_on():
+    """The rule of a perceptron, the prox of isnkpvn, the inertia of inertial_diagonal_descent, the loss."""
+    G = fm.FeatureGram(ENDURING)
+    for algorithm, options in (
+        (fm.perceptron, {"rule": "worst"}),
+        (fm.isnkpvn, {"prox": "entropy"}),
+        (fm.inertial_diagonal_descent, {"restart": True, "accel": 4.0}),
+        (fm.gradient_descent, {"loss": "logistic"}),
+        (fm.frank_wolfe, {"variant": "away"}),
+    ):
+        start = algorithm(G, max_iter=3)
+        assert algorithm(G, max_iter=0, start=start, **options).n_iter == start.n_iter
+
+
+def test_loops_of_ones_own_are_known_by_their_names_and_by_that_of_the_algorithm():
+    """A callback may run one within a run of this module, and does not take over its name."""
+
+    def step(G, k, until, alpha):
+        return until, fm.RUNNING
+
+    def own(**options):
+        return fm.drive(fm.prepare(np.eye(2), 2, **options), step, (np.ones(2),))
+
+    assert own(start=own()).n_iter == 4
+    assert own(start=own(algorithm="one"), algorithm="one").n_iter == 4
+    for first, second in (("one", "another"), ("one", None), (None, "one")):
+        check_raises(
+            lambda first=first, second=second: own(start=own(algorithm=first), algorithm=second),
+            ValueError,
+            ["start must be a Result of the same algorithm"],
+        )
+    within = []
+    whole = fm.snkp(np.eye(2), stop=None, max_iter=2, callback=lambda _: within.append(own()))
+    assert own(start=within[0]).n_iter == 4
+    assert fm.snkp(np.eye(2), stop=None, max_iter=2, start=whole).n_iter == 4
+    check_raises(lambda: fm.snkp(np.eye(2), algorithm="snkpvn"), TypeError, ["'algorithm'"])
+
+
+def test_a_start_of_another_version_is_refused():
+    """Its state has other entries."""
+    start = fm.snkp(np.eye(2), max_iter=1)
+    older = start._replace(state=start.state[1:])
+    check_raises(lambda: fm.snkp(np.eye(2), start=older), ValueError, ["this version"])
+
+
 def turned(Z):
     """Other rows of the same G, in other coordinates."""
     return Z @ np.linalg.qr(np.random.default_rng(5).normal(size=(Z.shape[1], Z.shape[1])))[0]
@@ -778,6 +875,117 @@ def test_a_start_of_another_g_of_the_same_shape_and_scale_is_refused(make):
         assert fm.momentum(make(Z), max_iter=2, start=start).n_iter == 5
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        dense,
+        fm.FeatureGram,
+        sparse,
+        mapped,
+        pairs,
+        operator,
+        lambda Z: fm.lazy_gram(Z, np.where(np.arange(len(Z)) % 2, 1, -1), gamma=1.0),
+        lambda Z: fm.lazy_gram(Z, kernel="poly", normalize=None, gamma=1.0).signed(
+            np.where(np.arange(len(Z)) % 2, 1, -1)
+        ),
+        lambda Z: fm.RidgeGram(fm.FeatureGram(Z), 1.0),
+        lambda Z: fm.RidgeGram(dense(Z), 1.0),
+        lambda Z: fm.FreeGram(dense(Z), np.where(np.arange(len(Z)) % 2, 1, -1)),
+        lambda Z: Products(Symmetric(dense(Z))),
+        lambda Z: fm.pair_gram(fm.FeatureGram(Z), np.arange(len(Z)) % 3, 3),
+        lambda Z: fm.pair_gram(operator(Z), np.zeros(len(Z)), 2),
+    ],
+)
+@pytest.mark.parametrize("longest", [1.0, 1e10])
+def test_one_point_that_moved_is_noticed(make, longest):
+    """Anywhere, also where it keeps its length, and next to a point that is much longer."""
+    Z = rows_of(60, 4)
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    Z[3] *= longest
+    if longest > 1.0 and fm.prepare(make(Z), 0, free_intercept=True).G.access == "products":
+        pytest.skip("an operator errs by as much at all points")
+    start = fm.momentum(make(Z), max_iter=3)
+    assert fm.momentum(make(Z.copy()), max_iter=2, start=start).n_iter == 5
+    for i in (0, 1, 31, 58, 59):
+        longer = Z.copy()
+        longer[i] *= 1.0001
+        longer[i] += 1e-4  # which a kernel of directions sees
+        turned_by_itself = Z.copy()
+        turned_by_itself[i] = np.roll(Z[i], 1)
+        for other in (longer, turned_by_itself):
+            check_raises(
+                lambda other=other: fm.momentum(make(other), max_iter=2, start=start),
+                ValueError,
+                ["and entries of G differ"],
+            )
+
+
+def test_labels_of_a_free_intercept_and_a_ridge_are_noticed():
+    """They are no entries of G off the diagonal."""
+    Z = rows_of(60, 4)
+    y = np.where(np.arange(60) % 2, 1, -1)
+    base = fm.FeatureGram(Z)
+    start = fm.momentum(fm.FreeGram(base, y), max_iter=3)
+    others = [base, fm.FreeGram(base, y[::-1].copy())]
+    for other in others:
+        check_raises(
+            lambda other=other: fm.momentum(other, max_iter=2, start=start),
+            ValueError,
+            ["and entries of G differ"],
+        )
+    short = int(base.diagonal().argmin())
+    ridge = np.zeros(60)
+    ridge[0 if short != 0 else 1] = 1e-3
+    twin = np.roll(ridge, 2)
+    start = fm.momentum(fm.RidgeGram(base, ridge), max_iter=3)
+    check_raises(
+        lambda: fm.momentum(fm.RidgeGram(base, twin), max_iter=2, start=start),
+        ValueError,
+        ["and entries of G differ"],
+    )
+
+
+def test_a_g_that_differs_by_rounding_alone_is_the_same():
+    """As one made on another machine, or in single precision."""
+    Z = rows_of(60, 4)
+    start = fm.momentum(dense(Z), max_iter=3)
+    jitter = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 60))
+    noise = 1e-15 * dense(Z) * (jitter + jitter.T)
+    np.fill_diagonal(noise, 0.0)
+    assert fm.momentum(dense(Z) + noise, max_iter=2, start=start).n_iter == 5
+    single = fm.DenseGram(dense(Z).astype(np.float32))
+    double = fm.DenseGram(dense(Z))
+    slack = 4.0 * single.rounding().margins
+    assert fm._are_same_marks(fm._marks(single), fm._marks(double), slack)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17])
+@pytest.mark.parametrize("make", [dense, fm.FeatureGram, sparse, pairs, operator])
+def test_few_points_are_known_again(make, n):
+    """And rows of zeros."""
+    Z = rows_of(n, 3)
+    Z[n // 2] = 0.0 if n > 1 else 1.0
+    start = fm.momentum(make(Z), max_iter=2)
+    assert fm.momentum(make(Z), max_iter=2, start=start).n_iter == start.n_iter + 2
+
+
+def test_the_marks_of_g_take_a_column(monkeypatch):
+    """Of a kernel on demand one column, and the block of 16 points."""
+    n = 400
+    G = fm.lazy_gram(rows_of(n, 3), np.where(np.arange(n) % 2, 1, -1))
+    block = fm.Kernel.block
+    evaluated = []
+
+    def counting(*args):
+        values = block(*args)
+        evaluated.append(values.size)
+        return values
+
+    monkeypatch.setattr(fm.Kernel, "block", counting)
+    fm._marks(G)
+    assert n <= sum(evaluated) <= n + 16 * 16
+
+
 def test_two_kernels_of_unit_diagonal_are_told_apart():
     X = rows_of(40, 3)
     y = np.repeat([1, -1], 20)
@@ -804,7 +1012,7 @@ def test_a_run_tells_an_operator_from_another_by_one_call():
     Z = rows_of(60, 4)
     G = fm.prepare(fm.RidgeGram(Products(Counting(Z)), 1.0), 1).G
     calls.clear()
-    fm._sample(G)
+    fm._marks(G)
     assert calls == ["matvec"]
 
 
