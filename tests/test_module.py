@@ -678,7 +678,7 @@ def test_without_a_cache_folder_it_warns_once_and_works(alone, tmp_path, zipped)
         "import os, warnings\nos.environ.pop('HOME', None)\n"
         "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
         "    import numpy as np, fastmargin as fm\n"
-        "    result = fm.momentum(fm.gram(np.eye(2)), max_iter=5)\n"
+        "    result = fm.momentum(fm.gram(np.eye(2), [1, -1]), max_iter=5)\n"
         "print(fm.__file__, result.n_iter, sep='\\n')\n"
         "print(*(f'{warning.category.__name__}: {warning.message}' for warning in caught), sep='\\n')\n"
         "print(*(warning.filename for warning in caught))"
@@ -822,7 +822,7 @@ PROCESSES = textwrap.dedent('''
             X, y = np.random.default_rng(0).normal(size=(n, d)) + 0.3, np.ones(n)
             grams = {kernel: fm.gram(X, y, kernel=kernel) for kernel in ("linear", "poly", "rbf", "laplacian")}
             found.update({(n, kernel): (G, fm.kernel_matrix(X, X[:3], kernel=kernel),
-                                        fm.decision_function(y, X, y, X[:3] + 0.1, kernel=kernel))
+                                        G.decision_function(y, X[:3] + 0.1))
                           for kernel, G in grams.items()})
             for G in (grams["rbf"], fm.features(X, y)):
                 for name in ("momentum", "gradient_descent"):
