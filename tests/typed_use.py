@@ -71,7 +71,7 @@ scores: np.ndarray = G.decision_function(result, X)
 of_weights: np.ndarray = fm.features(X, y).decision_function([0.5, 0.5, 1.0], X)
 bias: float | np.ndarray = G.bias(result)
 K: fm.Representation = fm.lazy_gram(X)
-other: fm.Result = fm.momentum(K.signed([1, -1, 1], intercept="free"))
+other: fm.Result = fm.momentum(K.signed([1, -1, 1]))
 matrix: np.ndarray = np.asarray(G)
 held: np.ndarray = fm.DenseGram(np.eye(3)).matrix
 products: np.ndarray = fm.FreeGram(fm.FeatureGram(X), y) @ np.ones((3, 2))
@@ -93,7 +93,7 @@ twice(Rows(), callback=3)  # type: ignore[arg-type]
 fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
 fm.lazy_gram(X, y, kernel=np.dot)  # type: ignore[arg-type]
 G.decision_function("alpha")  # type: ignore[call-arg]
-K.signed([1, -1, 1], intercept=1.0)  # type: ignore[arg-type]
-fm.FreeGram(np.eye(3), y)  # type: ignore[arg-type]
+K.signed([1, -1, 1], intercept="free")  # type: ignore[call-arg]
+fm.FreeGram(np.eye(3), y)
 fm.norm_margin(X, 3)  # type: ignore[arg-type]
 words: str = results[0].p  # type: ignore[assignment]
