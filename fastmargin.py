@@ -11108,8 +11108,7 @@ class MaxMarginClassifier:
         """Return what a copy on disk holds: all but the state of the algorithm, from which ``start`` would go on."""
         held = vars(self).copy()
         if "result_" in held:
-            *origin, _ = held["result_"].state
-            held["result_"] = held["result_"]._replace(state=(*origin, None))
+            held["result_"] = held["result_"]._replace(state=(None,))
         return held
 
     def _check_columns(self, names, count):
