@@ -4971,9 +4971,9 @@ def pair_gram(
     >>> G.decision_function(fm.max_margin(G), X).argmax(axis=1)
     array([0, 1, 2])
     """
-    G = PairGram(K, labels, n_classes)
-    _scale_of(G)
-    return _with_options(G, 0.0, ridge)
+    K = _wrapped(K)
+    _scale_of(K)
+    return _with_options(PairGram(K, labels, n_classes), 0.0, ridge)
 
 
 @njit(cache=_CACHE)

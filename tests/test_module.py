@@ -213,7 +213,7 @@ def test_every_algorithm_has_the_same_run_options_in_the_same_order():
     options = list(fm.RunOptions.__annotations__)
     assert options == ["max_iter", "tol", "trace_at", "keep_iterates", "callback", "start"]
     prepared = inspect.signature(fm.prepare).parameters
-    assert list(prepared)[1:] == [*options, "free_intercept"]
+    assert list(prepared)[1:] == [*options, "free_intercept", "algorithm"]
     hints = typing.get_type_hints(fm.RunOptions)
     assert hints == {name: typing.get_type_hints(fm.prepare)[name] for name in options}
     for name in ALGORITHMS:
