@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from instances import Own
 
 import fastmargin as fm
 
@@ -411,28 +412,8 @@ def test_one_class_is_told(recwarn):
 # --- a class of one's own ---------------------------------------------------------------------------------
 
 
-class FourMethods(fm.Representation):
-    def __init__(self, Z):
-        self.Z = Z
-
-    def shape(self):
-        return self.Z.shape
-
-    def diagonal(self):
-        return (self.Z**2).sum(axis=1)
-
-    def lift(self, v, w):
-        w[:] = self.Z.T @ v
-
-    def margins(self, w, m):
-        m[:] = self.Z @ w
-
-
-class WithFacts(FourMethods):
-    def __init__(self, X, y):
-        super().__init__(y[:, None] * X)
-        self.labels = y
-        self.intercept = "free"
+class WithFacts(Own):
+    """It says that its coordinates are those of the rows."""
 
     def square(self, v, w, m):
         return w @ w
@@ -440,15 +421,15 @@ class WithFacts(FourMethods):
 
 def test_four_methods_are_enough_and_facts_are_optional():
     Z = Y[:, None] * X
-    G = FourMethods(Z)
+    G = Own(Z)
     assert G.labels is None and G.kernel is None and len(G) == 30
     np.testing.assert_allclose(G @ np.ones(30), Z @ Z.sum(axis=0))
     np.testing.assert_allclose(np.asarray(G), Z @ Z.T)
-    assert "FourMethods" in repr(G) and "30 points" in repr(G)
+    assert "Own" in repr(G) and "30 points" in repr(G)
     assert fm.momentum(G, max_iter=10).lower <= fm.momentum(fm.FeatureGram(Z), max_iter=10).upper
     with pytest.raises(TypeError, match="kernel"):
         G.decision_function(np.ones(30), NEW)
-    G = WithFacts(X, Y)
+    G = WithFacts(Z, Y)
     ridged = fm.RidgeGram(G, 1.0)
     theirs = fm.RidgeGram(fm.features(X, Y, normalize=None, intercept="free"), 1.0)
     result = fm.max_margin(theirs)
