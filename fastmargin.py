@@ -2876,6 +2876,14 @@ def _wrapped(G):
     return G if isinstance(G, Representation) else DenseGram(G)
 
 
+def _refuse_unsigned(G, name):
+    """Refuse a kernel matrix where the problem of labeled points is wanted."""
+    if G.is_unsigned:
+        raise ValueError(
+            f"{name} must have labels, and this is K, made without y: give {G.made_by}(X, y, ...), or take K.signed(y)"
+        )
+
+
 class _OverGram(Representation):
     """Another representation, ``base``, with something added; it has the facts of the base, but for its own."""
 
@@ -3070,11 +3078,7 @@ class FreeGram(_OverGram):
             raise ValueError(
                 "base has a ridge, which goes over a free intercept: RidgeGram(FreeGram(G, y), r)"
             )
-        if base.is_unsigned:
-            raise ValueError(
-                f"base must have labels, and this is K, made without y: give {base.made_by}(X, y, ...), or take "
-                "K.signed(y)"
-            )
+        _refuse_unsigned(base, "base")
         if isinstance(base, PairGram):
             raise ValueError('intercept="free" takes two classes, and base has pairs')
         if labels is None:
@@ -3531,10 +3535,7 @@ _Dense.routines.update(
 def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
     G = _wrapped(G)
-    if G.is_unsigned:
-        raise ValueError(
-            f"G must have labels, and this is K, made without y: give {G.made_by}(X, y, ...), or take K.signed(y)"
-        )
+    _refuse_unsigned(G, "G")
     return G, _scale_of(G)
 
 

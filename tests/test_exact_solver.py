@@ -766,26 +766,11 @@ def test_the_worst_violators_join_a_working_set(intercept):
     np.testing.assert_allclose(H, entries / np.outer(roots, roots), atol=1e-12)
 
 
-class Described(fm.Representation):
+class Described(Own):
     """A class of one's own that says that it has coordinates, and reads single entries."""
 
     access = "computed"
     has_coordinates = True
-
-    def __init__(self, Z):
-        self.Z = Z
-
-    def shape(self):
-        return self.Z.shape
-
-    def diagonal(self):
-        return (self.Z**2).sum(axis=1)
-
-    def lift(self, v, w):
-        w[:] = self.Z.T @ v
-
-    def margins(self, w, m):
-        m[:] = self.Z @ w
 
     def square(self, v, w, m):
         return w @ w
