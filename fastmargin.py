@@ -59,7 +59,7 @@ Example, whose imports those of all other docstrings assume
 ('certified', True)
 
 Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
-    1    result and input   Result
+    1    result and input   Result, Separator
     2    vectors
     3    simplex            project_simplex, entropy_prox, l2_prox
     4    kernels            Kernel, kernel_matrix
@@ -186,6 +186,7 @@ _RETURNED = [
     "RidgeGram",
     "Rounding",
     "Run",
+    "Separator",
     "SparseGram",
 ]
 
@@ -301,6 +302,31 @@ def _with_underflow(function: _Decorated) -> _Decorated:
 # ======================================================================================================
 
 
+class Separator(NamedTuple):
+    """A separator by its coordinates, where no weights in double precision give it; of the rows of G.
+
+    Attributes
+    ----------
+    coordinates : array, shape (d,), of pairs (n_classes, d)
+        w with f(x) = <w, x - origin> + bias, where the origin is that of G, and 0 if G has none.
+    bias : float
+        0 unless the intercept is free.
+
+    Examples
+    --------
+    A margin of 2.475488 among rows of length 3e5:
+
+    >>> rows = [[82020, 153963, 3], [-255124, 200296, 1], [-176977, -81950, 3], [-108096, 178695, 2]]
+    >>> rows = np.array([*rows, [94666, -174371, 3]], dtype=float)
+    >>> result = fm.max_margin(fm.FeatureGram(rows), tol=1e-9)
+    >>> result.status, result.separator.coordinates.shape
+    ('certified', (3,))
+    """
+
+    coordinates: Array
+    bias: float
+
+
 class Result(NamedTuple):
     """Weights, dual certificate and certified interval that every algorithm returns.
 
@@ -313,15 +339,16 @@ class Result(NamedTuple):
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
         lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
-        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.
+        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  Where there is a ``separator``, its
+        margin is bounded by lower, and not that of alpha.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
         "infeasible": upper <= eps, so that p proves that no margin above upper exists; eps is an option of the
         algorithm or stands in its notes.  The points may still be separable by a smaller margin: lower > 0 proves that
         they are.  Only equal points with opposite labels (see `contradiction`) prove that no kernel separates them;
-        "rounding": one of these seems to hold, but rounding leaves it unproved.  Use features instead of a dense G,
-        float64 instead of float32, or a larger tol or eps.  Here too lower > 0 proves that the points are separable;
+        "rounding": one of these seems to hold, but rounding leaves it unproved; see ``note``.  Here too lower > 0
+        proves that the points are separable;
         "max_iter": none of these held within max_iter iterations;
         "stopped": the callback returned True;
         "running": the run goes on; only a callback sees this.
@@ -337,6 +364,11 @@ class Result(NamedTuple):
         With keep_iterates=True, alpha at every row of the trace.  None in the partial results that a callback sees.
     state : tuple
         The algorithm's variables, which ``start=result`` continues from.
+    separator : Separator or None
+        The separator by its coordinates, of a `max_margin` that weights cannot express: where the units of columns are
+        far apart.  `Representation.decision_function` and `Representation.bias` take it in place of alpha.
+    note : str
+        Of a run that ends as "rounding": which gap rounding leaves within reach, and what would be more precise.
 
     See Also
     --------
@@ -360,6 +392,8 @@ class Result(NamedTuple):
     trace: Array
     iterates: Array | None
     state: tuple
+    separator: Separator | None = None
+    note: str = ""
 
     def __repr__(self) -> str:
         low = _written(self.lower, 6, _DOWN)
@@ -374,6 +408,8 @@ class Result(NamedTuple):
             claim = f"{low} <= rho <= {_written(self.upper, 6, _UP)}, relative gap {gap}"
             if self.lower > 0.0 and self.status not in ("separated", "certified"):
                 claim += ", separable"
+            if self.note:
+                claim += f"; {self.note}"
         iterations = _counted(self.n_iter, "iteration")
         checkpoints = _counted(len(self.trace), "checkpoint")
         return f"Result({self.status!r}: {claim}, {iterations}, n = {self.p.size}, {checkpoints})"
@@ -1049,6 +1085,30 @@ def _weights(alpha, signs=None):
     return alpha / alpha.sum()
 
 
+def _balanced(alpha, signs):
+    """Return weights near alpha >= 0 with sum_i y_i alpha_i = 0 in exact arithmetic, for the signs y of two classes.
+
+    What the sum is too large by is taken from a weight of each exponent in turn, the largest first: it leaves at most
+    half a unit in the last place of that weight.  Weights that are more than 2^53 apart may leave a rest.
+    """
+    excess = math.fsum(signs * alpha)
+    if excess == 0.0:
+        return alpha
+    alpha = alpha.copy()
+    exponents = np.frexp(alpha)[1]
+    _, one_of_each = np.unique(
+        np.where(alpha > 0.0, -exponents, np.iinfo(np.int32).max), return_index=True
+    )
+    for i in one_of_each:
+        changed = alpha[i] - signs[i] * excess
+        if changed > 0.0:
+            alpha[i] = changed
+            excess = math.fsum(signs * alpha)
+        if excess == 0.0:
+            break
+    return alpha
+
+
 @register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
 def _excess(x, top, tau):
     """Return the excess of x over top + tau.  x - top must come first: it is exact where x is large and near top."""
@@ -1403,17 +1463,17 @@ def _flat_direction(face, row, g, k, i, d):
     """Set d to the direction on the face that belongs to x_i moving by ``sign``; return (sign, slope, total).
 
     The direction is e_i - H_PP^-1 H_Pi, in which H is flat, times the sign that makes it go downhill.  ``slope`` is the
-    change of the objective, and ``total`` that of b'x, for a step of +1 in x_i.
+    change of the objective, and ``total`` that of sum x, for a step of +1 in x_i.
     """
-    lengths, L, P, _ = face
+    _, L, P, _ = face
     for a in range(k):
         d[a] = -row[P[a]]
     _solve(L, k, d)
     slope = g[i]
-    total = 1.0 / lengths[i]
+    total = 1.0
     for a in range(k):
         slope += d[a] * g[P[a]]
-        total += d[a] / lengths[P[a]]
+        total += d[a]
     sign = -1.0 if slope > 0.0 else 1.0
     for a in range(k):
         d[a] *= sign
@@ -1424,7 +1484,7 @@ def _flat_direction(face, row, g, k, i, d):
 def _append(face, row, x, g, k, i, eps):
     """Bring point i into the face, given its row of H, and g on the face and at i; return the new k, -1 for a witness.
 
-    A witness has ||p||_G <= eps sqrt(s); x is one then.
+    A witness has x'Hx <= (eps sum x)^2; x is one then.
     """
     _, L, P, inside = face
     d = np.empty(k)
@@ -2350,6 +2410,11 @@ class Representation:
         return self.labels if _is_free(self.intercept) else None
 
     @property
+    def more_precise(self) -> str:
+        """What holds these points with more digits, or "" if nothing of this module does."""
+        return ""
+
+    @property
     def is_unsigned(self) -> bool:
         """True for a kernel matrix K, which was made without labels."""
         return self.kernel is not None and self.labels is None
@@ -2394,6 +2459,14 @@ class Representation:
         n, dimension = self.shape()
         margins = Rounding.of_rows(n, dimension, self.unit).margins
         return Rounding(margins, margins + 1.01 * _sum_error(n + 8), 0.0)
+
+    def relative_lengths(self) -> Array:
+        """Return the l_i to which the `Rounding` is relative, (n,), at most 1; by default they are 1.
+
+        A G whose error in an entry G_ij is in proportion to sqrt(G_ii G_jj) has l_i = sqrt(G_ii / max_j G_jj), as the
+        representations of this module have, without their ridge.  Then a few long points cost no digits of the others.
+        """
+        return np.ones(self.shape()[0])
 
     def dense(self) -> Array:
         """Return the matrix G, (n, n)."""
@@ -2559,9 +2632,10 @@ class Representation:
         array([ True, False])
         """
         alpha, has_rows = self._weights(result)
-        scores = self._by_output(self._scores(alpha)(Xnew), len(alpha))
+        predictor, biases = self._predictor(result, alpha)
+        scores = self._by_output(predictor(Xnew), len(alpha))
         if self.signs is not None:
-            scores = scores + self._biases(alpha)[:, None]
+            scores = scores + biases[:, None]
         return scores if has_rows else scores[0]
 
     @_with_underflow
@@ -2589,11 +2663,18 @@ class Representation:
         array([3.])
         """
         alpha, has_rows = self._weights(result)
-        biases = self._biases(alpha)
+        predictor, biases = self._predictor(result, alpha)
         if self.origin is not None:  # those of the rows x_i - origin; f(0) is that of the x_i
             zero = np.zeros((1, self.d))
-            biases = self._by_output(self._scores(alpha)(zero), len(alpha))[:, 0] + biases
+            biases = self._by_output(predictor(zero), len(alpha))[:, 0] + biases
         return biases if has_rows else float(biases[0])
+
+    def _predictor(self, result, alpha):
+        """Return (predictor, biases) of the rows of alpha, or of the separator that a result has."""
+        separator = result.separator if _is_result(result) else None
+        if separator is None:
+            return self._scores(alpha), self._biases(alpha)
+        return self._scores_of(separator.coordinates.ravel()[None]), np.array([separator.bias])
 
     def _biases(self, alpha):
         """Return the bias of each row of weights; those of the last rows are kept."""
@@ -2622,31 +2703,38 @@ _UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range los
 _LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
 
 
+def _relative_lengths(diagonal, dtype=np.float64):
+    """Return sqrt(G_ii / max_j G_jj), where numbers below the normal range of a type count as its least normal one."""
+    squares = np.maximum(diagonal, float(np.finfo(dtype).tiny))
+    return np.sqrt(squares / squares.max())
+
+
 def _divisor(G):
     """Return max_i G_ii to divide by: it is above 0, though all points of a G may be 0."""
     return max(float(G.diagonal().max()), _SMALLEST)
 
 
-class Rounding(namedtuple("Rounding", "margins square length")):
+class Rounding(namedtuple("Rounding", "margins square length lost", defaults=(0.0,))):
     """Bounds on the rounding errors of a product, known before it is computed.
 
     Let v have ||v||_1 <= 1.  Let (w, m) = (Z'v, G v) be the results of `lift` and `margins`, and r^2 that of `square`.
-    With s = max_i G_ii
+    With s = max_i G_ii, the l_i of `Representation.relative_lengths`, and t = sum_i l_i |v_i|, which is at most 1,
 
-        |m_i - (G v)_i| <= margins s,
-        sqrt(max(r^2 - square s, 0)) - length sqrt(s) <= ||v||_G <= sqrt(r^2 + square s) + length sqrt(s),
+        |m_i - (G v)_i| <= margins s l_i t + lost_i s,
+        sqrt(max(r^2 - square s t^2, 0)) - length sqrt(s) t <= ||v||_G <= sqrt(r^2 + square s t^2) + length sqrt(s) t,
 
     up to a few units in the last place of m_i and r^2.
 
     Attributes
     ----------
     margins, square, length : float
+    lost : float, or array of shape (n,), by default 0
 
     Notes
     -----
-    A sum of n rounded terms G_ij v_j, in any order, has an error of at most e_n s, because |G_ij| <= s.  Here
-    e_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
-    has an error of at most e_n sqrt(s) in length, and <z_i, w> one of e_d sqrt(s) ||w||.  A factor of 1.01
+    A sum of n rounded terms G_ij v_j, in any order, has an error of at most e_n s l_i t, because |G_ij| <= s l_i l_j.
+    Here e_k = k unit / (1 - k unit).  Where G was rounded when it was stored, one more rounding is added.  With rows, w
+    has an error of at most e_n sqrt(s) t in length, and <z_i, w> one of e_d sqrt(s) l_i ||w||.  A factor of 1.01
     covers products of errors, the rounding of s and, if s > 1e-285, underflow.
 
     References
@@ -2678,7 +2766,12 @@ class Rounding(namedtuple("Rounding", "margins square length")):
 
     def scaled(self, share: float) -> Rounding:
         """Return the same bounds in units of a larger s; ``share`` is the present s over the larger one."""
-        return Rounding(self.margins * share, self.square * share, self.length * math.sqrt(share))
+        return Rounding(
+            self.margins * share,
+            self.square * share,
+            self.length * math.sqrt(share),
+            self.lost * share,
+        )
 
 
 def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
@@ -2917,6 +3010,13 @@ class _OverGram(Representation):
     def separators(self, alpha: Array, precise: bool = True) -> Array:
         return self.base.separators(alpha, precise)
 
+    @property
+    def more_precise(self) -> str:
+        return self.base.more_precise
+
+    def relative_lengths(self) -> Array:
+        return self.base.relative_lengths()
+
     def _scores(self, alpha):
         return self.base._scores(alpha)
 
@@ -2974,7 +3074,7 @@ class RidgeGram(_OverGram):
         return rounding.scaled(max(share, 1e-280))
 
     def rounding(self) -> Rounding:
-        """Add 16 roundings of s to the errors of the base, because |r_i v_i| <= |m_i| + s."""
+        """Add 16 roundings to the errors of the base, because |r_i v_i| <= |m_i| + s l_i t for its s."""
         of_base = self.base.rounding()
         lost = _sum_error(16)
         of_square = of_base.square + lost if of_base.square else 0.0
@@ -3018,11 +3118,11 @@ class RidgeGram(_OverGram):
         size, m, rounding = products
         terms = self.ridge * v
         rounding = self._of_base(rounding)
-        lost = _LAST * float(np.abs(m).max()) / _divisor(self)  # where the terms cancel
+        lost = _LAST * np.abs(m) / _divisor(self)  # where the terms cancel
         return (
             size + sum(_precise_dot(terms, v)),
             m + terms,
-            rounding._replace(margins=rounding.margins + lost),
+            rounding._replace(lost=rounding.lost + lost),
         )
 
     def signed(self, y: ArrayLike) -> Representation:
@@ -3210,6 +3310,15 @@ class DenseGram(Representation):
 
     def rounding(self) -> Rounding:
         return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
+
+    def relative_lengths(self) -> Array:
+        return _relative_lengths(self.diagonal(), self.matrix.dtype)
+
+    @property
+    def more_precise(self) -> str:
+        if self.matrix.dtype == np.float32:
+            return "dtype=np.float64"
+        return "" if self._points is None else self._points.more_precise
 
     def restrict(self, index: Array) -> Representation:
         matrix = self.block(index, index)
@@ -3570,6 +3679,9 @@ class _RowGram(Representation):
     @property
     def _constant(self):
         return _constant(self.intercept)
+
+    def relative_lengths(self) -> Array:
+        return _relative_lengths(self.diagonal())
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m = np.empty(v.size)
@@ -4318,6 +4430,13 @@ class LazyGram(Representation):
         error = self.kernel.rounding(self.points.squares.max())
         return Rounding.of_entries(self.c.size, 1.01 * error)
 
+    def relative_lengths(self) -> Array:
+        return _relative_lengths(self.entries)
+
+    @property
+    def more_precise(self) -> str:
+        return "features(X, y)" if self.kernel.name == "linear" else ""
+
     def lift(self, v: Array, w: Array) -> None:
         w[:] = v
 
@@ -4828,6 +4947,13 @@ class PairGram(Representation):
         margins = 1.01 * (self.K.rounding().margins + _sum_error(self.n_classes + 8))
         return Rounding(margins, margins + 1.01 * _sum_error(self.point.size + 8), 0.0)
 
+    def relative_lengths(self) -> Array:
+        return self.K.relative_lengths()[self.point]
+
+    @property
+    def more_precise(self) -> str:
+        return self.K.more_precise
+
     def lift(self, v: Array, w: Array) -> None:
         for weights, part in zip(
             self._class_weights(v)[0], w.reshape(self.n_classes, -1), strict=True
@@ -4892,16 +5018,18 @@ class PairGram(Representation):
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
         """Do as K does, with the sums of weights in two parts, the second of which is all but 0.
 
-        A margin is half the difference of two rounded scores.  This adds up to 2 max_ci |f_c(x_i)| 2^-53 to its error.
+        A margin is half the difference of two rounded scores.  This adds up to 2 max_c |f_c(x_i)| 2^-53 to its error.
         """
         (T, rest) = self._class_weights(v)
         squares = []
+        lost = np.zeros(self.n_points)
         scores = np.empty_like(T)
         for c in range(self.n_classes):
             products = self.K.precise(T[c])
             if products is None:
                 return None
             size, scores[c], rounding = products
+            lost = np.maximum(lost, rounding.lost)
             squares.append(size)
             if rest[c].any():
                 m = _image(self.K, rest[c])
@@ -4910,14 +5038,15 @@ class PairGram(Representation):
         m = np.empty(v.size)
         _score_differences(self.point, self.right, self.wrong, scores, m)
         blur = _sum_error(2 * v.size + 16) ** 2
-        lost = _LAST * float(np.abs(scores).max()) / _divisor(self)
+        lost += _LAST * np.abs(scores).max(axis=0) / _divisor(self)
         return (
             0.5 * math.fsum(squares),
             m,
             Rounding(
-                rounding.margins + blur + lost,
+                rounding.margins + blur,
                 rounding.square + 2.0 * blur,
                 rounding.length * math.sqrt(2.0),
+                lost[self.point],
             ),
         )
 
@@ -5042,14 +5171,20 @@ def _nonnegative(norm2, error):
     return max(norm2, 0.0)
 
 
-class _Seen(namedtuple("_Seen", "least norm2 total rounding")):
-    """min_i (G v)_i and ||v||_G^2 as computed at some v, ||v||_1, and the `Rounding` of the first two."""
+class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding")):
+    """What is known of some v.
+
+    least, norm2 : min_i (G v)_i and ||v||_G^2 as computed
+    proven : a lower bound on the first
+    reach : sum_i l_i |v_i|, or a bound on it
+    rounding : the `Rounding` of ||v||_G^2
+    """
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
         norm2 = max(self.norm2, 0.0)
-        square_error = self.rounding.square * scale * self.total * self.total + _UNDERFLOW
-        length_error = self.rounding.length * math.sqrt(scale) * self.total
+        square_error = self.rounding.square * scale * self.reach * self.reach + _UNDERFLOW
+        length_error = self.rounding.length * math.sqrt(scale) * self.reach
         least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
         shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
         longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
@@ -5067,11 +5202,10 @@ def _bracket(scale, alpha, p, total, terms, scale_error):
 
     # 2. lower = min_i (G alpha)_i / ||alpha||_G, and at least -sqrt(s), by Cauchy-Schwarz for every alpha.
     length, shortest, longest = alpha.lengths(scale)
-    least = alpha.least - _LAST * abs(alpha.least) - alpha.rounding.margins * scale * alpha.total
-    divisor = longest if least > 0.0 else shortest
+    divisor = longest if alpha.proven > 0.0 else shortest
     lower = -math.sqrt(scale) * (1.0 + scale_error + _LAST)
     if divisor > 0.0:
-        lower = max(lower, least / divisor)
+        lower = max(lower, alpha.proven / divisor)
     lower -= _LAST * abs(lower)
 
     # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
@@ -5106,22 +5240,23 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
             )
+    lengths = G.relative_lengths()
     seen = []
     for v, (norm2, m, rounding) in zip(points, results, strict=True):
+        lost = _LAST * np.abs(m) + (scale * rounding.lost + _UNDERFLOW)
         if G.signs is not None:
-            # Each m_i errs by some units in its last place.  m + b y cancels what the m_i have in common, as for points
-            # far from the origin, so that these units must be counted here, and the sum's own.  `products` may keep its
-            # m, so that this is another array.
-            lost = 2.0 * _LAST * float(np.abs(m).max()) / scale
+            # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
+            # `products` may keep its m, so that this is another array.
             m = m + _offset(G.signs, m) * G.signs
-            rounding = rounding._replace(
-                margins=rounding.margins + lost, length=rounding.length + 4.0 * tilt
-            )
+            lost += _LAST * np.abs(m)
+            rounding = rounding._replace(length=rounding.length + 4.0 * tilt)
         norm2 = _nonnegative(norm2, rounding.square * scale)
-        seen.append(_Seen(float(m.min()), norm2, float(np.abs(v).sum()), rounding))
+        reach = float(lengths @ np.abs(v))
+        proven = m - lost - (rounding.margins * scale * reach) * lengths
+        seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding))
 
     # 4. Put them together, outwards.
-    seen_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, G.rounding())
+    seen_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, 0.0, G.rounding())
     ends = _bracket(scale, seen_alpha, seen[0], total, terms, G.rounding().margins)
     lower, upper, blur = map(float, ends)
     if lower > upper:
@@ -5211,9 +5346,10 @@ def certificate(
         6 e s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
         40 e + up to e s / rho^2                with features and ``precise``; the second term rounds alpha.
 
-    Here s is that of the matrix without its ridge.  lower is never below -sqrt(s), up to rounding.  With a dense G
-    upper never falls below 2.1e-8 sqrt(s) (float32: 3.4e-4 sqrt(s)): use features for smaller margins.  Formulas and
-    proof: "Rounding in a certificate" in figures/README.md.
+    Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
+    be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
+    -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii) (float32: 3.4e-4): use
+    features for smaller margins.  Formulas and proof: "Rounding in a certificate" in figures/README.md.
 
     References
     ----------
@@ -5694,7 +5830,7 @@ class _Method(NamedTuple):
     interval: Callable
     report: Array | None
     by_square: bool
-    eps: float
+    eps: float | Callable
     origin: (
         tuple  # by which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
     )
@@ -5714,6 +5850,7 @@ class _Verdict(NamedTuple):
     lower: float
     upper: float
     status: str
+    note: str = ""
 
 
 class _Course:
@@ -5767,7 +5904,7 @@ def drive(
     reported: Callable | None = None,
     by_square: bool = False,
     spent: float = 0.0,
-    eps: float = 0.0,
+    eps: float | Callable[[Array], float] = 0.0,
 ) -> Result:
     """Take an algorithm from checkpoint to checkpoint, certify each, and return the Result.
 
@@ -5820,8 +5957,8 @@ def drive(
         by more.
     spent : float, optional
         Seconds of set-up before iteration 0.
-    eps : float, optional
-        The loop's INFEASIBLE is believed at upper <= eps, as its SEPARATED is at lower > 0.
+    eps : float, or without a report callable, optional
+        The loop's INFEASIBLE is believed at upper <= eps, or eps(p), as its SEPARATED is at lower > 0.
 
     Returns
     -------
@@ -5994,7 +6131,9 @@ def _record(method, course, trace):
 
 def _trace_row(method, course):
     """Return the row of the trace at the iteration reached."""
-    lower, upper, _ = course.verdict
+    verdict = course.verdict
+    lower = verdict.lower
+    upper = verdict.upper
     return course.k, method.products(course.k), course.seconds, lower, upper
 
 
@@ -6011,6 +6150,7 @@ def _result(method, iterate, verdict, table, iterates=None, is_whole=True):
         trace=table,
         iterates=iterates,
         state=(*method.origin, held),
+        note=verdict.note,
     )
 
 
@@ -6139,14 +6279,19 @@ def _resume(start, origin, arrays, rounding):
 def _iterate(method, k, is_reported=False):
     """Return the points of a state at iteration k, or those of its report; refuse numbers that cannot be certified."""
     place = f" at iteration {k}"
+    signs = method.run.G.signs
     points = method.reported if is_reported else method.solution
     if points is None:
         alpha = method.state[0]
         _refuse_overflow(alpha, place=place)
-        p = _weights(alpha, method.run.G.signs)
+        p = _weights(alpha, signs)
     else:
         alpha, p = points(*method.state)
         _refuse_overflow(alpha, p, place=place)
+    if signs is not None:  # then the plane of alpha does not depend on the origin of G
+        is_one = alpha is p
+        alpha = _balanced(alpha, signs)
+        p = alpha if is_one else p
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError(
             "p must have weights of at least 0, not all 0: give drive a solution(*state) -> (alpha, p)"
@@ -6219,13 +6364,19 @@ def _reported_interval(method, k):
     if not (1e-250 < min(squares) and max(squares) < 1e250 and margins < 1.0):
         return None  # squares might over- or underflow; alpha = 0 says nothing
     dual_square = reach / dual_total * (square + 2.02 * _sum_error(16.0)) + 2.02 * drift
-    alpha = _Seen(least, norm2, total, Rounding(margins, square + 2.02 * drift, length))
-    p = _Seen(0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
+    proven = least - _LAST * abs(least) - margins * scale * total
+    alpha = _Seen(least, proven, norm2, total, Rounding(margins, square + 2.02 * drift, length))
+    p = _Seen(0.0, 0.0, dual_norm2, dual_total, Rounding(0.0, dual_square, length))
     lower, upper, blur = _bracket(scale, alpha, p, dual_total, n, margins)
     is_sharp = min(upper, upper - lower) > 100.0 * blur
     if not is_sharp or upper <= method.eps or upper - lower <= (run.tol or 0.0) * upper:
         return None
     return _Verdict(lower, upper, "running")
+
+
+def _eps_at(method, p):
+    """Return the upper end at which p proves that there is no margin."""
+    return method.eps(p) if callable(method.eps) else method.eps
 
 
 def _certified(method, flag, iterate):
@@ -6242,7 +6393,7 @@ def _certified(method, flag, iterate):
         lower, upper, blur = method.interval(run.G, run.scale, alpha, p, precise)
         _refuse_overflow(lower, upper, blur, place=f" at iteration {k}")
         takes_eps = flag == INFEASIBLE or (precise and flag != SEPARATED)
-        if upper <= 0.0 or (upper <= method.eps and takes_eps):
+        if upper <= 0.0 or (takes_eps and upper <= _eps_at(method, p)):
             return _Verdict(lower, upper, "infeasible")
         if flag == SEPARATED and lower > 0.0:
             return _Verdict(lower, upper, "separated")
@@ -6257,7 +6408,15 @@ def _certified(method, flag, iterate):
                 continue
         status = "max_iter" if is_last else "running"
         return _Verdict(lower, upper, status)
-    return _Verdict(lower, upper, "rounding")
+    return _Verdict(lower, upper, "rounding", _note_on_rounding(run.G, lower, upper, blur))
+
+
+def _note_on_rounding(G, lower, upper, blur):
+    """Say what rounding leaves within reach, and what would be more precise."""
+    note = f"rounding hides margins below {_written(upper, 2, _UP)}"
+    if lower > 0.0:
+        note = f"rounding leaves a gap of {blur / upper:.1g} within reach"
+    return f"{note}; {G.more_precise} would show more" if G.more_precise else note
 
 
 ALGORITHMS = {}  # those for the margin of G, by name
@@ -9210,6 +9369,8 @@ _NEWTON_AIM = 0.3
 _SINGLE_DIGITS = 1e-3
 #   the most steps, and conjugate gradients in one, against runs without end
 _MOST_NEWTON_STEPS = 200
+#   multiplications for one step in coordinates, where a margin is looked for that nothing hints at: about 0.1 s
+_CHEAP_EQUATIONS = 1 << 28
 #   points whose kernel matrix is kept: memory, 1.6 GB
 _AT_HAND = 20_000
 #   entries of sparse rows, or of pairs, that are written down: memory, 0.5 GB
@@ -9238,6 +9399,7 @@ class _Problem:
     signs, shift : y and h if the intercept is free, else None
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : length_i, of the G that is read
+    relative_lengths : those of G that rounding is relative to, see `Rounding`
     reads : array of one entry, how many entries of G have been read
     adder : the function ``G.adder()``, which keeps columns of G, or None
     last : the last product (v, v'Gv, G v), or None
@@ -9258,6 +9420,7 @@ class _Problem:
             self.shift = np.zeros(self.n)
             self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         self.lengths = np.sqrt(self.diagonal / scale)
+        self.relative_lengths = G.relative_lengths()
         self.reads = np.zeros(1)
         self.adder = G.adder()
         self.last = None
@@ -9268,8 +9431,8 @@ class _Problem:
 
         alpha and m must be as `finish` leaves them.  With a free intercept the new origin o = Z'v lies on the plane of
         alpha, midway between the classes.  G is read from there, and k y y' is added to it, which penalises the bias
-        at o: k = 20 (max_i ||x_i - o||^2 + min_i r_i).  The proof that this settles is "The origin of a free intercept"
-        in figures/README.md.
+        at o: k = 20 (median_i ||x_i - o||^2 + min_i r_i).  The proof that this settles is "The origin of a free
+        intercept" in figures/README.md.
         """
         self.adder = self.G.adder()
         self.last = None
@@ -9287,12 +9450,11 @@ class _Problem:
         v = (y - to_plane) * alpha
         of_origin = self.product(v)[1] - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
-        # 3. The penalty of the bias
-        blur = (
-            8.0 * self.G.rounding().margins * self.scale
-        )  # what rounding may leave of ||x_i - o||^2
-        farthest = max((self.diagonal - self.ridge + 2.0 * y * self.shift).max(), blur)
-        self.shift += 0.5 * _BIAS_PENALTY * (farthest + np.min(self.ridge)) * y
+        # 3. The penalty of the bias, and what rounding may leave of ||x_i - o||^2
+        reaches = self.relative_lengths + self.reach(np.abs(v))
+        blur = 8.0 * self.G.rounding().margins * self.scale * reaches**2
+        squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, blur)
+        self.shift += 0.5 * _BIAS_PENALTY * (np.median(squares) + np.min(self.ridge)) * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
         m += b / self.scale * y
 
@@ -9303,6 +9465,7 @@ class _Problem:
         if self.signs is None:
             self.refresh(alpha, m)
             return
+        alpha[:] = _balanced(alpha, self.signs)
         self.shift[:] = 0.0
         self.last = None
         self.refresh(alpha, m)
@@ -9359,6 +9522,10 @@ class _Problem:
         image = self.product(v)[1] + self.from_shift(slice(None), v)
         m[:] = image * (alpha.max() / v.max() / self.scale)
 
+    def reach(self, p):
+        """Return sum_i p_i l_i for the relative lengths l_i; ||p||_G is small if it is small against this."""
+        return float(p @ self.relative_lengths)
+
     def change(self, alpha, m, points, weights):
         """Give some points new weights and bring m up to date, afresh if most of the support changes.
 
@@ -9393,7 +9560,7 @@ class _Limits(NamedTuple):
     """What the solver aims at, and what its methods may hold; `_limits` reads them off G.
 
     tol : relative gap to reach
-    eps : the ||p||_G / sqrt(s) that proves infeasibility
+    eps : the ||p||_G / sqrt(s), over `_Problem.reach` of p, below which p is a witness
     block : points in a block
     largest_set : points in a working set of pair steps
     largest_support : points in the support of a working set of pair steps
@@ -9435,7 +9602,7 @@ def _has_few_coordinates(base):
     if base.access == "products" or not base.points_gram().has_coordinates:
         return False
     n, d = base.shape()
-    return d < min(n, _LARGEST_FACE) and n * d <= max(base.work, _WRITTEN_DOWN)
+    return d < _LARGEST_FACE and n * d <= max(base.work, _WRITTEN_DOWN)
 
 
 def _limits(G, scale, tol):
@@ -9459,14 +9626,15 @@ def _limits(G, scale, tol):
     points = base.points_gram()
     has_zeros = points.work < math.prod(points.shape())  # then products with rows are cheaper
     is_cheaper = not has_zeros or base.shape()[1] <= _FIRST_FACE
-    in_coordinates = is_significant and is_cheaper and _has_few_coordinates(base)
+    in_coordinates = is_significant and is_cheaper and base.shape()[1] < n
+    in_coordinates = in_coordinates and _has_few_coordinates(base)
     largest_face = _LARGEST_FACE
     if in_coordinates:
         largest_face = max(_FIRST_FACE, 2 * base.shape()[1])
-    # 3. What proves infeasibility, in units of the base, since a ridge is not rounded
+    # 3. What is a witness, in units of the base, since a ridge is not rounded
     blur = math.sqrt(G.rounding().square)
     eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
-    eps *= math.sqrt(base_scale) / math.sqrt(scale)
+    eps *= math.sqrt(float(base.diagonal().max()) / scale)
     if blur > 0.0 and not G.has_precise_products:
         eps = max(eps, 1.5 * blur)
     if least_ridge > 0.0:  # rho is at least (sum_i 1 / r_i)^(-1/2)
@@ -9808,7 +9976,8 @@ def _newton_by_products(product, ridge, v, m, accuracy):
         previously_active = active
         active = m < 1.0
         changed = np.count_nonzero(active != previously_active)
-        if error <= accuracy or (error > 0.5 * previous and not changed):
+        is_rounding = not downhill @ image > 0.0
+        if error <= accuracy or is_rounding or (error > 0.5 * previous and not changed):
             break
         # 2. A step, of which digits are of use until active points change.
         digits = min(0.1, max(changed / n, 0.5 * accuracy / error))
@@ -9962,6 +10131,36 @@ def _by_coordinates(G, tol):
     return None if best is None else (*best, mixture, least, most)
 
 
+def _takes_coordinates(problem, status):
+    """Return True if `_by_coordinates` can take G, at little cost if there probably is no margin."""
+    if not _has_few_coordinates(problem.base):
+        return False
+    n, d = problem.base.shape()
+    is_cheap = status == "rounding" or n * d * d <= _CHEAP_EQUATIONS
+    return is_cheap and (np.all(problem.ridge) or not np.any(problem.ridge))
+
+
+def _in_coordinates(G, tol, result):
+    """Return a result with the separator that `_by_coordinates` finds, or as it is if that proves no more."""
+    found = _by_coordinates(G, tol)
+    if found is None:
+        return result
+    W, bias, p, lower, upper = found
+    if lower <= max(result.lower, 0.0):
+        return result
+    upper = min(upper, result.upper)
+    verdict = _Verdict(lower, upper, "rounding", _note_on_rounding(G, lower, upper, upper - lower))
+    if Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
+        verdict = _Verdict(lower, upper, "certified")
+    trace = result.trace.copy()
+    trace["lower"][-1] = lower
+    trace["upper"][-1] = upper
+    alpha = p / (lower * upper)
+    return result._replace(
+        alpha=alpha, p=p, trace=trace, separator=Separator(W, bias), **verdict._asdict()
+    )
+
+
 def _mixture(weights, total):
     """Return the weights scaled to this sum, to the last bit: as multiples of 2^-54, which add up without rounding."""
     p = np.round(weights * (2.0**54 * total / weights.sum())) / 2.0**54
@@ -10051,14 +10250,16 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         previous_norm = norm
         gap, norm = problem.change(alpha, m, points, weights)
         # 3. Stop where more steps are of no use here.
+        reach = problem.reach(alpha) / alpha.sum()
         if by_faces:
             is_slow = steps >= most and norm > _STALLED * previous_norm
             work += steps * P.size**2
-            if is_slow and norm * norm <= 64.0 * size * _EPS:  # the factor cannot tell it from 0
+            # The factor cannot tell such a norm from 0.
+            if is_slow and norm * norm <= 64.0 * size * _EPS * reach * reach:
                 return "rounding"
         else:
             is_slow = (is_closed or steps >= most) and gap > _CLOSER * previous_gap
-        if is_witness or norm <= limits.eps or (gap <= tol and (is_rough or not by_faces)):
+        if is_witness or norm <= limits.eps * reach or (gap <= tol and (is_rough or not by_faces)):
             return "solved"
         if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
             return "slow"
@@ -10131,7 +10332,7 @@ def _over_blocks(problem, limits, alpha, m, gap):
         )
         # 3. Bring all margins up to date.
         gap, norm = problem.change(alpha, m, block, weights)
-        if gap <= goal or norm <= limits.eps:
+        if gap <= goal or norm * alpha.sum() <= limits.eps * problem.reach(alpha):
             return "solved"
     return "slow"
 
@@ -10181,6 +10382,24 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
     return _FACES
 
 
+def _is_zero(G, point):
+    """Return True if a point, an array of one number, is 0: also where its square is 0 by underflow alone."""
+    row = G.coordinates(point) if G.has_coordinates else G.block(point, np.arange(len(G)))
+    return not row.any()
+
+
+def _proof_of_no_margin(problem, eps, p):
+    """Return the upper end at which the witness p counts as a proof, 0 where rounding alone could make one."""
+    support = np.flatnonzero(p)
+    if support.size == 1 and _is_zero(problem.base, support):
+        return math.inf
+    products = problem.G.precise(_unit_range(p))
+    rounding = problem.G.rounding() if products is None else products[2]
+    least = 2.0 * (math.sqrt(rounding.square) + rounding.length)
+    bound = eps * problem.reach(p) * math.sqrt(problem.scale)
+    return bound if eps > least and bound > 2.0 * math.sqrt(_UNDERFLOW) else 0.0
+
+
 def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
     """Minimize by one method in every iteration: the loop that the driver is given.
 
@@ -10189,7 +10408,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
     witness = _WITNESS * limits.eps
     while k < until:
         k += 1
-        if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * alpha.sum():
+        if math.sqrt(max(_dot(alpha, m), 0.0)) <= witness * problem.reach(alpha):
             return k, INFEASIBLE
         # 1. Begin with the best multiple of the weights, and with the best origin if the intercept is free.
         current = method[0]
@@ -10211,8 +10430,9 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         if is_lost:
             return k, EXHAUSTED
         v, norm2, _ = problem.last
-        new_norm = math.sqrt(norm2 / problem.scale) / v.sum()
-        if new_norm <= witness:
+        length = math.sqrt(norm2 / problem.scale)
+        new_norm = length / v.sum()
+        if length <= witness * problem.reach(v):
             return k, INFEASIBLE
         new_gap = 1.0 - m.min() * alpha.sum() / _dot(alpha, m)
         is_halved = new_gap < 0.5 * gap
@@ -10248,7 +10468,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
     return k, RUNNING
 
 
-@_algorithm(max_iter=100, tol=1e-9)
+@_algorithm(max_iter=100, tol=1e-6)
 def max_margin(
     G: GramLike,
     *,
@@ -10285,10 +10505,14 @@ def max_margin(
     *How a run ends.*  With s = max_i G_ii, of G without its ridge:
 
     - "certified": upper - lower <= tol * upper.
-    - "infeasible": p proves that there is no margin above eps = 1e-9 sqrt(s) with features, and 3e-8 sqrt(s) with other
-      G, or 1.5 times what the rounding of their products may leave of ||p||_G, if that is more.
-    - "rounding": neither can be proved.  With a matrix tol is out of reach below about 1e-15 s / rho^2 (float32:
-      2e-7 s / rho^2, and no data are infeasible), with features below 1e-16 s / rho^2.
+    - "infeasible": p proves that there is no margin above 1e-9 sum_i p_i sqrt(G_ii), with features.
+    - "rounding": neither can be proved.  With features tol is out of reach below about 1e-16 s / rho^2.  With a matrix,
+      or a kernel on demand, it is below 1e-15 s / rho^2 (float32: 2e-7 s / rho^2).  The entries of these are rounded,
+      which may hide margins below 2e-8 sum_i p_i sqrt(G_ii): so no data are infeasible there, and the same points may
+      have a small margin with features.
+
+    *Unlike columns.*  Where rounding ends the run, and the rows have fewer than 3,000 coordinates, Newton steps look
+    for the separator itself.  Its coordinates are certified where no weights are: they are the `Result.separator`.
 
     *Noisy labels* leave a large support.  With a ridge, which is a soft margin, (3) solves such problems in a few
     iterations.  Without one, a support of more than 3,000 points of a matrix, or 6,000 of another G, is left to (4): a
@@ -10355,7 +10579,7 @@ def max_margin(
     interval = functools.partial(
         _interval, products=lambda G, scale, *points: [problem.product(v) for v in points]
     )
-    return drive(
+    result = drive(
         run,
         _exact_loop,
         (alpha, m, np.array([method]), problem.reads),
@@ -10363,8 +10587,12 @@ def max_margin(
         parameters=(problem, limits),
         interval=interval,
         products=lambda k: problem.reads[0] / problem.n**2,
-        eps=limits.eps * math.sqrt(run.scale),
+        eps=functools.partial(_proof_of_no_margin, problem, limits.eps),
     )
+    # 4. Where the weights have too few digits, the coordinates of the separator
+    if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
+        return _in_coordinates(run.G, tol, result)
+    return result
 
 
 # ======================================================================================================
@@ -10884,17 +11112,15 @@ class MaxMarginClassifier:
         if self.status_ == "infeasible" and self.C < math.inf:
             # A soft margin is never 0, but rounding may hide it.
             self.status_ = "rounding"
-        # 2. Where weights of points prove too little, try the coordinates of a linear separator.
-        solution = None
-        if self.status_ != "certified" and algorithm is max_margin and self._takes("linear"):
-            solution = self._solve_in_coordinates(G)
-        # 3. Without a margin, fall back on a soft one.
+        # 2. Without a margin, fall back on a soft one.
         soft_C = 1.0 / scale if self.C == math.inf else _SOFT / scale
         soft_C = float(f"{soft_C:.0e}")
         is_hidden = self.interval_[0] <= 0.0 and result.status in ("infeasible", "rounding")
         if is_hidden and self.C > soft_C:
-            message = self._advice_without_margin(data, soft_C)
-            _warn(message)
+            pair = contradiction(data.X, data.labels)
+            if pair is not None and self.C == math.inf and not self._takes("precomputed"):
+                self.status_ = "infeasible"  # which equal points prove, whatever rounding hides
+            _warn(self._advice_without_margin(data, soft_C, pair))
             hard = G
             G = RidgeGram(base, ridge / soft_C)
             result = max_margin(G, tol=self.tol)
@@ -10907,8 +11133,12 @@ class MaxMarginClassifier:
             self.interval_ = self._interval_of_all(base, data)
         self.margin_ = self.interval_[0]
         self.fit_status_ = int(self.status_ != "certified")
-        # 4. Scale the solution.
-        return self._scaled(G, scale, result) if solution is None else solution
+        # 3. Scale the solution.
+        if result.separator is not None:
+            return _Solution(
+                result.alpha, result.separator.bias, result.separator.coordinates.ravel()
+            )
+        return self._scaled(G, scale, result)
 
     def _options(self, algorithm, scale):
         """Return the keywords that this algorithm takes, for a G with max_i G_ii = scale."""
@@ -10930,24 +11160,8 @@ class MaxMarginClassifier:
                 options[name] = smallest
         return options
 
-    def _solve_in_coordinates(self, G):
-        """Return the `_Solution` by its coordinates, and set its interval, if that proves more; else None."""
-        if not _has_few_coordinates(G.without_shift()):
-            return None
-        found = _by_coordinates(G, self.tol)
-        if found is None:
-            return None
-        W, bias, p, lower, upper = found
-        if lower <= max(self.result_.lower, 0.0):
-            return None
-        most = min(upper, self.result_.upper)
-        self.interval_ = (lower, most)
-        self.status_ = "certified" if most - lower <= self.tol * most else "rounding"
-        return _Solution(p / (lower * upper), bias, W.ravel())
-
-    def _advice_without_margin(self, data, C):
-        """Name the points that leave no margin, and a C for which there is one."""
-        pair = contradiction(data.X, data.labels)
+    def _advice_without_margin(self, data, C, pair):
+        """Name the points that leave no margin, such as a pair that contradicts, and a C for which there is one."""
         if pair is None:
             # Each point has a row of G for every other class.
             rows = np.flatnonzero(self.result_.p)

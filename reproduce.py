@@ -853,7 +853,7 @@ def compute_front(context):
     G = fm.gram(X, y, kernel="rbf")
     steps = context.pick(10_000, 1000)
     slow = fm.momentum(G, max_iter=steps, trace_at=spaced(steps)).trace[1:]
-    exact = fm.max_margin(G).trace[-1:]
+    exact = fm.max_margin(G, tol=1e-9).trace[-1:]
     rows = [
         (method, trace["products"], trace["lower"], trace["upper"])
         for method, trace in (("momentum", slow), ("max_margin", exact))
@@ -915,8 +915,8 @@ def compute_network(context):
     for epoch, (hidden, w) in enumerate(progress(last_layers(X, y, steps), context, total=steps)):
         if epoch in looks:
             layer = fm.features(hidden, y, normalize=None)
-            fresh = fm.max_margin(layer)
-            best = fm.max_margin(layer, start=weights)
+            fresh = fm.max_margin(layer, tol=1e-9)
+            best = fm.max_margin(layer, tol=1e-9, start=weights)
             weights = best.alpha
             margin = fm.separator_margin(layer, w)[0]
             read = [run.trace["products"][-1] for run in (best, fresh)]
@@ -2172,7 +2172,7 @@ def noisy_problem(rng, flipped):
     noisy = y[:600].copy()
     noisy[rng.permutation(600)[: round(600 * flipped)]] *= -1
     G = fm.gram(X[:600], noisy, sigma2=0.15**2)
-    return G, fm.max_margin(G), X[600:], y[600:]
+    return G, fm.max_margin(G, tol=1e-9), X[600:], y[600:]
 
 
 def median_and_range(runs):

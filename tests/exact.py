@@ -314,6 +314,10 @@ def faults(G, result, *, tol=None, eps=0.0, signed=None):
     """
     signed = signed_square_of_margin(G) if signed is None else signed
     found = interval_faults(G, signed, result.lower, result.upper, result.alpha, result.p)
+    if (
+        getattr(result, "separator", None) is not None
+    ):  # whose margin lower bounds, not that of alpha
+        found = [fault for fault in found if fault != "lower > margin of alpha"]
     if found == ["not finite"]:
         return found
     found += trace_faults(result.trace, signed, max(signed, 0), signed_square)
@@ -664,7 +668,9 @@ def promises(problem, G):
         G = fm.DenseGram(G) if isinstance(G, np.ndarray) else G
         square = G.rounding().square
         of_base = G.without_ridge().diagonal().max()
-        eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(of_base)
+        eps = (1e-9 if square == 0.0 else 3e-8) * math.sqrt(
+            of_base
+        )  # over the lengths that p mixes
         if square > 0.0 and G.precise(np.zeros(G.shape()[0])) is None:
             eps = max(eps, 1.5 * math.sqrt(square * G.diagonal().max()))
     return problem.options.get("tol"), eps

@@ -226,6 +226,28 @@ def sparse(Z):
     return fm.SparseGram(Z[row, column], column, starts, Z.shape[1])
 
 
+class Csr:
+    """What `features` uses of a sparse matrix of SciPy, whose own are in test_peers.py."""
+
+    def __init__(self, X):
+        self.X = X
+        self.shape = X.shape
+
+    def tocsr(self, copy):
+        assert copy
+        rows, self.indices = np.nonzero(self.X)
+        self.data = self.X[rows, self.indices]
+        counts = np.count_nonzero(self.X, axis=1)
+        self.indptr = np.concatenate(([0], counts.cumsum()))
+        return self
+
+    def sum_duplicates(self):
+        pass
+
+    def eliminate_zeros(self):
+        pass
+
+
 def mapped(Z, dtype=np.float64):
     """By a file, which is gone as soon as nothing refers to it."""
     with tempfile.TemporaryFile() as file:
@@ -320,6 +342,14 @@ BY_ROWS = {"features": fm.FeatureGram, "sparse": sparse, "mapped": mapped, "oper
 def scale_of(G):
     """s = max_i G_ii of a matrix or a representation."""
     return float((G.diagonal() if hasattr(G, "diagonal") else np.diag(G)).max())
+
+
+def without_margin(G):
+    """What `max_margin` says where there is no margin: entries that are rounded may hide a small one."""
+    G = fm.prepare(G, 0, free_intercept=True).G
+    products = G.precise(np.eye(1, len(G))[0])
+    rounding = G.rounding() if products is None else products[2]
+    return "infeasible" if rounding.square + rounding.length < 1e-20 else "rounding"
 
 
 # ======================================================================================================

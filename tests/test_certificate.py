@@ -1,5 +1,6 @@
 """The certified interval: weak duality, rounding, what every algorithm returns, matrices that allow no certificate."""
 
+import functools
 import math
 from fractions import Fraction
 
@@ -53,7 +54,7 @@ def check_interval(kind, Z, alpha, p, lower, upper, rho=None, recurrences=0.0):
     G = form(kind, Z)
     s = scale_of(G)
     root = math.sqrt(scale_of(G))
-    (margins, square, length) = fm.prepare(G, 0).G.rounding()
+    margins, square, length, _ = fm.prepare(G, 0).G.rounding()
     if recurrences:
         margins, square, length = (
             margins + recurrences,
@@ -860,6 +861,48 @@ def test_weights_to_begin_with_on_a_row_of_zeros():
         for start in ([1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]):
             result = fm.max_margin(G, start=start)
             assert result.status == "infeasible" and result.p.tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("offset", [0, 1000, 10**6, 10**8])
+@pytest.mark.parametrize("make", [fm.features, functools.partial(fm.gram, kernel="linear")])
+def test_lower_is_that_of_the_plane_of_the_weights_from_any_origin(make, offset):
+    """sum_i alpha_i y_i x_i of the points as given, in exact arithmetic, not of those from the origin of G."""
+    rng = np.random.default_rng(offset)
+    for n in (4, 5, 7):
+        X = rng.integers(-9, 10, (n, 2)) + np.rint(offset * rng.normal(size=2))
+        y = np.where(np.arange(n) % 2, 1, -1)
+        X[:, 0] += 20.0 * y
+        G = make(X, y, normalize=None, intercept="free")
+        for result in (fm.max_margin(G), fm.momentum(G, max_iter=300)):
+            weights = [
+                Fraction(float(a)) * int(sign) for a, sign in zip(result.alpha, y, strict=True)
+            ]
+            assert sum(weights) == 0
+            rows = [[Fraction(float(x)) for x in row] for row in X]
+            w = [sum(a * row[j] for a, row in zip(weights, rows, strict=True)) for j in range(2)]
+            scores = [sum(a * b for a, b in zip(w, row, strict=True)) for row in rows]
+            margin = min(f for f, sign in zip(scores, y, strict=True) if sign > 0)
+            margin = (margin - max(f for f, sign in zip(scores, y, strict=True) if sign < 0)) / 2
+            assert result.lower > 0.0 and margin**2 >= Fraction(result.lower) ** 2 * sum(
+                a * a for a in w
+            )
+
+
+def test_a_few_long_points_cost_no_digits_of_the_others():
+    """Each error is relative to the length of its own point: at weights that leave the long ones little to say."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = np.where(X[:, 0] > 0.0, 1, -1)
+    long = X.copy()
+    long[:2] *= 1e6 / np.linalg.norm(X[:2], axis=1)[:, None]
+    for points in (X, long):
+        for make in (fm.features, functools.partial(fm.gram, kernel="linear")):
+            for intercept in (0.0, 1.0):
+                G = make(points, y, normalize=None, intercept=intercept)
+                result = fm.max_margin(G, tol=1e-7)
+                assert result.status == "certified", (make, intercept)
+                lower, upper = fm.certificate(G, result.alpha, result.p)
+                assert upper - lower <= 1e-6 * upper
 
 
 class SinglePrecision(fm.Representation):

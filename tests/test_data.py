@@ -15,6 +15,7 @@ import pytest
 from instances import (
     BY_ROWS,
     PLANTED,
+    Csr,
     Products,
     Rows,
     Symmetric,
@@ -103,28 +104,6 @@ def test_certificates_hold_on_planted_margins(kind, case):
     for result in (fm.momentum(BY_ROWS[kind](Z), max_iter=300), fm.max_margin(BY_ROWS[kind](Z))):
         assert result.lower <= max(rho, 0.0) * (1 + 1e-12) and result.upper >= rho * (1 - 1e-12)
         assert (result.lower > 0) <= (rho > 0)
-
-
-class Csr:
-    """What `features` uses of a sparse matrix of SciPy, whose own are in test_peers.py."""
-
-    def __init__(self, X):
-        self.X = X
-        self.shape = X.shape
-
-    def tocsr(self, copy):
-        assert copy
-        rows, self.indices = np.nonzero(self.X)
-        self.data = self.X[rows, self.indices]
-        counts = np.count_nonzero(self.X, axis=1)
-        self.indptr = np.concatenate(([0], counts.cumsum()))
-        return self
-
-    def sum_duplicates(self):
-        pass
-
-    def eliminate_zeros(self):
-        pass
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])

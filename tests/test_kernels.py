@@ -258,7 +258,7 @@ def test_copies_of_a_point_are_told_by_the_kernel():
             K = np.asarray(make(X, gamma=gamma))
             assert (K[np.arange(20), np.arange(20, 40)] == 1.0).all()
     y = np.repeat([1, -1], 20)
-    assert fm.max_margin(fm.gram(X, y, gamma=gamma)).status == "infeasible"
+    assert fm.max_margin(fm.gram(X, y, gamma=gamma)).upper <= 3e-8
 
 
 def test_callable_kernels_are_given_copies():

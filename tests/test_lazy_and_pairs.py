@@ -203,7 +203,8 @@ def test_copies_with_opposite_labels_are_never_separated():
     y = np.tile([1, -1], 20)
     for kernel, params in (LAZY[name](3) for name in LAZY):
         result = fm.max_margin(fm.lazy_gram(X, y, kernel=kernel, **params))
-        assert result.lower <= 0.0 and result.status == "infeasible", (kernel, result)
+        assert result.lower <= 0.0 and result.status == "rounding", (kernel, result)
+        assert result.upper <= 1e-3
 
 
 def test_integer_points_have_exact_certificates():
@@ -539,13 +540,13 @@ def test_some_of_the_pairs_score_as_all_do_whose_other_weights_are_0(base):
         np.testing.assert_allclose(found, want, rtol=0, atol=1e-12 * np.abs(want).max())
 
 
-def test_labels_that_contradict_each_other_are_infeasible():
+def test_labels_that_contradict_each_other_leave_no_margin_that_entries_show():
     X, labels = classes(20, 3, 3)
     X[5] = X[4]
     labels[4] = 0
     labels[5] = 2
     result = fm.max_margin(fm.pair_gram(fm.gram(X), labels, 3))
-    assert result.status == "infeasible" and result.lower <= 0.0 and result.upper < 1e-7
+    assert result.status == "rounding" and result.lower <= 0.0 and result.upper < 1e-7
 
 
 @pytest.mark.parametrize(

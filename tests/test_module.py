@@ -233,7 +233,7 @@ def test_every_algorithm_has_the_same_run_options_in_the_same_order():
         assert name == "max_margin" or own["start"] == hints["start"]
         defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
         assert defaults.pop("max_iter") > 0
-        assert defaults.pop("tol") == {"max_margin": 1e-9, "norm_margin": 1e-6}.get(name)
+        assert defaults.pop("tol") == {"max_margin": 1e-6, "norm_margin": 1e-6}.get(name)
         assert defaults == {
             "trace_at": None,
             "keep_iterates": False,

@@ -465,6 +465,9 @@ class CountingGram(fm.Representation):
     def rounding(self):
         return fm.Rounding.of_entries(len(self.matrix), 0.5 * EPS)
 
+    def relative_lengths(self):
+        return fm.DenseGram(self.matrix).relative_lengths()
+
     def restrict(self, index):
         return fm.DenseGram(
             np.ascontiguousarray(self.matrix[np.ix_(index, index)])
