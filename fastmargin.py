@@ -432,12 +432,20 @@ def _plain(a, name):
 
 
 def _array(a, name):
-    """Return an array or data frame of numbers as a plain array; refuse sparse and masked arrays, dates, durations."""
+    """Return an array or data frame of numbers as a plain array; refuse what `_exact_array` refuses."""
+    exact = _exact_array(a, name)
+    return exact.astype(np.float64) if exact.dtype.kind == "O" and exact.size else exact
+
+
+def _exact_array(a, name):
+    """Return an array or data frame of numbers as a plain array that has rounded none of them, of Python numbers if no
+    other type holds them; refuse sparse and masked arrays, dates, durations."""
     plain = _plain(a, name)
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array: fill or drop the masked entries and pass a plain one"
         )
+    plain = _before_promotion(plain, a)
     kind = plain.dtype.kind
     is_mixed_frame = hasattr(a, "dtypes") and kind not in "fiub"
     if kind not in "OmM" and not is_mixed_frame:
@@ -447,9 +455,26 @@ def _array(a, name):
     return _table_of_numbers(plain, a, name)
 
 
+def _before_promotion(plain, given):
+    """Return a list or data frame of several types as an array of objects where NumPy made large integers floats."""
+    kinds = {getattr(dtype, "kind", "O") for dtype in np.atleast_1d(getattr(given, "dtypes", ()))}
+    is_frame = plain.ndim == 2 and not kinds <= set("fb")
+    if plain.dtype.kind != "f" or not (is_frame or isinstance(given, list | tuple)):
+        return plain
+    if not (np.abs(plain) >= _WHOLE).any():
+        return plain
+    if isinstance(given, list | tuple):
+        objects = np.array(given, dtype=object)
+        return objects if objects.shape == plain.shape else plain
+    objects = np.empty(plain.shape, dtype=object)
+    for k in range(plain.shape[1]):
+        objects[:, k] = np.asarray(given.iloc[:, k] if hasattr(given, "iloc") else given[:, k])
+    return objects
+
+
 def _table_of_numbers(plain, given, name):
-    """Return Python objects, or columns of several types, in float64; errors name the row, column and dtype given, and
-    the remedy for dates and durations."""
+    """Return Python objects, or columns of several types, in float64, or as they are if float64 does not hold them;
+    errors name the row, column and dtype given, and the remedy for dates and durations."""
     numbers = np.empty(plain.shape)
     columns = np.atleast_2d(plain.T)
     for k, out in enumerate(np.atleast_2d(numbers.T)):
@@ -467,7 +492,37 @@ def _table_of_numbers(plain, given, name):
                 place += f", of dtype {np.atleast_1d(given.dtypes)[k]},"
             remedy = _time_remedy(columns[k][row], whole)
             raise TypeError(f"{name} must hold real numbers; {place} has {value}{remedy}")
-    return numbers
+    exact = numbers.astype(object)
+    for column, known, out in zip(*map(np.atleast_2d, (plain.T, numbers.T, exact.T)), strict=True):
+        if not _are_doubles(column, known):
+            out[:] = [_exact(value) for value in column]
+    return numbers if (exact == numbers).all() else exact
+
+
+_WHOLE = 2.0**53  # above it not every integer is a number in double precision
+_FLOATS = float, np.float64, np.float32, np.float16, bool, np.bool_
+
+
+def _are_doubles(values, rounded):
+    """Return True if objects are seen to be numbers in double precision at once, from their types and sizes."""
+    kinds = {kind for kind in set(map(type, values)) if kind not in _FLOATS}
+    if not kinds:
+        return True
+    return all(issubclass(kind, int | np.integer) for kind in kinds) and bool(
+        (np.abs(rounded) < _WHOLE).all()
+    )
+
+
+def _exact(value):
+    """Return a number of any type as an int or a Fraction; infinite ones, and numbers without a ratio, as a float."""
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, complex | np.complexfloating):
+        value = value.real
+    try:
+        return Fraction(*value.as_integer_ratio())
+    except (AttributeError, ValueError, OverflowError):
+        return float(value)
 
 
 def _first_that_is_no_number(values, out):
@@ -485,7 +540,7 @@ def _first_that_is_no_number(values, out):
             return i, f"a {_kind_of_time(value)}, {value}"
         try:
             out[i] = value
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             return i, f"{value!r}: {error}"
     return None
 
@@ -520,34 +575,209 @@ def _time_remedy(value, name):
     return f"; in seconds: {seconds}"
 
 
-def _real_array(a, name, ndim, first=0):
+def _real_array(a, name, ndim, first=0, losses="warn"):
     """Return a finite array of ``ndim`` dimensions, float32 or float64.  Errors count rows from ``first``."""
+    return _moved_array(a, name, ndim, first, losses=losses)[0]
+
+
+def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
+    """Return (x - o, o): a finite array of ``ndim`` dimensions, float32 or float64, and its shift o of `_in_doubles`."""
     columns = getattr(a, "columns", None)
-    a = _array(a, name)
-    if a.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
-    if a.dtype not in (np.float32, np.float64):
-        a = a.astype(np.float64)
-    if a.ndim != ndim:
-        raise ValueError(f"{name} must have {_counted(ndim, 'dimension')}, got shape {a.shape}")
-    if a.size == 0:
-        raise ValueError(f"{name} is empty, shape {a.shape}")
-    is_finite = np.isfinite(a)
+    exact = _exact_array(a, name)
+    if exact.dtype.kind not in "fiub" and not (exact.dtype.kind == "O" and exact.size):
+        raise TypeError(f"{name} must hold real numbers, got dtype {exact.dtype}")
+    numbers = exact
+    if numbers.dtype not in (np.float32, np.float64):
+        with np.errstate(over="ignore"):
+            numbers = exact.astype(np.float64)
+    if numbers.ndim != ndim:
+        raise ValueError(
+            f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}"
+        )
+    if numbers.size == 0:
+        raise ValueError(f"{name} is empty, shape {numbers.shape}")
+    is_finite = np.isfinite(numbers)
     if not is_finite.all():
         index = np.argwhere(~is_finite)[0].tolist()
-        value = a[tuple(index)]
+        value = numbers[tuple(index)]
         column = "" if columns is None else f", in column {columns[index[1]]!r}"
         index[0] += first
         raise ValueError(
             f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
             f"{name}{index}{column}"
         )
-    return a
+    is_moved = shift is not None and shift is not _CHOOSE
+    if _holds_doubles(exact) and not is_moved:
+        return numbers, None
+    return _in_doubles(exact, name, first, columns, shift, losses)
 
 
-def _vector(v, name, n=None):
+# Numbers that are no doubles
+#
+# Integers above 2^53 (int64, uint64, Python's), Decimal, Fraction and longdouble may hold more digits than a double.
+# Where a shift x - o of all points changes nothing (`_ignores_origin`), an integer o is chosen in each column that
+# would lose some, and subtracted before numbers are rounded.  It is the fact G.shift, and new points lose it, too.
+# Elsewhere, and where this is not enough, points that differ and would become equal are refused; other losses are
+# warned of.  A loss is that of a unit or more above 2^53, or of the difference of two values in a column.  Other
+# digits, as those of Decimal("0.1") after the 16th, are rounded as in any conversion to double precision.
+
+_CHOOSE = "choose"
+
+
+def _ignores_origin(kernel, normalize, intercept):
+    """Return True if K, or the problem of a free intercept, stays the same when all points are shifted."""
+    if not isinstance(kernel, str):
+        return False
+    is_moved = kernel == "linear" and normalize is None and _is_free(intercept)
+    return is_moved or kernel in ("rbf", "laplacian")
+
+
+def _holds_doubles(a):
+    """Return True if float64 holds all numbers of a plain or sparse array, or of no such array."""
+    a = a.data if _is_sparse(a) else a
+    kind, size = a.dtype.kind, a.dtype.itemsize
+    if kind == "f":
+        return size <= 8 or bool((a.astype(np.float64) == a).all())
+    if kind in "iu" and size == 8 and a.size:
+        return -_WHOLE <= int(a.min()) and int(a.max()) <= _WHOLE
+    return kind != "O"
+
+
+def _difference(column, o):
+    """Return (nearest, rest): x - o = nearest + rest for the x of an array and an integer o, rounded to nearest.
+
+    ``rest`` is what rounding takes: it is 0 only where nothing is lost.
+    """
+    kind, size = column.dtype.kind, column.dtype.itemsize
+    if kind == "f" and size <= 8:
+        numbers = column.astype(np.float64)
+        if o == 0:
+            return numbers, np.zeros(numbers.size)
+        if (numbers == np.floor(numbers)).all() and np.abs(numbers).max() < 2.0**62:
+            return _difference(numbers.astype(np.int64), o)
+    if kind in "iub" and abs(o) < 1 << 84:
+        # The upper and the lower 32 bits are subtracted apart, which cannot overflow.
+        x = column if column.dtype == np.uint64 else column.astype(np.int64)
+        upper = np.ldexp(((x >> 32).astype(np.int64) - (o >> 32)).astype(np.float64), 32)
+        lower = ((x & 0xFFFFFFFF).astype(np.int64) - (o & 0xFFFFFFFF)).astype(np.float64)
+        nearest = upper + lower
+        added = nearest - upper
+        return nearest, (upper - (nearest - added)) + (lower - added)
+    differences = [_exact(x) - o for x in column]
+    nearest = [float(x) for x in differences]
+    rest = [float(x - _exact(y)) for x, y in zip(differences, nearest, strict=True)]
+    return np.array(nearest), np.array(rest)
+
+
+def _loss(column, nearest, rest):
+    """Return the largest loss of a column that counts, or 0.0."""
+    is_lost = rest != 0.0
+    counts = is_lost & (np.abs(nearest) >= _WHOLE)
+    if not counts.any() and is_lost.any() and np.unique(nearest).size < len(set(column.tolist())):
+        counts = is_lost
+    return float(np.abs(rest[counts]).max(initial=0.0))
+
+
+def _middle(column):
+    """Return an integer near the middle one of the numbers of a column."""
+    values = np.sort(column)
+    middle = math.floor(_exact(values[values.size // 2]))
+    # A constant column must not become 0, as all points might.
+    return middle - 1 if values[0] == values[-1] else middle
+
+
+def _without_loss(column, o):
+    """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless that loses something."""
+    start = 0 if o is _CHOOSE else o
+    nearest, rest = _difference(column, start)
+    loss = _loss(column, nearest, rest)
+    if o is not _CHOOSE or loss == 0.0:
+        return nearest, start, loss
+    return _without_loss(column, _middle(column))
+
+
+def _in_doubles(exact, name, first, columns, shift, losses):
+    """Return (x - o, o) for numbers x that may be no doubles, (n,) or (n, d), and o, (d,), or None for 0.
+
+    ``shift`` is o, None, or _CHOOSE.  ``losses``: "refuse" points that become equal and warn of other losses, "warn" of
+    both, or "ignore".
+    """
+    table = exact[:, None] if exact.ndim == 1 else exact
+    numbers = np.empty(table.shape)
+    lost = np.zeros(table.shape[1])
+    shifts = np.zeros(table.shape[1], dtype=object)
+    if shift is not None:
+        shifts[:] = shift
+    for k in range(lost.size):
+        numbers[:, k], shifts[k], lost[k] = _without_loss(table[:, k], shifts[k])
+    if lost.any():
+        is_vector = exact.ndim == 1
+        _say_what_is_lost(table, numbers, name, first, columns, lost, shift, losses, is_vector)
+    numbers = numbers.reshape(exact.shape)
+    return numbers, shifts if shifts.any() else None
+
+
+def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses, is_vector=False):
+    """Raise an error that names points which differ but became equal, or warn of what was lost."""
+    if losses == "ignore":
+        return
+    k = int(lost.argmax())
+    place = "it" if is_vector else f"column {k if columns is None else columns[k]!r}"
+    if shift is _CHOOSE:
+        remedy = "its range is too wide for that: write it as two columns, of the upper and the lower digits"
+    else:
+        remedy = (
+            "subtract a number near them from the column, in its own type, before they are rounded; "
+            'kernel="rbf" or "laplacian", and "linear" with normalize=None and intercept="free", do so themselves'
+        )
+    pair = _first_pair(exact, _row_key(numbers)) if losses == "refuse" else None
+    if pair is not None:
+        i, j = pair
+        raise ValueError(
+            f"rows {first + i} and {first + j} of {name} differ, but they are equal in double precision, which rounds "
+            f"{place} by up to {lost[k]:g}; {remedy}"
+        )
+    others = np.count_nonzero(lost) - 1
+    more = f", and {_counted(others, 'other column')}" if others else ""
+    if is_vector:
+        remedy = "integers are kept up to 2**53"
+    _warn(
+        f"{name} is rounded to double precision: {place} loses up to {lost[k]:g}{more}; results are those of the "
+        f"rounded numbers; {remedy}"
+    )
+
+
+def _row_key(X):
+    """Return a function that gives for each row of a plain or sparse array a key, equal for equal rows."""
+
+    def as_key(values):
+        is_plain = values.dtype.kind in "fiub" and values.dtype.itemsize <= 8
+        # Extended precision has bytes without a meaning; -0.0 + 0 is 0.0.
+        return (values + 0).tobytes() if is_plain else tuple(values.tolist())
+
+    def key(i):
+        if not _is_sparse(X):
+            return as_key(X[i])
+        entries = slice(X.indptr[i], X.indptr[i + 1])
+        return X.indices[entries].tobytes(), as_key(X.data[entries])
+
+    return key
+
+
+def _first_pair(exact, key):
+    """Return the first pair of rows, j < i, with the same key that differ; None if there is none."""
+    of_exact = _row_key(exact)
+    first = {}  # the first row of each key; keys themselves would be a copy of X
+    for i in range(exact.shape[0]):
+        j = first.setdefault(hash(key(i)), i)
+        if key(i) == key(j) and of_exact(i) != of_exact(j):
+            return j, i
+    return None
+
+
+def _vector(v, name, n=None, losses="warn"):
     """Return a copy of a finite vector in float64, of n entries unless n is None."""
-    v = _real_array(v, name, 1).astype(np.float64)
+    v = _real_array(v, name, 1, losses=losses).astype(np.float64)
     if n not in (None, v.size):
         raise ValueError(f"{name} must have {n} entries, got {v.size}")
     return v
@@ -574,6 +804,49 @@ def _sparse_points(X, name="X"):
     return X
 
 
+def _sparse_numbers(X, name="X", shift=None, losses="refuse"):
+    """Return (X - o, o) for sparse points in compressed rows, as `_in_doubles`; they keep a type that doubles hold.
+
+    An o is chosen for columns without zeros alone.  A column that a given o shifts is filled.
+    """
+    X = _sparse_points(X, name)
+    is_moved = shift is not None and shift is not _CHOOSE
+    if _holds_doubles(X) and not is_moved:
+        return X, None
+    if is_moved:
+        X = _filled(X, np.flatnonzero(shift))
+    d = X.shape[1]
+    order = np.argsort(X.indices, kind="stable")
+    columns = np.split(order, np.cumsum(np.bincount(X.indices, minlength=d))[:-1])
+    numbers = np.empty(X.data.size)
+    lost = np.zeros(d)
+    shifts = np.zeros(d, dtype=object)
+    for k, places in enumerate(columns):
+        o = shift[k] if is_moved else 0
+        if shift is _CHOOSE and places.size == X.shape[0]:
+            o = _CHOOSE
+        if places.size:
+            numbers[places], shifts[k], lost[k] = _without_loss(X.data[places], o)
+    rounded = X.astype(np.float64)
+    rounded.data = numbers
+    if lost.any():
+        _say_what_is_lost(X, rounded, name, 0, None, lost, shift, losses)
+    return rounded, shifts if shifts.any() else None
+
+
+def _filled(X, columns):
+    """Return sparse rows in which these columns have all their entries, also where they are 0."""
+    n, d = X.shape
+    is_filled = np.isin(X.indices, columns)
+    rows = np.repeat(np.arange(n), np.diff(X.indptr))[~is_filled]
+    values = np.concatenate((X.data[~is_filled], X[:, columns].toarray().ravel()))
+    rows = np.concatenate((rows, np.repeat(np.arange(n), columns.size)))
+    places = np.concatenate((X.indices[~is_filled], np.tile(columns, n)))
+    order = np.lexsort((places, rows))
+    starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n))))
+    return type(X)((values[order], places[order], starts), shape=(n, d))
+
+
 def _squares(X):
     """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
     if _is_sparse(X):
@@ -589,16 +862,23 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
     functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.  With
     dtype=None rows in float32 keep their type.
     """
+    return _moved_points(X, name, kernel, first, dtype)[0]
+
+
+def _moved_points(X, name="X", kernel=None, first=0, dtype=np.float64, shift=None, losses="refuse"):
+    """Return (x - o, o): points as `_points` does, and their shift as `_in_doubles` does."""
     if _is_sparse(X) and kernel is not None:
-        X = _sparse_points(X, name).astype(np.float64)
+        X, shift = _sparse_numbers(X, name, shift, losses)
+        X = X.astype(np.float64)
         if isinstance(kernel, str) and kernel in _OF_INNER_PRODUCTS:
             if not np.isfinite(4.0 * _squares(X)).all():
                 raise ValueError(f"a row of {name} is too large: its square overflows")
-            return X
-        X = X.toarray()
-    X = _real_array(X, name, 2, first)
-    if isinstance(kernel, str) and kernel == "precomputed":
-        return X
+            return X, shift
+        return np.ascontiguousarray(_moved_points(X.toarray(), name)[0], dtype=dtype), shift
+    is_given = isinstance(kernel, str) and kernel == "precomputed"
+    X, shift = _moved_array(X, name, 2, first, shift, "warn" if is_given else losses)
+    if is_given:
+        return X, shift
     X = np.ascontiguousarray(X, dtype=dtype)
     with np.errstate(over="ignore"):
         is_small = np.isfinite(4.0 * _squares(X))
@@ -606,7 +886,20 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
         raise ValueError(
             f"row {first + np.argmin(is_small)} of {name} is too large: its square overflows"
         )
-    return X
+    return X, shift
+
+
+def _exact_points(X, name="X"):
+    """Return checked points in a type that holds all their digits: as they are in double precision, if that does."""
+    if _is_sparse(X):
+        return _sparse_points(X, name)
+    if _is_mapped(X):
+        return X
+    exact = _exact_array(X, name)
+    if _holds_doubles(exact):
+        return _points(X, name, dtype=None)
+    _moved_points(X, name, losses="ignore")  # which checks them
+    return exact
 
 
 def _is_mapped(X, dtype=None):
@@ -624,9 +917,17 @@ def _is_mapped(X, dtype=None):
 def _rows(X, name="X"):
     """Return checked points, sparse ones in compressed rows.  Mapped points are returned as they are, since `_blocks`
     checks them."""
+    return _moved_rows(X, name)[0]
+
+
+def _moved_rows(X, name="X", shift=None, losses="refuse"):
+    """Return (x - o, o): points as `_rows` does, and their shift as `_in_doubles` does."""
     if _is_sparse(X):
-        return _sparse_points(X, name)
-    return X if _is_mapped(X) else _points(X, name, dtype=None)
+        return _sparse_numbers(X, name, shift, losses)
+    is_moved = shift is not None and shift is not _CHOOSE
+    if _is_mapped(X) and not is_moved:
+        return X, None
+    return _moved_points(X, name, dtype=None, shift=shift, losses=losses)
 
 
 _AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled at a time: 8 MB
@@ -723,7 +1024,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     known = _known_labels(y, name)
     is_sign = allowed == (-1, 1)
     try:
-        labels = _vector(y, name, n)
+        labels = _vector(y, name, n, losses="ignore")
     except TypeError:
         remedy = _sign_remedy(y, name) if is_sign else ""
         if not remedy:
@@ -802,7 +1103,7 @@ def _amounts(values, name, n):
     """Return n finite numbers >= 0 in float64; a single number is repeated."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
-    values = _vector(values, name, n)
+    values = _vector(values, name, n, losses="ignore")  # factors, of which a rounding is none
     if values.min() < 0.0:
         raise ValueError(f"{name} must hold numbers of at least 0, the least is {values.min():g}")
     return values
@@ -1747,11 +2048,11 @@ class Kernel(
         return sums
 
 
-def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
+def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift=None):
     """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the centre.
 
-    ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
-    changes the values of K.
+    ``weights`` are those of the points in gamma="scale", and X + shift are the points as given.  ``is_moved`` allows
+    "linear" to choose another origin, which changes the values of K.
     """
     # 1. Which kernel it is, and which parameters it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
@@ -1772,7 +2073,7 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
             raise ValueError(
                 f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}"
             )
-    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X, weights, shift) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
     constant = _constant(intercept)
@@ -1829,7 +2130,7 @@ def _constant(intercept):
     return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
 
 
-def _gamma_of(params, X, weights):
+def _gamma_of(params, X, weights, shift=None):
     """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
@@ -1842,7 +2143,7 @@ def _gamma_of(params, X, weights):
     d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / d
-    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
+    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]), shift)
     if spread < _NORMAL:
         low, high = _ranges(X)
         if low.min() == high.max():
@@ -1855,8 +2156,17 @@ def _gamma_of(params, X, weights):
     return 1.0 / spread
 
 
-def _variance(X, weights):
-    """Return the variance of the entries of X, whose rows have weights, (n,); sparse rows include their zeros."""
+def _variance(X, weights, shift=None):
+    """Return the variance of the entries of X + shift, zeros included, whose rows have weights, (n,)."""
+    if shift is not None:
+        # The variance of each column, and that of their means
+        total = weights.sum()
+        X = X.toarray() if _is_sparse(X) else X
+        means = weights @ X / total
+        within = float((weights @ (X - means) ** 2).sum()) / total
+        means = [Fraction(x) + o for x, o in zip(means.tolist(), shift, strict=True)]
+        mean = sum(means) / len(means)
+        return (within + float(sum((x - mean) ** 2 for x in means))) / len(means)
     if _is_sparse(X):
         row_means = np.asarray(X.mean(axis=1)).ravel()
         mean = weights @ row_means / weights.sum()
@@ -1996,11 +2306,19 @@ def kernel_matrix(
     array([[3.],
            [2.]])
     """
-    A = _points(A, "A", kernel)
-    B = _points(B, "B", kernel)
+    choose = _CHOOSE if _ignores_origin(kernel, None, intercept) else None
+    given = A, B
+    A, shift = _moved_points(A, "A", kernel, shift=choose)
+    B, other = _moved_points(B, "B", kernel, shift=choose)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
-    kernel = _kernel(kernel, A, params, intercept)
+    if shift is not None or other is not None:
+        shift = [a or b for a, b in zip(_integers(shift, A), _integers(other, B), strict=True)]
+        A, B = (
+            _moved_points(X, name, kernel, shift=shift, losses="ignore")[0]
+            for X, name in zip(given, "AB", strict=True)
+        )
+    kernel = _kernel(kernel, A, params, intercept, shift=shift)
     return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
 
 
@@ -2010,16 +2328,35 @@ def kernel_matrix(
 # below that fits it, once, from the weights; it holds the points of the support alone.
 
 
-def _new_points(X, kernel, d):
-    """Return checked new points for a kernel; sparse and mapped ones as they are where the kernel reads them so."""
-    is_read_in_place = kernel.name != "precomputed" and _is_mapped(X)
+def _integers(shift, X):
+    """Return a shift of points X as an array of integers, (d,)."""
+    return np.zeros(X.shape[1], dtype=object) if shift is None else shift
+
+
+def _new_points(X, kernel, d, shift=None, center=None):
+    """Return (x - shift - o, center - o): checked new points for a kernel, and a center or origin that it subtracts.
+
+    Sparse and mapped ones stay as they are where the kernel reads them so.  The integers o come near the center, for
+    new points that are not all numbers in double precision.
+    """
+    losses = "warn"
+    if shift is not None or center is not None:
+        losses = "ignore"  # only points far from those of G lose anything, in proportion to their distance
+        X = _exact_points(X, "Xnew")
+        if center is not None and X.shape[1] == d and not (_is_mapped(X) or _holds_doubles(X)):
+            near = np.floor(np.where(_integers(shift, X) == 0, center, 0.0))
+            shift = _integers(shift, X) + np.array([int(o) for o in near], dtype=object)
+            center = center - near
+    if shift is not None and X.shape[1] != d:
+        shift = None  # which the error below explains
+    is_read_in_place = shift is None and kernel.name != "precomputed" and _is_mapped(X)
     if kernel.name == "linear":
-        X = _rows(X, "Xnew")
+        X, _ = _moved_rows(X, "Xnew", shift, losses)
     elif not is_read_in_place:
-        X = _points(X, "Xnew", kernel.name)
+        X, _ = _moved_points(X, "Xnew", kernel.name, shift=shift, losses=losses)
     if X.shape[1] != d:
         raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
-    return X
+    return X, center
 
 
 class _KernelScores(NamedTuple):
@@ -2030,6 +2367,7 @@ class _KernelScores(NamedTuple):
     coefficients : array, shape (j, k)
     normalize, common : the option, and under "max" the factor 1 / max_i K(x_i, x_i)^(1/2) of all points
     d : int, columns of new points
+    shift : array of integers, shape (d,), which points lose before all else, or None
     """
 
     kernel: Kernel
@@ -2039,10 +2377,12 @@ class _KernelScores(NamedTuple):
     normalize: str | None
     common: float
     d: int
+    shift: Array | None
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
-        X = _new_points(X, self.kernel, self.d)
+        X, center = _new_points(X, self.kernel, self.d, self.shift, self.kernel.center)
+        kernel = self.kernel._replace(center=center)
         if self.kernel.name == "precomputed":
             if self.normalize == "unit":
                 raise ValueError(
@@ -2052,7 +2392,7 @@ class _KernelScores(NamedTuple):
             return self.common * sums
         scores = np.empty((X.shape[0], len(self.coefficients)))
         for first, block in _blocks(X):
-            new = self.kernel.prepare(block)
+            new = kernel.prepare(block)
             rows = slice(first, first + block.shape[0])
             scores[rows] = self.kernel.sums(self.coefficients, self.points, new).T
             if self.normalize == "unit":
@@ -2061,12 +2401,12 @@ class _KernelScores(NamedTuple):
 
 
 class _LinearScores(NamedTuple):
-    """f_j(x) = <w_j, (x - origin, constant)> over the normaliser of x.
+    """f_j(x) = <w_j, (x - shift - origin, constant)> over the normaliser of x.
 
     separators : array, shape (j, d), or (j, d + 1) with a constant
     origin : array, shape (d,)
     constant : float
-    normalize, common : as in `_KernelScores`
+    normalize, common, shift : as in `_KernelScores`
     """
 
     separators: Array
@@ -2074,28 +2414,31 @@ class _LinearScores(NamedTuple):
     constant: float
     normalize: str | None
     common: float
+    shift: Array | None = None
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
-        X = _new_points(X, _LINEAR, self.origin.size)
+        origin = self.origin if self.origin.any() else None
+        X, origin = _new_points(X, _LINEAR, self.origin.size, self.shift, origin)
+        origin = self.origin if origin is None else origin
         W = self.separators[:, : self.origin.size].T
         of_constant = self.constant * self.separators[:, self.origin.size :].sum(axis=1)
         scores = np.empty((X.shape[0], len(self.separators)))
         for first, block in _blocks(X):
             rows = slice(first, first + block.shape[0])
-            scores[rows] = self._products(block, W) + of_constant
+            scores[rows] = self._products(block, origin, W) + of_constant
             if self.normalize == "unit":
                 squares = _squares(block) + self.constant**2
                 scores[rows] *= _normalizers(squares, "unit", "Xnew")[:, None]
         return self.common * scores
 
-    def _products(self, X, W):
+    def _products(self, X, origin, W):
         """Return (X - origin) W.  Only columns that move are subtracted, so that sparse points stay sparse."""
-        is_far = self.origin != 0.0
+        is_far = origin != 0.0
         if not is_far.any():
             return X @ W
         far = X[:, is_far].toarray() if _is_sparse(X) else X[:, is_far]
-        return (far - self.origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
+        return (far - origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
 
 
 # ======================================================================================================
@@ -2178,7 +2521,7 @@ def _in_words(count):
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 
 # The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
-_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin")
+_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin", "shift")
 
 
 class Representation:
@@ -2212,6 +2555,8 @@ class Representation:
     ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
     d : int, columns of the points, or None if they are not known
     origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
+    shift : array of integers, shape (d,), or None for 0; they are subtracted from the x_i before all else, as from new
+        points: see `gram`
     access : {"products", "computed", "stored"}, how single entries of G are had
     unit : float, the largest relative error of one operation in `lift` and `margins`; 2^-53 for double precision
 
@@ -2235,6 +2580,7 @@ class Representation:
     ridge: Array | float = 0.0
     d: int | None = None
     origin: Array | None = None
+    shift: Array | None = None
     access = "products"
     unit: float = 2.0**-53
     routines = {}  # compiled operations by name, of the kinds that have them
@@ -2590,10 +2936,16 @@ class Representation:
         """
         alpha, has_rows = self._weights(result)
         biases = self._biases(alpha)
-        if self.origin is not None:  # those of the rows x_i - origin; f(0) is that of the x_i
+        if self._is_far:  # those of the rows x_i - origin; f(0) is that of the x_i
             zero = np.zeros((1, self.d))
             biases = self._by_output(self._scores(alpha)(zero), len(alpha))[:, 0] + biases
         return biases if has_rows else float(biases[0])
+
+    @property
+    def _is_far(self):
+        """True if the bias of the stored rows is not that of the points as given."""
+        is_shifted = self.shift is not None and self.kernel.name == "linear"
+        return self.origin is not None or is_shifted
 
     def _biases(self, alpha):
         """Return the bias of each row of weights; those of the last rows are kept."""
@@ -3256,7 +3608,9 @@ class DenseGram(Representation):
 
 def _symmetric(given, name):
     """Return a C-ordered float matrix, symmetric to the last bit; raise an error that names the first visible flaw."""
-    given = _array(given, name)
+    given = _exact_array(given, name)
+    if given.dtype.kind == "O" and given.ndim == 2:
+        given = _real_array(given, name, 2)
     is_square = given.ndim == 2 and given.size > 0 and given.shape[0] == given.shape[1]
     if not is_square or given.dtype.kind not in "fiub":
         remedy = ""
@@ -3266,7 +3620,7 @@ def _symmetric(given, name):
             f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}{remedy}"
         )
     if given.dtype not in (np.float32, np.float64):
-        given = given.astype(np.float64)
+        given = _real_array(given, name, 2)
     # A symmetric matrix is its own transpose, so that a Fortran-ordered one needs no copy.
     matrix = given.T if given.flags.f_contiguous else np.ascontiguousarray(given)
     slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
@@ -3595,7 +3949,7 @@ class _RowGram(Representation):
     def _scores_of(self, W):
         d = self.shape()[1] - (self._constant != 0.0)
         origin = np.zeros(d) if self.origin is None else self.origin
-        return _LinearScores(W, origin, self._constant, self.normalize, self.common)
+        return _LinearScores(W, origin, self._constant, self.normalize, self.common, self.shift)
 
 
 class _Rows(namedtuple("_Rows", "rows c origin intercept threads", defaults=(True,))):
@@ -4209,8 +4563,9 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
-    X = _rows(X)
     is_free = _is_free(intercept)
+    choose = _CHOOSE if _ignores_origin("linear", normalize, intercept) else None
+    X, shift = _moved_rows(X, "X", choose)
     signs = None
     if y is not None:
         signs = _signs(y, X.shape[0], is_free)
@@ -4219,7 +4574,7 @@ def features(
     with np.errstate(over="ignore"):
         factors = _normalizers(G.diagonal(), normalize)
     common = float(factors[0]) if normalize == "max" else 1.0
-    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
+    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common, shift=shift)
     if signs is not None:
         G = G._with_signs(signs)
     return _with_options(G, intercept, ridge)
@@ -4284,7 +4639,12 @@ class LazyGram(Representation):
     made_by = "lazy_gram"
 
     def __init__(
-        self, kernel: Kernel, points: tuple, normalize: str | None, intercept: float
+        self,
+        kernel: Kernel,
+        points: tuple,
+        normalize: str | None,
+        intercept: float,
+        shift: Array | None = None,
     ) -> None:
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
@@ -4295,6 +4655,7 @@ class LazyGram(Representation):
             intercept=intercept,
             d=kernel.W.shape[1],
             origin=origin,
+            shift=shift,
         )
         self.points = points
         self.used = None
@@ -4437,7 +4798,14 @@ class LazyGram(Representation):
             points = points._replace(rows=rows)
         coefficients = alpha[:, places] * self.c[places]
         return _KernelScores(
-            self.kernel, points, places, coefficients, self.normalize, self.common, self.d
+            self.kernel,
+            points,
+            places,
+            coefficients,
+            self.normalize,
+            self.common,
+            self.d,
+            self.shift,
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -4509,11 +4877,15 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
     """
     # 1. Read the points and the kernel.
     in_file = _is_mapped(given, dtype) and kernel != "precomputed"
-    X = given if in_file else _points(given, "X", kernel)
+    X = given
+    shift = None
+    if not in_file:
+        choose = _CHOOSE if _ignores_origin(kernel, normalize, intercept) else None
+        X, shift = _moved_points(given, "X", kernel, shift=choose)
     if kernel == "precomputed" and X.shape[0] == X.shape[1]:
         X = _symmetric(X, "X")
     is_moved = _is_free(intercept) and normalize is None
-    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
+    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved, shift=shift)
     # 2. Prepare the points, those of a file block by block.
     dtype = X.dtype if dtype is None else dtype
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
@@ -4531,7 +4903,7 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
         is_shared = X is given or X.base is not None
         if is_shared:
             points = points._replace(rows=X.copy())
-    return LazyGram(kernel, points, normalize, _constant(intercept))
+    return LazyGram(kernel, points, normalize, _constant(intercept), shift)
 
 
 @_with_underflow
@@ -5297,13 +5669,13 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
-    w = _real_array(w, "w", len(shape))
+    w = _exact_array(w, "w")
     bias = None
-    origin = None
     if G.signs is not None and w.shape == (d + 1,):
-        bias = float(w[-1])
+        _real_array(w[-1:], "w", 1, first=d, losses="ignore")
+        bias = _exact(w[-1])
         w = w[:-1]
-        origin = G.origin
+    w = _real_array(w, "w", len(shape))
     if w.shape != shape or not w.any():
         or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
         raise ValueError(
@@ -5314,11 +5686,23 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
 
-    return _of_separator(G, ridge, w, bias, origin)
+    if bias is not None:
+        bias += _at_origin(G, w)
+    return _of_separator(G, ridge, w, bias)
 
 
-def _of_separator(G, ridge, w, bias, origin=None):
-    """Return `separator_margin` for a bias of points x_i, where x_i - origin are the stored rows; None is the best."""
+def _at_origin(G, w):
+    """Return <w, o>, an exact Fraction, for the point o that the stored rows of G have lost."""
+    total = Fraction(0)
+    for places in (G.origin, G.shift):
+        if places is not None:
+            for k in np.flatnonzero(places):
+                total += _exact(w[k]) * _exact(places[k])
+    return total
+
+
+def _of_separator(G, ridge, w, bias):
+    """Return `separator_margin` for a bias of the stored rows, which may be a Fraction; None is the best."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -5328,25 +5712,19 @@ def _of_separator(G, ridge, w, bias, origin=None):
         norm2 *= 0.5
     length = math.sqrt(norm2)
 
-    # 2. Move the bias to the stored rows.
-    bias_term = 0.0  # its rounding is in proportion to this
+    # 2. Scale the bias, too, and round it once.
     if bias is not None:
-        bias *= goal
-        if not abs(bias) < _LARGEST:
+        scaled = _exact(bias) * Fraction(goal)
+        if not abs(scaled) < _LARGEST:
             raise ValueError("the bias is too large for this w: over ||w|| it overflows")
-        if origin is not None:
-            moved = sum(_precise_dot(w, origin))
-            bias += moved
-            # Where the terms of <w, origin> cancel, twice the working precision may be all that is left of it.
-            cancelled = _sum_error(2 * w.size + 16) ** 2 * float(np.abs(w) @ np.abs(origin))
-            bias_term = abs(moved) + 2.0 * cancelled / _LAST
+        bias = float(scaled)
 
     # 3. Margins with their bias, and the largest term of these sums.
     m, term, error = _margins_of(G, w)
     if G.signs is not None:
         if bias is None:
             bias = _offset(G.signs, m)
-        term = max(abs(bias), bias_term)
+        term = abs(bias)
         m += bias * G.signs
 
     # 4. Without a ridge the least of them decides.
@@ -5429,19 +5807,14 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
     (0, 2)
     """
-    X = _rows(X)
+    X = _exact_points(X)
     y = _known_labels(y)
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
         )
 
-    def key(i):
-        if not _is_sparse(X):
-            return (X[i] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
-        entries = slice(X.indptr[i], X.indptr[i + 1])
-        return X.indices[entries].tobytes() + X.data[entries].tobytes()
-
+    key = _row_key(X)
     first = {}  # the first row of each key; keys themselves would be a copy of X
     for i in range(len(y)):
         j = first.setdefault(hash(key(i)), i)
@@ -10478,6 +10851,8 @@ def _class_factors(given, classes, totals):
 def _self_products(G, X):
     """Return K(x, x) for points X, with the kernel, the origin and the intercept of G, not normalised."""
     constant = _constant(G.intercept)
+    if G.shift is not None or not _holds_doubles(X):
+        X, _ = _moved_points(X, "X", G.kernel.name, shift=G.shift, losses="ignore")
     if G.kernel.name == "linear":
         return _rows_as_given(X, G.origin, constant).diagonal()
     return np.concatenate([G.kernel.diagonal(G.kernel.prepare(block)) for _, block in _blocks(X)])
@@ -10723,7 +11098,10 @@ class MaxMarginClassifier:
         return isinstance(self.kernel, str) and self.kernel == kernel
 
     def _table(self, X):
-        """Return checked points: rows of float64, a sparse matrix in compressed rows, or a mapped file as it is."""
+        """Return checked points: rows of float64, a sparse matrix in compressed rows, or a mapped file as it is.
+
+        Points that are not all numbers in double precision keep their type; what reads them knows the rule.
+        """
         if not hasattr(X, "shape"):
             X = np.asarray(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
@@ -10742,11 +11120,10 @@ class MaxMarginClassifier:
         if 0 in X.shape:
             found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
             raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
-        if _is_sparse(X):
-            return _points(X, "X", self.kernel)
         if _is_mapped(X) and not self._takes("precomputed"):
             return X
-        return _points(X)
+        exact = _exact_points(X)
+        return _points(exact, "X", self.kernel) if _holds_doubles(exact) else exact
 
     @_with_underflow
     def fit(
@@ -10833,7 +11210,10 @@ class MaxMarginClassifier:
             del options["gamma"]
         if "gamma" in accepted:
             # "scale" depends on the sample weights, which representations do not know.
-            options["gamma"] = _gamma_of(options, data.X, data.weights)
+            X, shift = data.X, None
+            if not _holds_doubles(X):
+                X, shift = _moved_points(X, "X", self.kernel, shift=_CHOOSE, losses="ignore")
+            options["gamma"] = _gamma_of(options, X, data.weights, shift)
             options.pop("sigma2", None)
         return options
 
@@ -10967,7 +11347,8 @@ class MaxMarginClassifier:
         """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
         if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
             return ""
-        widths = np.ptp(X[:_DENSE_POINTS], axis=0)
+        X = X[:_DENSE_POINTS]
+        widths = (X.max(axis=0) - X.min(axis=0).astype(object)).astype(np.float64)
         narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
         wide = np.argmax(widths)
         if not widths[wide] > 1e3 * widths[narrow]:
@@ -11070,8 +11451,8 @@ class MaxMarginClassifier:
             W = self._scores.separators * self._scores.common
             self.coef_ = W[:, :d].copy()
             self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
-            if G.origin is not None:
-                self.intercept_ = self.intercept_ - self.coef_ @ G.origin
+            moved = [float(_at_origin(G, w)) for w in self.coef_]
+            self.intercept_ = self.intercept_ - np.array(moved)
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:
@@ -11165,7 +11546,7 @@ class MaxMarginClassifier:
                     f"X has {guesses.size} rows and {name} {np.size(values)} entries; they must agree"
                 )
         if sample_weight is not None:
-            sample_weight = _vector(sample_weight, "sample_weight")
+            sample_weight = _vector(sample_weight, "sample_weight", losses="ignore")
         return float(np.average(guesses == _known_labels(y).ravel(), weights=sample_weight))
 
 
