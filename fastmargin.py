@@ -541,7 +541,7 @@ def _first_that_is_no_number(values, out):
         try:
             out[i] = value
         except (TypeError, ValueError, OverflowError) as error:
-            return i, f"{value!r}: {error}"
+            return i, f"{value!r:.80}: {error}"
     return None
 
 
@@ -581,7 +581,7 @@ def _real_array(a, name, ndim, first=0, losses="warn"):
 
 
 def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
-    """Return (x - o, o): a finite array of ``ndim`` dimensions, float32 or float64, and its shift o of `_in_doubles`."""
+    """Return (x - o, o): a finite array of ``ndim`` dimensions, float32 or float64, and o of `_in_doubles`."""
     columns = getattr(a, "columns", None)
     exact = _exact_array(a, name)
     if exact.dtype.kind not in "fiub" and not (exact.dtype.kind == "O" and exact.size):
@@ -678,22 +678,24 @@ def _loss(column, nearest, rest):
     return float(np.abs(rest[counts]).max(initial=0.0))
 
 
-def _middle(column):
-    """Return an integer near the middle one of the numbers of a column."""
+def _places_near(column):
+    """Return integers near the middle one of the numbers of a column, the best one first."""
     values = np.sort(column)
     middle = math.floor(_exact(values[values.size // 2]))
-    # A constant column must not become 0, as all points might.
-    return middle - 1 if values[0] == values[-1] else middle
+    if values[0] == values[-1]:
+        return [middle - 1]  # A constant column must not become 0, as all points might.
+    # From an o in double precision, small numbers have exact distances, too.
+    return [int(float(middle)), middle]
 
 
 def _without_loss(column, o):
     """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless that loses something."""
-    start = 0 if o is _CHOOSE else o
-    nearest, rest = _difference(column, start)
-    loss = _loss(column, nearest, rest)
-    if o is not _CHOOSE or loss == 0.0:
-        return nearest, start, loss
-    return _without_loss(column, _middle(column))
+    for place in [o] if o is not _CHOOSE else [0, *_places_near(column)]:
+        nearest, rest = _difference(column, place)
+        loss = _loss(column, nearest, rest)
+        if loss == 0.0:
+            break
+    return nearest, place, loss
 
 
 def _in_doubles(exact, name, first, columns, shift, losses):
@@ -723,26 +725,29 @@ def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses,
         return
     k = int(lost.argmax())
     place = "it" if is_vector else f"column {k if columns is None else columns[k]!r}"
-    if shift is _CHOOSE:
-        remedy = "its range is too wide for that: write it as two columns, of the upper and the lower digits"
+    precision = "single" if numbers.dtype == np.float32 else "double"
+    if precision == "single":
+        remedy = "take dtype=np.float64"
+    elif losses == "warn":
+        remedy = "integers are kept up to 2**53"
+    elif shift is _CHOOSE:
+        remedy = "no shift of the column keeps them: write it as two, of the upper and lower digits"
     else:
         remedy = (
-            "subtract a number near them from the column, in its own type, before they are rounded; "
-            'kernel="rbf" or "laplacian", and "linear" with normalize=None and intercept="free", do so themselves'
+            "subtract a number near them from the column, in its own type, which moves the origin; kernels that do not "
+            'depend on it, "rbf", "laplacian", and "linear" with normalize=None and intercept="free", do so themselves'
         )
     pair = _first_pair(exact, _row_key(numbers)) if losses == "refuse" else None
     if pair is not None:
         i, j = pair
         raise ValueError(
-            f"rows {first + i} and {first + j} of {name} differ, but they are equal in double precision, which rounds "
-            f"{place} by up to {lost[k]:g}; {remedy}"
+            f"rows {first + i} and {first + j} of {name} differ, but they are equal in {precision} precision, which "
+            f"rounds {place} by up to {lost[k]:g}; {remedy}"
         )
     others = np.count_nonzero(lost) - 1
     more = f", and {_counted(others, 'other column')}" if others else ""
-    if is_vector:
-        remedy = "integers are kept up to 2**53"
     _warn(
-        f"{name} is rounded to double precision: {place} loses up to {lost[k]:g}{more}; results are those of the "
+        f"{name} is rounded to {precision} precision: {place} loses up to {lost[k]:g}{more}; results are those of the "
         f"rounded numbers; {remedy}"
     )
 
@@ -2293,7 +2298,8 @@ def kernel_matrix(
     Raises
     ------
     ValueError, TypeError
-        A, B, the kernel or a parameter is bad, as in `gram`; or A and B have different numbers of columns.
+        A, B, the kernel or a parameter is bad, as in `gram`, whose Notes say what becomes of large integers; or A and B
+        have different numbers of columns.
 
     See Also
     --------
@@ -4550,7 +4556,8 @@ def features(
     Raises
     ------
     ValueError
-        Values are not finite; labels are not -1 or +1; lengths differ; or a row is 0 under "unit".
+        Values are not finite; labels are not -1 or +1; lengths differ; a row is 0 under "unit"; or points that differ
+        would be equal in double precision, see the Notes of `gram`.
 
     See Also
     --------
@@ -4841,6 +4848,17 @@ class LazyGram(Representation):
         return add
 
 
+def _check_in_single(X, center, rows):
+    """Refuse or warn where integers above 2^24 are not those of the rows in float32, as `_say_what_is_lost` does."""
+    X, rows = (points.toarray() if _is_sparse(points) else points for points in (X, rows))
+    moved = X if center is None else X - center
+    is_whole = ((X == np.floor(X)) & (np.abs(X) <= _WHOLE)).all(axis=0)
+    is_lost = is_whole & (np.abs(moved) > 2.0**24)
+    lost = np.where(is_lost, np.abs(rows - moved), 0.0).max(axis=0)
+    if lost.any():
+        _say_what_is_lost(moved, rows, "X", 0, None, lost, None, "refuse")
+
+
 def _column_product(A, b):
     """Return A b' for a single row b, in float64; a dense A is not copied."""
     if _is_sparse(A):
@@ -4896,6 +4914,8 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
     large = np.flatnonzero(~np.isfinite(points.squares))
     if large.size:
         raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
+    if not in_file and np.dtype(dtype) == np.float32 and X.dtype != np.float32:
+        _check_in_single(X, kernel.center, points.rows)
     # 3. Keep them: in the file, or in memory that the user cannot write to.
     if in_file:
         points = points._replace(rows=X)
@@ -4970,7 +4990,7 @@ def gram(
     ValueError
         Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
         range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
-        diagonal.
+        diagonal; or points that differ would be equal in double precision, see the Notes.
     TypeError
         The kernel does not take one of the parameters.
     MemoryError
@@ -4979,6 +4999,16 @@ def gram(
     See Also
     --------
     features : rows of the linear kernel, without G.  lazy_gram : G on demand.  pair_gram : several classes.
+
+    Notes
+    -----
+    *Numbers that are no doubles.*  Integers above 2^53, as time stamps in nanoseconds, and Decimal, Fraction or
+    longdouble with more digits lose some in double precision.  "rbf", "laplacian", and "linear" with normalize=None and
+    intercept="free" do not depend on the origin.  Then an integer is subtracted from every column that loses some,
+    exactly, before it is rounded.  It is the fact ``G.shift``; ``G.decision_function`` subtracts it from new points,
+    too, and ``G.bias`` is that of the points as given.  Elsewhere, or where the range of a column is too wide, points
+    that differ and would become equal are an error.  Other losses of integers, or of the difference of two numbers in a
+    column, are a warning.  All functions that take points keep to this.  The ridge and sample weights are rounded.
 
     References
     ----------
@@ -5064,6 +5094,7 @@ def lazy_gram(
     Notes
     -----
     The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.
+    Integers above 2^53 are treated as `gram` says, and integers above 2^24 alike if dtype is float32.
 
     Examples
     --------
@@ -5780,7 +5811,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
 
     This is the one proof that there is no margin at all.  The status "infeasible" only says that there is none above
-    some eps.
+    some eps.  Points are compared as they are given, with all digits of large integers.
 
     Parameters
     ----------
@@ -7509,7 +7540,8 @@ def winnow(
     Parameters
     ----------
     Z : array, shape (n, d)
-        The signed rows, none of them zero; not a Gram matrix.
+        The signed rows, none of them zero; not a Gram matrix.  The Notes of `gram` say what becomes of integers above
+        2^53, also in `norm_margin`.
     eta : float
         Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
 
@@ -10964,6 +10996,9 @@ class MaxMarginClassifier:
     `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.  Where one column is up to 1e8
     times as wide as another, tol=1e-6 was reached in every trial; beyond, rounding may hide more.  Sparse X take part
     as long as they have up to 2^26 entries with their zeros.
+
+    Integers above 2^53 are treated as the Notes of `gram` say, in `fit` and in `predict`.  ``intercept_`` and
+    ``support_vectors_`` are of the points as given, and rounded; use `decision_function` for scores.
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
     stores it for up to 3,000 points, 72 MB, and other algorithms for up to 10,000; beyond, G is evaluated on demand.
