@@ -434,7 +434,8 @@ def _plain(a, name):
 def _array(a, name):
     """Return an array or data frame of numbers as a plain array; refuse what `_exact_array` refuses."""
     exact = _exact_array(a, name)
-    return exact.astype(np.float64) if exact.dtype.kind == "O" and exact.size else exact
+    is_table = exact.dtype.kind == "O" and exact.size > 0 and exact.ndim > 0
+    return exact.astype(np.float64) if is_table else exact
 
 
 def _exact_array(a, name):
@@ -584,7 +585,8 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
     """Return (x - o, o): a finite array of ``ndim`` dimensions, float32 or float64, and o of `_in_doubles`."""
     columns = getattr(a, "columns", None)
     exact = _exact_array(a, name)
-    if exact.dtype.kind not in "fiub" and not (exact.dtype.kind == "O" and exact.size):
+    is_table = exact.dtype.kind == "O" and exact.size > 0 and exact.ndim > 0
+    if exact.dtype.kind not in "fiub" and not is_table:
         raise TypeError(f"{name} must hold real numbers, got dtype {exact.dtype}")
     numbers = exact
     if numbers.dtype not in (np.float32, np.float64):
@@ -624,18 +626,11 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
 _CHOOSE = "choose"
 
 
-def _ignores_origin(kernel, normalize, intercept):
-    """Return True if K, or the problem of a free intercept, stays the same when all points are shifted."""
-    if not isinstance(kernel, str):
-        return False
-    is_moved = kernel == "linear" and normalize is None and _is_free(intercept)
-    return is_moved or kernel in ("rbf", "laplacian")
-
-
 def _holds_doubles(a):
     """Return True if float64 holds all numbers of a plain or sparse array, or of no such array."""
     a = a.data if _is_sparse(a) else a
-    kind, size = a.dtype.kind, a.dtype.itemsize
+    kind = a.dtype.kind
+    size = a.dtype.itemsize
     if kind == "f":
         return size <= 8 or bool((a.astype(np.float64) == a).all())
     if kind in "iu" and size == 8 and a.size:
@@ -648,8 +643,8 @@ def _difference(column, o):
 
     ``rest`` is what rounding takes: it is 0 only where nothing is lost.
     """
-    kind, size = column.dtype.kind, column.dtype.itemsize
-    if kind == "f" and size <= 8:
+    kind = column.dtype.kind
+    if kind == "f" and column.dtype.itemsize <= 8:
         numbers = column.astype(np.float64)
         if o == 0:
             return numbers, np.zeros(numbers.size)
@@ -724,7 +719,8 @@ def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses,
     if losses == "ignore":
         return
     k = int(lost.argmax())
-    place = "it" if is_vector else f"column {k if columns is None else columns[k]!r}"
+    column = k if columns is None else columns[k]
+    place = "it" if is_vector else f"column {column!r}"
     precision = "single" if numbers.dtype == np.float32 else "double"
     if precision == "single":
         remedy = "take dtype=np.float64"
@@ -2128,6 +2124,14 @@ def _largest_square(X, center):
 def _is_free(intercept):
     """Return True for intercept="free": planes need not pass through the origin."""
     return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
+
+
+def _ignores_origin(kernel, normalize, intercept):
+    """Return True if K, or the problem of a free intercept, stays the same when all points are shifted."""
+    if not isinstance(kernel, str):
+        return False
+    is_moved = kernel == "linear" and normalize is None and _is_free(intercept)
+    return is_moved or kernel in ("rbf", "laplacian")
 
 
 def _constant(intercept):
@@ -11245,7 +11249,8 @@ class MaxMarginClassifier:
             del options["gamma"]
         if "gamma" in accepted:
             # "scale" depends on the sample weights, which representations do not know.
-            X, shift = data.X, None
+            X = data.X
+            shift = None
             if not _holds_doubles(X):
                 X, shift = _moved_points(X, "X", self.kernel, shift=_CHOOSE, losses="ignore")
             options["gamma"] = _gamma_of(options, X, data.weights, shift)

@@ -203,7 +203,7 @@ def test_a_call_is_given_the_gram_matrix_that_is_judged():
             assert np.array_equal(np.frexp(np.abs(Z).max(axis=1))[0], np.full(len(Z), 0.5)), problem
             continue
         given = exact.given(problem)
-        G = exact.exact_gram(problem, getattr(given, "origin", None))
+        G = exact.exact_gram(problem, exact.place_of(given))
         held = np.asarray(given)
         wanted = np.array([[float(x * G.unit) for x in row] for row in G.entries])
         digits = 1e-5 if problem.kind.endswith(("float32", "single")) else 1e-14
