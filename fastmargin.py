@@ -703,10 +703,13 @@ def _in_doubles(exact, name, first, columns, shift, losses):
     numbers = np.empty(table.shape)
     lost = np.zeros(table.shape[1])
     shifts = np.zeros(table.shape[1], dtype=object)
+    is_given = shift is not None and shift is not _CHOOSE
     if shift is not None:
         shifts[:] = shift
     for k in range(lost.size):
         numbers[:, k], shifts[k], lost[k] = _without_loss(table[:, k], shifts[k])
+    if is_given:
+        lost[shifts != 0] = 0.0  # in proportion to distances, of points far from those of G
     if lost.any():
         is_vector = exact.ndim == 1
         _say_what_is_lost(table, numbers, name, first, columns, lost, shift, losses, is_vector)
@@ -828,6 +831,8 @@ def _sparse_numbers(X, name="X", shift=None, losses="refuse"):
             o = _CHOOSE
         if places.size:
             numbers[places], shifts[k], lost[k] = _without_loss(X.data[places], o)
+    if is_moved:
+        lost[shifts != 0] = 0.0  # as in `_in_doubles`
     rounded = X.astype(np.float64)
     rounded.data = numbers
     if lost.any():
@@ -1858,7 +1863,8 @@ class Kernel(
     offset : float
         The square of the intercept, which is added to every value.
     center : array, shape (d,), or None
-        It is subtracted from all points, which changes no distance, and of "linear" only with a free intercept.
+        It is subtracted from all points, which changes no distance, and of "linear" only with a free intercept.  Where
+        distances come from differences it is 0 in the columns in which it would round the points.
     is_far : bool
         For "rbf": distances are summed over differences of coordinates, as inner products would cancel.
     W : array, shape (width, d)
@@ -2086,6 +2092,8 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift
     if name == "rbf":
         largest = _largest_square(X, center)
         is_far = _distance_error(gamma, dimension, largest) > _FAR
+        if is_far and center is not None:
+            center = _origin(X)  # as for "laplacian"
     function = kernel if callable(kernel) else None
     return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
 
@@ -2100,7 +2108,9 @@ def _center(name, X, is_moved):
     if name == "linear" and is_moved:
         origin = _origin(X)
         return None if _is_sparse(X) and not origin.any() else origin
-    if name in ("rbf", "laplacian") and not _is_sparse(X):
+    if name == "laplacian" and not _is_sparse(X):
+        return _origin(X)  # from which differences are exact, as from 0
+    if name == "rbf" and not _is_sparse(X):
         origin = _origin(X)
         return np.where(origin == 0.0, X.mean(axis=0), origin)
     return None
@@ -2349,9 +2359,7 @@ def _new_points(X, kernel, d, shift=None, center=None):
     Sparse and mapped ones stay as they are where the kernel reads them so.  The integers o come near the center, for
     new points that are not all numbers in double precision.
     """
-    losses = "warn"
     if shift is not None or center is not None:
-        losses = "ignore"  # only points far from those of G lose anything, in proportion to their distance
         X = _exact_points(X, "Xnew")
         if center is not None and X.shape[1] == d and not (_is_mapped(X) or _holds_doubles(X)):
             near = np.floor(np.where(_integers(shift, X) == 0, center, 0.0))
@@ -2361,9 +2369,9 @@ def _new_points(X, kernel, d, shift=None, center=None):
         shift = None  # which the error below explains
     is_read_in_place = shift is None and kernel.name != "precomputed" and _is_mapped(X)
     if kernel.name == "linear":
-        X, _ = _moved_rows(X, "Xnew", shift, losses)
+        X, _ = _moved_rows(X, "Xnew", shift, "warn")
     elif not is_read_in_place:
-        X, _ = _moved_points(X, "Xnew", kernel.name, shift=shift, losses=losses)
+        X, _ = _moved_points(X, "Xnew", kernel.name, shift=shift, losses="warn")
     if X.shape[1] != d:
         raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
     return X, center
@@ -11142,7 +11150,7 @@ class MaxMarginClassifier:
         Points that are not all numbers in double precision keep their type; what reads them knows the rule.
         """
         if not hasattr(X, "shape"):
-            X = np.asarray(X)
+            X = _before_promotion(np.asarray(X), X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind == "c":
             raise ValueError("Complex data not supported")
