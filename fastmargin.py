@@ -684,13 +684,20 @@ def _places_near(column):
 
 
 def _without_loss(column, o):
-    """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless that loses something."""
+    """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless another o loses less."""
+    best = None
+    least = (math.inf, math.inf)
     for place in [o] if o is not _CHOOSE else [0, *_places_near(column)]:
         nearest, rest = _difference(column, place)
         loss = _loss(column, nearest, rest)
-        if loss == 0.0:
+        largest = float(np.abs(rest).max())
+        # Where no loss counts, as of decimals, two more bits are worth a shift.
+        if (loss, 4.0 * largest) < least:
+            best = nearest, place, loss
+            least = (loss, largest)
+        if largest == 0.0:
             break
-    return nearest, place, loss
+    return best
 
 
 def _in_doubles(exact, name, first, columns, shift, losses):
@@ -4862,11 +4869,21 @@ class LazyGram(Representation):
 
 def _check_in_single(X, center, rows):
     """Refuse or warn where integers above 2^24 are not those of the rows in float32, as `_say_what_is_lost` does."""
-    X, rows = (points.toarray() if _is_sparse(points) else points for points in (X, rows))
+    is_sparse = _is_sparse(rows)
+    X = X.toarray() if _is_sparse(X) and not is_sparse else X
     moved = X if center is None else X - center
-    is_whole = ((X == np.floor(X)) & (np.abs(X) <= _WHOLE)).all(axis=0)
-    is_lost = is_whole & (np.abs(moved) > 2.0**24)
-    lost = np.where(is_lost, np.abs(rows - moved), 0.0).max(axis=0)
+
+    def largest(values):
+        if not is_sparse:
+            return values.max(axis=0)
+        out = np.zeros(X.shape[1])
+        np.maximum.at(out, X.indices, values)
+        return out
+
+    given, exact, stored = (A.data if is_sparse else A for A in (X, moved, rows))
+    has_fractions = largest((given != np.floor(given)) | (np.abs(given) > _WHOLE)) > 0.0
+    lost = largest(np.where(np.abs(exact) > 2.0**24, np.abs(stored - exact), 0.0))
+    lost[has_fractions] = 0.0
     if lost.any():
         _say_what_is_lost(moved, rows, "X", 0, None, lost, None, "refuse")
 
@@ -5658,7 +5675,8 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
         ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
         Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
-        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
+        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.  This b may
+        be an integer or a Fraction that no double holds.
 
     Returns
     -------
@@ -11169,8 +11187,11 @@ class MaxMarginClassifier:
             raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
         if _is_mapped(X) and not self._takes("precomputed"):
             return X
-        exact = _exact_points(X)
-        return _points(exact, "X", self.kernel) if _holds_doubles(exact) else exact
+        X = _exact_points(X)
+        if not _holds_doubles(X):
+            return X
+        is_sparse = _is_sparse(X)
+        return _points(X, "X", self.kernel) if is_sparse else np.ascontiguousarray(X, np.float64)
 
     @_with_underflow
     def fit(

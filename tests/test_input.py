@@ -596,12 +596,16 @@ def test_differences_that_vanish_are_losses_too():
     assert abs(result.lower - 1e-9) < 1e-17 and result.status == "certified"
     with pytest.raises(ValueError, match="rows 0 and 1 of X differ"):
         fm.features(X, [1, -1])
+    # Where no difference vanishes, it is that of the decimals all the same.
+    X = objects([["1700000000.1"], ["1700000000.2"]], decimal.Decimal)
+    lower = fm.max_margin(free(X, [1, -1])).lower
+    assert lower <= Fraction(1, 20) and abs(lower - 0.05) < 1e-14
 
 
 def test_a_range_that_no_shift_brings_into_doubles():
     X = np.array([[2**63 - 1], [2**63 - 2], [-(2**63) + 1], [-(2**63) + 2]])
     for call in (free, fm.gram):
-        with pytest.raises(ValueError, match="rows 2 and 3 .* write it as two"):
+        with pytest.raises(ValueError, match="rows (0 and 1|2 and 3) .* write it as two"):
             call(X, CLASSES)
 
 
