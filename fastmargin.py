@@ -687,7 +687,8 @@ def _without_loss(column, o):
     """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless another o loses less."""
     best = None
     least = (math.inf, math.inf)
-    for place in [o] if o is not _CHOOSE else [0, *_places_near(column)]:
+    places = [0, *_places_near(column)] if o is _CHOOSE else [o]
+    for place in places:
         nearest, rest = _difference(column, place)
         loss = _loss(column, nearest, rest)
         largest = float(np.abs(rest).max())
@@ -761,16 +762,18 @@ def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses,
 def _row_key(X):
     """Return a function that gives for each row of a plain or sparse array a key, equal for equal rows."""
 
-    def as_key(values):
-        is_plain = values.dtype.kind in "fiub" and values.dtype.itemsize <= 8
+    values = X.data if _is_sparse(X) else X
+    is_plain = values.dtype.kind in "fiub" and values.dtype.itemsize <= 8
+
+    def as_key(entries):
         # Extended precision has bytes without a meaning; -0.0 + 0 is 0.0.
-        return (values + 0).tobytes() if is_plain else tuple(values.tolist())
+        return (entries + 0).tobytes() if is_plain else tuple(entries.tolist())
 
     def key(i):
-        if not _is_sparse(X):
+        if values is X:
             return as_key(X[i])
         entries = slice(X.indptr[i], X.indptr[i + 1])
-        return X.indices[entries].tobytes(), as_key(X.data[entries])
+        return X.indices[entries].tobytes(), as_key(values[entries])
 
     return key
 
@@ -889,7 +892,9 @@ def _moved_points(X, name="X", kernel=None, first=0, dtype=np.float64, shift=Non
             return X, shift
         return np.ascontiguousarray(_moved_points(X.toarray(), name)[0], dtype=dtype), shift
     is_given = isinstance(kernel, str) and kernel == "precomputed"
-    X, shift = _moved_array(X, name, 2, first, shift, "warn" if is_given else losses)
+    if is_given and losses == "refuse":
+        losses = "warn"  # equal rows of K do not say that points are equal
+    X, shift = _moved_array(X, name, 2, first, shift, losses)
     if is_given:
         return X, shift
     X = np.ascontiguousarray(X, dtype=dtype)

@@ -232,7 +232,7 @@ def test_intervals_with_a_ridge_hold_in_exact_arithmetic(form):
     """From a ridge that adds nothing that a double could hold to one beside which the points are nothing."""
     rng = np.random.default_rng(5)
     seen = []
-    for problem in exact.random_problems(11, 60):
+    for problem in exact.random_problems(11, 90):
         Z = np.array(problem.rows, dtype=np.float64)
         sizes = [1e-300, 1e-12, 0.1, 1 / 3, 1e3, 1e12]
         ridge = float(rng.choice(sizes)) if len(seen) % 2 else rng.choice([0.0, *sizes], len(Z))
