@@ -630,15 +630,16 @@ WHOLE = {  # integers as users have them, and (least, largest) of what is added 
     "longdouble": (lambda X: X.astype(np.longdouble), -(2**61), 2**61),
 }
 _FREE_LINEAR = {"normalize": None, "intercept": "free"}
-WHOLE_BASES = {  # kernels of distances, of integers
-    f"{kernel} {name} of {kind}": lambda X, y, kernel=kernel, name=name, kind=kind: getattr(
-        fm, name
-    )(WHOLE[kind][0](X), y, kernel=kernel, normalize=None, gamma=gamma_of(kernel, X))
-    for kernel, name, kind in (
-        ("rbf", "lazy_gram", "int64"),
-        ("rbf", "gram", "uint64"),
-        ("laplacian", "lazy_gram", "lists"),
-        ("laplacian", "gram", "decimals"),
+# Of kernels of integers the lazy form: a matrix promises nothing about the values that were rounded to it.
+WHOLE_BASES = {
+    f"{kernel} of {kind}": lambda X, y, kernel=kernel, kind=kind: fm.lazy_gram(
+        WHOLE[kind][0](X), y, kernel=kernel, normalize=None, gamma=gamma_of(kernel, X)
+    )
+    for kernel, kind in (
+        ("rbf", "int64"),
+        ("rbf", "uint64"),
+        ("laplacian", "lists"),
+        ("laplacian", "decimals"),
     )
 }
 POINTS.update(WHOLE_BASES)
@@ -664,8 +665,8 @@ MADE = {  # with a free intercept, of points and labels: from an origin of their
         )
         for name, kind in (
             *(("features", kind) for kind in WHOLE),
-            ("gram", "int64"),
-            ("gram", "fractions"),
+            ("lazy_gram", "int64"),
+            ("lazy_gram", "fractions"),
             ("lazy_gram", "uint64"),
             ("lazy_gram", "longdouble"),
         )

@@ -400,13 +400,13 @@ def test_the_margin_of_time_stamps(kind):
         near = make([[int(plane) + k, other] for k in (-1, 0, 1)])
         scores = G.decision_function(result, near)
         assert scores[0] > 1e-9 > abs(scores[1]) and scores[2] < -1e-9
+        # The bias is that of the points as given, as well as a float can be.
+        slope = (scores[0] - scores[2]) / 2
+        np.testing.assert_allclose(G.bias(result), slope * float(plane), rtol=1e-9)
     model = fm.MaxMarginClassifier("linear").fit(X, y)
     assert model.interval_[0] <= 35 <= model.interval_[1] and model.status_ == "certified"
     assert model.predict(near)[[0, 2]].tolist() == [1, -1]
-    # The intercepts are those of the points as given, as well as a float can be.
     np.testing.assert_allclose(model.intercept_[0], float(plane) / 35, rtol=1e-12)
-    slope = (scores[0] - scores[2]) / 2
-    np.testing.assert_allclose(G.bias(result), slope * float(plane), rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", EXACT)
