@@ -4,6 +4,7 @@ import datetime
 import decimal
 import pickle
 import re
+import tempfile
 import warnings
 from fractions import Fraction
 
@@ -298,6 +299,13 @@ def objects(rows, make):
     return np.array([[make(x) for x in row] for row in rows], dtype=object)
 
 
+def in_file(rows):
+    with tempfile.TemporaryFile() as file:
+        points = np.memmap(file, np.int64, shape=(len(rows), len(rows[0])))
+    points[:] = rows
+    return points
+
+
 class MixedFrame:
     """A data frame of columns of several types, which NumPy turns into floats; columns are read by their number."""
 
@@ -320,6 +328,7 @@ class MixedFrame:
 
 EXACT = {  # a type of integers, and the offsets of two columns
     "int64": (lambda rows: np.array(rows, dtype=np.int64), (STAMP, -(2**61) - 1)),
+    "file": (in_file, (STAMP, -(2**61) - 1)),
     "near the ends": (lambda rows: np.array(rows, dtype=np.int64), (2**63 - 10**7, 10 - 2**63)),
     "uint64": (lambda rows: np.array(rows, dtype=np.uint64), (2**64 - 10**7, 2**53 + 7)),
     "objects": (lambda rows: objects(rows, int), (STAMP + 1, 10**30 + 1)),
@@ -474,7 +483,7 @@ def test_new_points_may_be_floats_where_the_points_are_integers():
 
 
 def test_a_separator_may_bring_an_integer_bias():
-    for o in (STAMP, 10**30 + 1):
+    for o in (STAMP, 10**30 + 1, 10**40 + 1):
         G = free([[o], [o + 70]], [1, -1])
         lower, upper = fm.separator_margin(G, [-1, o + 30])
         assert lower <= 30 <= upper < lower + 1e-9
