@@ -478,7 +478,11 @@ def test_new_points_may_be_floats_where_the_points_are_integers():
     unit = G.decision_function(result, [[STAMP + 34]])[0]
     new = [STAMP + 256.0, STAMP - 512.0, 0.5, 1e100]
     wanted = [float(STAMP + 35 - Fraction(x)) for x in new]
-    scores = G.decision_function(result, np.array(new)[:, None])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # far points lose in proportion to their distance
+        scores = G.decision_function(result, [[Fraction(x) + 1] for x in new])
+        np.testing.assert_allclose(scores / unit, [x - 1.0 for x in wanted], rtol=1e-12)
+        scores = G.decision_function(result, np.array(new)[:, None])
     np.testing.assert_allclose(scores / unit, wanted, rtol=1e-12)
 
 
