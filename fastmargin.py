@@ -468,12 +468,21 @@ def _plain(a, name):
 
 
 def _array(a, name):
-    """Return an array or data frame of numbers as a plain array; refuse sparse and masked arrays, dates, durations."""
+    """Return an array or data frame of numbers as a plain array; refuse what `_exact_array` refuses."""
+    exact = _exact_array(a, name)
+    is_table = exact.dtype.kind == "O" and exact.size > 0 and exact.ndim > 0
+    return exact.astype(np.float64) if is_table else exact
+
+
+def _exact_array(a, name):
+    """Return an array or data frame of numbers as a plain array that has rounded none of them, of Python numbers if no
+    other type holds them; refuse sparse and masked arrays, dates, durations."""
     plain = _plain(a, name)
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array: fill or drop the masked entries and pass a plain one"
         )
+    plain = _before_promotion(plain, a)
     kind = plain.dtype.kind
     is_mixed_frame = hasattr(a, "dtypes") and kind not in "fiub"
     if kind not in "OmM" and not is_mixed_frame:
@@ -483,9 +492,26 @@ def _array(a, name):
     return _table_of_numbers(plain, a, name)
 
 
+def _before_promotion(plain, given):
+    """Return a list or data frame of several types as an array of objects where NumPy made large integers floats."""
+    kinds = {getattr(dtype, "kind", "O") for dtype in np.atleast_1d(getattr(given, "dtypes", ()))}
+    is_frame = plain.ndim == 2 and not kinds <= set("fb")
+    if plain.dtype.kind != "f" or not (is_frame or isinstance(given, list | tuple)):
+        return plain
+    if not (np.abs(plain) >= _WHOLE).any():
+        return plain
+    if isinstance(given, list | tuple):
+        objects = np.array(given, dtype=object)
+        return objects if objects.shape == plain.shape else plain
+    objects = np.empty(plain.shape, dtype=object)
+    for k in range(plain.shape[1]):
+        objects[:, k] = np.asarray(given.iloc[:, k] if hasattr(given, "iloc") else given[:, k])
+    return objects
+
+
 def _table_of_numbers(plain, given, name):
-    """Return Python objects, or columns of several types, in float64; errors name the row, column and dtype given, and
-    the remedy for dates and durations."""
+    """Return Python objects, or columns of several types, in float64, or as they are if float64 does not hold them;
+    errors name the row, column and dtype given, and the remedy for dates and durations."""
     numbers = np.empty(plain.shape)
     columns = np.atleast_2d(plain.T)
     for k, out in enumerate(np.atleast_2d(numbers.T)):
@@ -503,7 +529,37 @@ def _table_of_numbers(plain, given, name):
                 place += f", of dtype {np.atleast_1d(given.dtypes)[k]},"
             remedy = _time_remedy(columns[k][row], whole)
             raise TypeError(f"{name} must hold real numbers; {place} has {value}{remedy}")
-    return numbers
+    exact = numbers.astype(object)
+    for column, known, out in zip(*map(np.atleast_2d, (plain.T, numbers.T, exact.T)), strict=True):
+        if not _are_doubles(column, known):
+            out[:] = [_exact(value) for value in column]
+    return numbers if (exact == numbers).all() else exact
+
+
+_WHOLE = 2.0**53  # above it not every integer is a number in double precision
+_FLOATS = float, np.float64, np.float32, np.float16, bool, np.bool_
+
+
+def _are_doubles(values, rounded):
+    """Return True if objects are seen to be numbers in double precision at once, from their types and sizes."""
+    kinds = {kind for kind in set(map(type, values)) if kind not in _FLOATS}
+    if not kinds:
+        return True
+    return all(issubclass(kind, int | np.integer) for kind in kinds) and bool(
+        (np.abs(rounded) < _WHOLE).all()
+    )
+
+
+def _exact(value):
+    """Return a number of any type as an int or a Fraction; infinite ones, and numbers without a ratio, as a float."""
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, complex | np.complexfloating):
+        value = value.real
+    try:
+        return Fraction(*value.as_integer_ratio())
+    except (AttributeError, ValueError, OverflowError):
+        return float(value)
 
 
 def _first_that_is_no_number(values, out):
@@ -521,8 +577,8 @@ def _first_that_is_no_number(values, out):
             return i, f"a {_kind_of_time(value)}, {value}"
         try:
             out[i] = value
-        except (TypeError, ValueError) as error:
-            return i, f"{value!r}: {error}"
+        except (TypeError, ValueError, OverflowError) as error:
+            return i, f"{value!r:.80}: {error}"
     return None
 
 
@@ -556,34 +612,222 @@ def _time_remedy(value, name):
     return f"; in seconds: {seconds}"
 
 
-def _real_array(a, name, ndim, first=0):
+def _real_array(a, name, ndim, first=0, losses="warn"):
     """Return a finite array of ``ndim`` dimensions, float32 or float64.  Errors count rows from ``first``."""
+    return _moved_array(a, name, ndim, first, losses=losses)[0]
+
+
+def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
+    """Return (x - o, o): a finite array of ``ndim`` dimensions, float32 or float64, and o of `_in_doubles`."""
     columns = getattr(a, "columns", None)
-    a = _array(a, name)
-    if a.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {a.dtype}")
-    if a.dtype not in (np.float32, np.float64):
-        a = a.astype(np.float64)
-    if a.ndim != ndim:
-        raise ValueError(f"{name} must have {_counted(ndim, 'dimension')}, got shape {a.shape}")
-    if a.size == 0:
-        raise ValueError(f"{name} is empty, shape {a.shape}")
-    is_finite = np.isfinite(a)
+    exact = _exact_array(a, name)
+    is_table = exact.dtype.kind == "O" and exact.size > 0 and exact.ndim > 0
+    if exact.dtype.kind not in "fiub" and not is_table:
+        raise TypeError(f"{name} must hold real numbers, got dtype {exact.dtype}")
+    numbers = exact
+    if numbers.dtype not in (np.float32, np.float64):
+        with np.errstate(over="ignore"):
+            numbers = exact.astype(np.float64)
+    if numbers.ndim != ndim:
+        raise ValueError(
+            f"{name} must have {_counted(ndim, 'dimension')}, got shape {numbers.shape}"
+        )
+    if numbers.size == 0:
+        raise ValueError(f"{name} is empty, shape {numbers.shape}")
+    is_finite = np.isfinite(numbers)
     if not is_finite.all():
         index = np.argwhere(~is_finite)[0].tolist()
-        value = a[tuple(index)]
+        value = numbers[tuple(index)]
         column = "" if columns is None else f", in column {columns[index[1]]!r}"
         index[0] += first
         raise ValueError(
             f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
             f"{name}{index}{column}"
         )
-    return a
+    is_moved = shift is not None and shift is not _CHOOSE
+    if _holds_doubles(exact) and not is_moved:
+        return numbers, None
+    return _in_doubles(exact, name, first, columns, shift, losses)
 
 
-def _vector(v, name, n=None):
+# Numbers that are no doubles
+#
+# Integers above 2^53 (int64, uint64, Python's), Decimal, Fraction and longdouble may hold more digits than a double.
+# Where a shift x - o of all points changes nothing (`_ignores_origin`), an integer o is chosen in each column that
+# would lose some, and subtracted before numbers are rounded.  It is the fact G.shift, and new points lose it, too.
+# Elsewhere, and where this is not enough, points that differ and would become equal are refused; other losses are
+# warned of.  A loss is that of a unit or more above 2^53, or of the difference of two values in a column.  Other
+# digits, as those of Decimal("0.1") after the 16th, are rounded as in any conversion to double precision.
+
+_CHOOSE = "choose"
+
+
+def _holds_doubles(a):
+    """Return True if float64 holds all numbers of a plain or sparse array, or of no such array."""
+    a = a.data if _is_sparse(a) else a
+    kind = a.dtype.kind
+    size = a.dtype.itemsize
+    if kind == "f":
+        return size <= 8 or bool((a.astype(np.float64) == a).all())
+    if kind in "iu" and size == 8 and a.size:
+        return -_WHOLE <= int(a.min()) and int(a.max()) <= _WHOLE
+    return kind != "O"
+
+
+def _difference(column, o):
+    """Return (nearest, rest): x - o = nearest + rest for the x of an array and an integer o, rounded to nearest.
+
+    ``rest`` is what rounding takes: it is 0 only where nothing is lost.
+    """
+    kind = column.dtype.kind
+    if kind == "f" and column.dtype.itemsize <= 8:
+        numbers = column.astype(np.float64)
+        if o == 0:
+            return numbers, np.zeros(numbers.size)
+        if (numbers == np.floor(numbers)).all() and np.abs(numbers).max() < 2.0**62:
+            return _difference(numbers.astype(np.int64), o)
+    if kind in "iub" and abs(o) < 1 << 84:
+        # The upper and the lower 32 bits are subtracted apart, which cannot overflow.
+        x = column if column.dtype == np.uint64 else column.astype(np.int64)
+        upper = np.ldexp(((x >> 32).astype(np.int64) - (o >> 32)).astype(np.float64), 32)
+        lower = ((x & 0xFFFFFFFF).astype(np.int64) - (o & 0xFFFFFFFF)).astype(np.float64)
+        nearest = upper + lower
+        added = nearest - upper
+        return nearest, (upper - (nearest - added)) + (lower - added)
+    differences = [_exact(x) - o for x in column]
+    nearest = [float(x) for x in differences]
+    rest = [float(x - _exact(y)) for x, y in zip(differences, nearest, strict=True)]
+    return np.array(nearest), np.array(rest)
+
+
+def _loss(column, nearest, rest):
+    """Return the largest loss of a column that counts, or 0.0."""
+    is_lost = rest != 0.0
+    counts = is_lost & (np.abs(nearest) >= _WHOLE)
+    if not counts.any() and is_lost.any() and np.unique(nearest).size < len(set(column.tolist())):
+        counts = is_lost
+    return float(np.abs(rest[counts]).max(initial=0.0))
+
+
+def _places_near(column):
+    """Return integers near the middle one of the numbers of a column, the best one first."""
+    values = np.sort(column)
+    middle = math.floor(_exact(values[values.size // 2]))
+    if values[0] == values[-1]:
+        return [middle - 1]  # A constant column must not become 0, as all points might.
+    # From an o in double precision, small numbers have exact distances, too.
+    return [int(float(middle)), middle]
+
+
+def _without_loss(column, o):
+    """Return (x - o in float64, o, loss) for a column; if o is _CHOOSE, it is 0 unless another o loses less."""
+    best = None
+    least = (math.inf, math.inf)
+    places = [0, *_places_near(column)] if o is _CHOOSE else [o]
+    for place in places:
+        nearest, rest = _difference(column, place)
+        loss = _loss(column, nearest, rest)
+        largest = float(np.abs(rest).max())
+        # Where no loss counts, as of decimals, two more bits are worth a shift.
+        if (loss, 4.0 * largest) < least:
+            best = nearest, place, loss
+            least = (loss, largest)
+        if largest == 0.0:
+            break
+    return best
+
+
+def _in_doubles(exact, name, first, columns, shift, losses):
+    """Return (x - o, o) for numbers x that may be no doubles, (n,) or (n, d), and o, (d,), or None for 0.
+
+    ``shift`` is o, None, or _CHOOSE.  ``losses``: "refuse" points that become equal and warn of other losses, "warn" of
+    both, or "ignore".
+    """
+    table = exact[:, None] if exact.ndim == 1 else exact
+    numbers = np.empty(table.shape)
+    lost = np.zeros(table.shape[1])
+    shifts = np.zeros(table.shape[1], dtype=object)
+    is_given = shift is not None and shift is not _CHOOSE
+    if shift is not None:
+        shifts[:] = shift
+    for k in range(lost.size):
+        numbers[:, k], shifts[k], lost[k] = _without_loss(table[:, k], shifts[k])
+    if is_given:
+        lost[shifts != 0] = 0.0  # in proportion to distances, of points far from those of G
+    if lost.any():
+        is_vector = exact.ndim == 1
+        _say_what_is_lost(table, numbers, name, first, columns, lost, shift, losses, is_vector)
+    numbers = numbers.reshape(exact.shape)
+    return numbers, shifts if shifts.any() else None
+
+
+def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses, is_vector=False):
+    """Raise an error that names points which differ but became equal, or warn of what was lost."""
+    if losses == "ignore":
+        return
+    k = int(lost.argmax())
+    column = k if columns is None else columns[k]
+    place = "it" if is_vector else f"column {column!r}"
+    precision = "single" if numbers.dtype == np.float32 else "double"
+    if precision == "single":
+        remedy = "take dtype=np.float64"
+    elif losses == "warn":
+        remedy = "integers are kept up to 2**53"
+    elif shift is _CHOOSE:
+        remedy = "no shift of the column keeps them: write it as two, of the upper and lower digits"
+    else:
+        remedy = (
+            "subtract a number near them from the column, in its own type, which moves the origin; kernels that do not "
+            'depend on it, "rbf", "laplacian", and "linear" with normalize=None and intercept="free", do so themselves'
+        )
+    pair = _first_pair(exact, _row_key(numbers)) if losses == "refuse" else None
+    if pair is not None:
+        i, j = pair
+        raise ValueError(
+            f"rows {first + i} and {first + j} of {name} differ, but they are equal in {precision} precision, which "
+            f"rounds {place} by up to {lost[k]:g}; {remedy}"
+        )
+    others = np.count_nonzero(lost) - 1
+    more = f", and {_counted(others, 'other column')}" if others else ""
+    _warn(
+        f"{name} is rounded to {precision} precision: {place} loses up to {lost[k]:g}{more}; results are those of the "
+        f"rounded numbers; {remedy}"
+    )
+
+
+def _row_key(X):
+    """Return a function that gives for each row of a plain or sparse array a key, equal for equal rows."""
+
+    values = X.data if _is_sparse(X) else X
+    is_plain = values.dtype.kind in "fiub" and values.dtype.itemsize <= 8
+
+    def as_key(entries):
+        # Extended precision has bytes without a meaning; -0.0 + 0 is 0.0.
+        return (entries + 0).tobytes() if is_plain else tuple(entries.tolist())
+
+    def key(i):
+        if values is X:
+            return as_key(X[i])
+        entries = slice(X.indptr[i], X.indptr[i + 1])
+        return X.indices[entries].tobytes(), as_key(values[entries])
+
+    return key
+
+
+def _first_pair(exact, key):
+    """Return the first pair of rows, j < i, with the same key that differ; None if there is none."""
+    of_exact = _row_key(exact)
+    first = {}  # the first row of each key; keys themselves would be a copy of X
+    for i in range(exact.shape[0]):
+        j = first.setdefault(hash(key(i)), i)
+        if key(i) == key(j) and of_exact(i) != of_exact(j):
+            return j, i
+    return None
+
+
+def _vector(v, name, n=None, losses="warn"):
     """Return a copy of a finite vector in float64, of n entries unless n is None."""
-    v = _real_array(v, name, 1).astype(np.float64)
+    v = _real_array(v, name, 1, losses=losses).astype(np.float64)
     if n not in (None, v.size):
         raise ValueError(f"{name} must have {n} entries, got {v.size}")
     return v
@@ -610,6 +854,51 @@ def _sparse_points(X, name="X"):
     return X
 
 
+def _sparse_numbers(X, name="X", shift=None, losses="refuse"):
+    """Return (X - o, o) for sparse points in compressed rows, as `_in_doubles`; they keep a type that doubles hold.
+
+    An o is chosen for columns without zeros alone.  A column that a given o shifts is filled.
+    """
+    X = _sparse_points(X, name)
+    is_moved = shift is not None and shift is not _CHOOSE
+    if _holds_doubles(X) and not is_moved:
+        return X, None
+    if is_moved:
+        X = _filled(X, np.flatnonzero(shift))
+    d = X.shape[1]
+    order = np.argsort(X.indices, kind="stable")
+    columns = np.split(order, np.cumsum(np.bincount(X.indices, minlength=d))[:-1])
+    numbers = np.empty(X.data.size)
+    lost = np.zeros(d)
+    shifts = np.zeros(d, dtype=object)
+    for k, places in enumerate(columns):
+        o = shift[k] if is_moved else 0
+        if shift is _CHOOSE and places.size == X.shape[0]:
+            o = _CHOOSE
+        if places.size:
+            numbers[places], shifts[k], lost[k] = _without_loss(X.data[places], o)
+    if is_moved:
+        lost[shifts != 0] = 0.0  # as in `_in_doubles`
+    rounded = X.astype(np.float64)
+    rounded.data = numbers
+    if lost.any():
+        _say_what_is_lost(X, rounded, name, 0, None, lost, shift, losses)
+    return rounded, shifts if shifts.any() else None
+
+
+def _filled(X, columns):
+    """Return sparse rows in which these columns have all their entries, also where they are 0."""
+    n, d = X.shape
+    is_filled = np.isin(X.indices, columns)
+    rows = np.repeat(np.arange(n), np.diff(X.indptr))[~is_filled]
+    values = np.concatenate((X.data[~is_filled], X[:, columns].toarray().ravel()))
+    rows = np.concatenate((rows, np.repeat(np.arange(n), columns.size)))
+    places = np.concatenate((X.indices[~is_filled], np.tile(columns, n)))
+    order = np.lexsort((places, rows))
+    starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n))))
+    return type(X)((values[order], places[order], starts), shape=(n, d))
+
+
 def _squares(X):
     """Return ||x_i||^2 for dense or sparse rows, summed in float64."""
     if _is_sparse(X):
@@ -625,16 +914,25 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
     functions of inner products; for other kernels they become dense.  Errors count rows from ``first``.  With
     dtype=None rows in float32 keep their type.
     """
+    return _moved_points(X, name, kernel, first, dtype)[0]
+
+
+def _moved_points(X, name="X", kernel=None, first=0, dtype=np.float64, shift=None, losses="refuse"):
+    """Return (x - o, o): points as `_points` does, and their shift as `_in_doubles` does."""
     if _is_sparse(X) and kernel is not None:
-        X = _sparse_points(X, name).astype(np.float64)
+        X, shift = _sparse_numbers(X, name, shift, losses)
+        X = X.astype(np.float64)
         if isinstance(kernel, str) and kernel in _OF_INNER_PRODUCTS:
             if not np.isfinite(4.0 * _squares(X)).all():
                 raise ValueError(f"a row of {name} is too large: its square overflows")
-            return X
-        X = X.toarray()
-    X = _real_array(X, name, 2, first)
-    if isinstance(kernel, str) and kernel == "precomputed":
-        return X
+            return X, shift
+        return np.ascontiguousarray(_moved_points(X.toarray(), name)[0], dtype=dtype), shift
+    is_given = isinstance(kernel, str) and kernel == "precomputed"
+    if is_given and losses == "refuse":
+        losses = "warn"  # equal rows of K do not say that points are equal
+    X, shift = _moved_array(X, name, 2, first, shift, losses)
+    if is_given:
+        return X, shift
     X = np.ascontiguousarray(X, dtype=dtype)
     with np.errstate(over="ignore"):
         is_small = np.isfinite(4.0 * _squares(X))
@@ -642,7 +940,20 @@ def _points(X, name="X", kernel=None, first=0, dtype=np.float64):
         raise ValueError(
             f"row {first + np.argmin(is_small)} of {name} is too large: its square overflows"
         )
-    return X
+    return X, shift
+
+
+def _exact_points(X, name="X"):
+    """Return checked points in a type that holds all their digits: as they are in double precision, if that does."""
+    if _is_sparse(X):
+        return _sparse_points(X, name)
+    if _is_mapped(X):
+        return X
+    exact = _exact_array(X, name)
+    if _holds_doubles(exact):
+        return _points(X, name, dtype=None)
+    _moved_points(X, name, losses="ignore")  # which checks them
+    return exact
 
 
 def _is_mapped(X, dtype=None):
@@ -660,9 +971,17 @@ def _is_mapped(X, dtype=None):
 def _rows(X, name="X"):
     """Return checked points, sparse ones in compressed rows.  Mapped points are returned as they are, since `_blocks`
     checks them."""
+    return _moved_rows(X, name)[0]
+
+
+def _moved_rows(X, name="X", shift=None, losses="refuse"):
+    """Return (x - o, o): points as `_rows` does, and their shift as `_in_doubles` does."""
     if _is_sparse(X):
-        return _sparse_points(X, name)
-    return X if _is_mapped(X) else _points(X, name, dtype=None)
+        return _sparse_numbers(X, name, shift, losses)
+    is_moved = shift is not None and shift is not _CHOOSE
+    if _is_mapped(X) and not is_moved:
+        return X, None
+    return _moved_points(X, name, dtype=None, shift=shift, losses=losses)
 
 
 _AT_ONCE = 1 << 20  # entries of points or of a kernel matrix that are handled at a time: 8 MB
@@ -759,7 +1078,7 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
     known = _known_labels(y, name)
     is_sign = allowed == (-1, 1)
     try:
-        labels = _vector(y, name, n)
+        labels = _vector(y, name, n, losses="ignore")
     except TypeError:
         remedy = _sign_remedy(y, name) if is_sign else ""
         if not remedy:
@@ -838,7 +1157,7 @@ def _amounts(values, name, n):
     """Return n finite numbers >= 0 in float64; a single number is repeated."""
     if np.asarray(values).ndim == 0:
         return np.full(n, _number(values, name, closed=True))
-    values = _vector(values, name, n)
+    values = _vector(values, name, n, losses="ignore")  # factors, of which a rounding is none
     if values.min() < 0.0:
         raise ValueError(f"{name} must hold numbers of at least 0, the least is {values.min():g}")
     return values
@@ -1616,7 +1935,8 @@ class Kernel(
     offset : float
         The square of the intercept, which is added to every value.
     center : array, shape (d,), or None
-        It is subtracted from all points, which changes no distance, and of "linear" only with a free intercept.
+        It is subtracted from all points, which changes no distance, and of "linear" only with a free intercept.  Where
+        distances come from differences it is 0 in the columns in which it would round the points.
     is_far : bool
         For "rbf": distances are summed over differences of coordinates, as inner products would cancel.
     W : array, shape (width, d)
@@ -1807,11 +2127,11 @@ class Kernel(
         return sums
 
 
-def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
+def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift=None):
     """Return the `Kernel` of a name or callable with its parameters; training points X determine gamma and the centre.
 
-    ``weights`` are those of the points in gamma="scale".  ``is_moved`` allows "linear" to choose another origin, which
-    changes the values of K.
+    ``weights`` are those of the points in gamma="scale", and X + shift are the points as given.  ``is_moved`` allows
+    "linear" to choose another origin, which changes the values of K.
     """
     # 1. Which kernel it is, and which parameters it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
@@ -1832,7 +2152,7 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
             raise ValueError(
                 f"W must have a row for each hidden unit, of {X.shape[1]} columns; got shape {W.shape}"
             )
-    gamma = _gamma_of(params, X, weights) if "gamma" in accepted else 1.0
+    gamma = _gamma_of(params, X, weights, shift) if "gamma" in accepted else 1.0
     coef0 = _number(params.get("coef0", 1.0), "coef0", closed=True)
     degree = _count(params.get("degree", 3), "degree", 1)
     constant = _constant(intercept)
@@ -1844,6 +2164,8 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
     if name == "rbf":
         largest = _largest_square(X, center)
         is_far = _distance_error(gamma, dimension, largest) > _FAR
+        if is_far and center is not None:
+            center = _origin(X)  # as for "laplacian"
     function = kernel if callable(kernel) else None
     return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
 
@@ -1858,7 +2180,9 @@ def _center(name, X, is_moved):
     if name == "linear" and is_moved:
         origin = _origin(X)
         return None if _is_sparse(X) and not origin.any() else origin
-    if name in ("rbf", "laplacian") and not _is_sparse(X):
+    if name == "laplacian" and not _is_sparse(X):
+        return _origin(X)  # from which differences are exact, as from 0
+    if name == "rbf" and not _is_sparse(X):
         origin = _origin(X)
         return np.where(origin == 0.0, X.mean(axis=0), origin)
     return None
@@ -1884,12 +2208,20 @@ def _is_free(intercept):
     return isinstance(intercept, str) and _choice(intercept, "intercept", ("free",)) == "free"
 
 
+def _ignores_origin(kernel, normalize, intercept):
+    """Return True if K, or the problem of a free intercept, stays the same when all points are shifted."""
+    if not isinstance(kernel, str):
+        return False
+    is_moved = kernel == "linear" and normalize is None and _is_free(intercept)
+    return is_moved or kernel in ("rbf", "laplacian")
+
+
 def _constant(intercept):
     """Return the constant feature that an intercept stands for; 0 if it is free."""
     return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
 
 
-def _gamma_of(params, X, weights):
+def _gamma_of(params, X, weights, shift=None):
     """Return gamma: a number, 1/(2 sigma2), 1/d for "auto", 1/(d Var X) for "scale", or 1/d if all of X is equal."""
     if "sigma2" in params:
         if "gamma" in params:
@@ -1902,7 +2234,7 @@ def _gamma_of(params, X, weights):
     d = X.shape[1]
     if _choice(gamma, "gamma", ("scale", "auto")) == "auto":
         return 1.0 / d
-    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]))
+    spread = d * _variance(X, np.broadcast_to(weights, X.shape[0]), shift)
     if spread < _NORMAL:
         low, high = _ranges(X)
         if low.min() == high.max():
@@ -1915,8 +2247,17 @@ def _gamma_of(params, X, weights):
     return 1.0 / spread
 
 
-def _variance(X, weights):
-    """Return the variance of the entries of X, whose rows have weights, (n,); sparse rows include their zeros."""
+def _variance(X, weights, shift=None):
+    """Return the variance of the entries of X + shift, zeros included, whose rows have weights, (n,)."""
+    if shift is not None:
+        # The variance of each column, and that of their means
+        total = weights.sum()
+        X = X.toarray() if _is_sparse(X) else X
+        means = weights @ X / total
+        within = float((weights @ (X - means) ** 2).sum()) / total
+        means = [Fraction(x) + o for x, o in zip(means.tolist(), shift, strict=True)]
+        mean = sum(means) / len(means)
+        return (within + float(sum((x - mean) ** 2 for x in means))) / len(means)
     if _is_sparse(X):
         row_means = np.asarray(X.mean(axis=1)).ravel()
         mean = weights @ row_means / weights.sum()
@@ -2043,7 +2384,8 @@ def kernel_matrix(
     Raises
     ------
     ValueError, TypeError
-        A, B, the kernel or a parameter is bad, as in `gram`; or A and B have different numbers of columns.
+        A, B, the kernel or a parameter is bad, as in `gram`, whose Notes say what becomes of large integers; or A and B
+        have different numbers of columns.
 
     See Also
     --------
@@ -2056,11 +2398,19 @@ def kernel_matrix(
     array([[3.],
            [2.]])
     """
-    A = _points(A, "A", kernel)
-    B = _points(B, "B", kernel)
+    choose = _CHOOSE if _ignores_origin(kernel, None, intercept) else None
+    given = A, B
+    A, shift = _moved_points(A, "A", kernel, shift=choose)
+    B, other = _moved_points(B, "B", kernel, shift=choose)
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} columns and B has {B.shape[1]}; they must agree")
-    kernel = _kernel(kernel, A, params, intercept)
+    if shift is not None or other is not None:
+        shift = [a or b for a, b in zip(_integers(shift, A), _integers(other, B), strict=True)]
+        A, B = (
+            _moved_points(X, name, kernel, shift=shift, losses="ignore")[0]
+            for X, name in zip(given, "AB", strict=True)
+        )
+    kernel = _kernel(kernel, A, params, intercept, shift=shift)
     return kernel.block(kernel.prepare(B), kernel.prepare(A)).T.copy()
 
 
@@ -2070,16 +2420,33 @@ def kernel_matrix(
 # below that fits it, once, from the weights; it holds the points of the support alone.
 
 
-def _new_points(X, kernel, d):
-    """Return checked new points for a kernel; sparse and mapped ones as they are where the kernel reads them so."""
-    is_read_in_place = kernel.name != "precomputed" and _is_mapped(X)
+def _integers(shift, X):
+    """Return a shift of points X as an array of integers, (d,)."""
+    return np.zeros(X.shape[1], dtype=object) if shift is None else shift
+
+
+def _new_points(X, kernel, d, shift=None, center=None):
+    """Return (x - shift - o, center - o): checked new points for a kernel, and a center or origin that it subtracts.
+
+    Sparse and mapped ones stay as they are where the kernel reads them so.  The integers o come near the center, for
+    new points that are not all numbers in double precision.
+    """
+    if shift is not None or center is not None:
+        X = _exact_points(X, "Xnew")
+        if center is not None and X.shape[1] == d and not (_is_mapped(X) or _holds_doubles(X)):
+            near = np.floor(np.where(_integers(shift, X) == 0, center, 0.0))
+            shift = _integers(shift, X) + np.array([int(o) for o in near], dtype=object)
+            center = center - near
+    if shift is not None and X.shape[1] != d:
+        shift = None  # which the error below explains
+    is_read_in_place = shift is None and kernel.name != "precomputed" and _is_mapped(X)
     if kernel.name == "linear":
-        X = _rows(X, "Xnew")
+        X, _ = _moved_rows(X, "Xnew", shift, "warn")
     elif not is_read_in_place:
-        X = _points(X, "Xnew", kernel.name)
+        X, _ = _moved_points(X, "Xnew", kernel.name, shift=shift, losses="warn")
     if X.shape[1] != d:
         raise ValueError(f"Xnew has {X.shape[1]} columns, and the points of G have {d}")
-    return X
+    return X, center
 
 
 class _KernelScores(NamedTuple):
@@ -2090,6 +2457,7 @@ class _KernelScores(NamedTuple):
     coefficients : array, shape (j, k)
     normalize, common : the option, and under "max" the factor 1 / max_i K(x_i, x_i)^(1/2) of all points
     d : int, columns of new points
+    shift : array of integers, shape (d,), which points lose before all else, or None
     """
 
     kernel: Kernel
@@ -2099,10 +2467,12 @@ class _KernelScores(NamedTuple):
     normalize: str | None
     common: float
     d: int
+    shift: Array | None
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
-        X = _new_points(X, self.kernel, self.d)
+        X, center = _new_points(X, self.kernel, self.d, self.shift, self.kernel.center)
+        kernel = self.kernel._replace(center=center)
         if self.kernel.name == "precomputed":
             if self.normalize == "unit":
                 raise ValueError(
@@ -2112,7 +2482,7 @@ class _KernelScores(NamedTuple):
             return self.common * sums
         scores = np.empty((X.shape[0], len(self.coefficients)))
         for first, block in _blocks(X):
-            new = self.kernel.prepare(block)
+            new = kernel.prepare(block)
             rows = slice(first, first + block.shape[0])
             scores[rows] = self.kernel.sums(self.coefficients, self.points, new).T
             if self.normalize == "unit":
@@ -2121,12 +2491,12 @@ class _KernelScores(NamedTuple):
 
 
 class _LinearScores(NamedTuple):
-    """f_j(x) = <w_j, (x - origin, constant)> over the normaliser of x.
+    """f_j(x) = <w_j, (x - shift - origin, constant)> over the normaliser of x.
 
     separators : array, shape (j, d), or (j, d + 1) with a constant
     origin : array, shape (d,)
     constant : float
-    normalize, common : as in `_KernelScores`
+    normalize, common, shift : as in `_KernelScores`
     """
 
     separators: Array
@@ -2134,28 +2504,31 @@ class _LinearScores(NamedTuple):
     constant: float
     normalize: str | None
     common: float
+    shift: Array | None = None
 
     def __call__(self, X):
         """Return the scores of new points, (m, j)."""
-        X = _new_points(X, _LINEAR, self.origin.size)
+        origin = self.origin if self.origin.any() else None
+        X, origin = _new_points(X, _LINEAR, self.origin.size, self.shift, origin)
+        origin = self.origin if origin is None else origin
         W = self.separators[:, : self.origin.size].T
         of_constant = self.constant * self.separators[:, self.origin.size :].sum(axis=1)
         scores = np.empty((X.shape[0], len(self.separators)))
         for first, block in _blocks(X):
             rows = slice(first, first + block.shape[0])
-            scores[rows] = self._products(block, W) + of_constant
+            scores[rows] = self._products(block, origin, W) + of_constant
             if self.normalize == "unit":
                 squares = _squares(block) + self.constant**2
                 scores[rows] *= _normalizers(squares, "unit", "Xnew")[:, None]
         return self.common * scores
 
-    def _products(self, X, W):
+    def _products(self, X, origin, W):
         """Return (X - origin) W.  Only columns that move are subtracted, so that sparse points stay sparse."""
-        is_far = self.origin != 0.0
+        is_far = origin != 0.0
         if not is_far.any():
             return X @ W
         far = X[:, is_far].toarray() if _is_sparse(X) else X[:, is_far]
-        return (far - self.origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
+        return (far - origin[is_far]) @ W[is_far] + X[:, ~is_far] @ W[~is_far]
 
 
 # ======================================================================================================
@@ -2238,7 +2611,7 @@ def _in_words(count):
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 
 # The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
-_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin")
+_FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin", "shift")
 
 
 class Representation:
@@ -2272,6 +2645,8 @@ class Representation:
     ridge : array, shape (n,), or 0.0, what `RidgeGram` adds to the diagonal
     d : int, columns of the points, or None if they are not known
     origin : array, shape (d,), or None for 0; the rows are those of x_i - origin
+    shift : array of integers, shape (d,), or None for 0; they are subtracted from the x_i before all else, as from new
+        points: see `gram`
     access : {"products", "computed", "stored"}, how single entries of G are had
     unit : float, the largest relative error of one operation in `lift` and `margins`; 2^-53 for double precision
 
@@ -2295,6 +2670,7 @@ class Representation:
     ridge: Array | float = 0.0
     d: int | None = None
     origin: Array | None = None
+    shift: Array | None = None
     access = "products"
     unit: float = 2.0**-53
     routines = {}  # compiled operations by name, of the kinds that have them
@@ -2664,7 +3040,7 @@ class Representation:
         """
         alpha, has_rows = self._weights(result)
         predictor, biases = self._predictor(result, alpha)
-        if self.origin is not None:  # those of the rows x_i - origin; f(0) is that of the x_i
+        if self._is_far:  # those of the rows x_i - origin; f(0) is that of the x_i
             zero = np.zeros((1, self.d))
             biases = self._by_output(predictor(zero), len(alpha))[:, 0] + biases
         return biases if has_rows else float(biases[0])
@@ -2675,6 +3051,12 @@ class Representation:
         if separator is None:
             return self._scores(alpha), self._biases(alpha)
         return self._scores_of(separator.coordinates.ravel()[None]), np.array([separator.bias])
+
+    @property
+    def _is_far(self):
+        """True if the bias of the stored rows is not that of the points as given."""
+        is_shifted = self.shift is not None and self.kernel.name == "linear"
+        return self.origin is not None or is_shifted
 
     def _biases(self, alpha):
         """Return the bias of each row of weights; those of the last rows are kept."""
@@ -3365,7 +3747,9 @@ class DenseGram(Representation):
 
 def _symmetric(given, name):
     """Return a C-ordered float matrix, symmetric to the last bit; raise an error that names the first visible flaw."""
-    given = _array(given, name)
+    given = _exact_array(given, name)
+    if given.dtype.kind == "O" and given.ndim == 2:
+        given = _real_array(given, name, 2)
     is_square = given.ndim == 2 and given.size > 0 and given.shape[0] == given.shape[1]
     if not is_square or given.dtype.kind not in "fiub":
         remedy = ""
@@ -3375,7 +3759,7 @@ def _symmetric(given, name):
             f"{name} must be a square matrix of real numbers; got shape {given.shape} of {given.dtype}{remedy}"
         )
     if given.dtype not in (np.float32, np.float64):
-        given = given.astype(np.float64)
+        given = _real_array(given, name, 2)
     # A symmetric matrix is its own transpose, so that a Fortran-ordered one needs no copy.
     matrix = given.T if given.flags.f_contiguous else np.ascontiguousarray(given)
     slack = 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix.diagonal()).max())
@@ -3707,7 +4091,7 @@ class _RowGram(Representation):
     def _scores_of(self, W):
         d = self.shape()[1] - (self._constant != 0.0)
         origin = np.zeros(d) if self.origin is None else self.origin
-        return _LinearScores(W, origin, self._constant, self.normalize, self.common)
+        return _LinearScores(W, origin, self._constant, self.normalize, self.common, self.shift)
 
 
 class _Rows(namedtuple("_Rows", "rows c origin intercept threads", defaults=(True,))):
@@ -4308,7 +4692,8 @@ def features(
     Raises
     ------
     ValueError
-        Values are not finite; labels are not -1 or +1; lengths differ; or a row is 0 under "unit".
+        Values are not finite; labels are not -1 or +1; lengths differ; a row is 0 under "unit"; or points that differ
+        would be equal in double precision, see the Notes of `gram`.
 
     See Also
     --------
@@ -4321,8 +4706,9 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
-    X = _rows(X)
     is_free = _is_free(intercept)
+    choose = _CHOOSE if _ignores_origin("linear", normalize, intercept) else None
+    X, shift = _moved_rows(X, "X", choose)
     signs = None
     if y is not None:
         signs = _signs(y, X.shape[0], is_free)
@@ -4331,7 +4717,7 @@ def features(
     with np.errstate(over="ignore"):
         factors = _normalizers(G.diagonal(), normalize)
     common = float(factors[0]) if normalize == "max" else 1.0
-    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common)
+    G = G._scaled(factors)._changed(kernel=_LINEAR, normalize=normalize, common=common, shift=shift)
     if signs is not None:
         G = G._with_signs(signs)
     return _with_options(G, intercept, ridge)
@@ -4396,7 +4782,12 @@ class LazyGram(Representation):
     made_by = "lazy_gram"
 
     def __init__(
-        self, kernel: Kernel, points: tuple, normalize: str | None, intercept: float
+        self,
+        kernel: Kernel,
+        points: tuple,
+        normalize: str | None,
+        intercept: float,
+        shift: Array | None = None,
     ) -> None:
         diagonal = kernel.diagonal(points)
         normalizer = _normalizers(diagonal, normalize)
@@ -4407,6 +4798,7 @@ class LazyGram(Representation):
             intercept=intercept,
             d=kernel.W.shape[1],
             origin=origin,
+            shift=shift,
         )
         self.points = points
         self.used = None
@@ -4556,7 +4948,14 @@ class LazyGram(Representation):
             points = points._replace(rows=rows)
         coefficients = alpha[:, places] * self.c[places]
         return _KernelScores(
-            self.kernel, points, places, coefficients, self.normalize, self.common, self.d
+            self.kernel,
+            points,
+            places,
+            coefficients,
+            self.normalize,
+            self.common,
+            self.d,
+            self.shift,
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
@@ -4590,6 +4989,27 @@ class LazyGram(Representation):
                 _add_by_product(self, index[~known], weights[~known], m)
 
         return add
+
+
+def _check_in_single(X, center, rows):
+    """Refuse or warn where integers above 2^24 are not those of the rows in float32, as `_say_what_is_lost` does."""
+    is_sparse = _is_sparse(rows)
+    X = X.toarray() if _is_sparse(X) and not is_sparse else X
+    moved = X if center is None else X - center
+
+    def largest(values):
+        if not is_sparse:
+            return values.max(axis=0)
+        out = np.zeros(X.shape[1])
+        np.maximum.at(out, X.indices, values)
+        return out
+
+    given, exact, stored = (A.data if is_sparse else A for A in (X, moved, rows))
+    has_fractions = largest((given != np.floor(given)) | (np.abs(given) > _WHOLE)) > 0.0
+    lost = largest(np.where(np.abs(exact) > 2.0**24, np.abs(stored - exact), 0.0))
+    lost[has_fractions] = 0.0
+    if lost.any():
+        _say_what_is_lost(moved, rows, "X", 0, None, lost, None, "refuse")
 
 
 def _column_product(A, b):
@@ -4628,11 +5048,15 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
     """
     # 1. Read the points and the kernel.
     in_file = _is_mapped(given, dtype) and kernel != "precomputed"
-    X = given if in_file else _points(given, "X", kernel)
+    X = given
+    shift = None
+    if not in_file:
+        choose = _CHOOSE if _ignores_origin(kernel, normalize, intercept) else None
+        X, shift = _moved_points(given, "X", kernel, shift=choose)
     if kernel == "precomputed" and X.shape[0] == X.shape[1]:
         X = _symmetric(X, "X")
     is_moved = _is_free(intercept) and normalize is None
-    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved)
+    kernel = _kernel(kernel, X, params, intercept, is_moved=is_moved, shift=shift)
     # 2. Prepare the points, those of a file block by block.
     dtype = X.dtype if dtype is None else dtype
     prepared = (kernel.prepare(block, dtype) for _, block in _blocks(X))
@@ -4643,6 +5067,8 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
     large = np.flatnonzero(~np.isfinite(points.squares))
     if large.size:
         raise ValueError(f"row {large[0]} of X is too large for {dtype}; rescale the points")
+    if not in_file and np.dtype(dtype) == np.float32 and X.dtype != np.float32:
+        _check_in_single(X, kernel.center, points.rows)
     # 3. Keep them: in the file, or in memory that the user cannot write to.
     if in_file:
         points = points._replace(rows=X)
@@ -4650,7 +5076,7 @@ def _kernel_gram(given, kernel, normalize, intercept, params, dtype=None):
         is_shared = X is given or X.base is not None
         if is_shared:
             points = points._replace(rows=X.copy())
-    return LazyGram(kernel, points, normalize, _constant(intercept))
+    return LazyGram(kernel, points, normalize, _constant(intercept), shift)
 
 
 @_with_underflow
@@ -4717,7 +5143,7 @@ def gram(
     ValueError
         Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
         range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
-        diagonal.
+        diagonal; or points that differ would be equal in double precision, see the Notes.
     TypeError
         The kernel does not take one of the parameters.
     MemoryError
@@ -4726,6 +5152,16 @@ def gram(
     See Also
     --------
     features : rows of the linear kernel, without G.  lazy_gram : G on demand.  pair_gram : several classes.
+
+    Notes
+    -----
+    *Numbers that are no doubles.*  Integers above 2^53, as time stamps in nanoseconds, and Decimal, Fraction or
+    longdouble with more digits lose some in double precision.  "rbf", "laplacian", and "linear" with normalize=None and
+    intercept="free" do not depend on the origin.  Then an integer is subtracted from every column that loses some,
+    exactly, before it is rounded.  It is the fact ``G.shift``; ``G.decision_function`` subtracts it from new points,
+    too, and ``G.bias`` is that of the points as given.  Elsewhere, or where the range of a column is too wide, points
+    that differ and would become equal are an error.  Other losses of integers, or of the difference of two numbers in a
+    column, are a warning.  All functions that take points keep to this.  The ridge and sample weights are rounded.
 
     References
     ----------
@@ -4811,6 +5247,7 @@ def lazy_gram(
     Notes
     -----
     The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.
+    Integers above 2^53 are treated as `gram` says, and integers above 2^24 alike if dtype is float32.
 
     Examples
     --------
@@ -5379,7 +5816,8 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
         ``normalize=None`` for points as they are.
     w : array, shape (d,); of pairs (n_classes, d), a row for each class
         Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
-        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.
+        which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.  This b may
+        be an integer or a Fraction that no double holds.
 
     Returns
     -------
@@ -5433,13 +5871,13 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
     # 2. Take w apart: with a free intercept its own bias may stand behind it.
-    w = _real_array(w, "w", len(shape))
+    w = _exact_array(w, "w")
     bias = None
-    origin = None
     if G.signs is not None and w.shape == (d + 1,):
-        bias = float(w[-1])
+        _real_array(w[-1:], "w", 1, first=d, losses="ignore")
+        bias = _exact(w[-1])
         w = w[:-1]
-        origin = G.origin
+    w = _real_array(w, "w", len(shape))
     if w.shape != shape or not w.any():
         or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
         raise ValueError(
@@ -5450,11 +5888,23 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
         )
 
-    return _of_separator(G, ridge, w, bias, origin)
+    if bias is not None:
+        bias += _at_origin(G, w)
+    return _of_separator(G, ridge, w, bias)
 
 
-def _of_separator(G, ridge, w, bias, origin=None):
-    """Return `separator_margin` for a bias of points x_i, where x_i - origin are the stored rows; None is the best."""
+def _at_origin(G, w):
+    """Return <w, o>, an exact Fraction, for the point o that the stored rows of G have lost."""
+    total = Fraction(0)
+    for places in (G.origin, G.shift):
+        if places is not None:
+            for k in np.flatnonzero(places):
+                total += _exact(w[k]) * _exact(places[k])
+    return total
+
+
+def _of_separator(G, ridge, w, bias):
+    """Return `separator_margin` for a bias of the stored rows, which may be a Fraction; None is the best."""
     # 1. Bring w near 1 by a power of two, which is exact; margins of 1 become margins of ``goal``.
     exponent = max(math.frexp(float(np.abs(w).max()))[1], -1000)  # goal must be a number
     w = np.ldexp(w.astype(np.float64), -exponent)
@@ -5464,25 +5914,19 @@ def _of_separator(G, ridge, w, bias, origin=None):
         norm2 *= 0.5
     length = math.sqrt(norm2)
 
-    # 2. Move the bias to the stored rows.
-    bias_term = 0.0  # its rounding is in proportion to this
+    # 2. Scale the bias, too, and round it once.
     if bias is not None:
-        bias *= goal
-        if not abs(bias) < _LARGEST:
+        scaled = _exact(bias) * Fraction(goal)
+        if not abs(scaled) < _LARGEST:
             raise ValueError("the bias is too large for this w: over ||w|| it overflows")
-        if origin is not None:
-            moved = sum(_precise_dot(w, origin))
-            bias += moved
-            # Where the terms of <w, origin> cancel, twice the working precision may be all that is left of it.
-            cancelled = _sum_error(2 * w.size + 16) ** 2 * float(np.abs(w) @ np.abs(origin))
-            bias_term = abs(moved) + 2.0 * cancelled / _LAST
+        bias = float(scaled)
 
     # 3. Margins with their bias, and the largest term of these sums.
     m, term, error = _margins_of(G, w)
     if G.signs is not None:
         if bias is None:
             bias = _offset(G.signs, m)
-        term = max(abs(bias), bias_term)
+        term = abs(bias)
         m += bias * G.signs
 
     # 4. Without a ridge the least of them decides.
@@ -5538,7 +5982,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     """Find two equal points with different labels, which no kernel separates: then rho <= 0, whatever rounding does.
 
     This is the one proof that there is no margin at all.  The status "infeasible" only says that there is none above
-    some eps.
+    some eps.  Points are compared as they are given, with all digits of large integers.
 
     Parameters
     ----------
@@ -5565,19 +6009,14 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
     (0, 2)
     """
-    X = _rows(X)
+    X = _exact_points(X)
     y = _known_labels(y)
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
         )
 
-    def key(i):
-        if not _is_sparse(X):
-            return (X[i] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
-        entries = slice(X.indptr[i], X.indptr[i + 1])
-        return X.indices[entries].tobytes() + X.data[entries].tobytes()
-
+    key = _row_key(X)
     first = {}  # the first row of each key; keys themselves would be a copy of X
     for i in range(len(y)):
         j = first.setdefault(hash(key(i)), i)
@@ -7295,7 +7734,8 @@ def winnow(
     Parameters
     ----------
     Z : array, shape (n, d)
-        The signed rows, none of them zero; not a Gram matrix.
+        The signed rows, none of them zero; not a Gram matrix.  The Notes of `gram` say what becomes of integers above
+        2^53, also in `norm_margin`.
     eta : float
         Learning rate, above 0.  The guarantee needs eta < 2 rho_1; rho_1 is best.
 
@@ -10706,6 +11146,8 @@ def _class_factors(given, classes, totals):
 def _self_products(G, X):
     """Return K(x, x) for points X, with the kernel, the origin and the intercept of G, not normalised."""
     constant = _constant(G.intercept)
+    if G.shift is not None or not _holds_doubles(X):
+        X, _ = _moved_points(X, "X", G.kernel.name, shift=G.shift, losses="ignore")
     if G.kernel.name == "linear":
         return _rows_as_given(X, G.origin, constant).diagonal()
     return np.concatenate([G.kernel.diagonal(G.kernel.prepare(block)) for _, block in _blocks(X)])
@@ -10817,6 +11259,9 @@ class MaxMarginClassifier:
     `separator_margin`.  Then `interval_` is narrower than the interval of `result_`.  Where one column is up to 1e8
     times as wide as another, tol=1e-6 was reached in every trial; beyond, rounding may hide more.  Sparse X take part
     as long as they have up to 2^26 entries with their zeros.
+
+    Integers above 2^53 are treated as the Notes of `gram` say, in `fit` and in `predict`.  ``intercept_`` and
+    ``support_vectors_`` are of the points as given, and rounded; use `decision_function` for scores.
 
     Memory: "linear" needs the points alone.  G is stored for a kernel matrix or function.  For other kernels "exact"
     stores it for up to 3,000 points, 72 MB, and other algorithms for up to 10,000; beyond, G is evaluated on demand.
@@ -10951,9 +11396,12 @@ class MaxMarginClassifier:
         return isinstance(self.kernel, str) and self.kernel == kernel
 
     def _table(self, X):
-        """Return checked points: rows of float64, a sparse matrix in compressed rows, or a mapped file as it is."""
+        """Return checked points: rows of float64, a sparse matrix in compressed rows, or a mapped file as it is.
+
+        Points that are not all numbers in double precision keep their type; what reads them knows the rule.
+        """
         if not hasattr(X, "shape"):
-            X = np.asarray(X)
+            X = _before_promotion(np.asarray(X), X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind == "c":
             raise ValueError("Complex data not supported")
@@ -10970,11 +11418,13 @@ class MaxMarginClassifier:
         if 0 in X.shape:
             found = "0 feature(s)" if X.shape[0] else "0 sample(s)"
             raise ValueError(f"X has {found} (shape={X.shape}) while a minimum of 1 is required.")
-        if _is_sparse(X):
-            return _points(X, "X", self.kernel)
         if _is_mapped(X) and not self._takes("precomputed"):
             return X
-        return _points(X)
+        X = _exact_points(X)
+        if not _holds_doubles(X):
+            return X
+        is_sparse = _is_sparse(X)
+        return _points(X, "X", self.kernel) if is_sparse else np.ascontiguousarray(X, np.float64)
 
     @_with_underflow
     def fit(
@@ -11061,7 +11511,11 @@ class MaxMarginClassifier:
             del options["gamma"]
         if "gamma" in accepted:
             # "scale" depends on the sample weights, which representations do not know.
-            options["gamma"] = _gamma_of(options, data.X, data.weights)
+            X = data.X
+            shift = None
+            if not _holds_doubles(X):
+                X, shift = _moved_points(X, "X", self.kernel, shift=_CHOOSE, losses="ignore")
+            options["gamma"] = _gamma_of(options, X, data.weights, shift)
             options.pop("sigma2", None)
         return options
 
@@ -11181,7 +11635,8 @@ class MaxMarginClassifier:
         """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
         if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
             return ""
-        widths = np.ptp(X[:_DENSE_POINTS], axis=0)
+        X = X[:_DENSE_POINTS]
+        widths = (X.max(axis=0) - X.min(axis=0).astype(object)).astype(np.float64)
         narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
         wide = np.argmax(widths)
         if not widths[wide] > 1e3 * widths[narrow]:
@@ -11284,8 +11739,8 @@ class MaxMarginClassifier:
             W = self._scores.separators * self._scores.common
             self.coef_ = W[:, :d].copy()
             self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
-            if G.origin is not None:
-                self.intercept_ = self.intercept_ - self.coef_ @ G.origin
+            moved = [float(_at_origin(G, w)) for w in self.coef_]
+            self.intercept_ = self.intercept_ - np.array(moved)
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:
@@ -11379,7 +11834,7 @@ class MaxMarginClassifier:
                     f"X has {guesses.size} rows and {name} {np.size(values)} entries; they must agree"
                 )
         if sample_weight is not None:
-            sample_weight = _vector(sample_weight, "sample_weight")
+            sample_weight = _vector(sample_weight, "sample_weight", losses="ignore")
         return float(np.average(guesses == _known_labels(y).ravel(), weights=sample_weight))
 
 

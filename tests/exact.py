@@ -27,7 +27,9 @@ def signed_square(x):
 
 def integers(a):
     """(integers without a common factor, unit) with a = unit * integers, entry by entry in C order."""
-    ratios = [x.as_integer_ratio() for x in np.asarray(a, dtype=np.float64).ravel().tolist()]
+    a = np.asarray(a)
+    a = a if a.dtype == object else a.astype(np.float64)
+    ratios = [x.as_integer_ratio() for x in a.ravel().tolist()]
     common = max(below for _, below in ratios)  # denominators of floats are powers of two
     whole = [above * (common // below) for above, below in ratios]
     factor = math.gcd(*whole) or 1
@@ -441,7 +443,14 @@ class Problem(NamedTuple):
     sides: list = ()  # -1 or 1, of the points of the G below "free", in turn
     trial: str = ""
 
+    @property
+    def is_whole(self):
+        """True if the points are given as integers, of which floats would lose some."""
+        return " of " in self.kind
+
     def Z(self):
+        if self.is_whole:
+            return np.array(self.rows, dtype=object)
         Z = np.ldexp(np.array(self.rows, dtype=np.float64), self.power)
         return Z.astype(np.float32).astype(np.float64) if self.kind.endswith("single") else Z
 
@@ -468,6 +477,15 @@ class Problem(NamedTuple):
             if self.sides
             else ((-1.0) ** np.arange(n))
         )
+
+    def X(self):
+        """The points x_i = y_i z_i."""
+        y = self.signs().astype(int).astype(object) if self.is_whole else self.signs()
+        return y[:, None] * self.Z()
+
+    def middle(self):
+        """Where the points are, if they are integers that floats would lose; else None."""
+        return self.X()[0] if self.is_whole else None
 
     def pairs(self):
         """(point, its class, another class) of each pair, in the order of `pair_gram`."""
@@ -509,8 +527,9 @@ def base_gram(problem, origin=None):
     Z = problem.Z()
     y = problem.signs()
     base = problem.layers()[1]
-    if base in ("rbf", "laplacian"):
-        K = by_distances(base, y[:, None] * Z)
+    kernel = base.partition(" ")[0]
+    if kernel in ("rbf", "laplacian"):
+        K = by_distances(kernel, problem.X())
         return [[int(y[i] * y[j]) * x for j, x in enumerate(row)] for i, row in enumerate(K)]
     if origin is not None:
         rows = [
@@ -601,6 +620,35 @@ POINTS = {  # of points and labels, which are None where pairs take the points w
 }
 
 
+def as_objects(X, make):
+    return np.array([[make(x) for x in row] for row in X], dtype=object)
+
+
+WHOLE = {  # integers as users have them, and (least, largest) of what is added to all numbers of a column
+    "int64": (lambda X: X.astype(np.int64), -(2**62), 2**62),
+    "uint64": (lambda X: X.astype(np.uint64), 2**54, 2**64 - 2**54),
+    "ints": (lambda X: X, -(10**30), 10**30),
+    "lists": (lambda X: X.tolist(), -(2**63), 2**64),
+    "fractions": (lambda X: as_objects(X, Fraction), -(10**30), 10**30),
+    "decimals": (lambda X: as_objects(X, decimal.Decimal), -(10**30), 10**30),
+    "longdouble": (lambda X: X.astype(np.longdouble), -(2**61), 2**61),
+}
+_FREE_LINEAR = {"normalize": None, "intercept": "free"}
+# Of kernels of integers the lazy form: a matrix promises nothing about the values that were rounded to it.
+WHOLE_BASES = {
+    f"{kernel} of {kind}": lambda X, y, kernel=kernel, kind=kind: fm.lazy_gram(
+        WHOLE[kind][0](X), y, kernel=kernel, normalize=None, gamma=gamma_of(kernel, X)
+    )
+    for kernel, kind in (
+        ("rbf", "int64"),
+        ("rbf", "uint64"),
+        ("laplacian", "lists"),
+        ("laplacian", "decimals"),
+    )
+}
+POINTS.update(WHOLE_BASES)
+
+
 def on_disk(X):
     with tempfile.TemporaryFile() as file:
         points = np.memmap(file, np.float64, shape=X.shape)
@@ -612,6 +660,21 @@ MADE = {  # with a free intercept, of points and labels: from an origin of their
     "rows made": lambda X, y: fm.features(X, y, normalize=None, intercept="free"),
     "file made": lambda X, y: fm.features(on_disk(X), y, normalize=None, intercept="free"),
     "lazy made": lambda X, y: fm.lazy_gram(X, y, kernel="linear", normalize=None, intercept="free"),
+    **{
+        f"{name} of {kind}": lambda X, y, name=name, kind=kind: getattr(fm, name)(
+            WHOLE[kind][0](X),
+            y,
+            **_FREE_LINEAR,
+            **({} if name == "features" else {"kernel": "linear"}),
+        )
+        for name, kind in (
+            *(("features", kind) for kind in WHOLE),
+            ("lazy_gram", "int64"),
+            ("lazy_gram", "fractions"),
+            ("lazy_gram", "uint64"),
+            ("lazy_gram", "longdouble"),
+        )
+    },
 }
 BASES = [*MATRICES, *POINTS]
 USUAL = [
@@ -640,7 +703,7 @@ def given(problem):
     if base == "rows":
         return problem.Z()
     y = None if "pairs" in layers else problem.signs()
-    X = problem.Z() if y is None else y[:, None] * problem.Z()
+    X = problem.Z() if y is None else problem.X()
     if base in MADE:
         G = MADE[base](X, y)
         layers.remove("free")
@@ -687,10 +750,20 @@ def judge(problem):
         return "raised", [f"raised {type(error).__name__}: {error}"]
 
 
+def place_of(G):
+    """The point o, exactly, if the rows of a linear G are those of x_i - o; else None."""
+    places = [
+        np.array([Fraction(x) for x in place.tolist()])
+        for place in (getattr(G, "origin", None), getattr(G, "shift", None))
+        if place is not None
+    ]
+    return sum(places) if places else None
+
+
 def _judged(problem):
     G = given(problem)
     (tol, eps) = promises(problem, G)
-    gram = None if problem.kind == "rows" else exact_gram(problem, getattr(G, "origin", None))
+    gram = None if problem.kind == "rows" else exact_gram(problem, place_of(G))
     signed = None if gram is None else signed_square_of_margin(gram)
     found = []
     how = problem.trial.partition(" at ")
@@ -1005,6 +1078,8 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
             else rows.argmax(axis=1) % n_classes
         )
     power = 0 if rng.random() < 0.4 else int(rng.integers(-520, 460))
+    if " of " in kind:
+        power = 0
     if kind.endswith("float32"):
         power = min(max(power, -45), 45 - int(np.abs(rows).max()).bit_length())
     if kind.endswith(
@@ -1016,6 +1091,10 @@ def random_problem(rng, calls=ORDINARY, trials=TRIALS):
     problem = Problem(
         family, rows.tolist(), power, kind, "", {}, list(map(int, labels)), n_classes, sides=sides
     )
+    if problem.is_whole:
+        problem = problem._replace(
+            family=f"beyond 2^53, {family}", rows=beyond_floats(rng, problem)
+        )
     if "ridge" in kind:
         problem = problem._replace(ridges=random_ridges(rng, problem))
     while not fits(problem):
@@ -1065,9 +1144,24 @@ def far_off(rng, rows, sides):
     )
 
 
+def beyond_floats(rng, problem):
+    """Rows of points y_i z_i to which integers are added that floats do not hold, another to each column."""
+    _, least, most = WHOLE[problem.layers()[1].partition(" of ")[2]]
+    margin = 2**53
+    offsets = [
+        least + margin + int(rng.random() * (most - least - 2 * margin)) + int(rng.integers(1000))
+        for _ in problem.rows[0]
+    ]
+    signs = problem.signs().astype(int).tolist()
+    return [
+        [z + y * o for z, o in zip(row, offsets, strict=True)]
+        for y, row in zip(signs, problem.rows, strict=True)
+    ]
+
+
 def random_ridges(rng, problem):
     """Around the size of G or, one time in three, anywhere in the range of numbers."""
-    diagonal = base_gram(problem)
+    diagonal = base_gram(problem, problem.middle())
     scale = max(diagonal[i][i] for i in range(len(diagonal)))
     count = 1 if rng.random() < 0.5 else 3
     power = scale.numerator.bit_length() - scale.denominator.bit_length()
@@ -1096,7 +1190,8 @@ def fits(problem):
 def random_options(rng, name, problem):
     """The call's own options, and what it leaves open by chance: numbers with a unit in that of the rows."""
     call = CALLS[name]
-    G = of_rows(problem.Z()) if problem.kind == "rows" else exact_gram(problem)
+    rows = problem.kind == "rows"
+    G = of_rows(problem.Z()) if rows else exact_gram(problem, problem.middle())
     size = math.sqrt(G.unit * max(G.entries[i][i] for i in range(len(G.entries))))
     options = {
         "max_iter": int(10.0 ** rng.uniform(0.0, 3.3)) if rng.random() < 0.9 else 0,

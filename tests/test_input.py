@@ -2,7 +2,11 @@
 
 import datetime
 import decimal
+import pickle
 import re
+import tempfile
+import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -274,3 +278,362 @@ def test_dates_are_labels_where_labels_may_be_of_any_type(table):
     remedy = re.search(r"np\.where\(.*\)", str(caught.value))[0]
     assert np.array_equal(eval(remedy, {"np": np, "y": y}), Y)
     assert "in seconds" not in str(caught.value)
+
+
+# ======================================================================================================
+# INTEGERS THAT NO DOUBLE HOLDS
+# ======================================================================================================
+
+STAMP = 1_700_000_000_000_000_000  # nanoseconds; 256 apart from the next double
+POINTS_THERE = [[0, 3], [70, -5], [140, 2], [75, 8]]
+CLASSES = [1, -1, -1, 1]
+NEW = [[0, 3], [35, 3], [36, 3], [10**6, 0]]
+
+
+def moved(rows, offsets):
+    """The rows as integers, with an offset added to each column."""
+    return [[x + o for x, o in zip(row, offsets, strict=True)] for row in rows]
+
+
+def objects(rows, make):
+    return np.array([[make(x) for x in row] for row in rows], dtype=object)
+
+
+def in_file(rows):
+    with tempfile.TemporaryFile() as file:
+        points = np.memmap(file, np.int64, shape=(len(rows), len(rows[0])))
+    points[:] = rows
+    return points
+
+
+class MixedFrame:
+    """A data frame of columns of several types, which NumPy turns into floats; columns are read by their number."""
+
+    def __init__(self, rows):
+        self.columns = ["time", "other"]
+        self.arrays = [
+            np.array([row[0] for row in rows]),
+            np.array([row[1] for row in rows], dtype=np.float64),
+        ]
+        self.dtypes = [array.dtype for array in self.arrays]
+        self.shape = len(rows), 2
+
+    def __getitem__(self, index):
+        rows, k = index
+        return self.arrays[k][rows]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.column_stack(self.arrays).astype(np.float64 if dtype is None else dtype)
+
+
+EXACT = {  # a type of integers, and the offsets of two columns
+    "int64": (lambda rows: np.array(rows, dtype=np.int64), (STAMP, -(2**61) - 1)),
+    "file": (in_file, (STAMP, -(2**61) - 1)),
+    "near the ends": (lambda rows: np.array(rows, dtype=np.int64), (2**63 - 10**7, 10 - 2**63)),
+    "uint64": (lambda rows: np.array(rows, dtype=np.uint64), (2**64 - 10**7, 2**53 + 7)),
+    "objects": (lambda rows: objects(rows, int), (STAMP + 1, 10**30 + 1)),
+    "numpy integers": (lambda rows: objects(rows, np.int64), (STAMP + 1, STAMP)),
+    "lists": (lambda rows: rows, (2**63 + 1, -STAMP)),
+    "lists with floats": (lambda rows: [[x, float(z)] for x, z in rows], (STAMP + 1, 0)),
+    "frame": (MixedFrame, (STAMP + 1, 0)),
+    "fractions": (lambda rows: objects(rows, Fraction), (STAMP + 1, -(10**30))),
+    "decimals": (lambda rows: objects(rows, decimal.Decimal), (STAMP + 1, 10**30 + 1)),
+    "longdouble": (lambda rows: np.array(rows, dtype=np.longdouble), (2**61 + 1, -(2**60) + 1)),
+}
+if np.finfo(np.longdouble).nmant < 60:
+    del EXACT["longdouble"]  # where it is no more than a double
+
+
+def free(X, y=CLASSES, make=fm.features, **options):
+    return make(X, y, normalize=None, intercept="free", **options)
+
+
+def of_gram(G, new):
+    result = fm.max_margin(G)
+    return np.asarray(G), (result.lower, result.upper), G.decision_function(result, new)
+
+
+def of_fit(model, X, new):
+    model.fit(X, CLASSES)
+    return model.interval_, model.decision_function(new), model.predict(new)
+
+
+def of_pairs(X, new):
+    K = fm.gram(X, kernel="laplacian", gamma=0.01)
+    G = fm.pair_gram(K, [0, 1, 2, 0], 3)
+    return of_gram(G, new)
+
+
+EXACTLY = {  # what does not change when all points are shifted, of points and new ones
+    "gram": lambda X, new: of_gram(free(X, make=fm.gram, kernel="linear"), new)[1:],
+    "lazy_gram": lambda X, new: of_gram(free(X, make=fm.lazy_gram, kernel="linear"), new)[1:],
+    "features": lambda X, new: of_gram(free(X), new)[1:],
+    "ridge": lambda X, new: of_gram(free(X, ridge=3.0), new)[1:],
+    "signed": lambda X, new: of_gram(free(X, None).signed(CLASSES), new)[1:],
+    "rbf": lambda X, new: of_gram(fm.gram(X, CLASSES, gamma=1e-4), new),
+    "scale": lambda X, new: of_gram(fm.lazy_gram(X, CLASSES, gamma=1e-4, intercept=1.0), new),
+    "laplacian": lambda X, new: of_gram(free(X, make=fm.gram, kernel="laplacian", gamma=0.01), new),
+    "max": lambda X, new: of_gram(fm.lazy_gram(X, CLASSES, gamma=1e-4, normalize="max"), new),
+    "kernel_matrix": lambda X, new: (fm.kernel_matrix(X, new, gamma=1e-4),),
+    "kernel_matrix, laplacian": lambda X, new: (
+        fm.kernel_matrix(X, new, kernel="laplacian", gamma=0.01),
+    ),
+    "pair_gram": of_pairs,
+    "fit": lambda X, new: of_fit(fm.MaxMarginClassifier("linear", tol=1e-9), X, new),
+    "soft fit": lambda X, new: of_fit(fm.MaxMarginClassifier("linear", C=0.1), X, new),
+    "fit of rbf": lambda X, new: of_fit(fm.MaxMarginClassifier(gamma=1e-4), X, new),
+    "contradiction": lambda X, new: (fm.contradiction(X, CLASSES) is None,),
+}
+
+
+@pytest.mark.parametrize("entry", EXACTLY)
+@pytest.mark.parametrize("kind", EXACT)
+def test_a_shift_of_integers_changes_nothing(kind, entry):
+    make, offsets = EXACT[kind]
+    found = EXACTLY[entry](make(moved(POINTS_THERE, offsets)), make(moved(NEW, offsets)))
+    wanted = EXACTLY[entry](np.array(POINTS_THERE, dtype=float), np.array(NEW, dtype=float))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_the_margin_of_time_stamps(kind):
+    """It is that of the points as given, in exact rationals."""
+    make, (o, other) = EXACT[kind]
+    X = make([[o, other], [o + 70, other], [o + 140, other]])
+    y = [1, -1, -1]
+    plane = Fraction(o) + 35
+    for G in (free(X, y), *(free(X, y, f, kernel="linear") for f in (fm.gram, fm.lazy_gram))):
+        result = fm.max_margin(G)
+        assert result.status == "certified" and result.lower <= 35 <= result.upper
+        near = make([[int(plane) + k, other] for k in (-1, 0, 1)])
+        scores = G.decision_function(result, near)
+        assert scores[0] > 1e-9 > abs(scores[1]) and scores[2] < -1e-9
+        # The bias is that of the points as given, as well as a float can be.
+        slope = (scores[0] - scores[2]) / 2
+        np.testing.assert_allclose(G.bias(result), slope * float(plane), rtol=1e-9)
+    model = fm.MaxMarginClassifier("linear").fit(X, y)
+    assert model.interval_[0] <= 35 <= model.interval_[1] and model.status_ == "certified"
+    assert model.predict(near)[[0, 2]].tolist() == [1, -1]
+    np.testing.assert_allclose(model.intercept_[0], float(plane) / 35, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_contradiction_compares_what_was_given(kind):
+    make, (o, other) = EXACT[kind]
+    X = make([[o, other], [o + 1, other], [o, other]])
+    assert fm.contradiction(X, [1, 2, 1]) is None
+    assert fm.contradiction(X, [1, 2, 2]) == (0, 2)
+
+
+def test_contradiction_of_several_types():
+    assert fm.contradiction([[STAMP], [Fraction(STAMP)], [float(STAMP)]], [1, 1, 2]) == (0, 2)
+    assert fm.contradiction([[decimal.Decimal("0.1")], [0.1]], [1, 2]) is None
+    assert fm.contradiction(np.array([[0.0], [-0.0]], dtype=np.longdouble), [1, 2]) == (0, 1)
+
+
+def test_the_scale_of_gamma_is_that_of_the_points_as_given():
+    for offsets in ((STAMP, STAMP), (STAMP, -STAMP), (10**30 + 1, 0)):
+        rows = moved(POINTS_THERE, offsets)
+        entries = [Fraction(x) for row in rows for x in row]
+        mean = sum(entries) / len(entries)
+        variance = sum((x - mean) ** 2 for x in entries) / len(entries)
+        for G in (fm.gram(rows, CLASSES), fm.lazy_gram(rows, CLASSES, kernel="laplacian")):
+            np.testing.assert_allclose(G.kernel.gamma, float(1 / (2 * variance)), rtol=1e-12)
+        model = fm.MaxMarginClassifier(C=1.0).fit(rows, CLASSES)
+        np.testing.assert_allclose(model.kernel_.gamma, float(1 / (2 * variance)), rtol=1e-12)
+
+
+def test_only_columns_that_lose_something_are_shifted():
+    X = [[STAMP + 1, 5, 2.5], [STAMP + 3, 6, -0.1]]
+    G = free(X, [1, -1])
+    assert G.shift.tolist() == [STAMP, 0, 0] and not G.shift.flags.writeable
+    assert pickle.loads(pickle.dumps(G)).shift.tolist() == [STAMP, 0, 0]
+    assert free([[STAMP, 5], [STAMP + 256, 6]], [1, -1]).shift is None  # these are doubles
+    assert fm.gram(X, [1, -1]).restrict(np.array([1])).shift.tolist() == [STAMP, 0, 0]
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.1])
+def test_new_points_may_be_integers_where_the_points_are_floats(C):
+    """256 k + STAMP are doubles, and what is between them is scored where it is."""
+    X = STAMP + 256.0 * np.array([[0.0], [1.0], [3.0]])
+    new = [[STAMP + k] for k in (0, 1, 127, 129, 256)]
+    wanted = 1.0 - np.array([0, 1, 127, 129, 256]) / 128.0
+    y = [1, -1, -1]
+    for G in (free(X, y), free(X, y, fm.gram, kernel="linear")):
+        scores = G.decision_function(fm.max_margin(G), new)
+        np.testing.assert_allclose(scores / scores[0], wanted, atol=1e-10)
+    scores = fm.MaxMarginClassifier("linear", C=C).fit(X, y).decision_function(new)
+    np.testing.assert_allclose(scores / scores[0], wanted, atol=1e-10 if C > 1.0 else 1e-4)
+    K = fm.kernel_matrix(X, new, gamma=1e-3)
+    apart = np.subtract.outer([0, 256, 768], [0, 1, 127, 129, 256])
+    np.testing.assert_allclose(K, np.exp(-1e-3 * apart**2.0), rtol=1e-10)
+    scores = fm.gram(X, y, gamma=1e-3).decision_function([1.0, 0.0, 0.0], new)
+    np.testing.assert_allclose(scores, K[0], rtol=1e-10)
+
+
+def test_new_points_may_be_floats_where_the_points_are_integers():
+    G = free([[STAMP], [STAMP + 70], [STAMP + 140]], [1, -1, -1])
+    result = fm.max_margin(G)
+    unit = G.decision_function(result, [[STAMP + 34]])[0]
+    new = [STAMP + 256.0, STAMP - 512.0, 0.5, 1e100]
+    wanted = [float(STAMP + 35 - Fraction(x)) for x in new]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # far points lose in proportion to their distance
+        scores = G.decision_function(result, [[Fraction(x) + 1] for x in new])
+        np.testing.assert_allclose(scores / unit, [x - 1.0 for x in wanted], rtol=1e-12)
+        scores = G.decision_function(result, np.array(new)[:, None])
+    np.testing.assert_allclose(scores / unit, wanted, rtol=1e-12)
+
+
+def test_a_separator_may_bring_an_integer_bias():
+    for o in (STAMP, 10**30 + 1, 10**40 + 1):
+        G = free([[o], [o + 70]], [1, -1])
+        lower, upper = fm.separator_margin(G, [-1, o + 30])
+        assert lower <= 30 <= upper < lower + 1e-9
+        lower, upper = fm.separator_margin(G, [-1.0])
+        assert lower <= 35 <= upper < lower + 1e-9
+    with pytest.raises(ValueError, match=r"w must be finite.*row 1 has nan"):
+        fm.separator_margin(G, [1.0, np.nan])
+
+
+def test_a_range_of_integers_may_include_zero():
+    """From an origin in double precision, 0 and a time stamp are both at exact distances."""
+    result = fm.max_margin(free([[0], [STAMP + 1], [STAMP + 71]], [1, -1, -1]))
+    assert result.lower <= Fraction(STAMP + 1, 2) <= result.upper
+    G = fm.gram([[0], [STAMP + 1], [STAMP + 71]], [1, 1, -1], gamma=1e-3)
+    np.testing.assert_allclose(np.asarray(G)[1, 2], -np.exp(-4.9), rtol=1e-12)
+    G = fm.gram([[0], [STAMP + 1], [STAMP + 71]], [1, 1, -1], kernel="laplacian", gamma=0.1)
+    np.testing.assert_allclose(np.asarray(G)[1, 2], -np.exp(-7.0), rtol=1e-12)
+
+
+def test_points_that_are_all_equal_stay_so():
+    X = [[STAMP + 1, 2**60 + 1]] * 3
+    assert fm.max_margin(free(X, [1, -1, -1])).upper < 1e-9
+    assert (fm.kernel_matrix(X, X) == 1.0).all()
+
+
+HELD_BY_NONE = {  # where a shift would change the result, of points and of labels; and what the points are called
+    "gram": (lambda X: fm.gram(X, CLASSES, kernel="linear"), "X"),
+    "poly": (lambda X: fm.gram(X, CLASSES, kernel="poly"), "X"),
+    "ntk": (lambda X: fm.lazy_gram(X, CLASSES, kernel="ntk"), "X"),
+    "callable": (lambda X: fm.gram(X, CLASSES, kernel=lambda A, B: A @ B.T), "X"),
+    "features": (lambda X: fm.features(X, CLASSES), "X"),
+    "unit": (lambda X: fm.features(X, CLASSES, intercept="free"), "X"),
+    "constant": (lambda X: fm.features(X, CLASSES, normalize=None, intercept=1.0), "X"),
+    "kernel_matrix": (lambda X: fm.kernel_matrix(X, [[1, 2]], kernel="linear"), "A"),
+    "second": (lambda X: fm.kernel_matrix([[1, 2]], X, kernel="poly"), "B"),
+    "pair_gram": (lambda X: fm.pair_gram(fm.features(X), [0, 1, 2, 0], 3), "X"),
+    "winnow": (lambda X: fm.winnow(X, max_iter=3), "Z"),
+    "norm_margin": (lambda X: fm.norm_margin(X, "l1", max_iter=3), "Z"),
+    "fit": (
+        lambda X: fm.MaxMarginClassifier("linear", C=1.0, fit_intercept=False, tol=0.9).fit(
+            X, CLASSES
+        ),
+        "X",
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", HELD_BY_NONE)
+@pytest.mark.parametrize("kind", EXACT)
+def test_elsewhere_equal_points_are_refused_and_losses_are_said(kind, entry):
+    make, offsets = EXACT[kind]
+    call, name = HELD_BY_NONE[entry]
+    close = moved([[8, 3], [9, 3], [8, 3], [30, 1]], offsets)
+    remedy = "subtract a number near them"
+    with pytest.raises(ValueError) as caught:
+        call(make(close))
+    message = str(caught.value)
+    assert message.startswith(f"rows 0 and 1 of {name} differ, but they are equal in double")
+    assert "column" in message and remedy in message and 'intercept="free"' in message
+    apart = moved([[2**55 + 1, 3], [-(2**54), 2], [7, 7], [-(2**57), 4]], (offsets[0] // 4, 0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(make(apart) if kind not in ("uint64",) else make([[abs(x) for x in r] for r in apart]))
+    said = [w for w in caught if "is rounded to double precision" in str(w.message)]
+    assert len(said) == 1 and said[0].filename == __file__
+    column = "'time'" if kind == "frame" and entry not in ("fit",) else "0"
+    assert re.search(rf"{name} is .* column {column} loses up to \d+", str(said[0].message))
+    assert remedy in str(said[0].message)
+
+
+def test_the_loss_is_the_largest_one():
+    with pytest.warns(UserWarning, match="column 1 loses up to 116, and 1 other column;"):
+        fm.features(np.array([[2**53 + 1, STAMP + 140], [5, 7]]), [1, -1])
+    with pytest.warns(UserWarning, match="w is rounded .*: it loses up to 1;"):
+        fm.separator_margin(fm.FeatureGram([[1.0, -1.0]]), [2**53 + 1, 1])
+
+
+MATRICES = {
+    "G": lambda K: fm.max_margin(K),
+    "precomputed": lambda K: fm.gram(K, [1, -1], kernel="precomputed"),
+    "FeatureGram": lambda K: fm.FeatureGram(K),
+    "alpha": lambda K: fm.certificate(np.eye(2), K[0], [0.5, 0.5]),
+    "v": lambda K: fm.FeatureGram(np.eye(2)) @ K,
+    "Xnew": lambda K: fm.features(np.eye(2), [1, -1]).decision_function([1.0, 1.0], K),
+    "predict": lambda K: (
+        fm.MaxMarginClassifier("poly", C=1.0).fit(np.eye(2), [1, -1]).decision_function(K)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("make", [np.array, lambda K: objects(K, int)])
+def test_other_arrays_are_rounded_with_a_warning(name, make):
+    with pytest.warns(UserWarning, match="is rounded to double precision: .* loses up to 1"):
+        MATRICES[name](make([[2**53 + 1, 1], [1, 2**53 + 3]]))
+
+
+def test_what_is_ordinary_rounding_is_silent():
+    tenths = objects([["0.1"], ["0.2"], ["0.35"]], decimal.Decimal)
+    thirds = objects([[1], [5], [7]], lambda x: Fraction(x, 3))
+    y = [1, -1, -1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for X in (tenths, thirds, np.array([[1], [5], [7]], dtype=np.longdouble) / 3):
+            for G in (free(X, y), fm.features(X, y), fm.gram(X, y)):
+                assert G.shift is None
+        for X in (np.array([[2**53], [-(2**53)], [5]]), [[2.0**80], [1.0], [2]]):
+            assert fm.features(X, y).shift is None
+        # Factors: weights and ridge
+        huge = [2**53 + 1, 2**60 + 1, 2**60 + 7]
+        fm.features(X, y, ridge=huge)
+        fm.MaxMarginClassifier(C=1.0).fit(X, y, sample_weight=huge)
+
+
+def test_differences_that_vanish_are_losses_too():
+    """Seconds with nanoseconds: whole numbers lose nothing, and what is told apart by 1e-9 is."""
+    X = objects([["1700000000.000000001"], ["1700000000.000000003"]], decimal.Decimal)
+    result = fm.max_margin(free(X, [1, -1]))
+    assert abs(result.lower - 1e-9) < 1e-17 and result.status == "certified"
+    with pytest.raises(ValueError, match="rows 0 and 1 of X differ"):
+        fm.features(X, [1, -1])
+    # Where no difference vanishes, it is that of the decimals all the same.
+    X = objects([["1700000000.1"], ["1700000000.2"]], decimal.Decimal)
+    lower = fm.max_margin(free(X, [1, -1])).lower
+    assert lower <= Fraction(1, 20) and abs(lower - 0.05) < 1e-14
+
+
+def test_a_range_that_no_shift_brings_into_doubles():
+    X = np.array([[2**63 - 1], [2**63 - 2], [-(2**63) + 1], [-(2**63) + 2]])
+    for call in (free, fm.gram):
+        with pytest.raises(ValueError, match="rows (0 and 1|2 and 3) .* write it as two"):
+            call(X, CLASSES)
+
+
+def test_integers_in_single_precision():
+    X = np.array([[2**24, 0], [2**24 + 1, 0], [0, 3]], dtype=np.int32)
+    options = {"kernel": "linear", "dtype": np.float32}
+    y = [1, -1, 1]
+    with pytest.raises(ValueError, match=r"rows 0 and 1 of X .* single .* take dtype=np.float64"):
+        fm.lazy_gram(X, y, normalize=None, **options)
+    with pytest.warns(UserWarning, match="single precision: column 0 loses up to 1;"):
+        fm.lazy_gram(X + [[0, 0], [2, 0], [0, 0]], y, normalize=None, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        free(
+            X[:2], [1, -1], fm.lazy_gram, **options
+        )  # near each other: from an origin of their own
+        fm.lazy_gram(X + 0.5, y, normalize=None, **options)  # no integers
+        fm.gram(X, y, normalize=None, **options)  # the matrix is rounded, the points are not

@@ -232,7 +232,7 @@ def test_intervals_with_a_ridge_hold_in_exact_arithmetic(form):
     """From a ridge that adds nothing that a double could hold to one beside which the points are nothing."""
     rng = np.random.default_rng(5)
     seen = []
-    for problem in exact.random_problems(11, 60):
+    for problem in exact.random_problems(11, 90):
         Z = np.array(problem.rows, dtype=np.float64)
         sizes = [1e-300, 1e-12, 0.1, 1 / 3, 1e3, 1e12]
         ridge = float(rng.choice(sizes)) if len(seen) % 2 else rng.choice([0.0, *sizes], len(Z))
@@ -521,6 +521,84 @@ def test_sparse_indices_of_64_bits(kind, sp):
     assert fm.momentum(
         fm.features(sp.csr_array(S), LABELS, normalize="max"), max_iter=50
     ).lower == pytest.approx(one.lower, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["bsr", "coo", "csc", "csr", "lil", "dok"])
+def test_sparse_integers_that_no_double_holds(kind, sp):
+    """A column without zeros is shifted, exactly, also in new points, where it may have zeros."""
+    rng = np.random.default_rng(3)
+    o = 1_700_000_000_000_000_001
+    small = rng.integers(-40, 40, (30, 4)) * rng.choice([0, 1], (30, 4))
+    new = rng.integers(-40, 40, (9, 4))
+    y = np.where(small @ [3, 1, -2, 1] > 0, 1, -1)
+    large = small + np.array([0, o, 0, -o])
+    large_new = new + np.array([0, o, 0, -o])
+    make = getattr(sp, f"{kind}_array")
+    S = make(large)
+    before = parts(S)
+    calls = (
+        lambda X: fm.features(X, y, normalize=None, intercept="free", ridge=5.0),
+        lambda X: fm.gram(X, y, kernel="linear", normalize=None, intercept="free", ridge=5.0),
+        lambda X: fm.lazy_gram(X, y, gamma=1e-3),
+        lambda X: fm.gram(X, y, kernel="laplacian", gamma=0.01),
+    )
+    for call in calls:
+        F = call(small.astype(float))
+        alpha = fm.max_margin(F, tol=1e-10).alpha
+        wanted = F.decision_function(alpha, new.astype(float))
+        G = call(S)
+        assert [bool(x) for x in G.shift] == [False, True, False, True] and parts(S) == before
+        result = fm.max_margin(G, tol=1e-10)
+        assert result.lower == pytest.approx(fm.max_margin(F, tol=1e-10).lower, rel=1e-8)
+        for form in (np.asarray, make):
+            scores = G.decision_function(alpha, form(large_new))
+            np.testing.assert_allclose(scores, wanted, rtol=1e-9, atol=1e-9)
+        # Zeros of new points are far from the points.
+        far = large_new.copy()
+        far[2, 1] = 0
+        one = G.decision_function(alpha, make(far))
+        np.testing.assert_allclose(one, G.decision_function(alpha, far), rtol=1e-12)
+    model = fm.MaxMarginClassifier("linear", C=1.0, tol=1e-10).fit(S, y)
+    other = fm.MaxMarginClassifier("linear", C=1.0, tol=1e-10).fit(small.astype(float), y)
+    assert model.interval_ == pytest.approx(other.interval_, rel=1e-8)
+    assert model.predict(make(large_new)).tolist() == other.predict(new.astype(float)).tolist()
+    assert fm.contradiction(make([[o, 0], [o + 1, 0]]), [1, 2]) is None
+    assert fm.contradiction(make([[o, 0], [o, 0]]), [1, 2]) == (0, 1)
+    # Zeros of the points stay zeros.
+    X = make([[o, 0], [o + 1, 0], [0, 3]])
+    for call in (fm.features, fm.lazy_gram, lambda X, y: fm.norm_margin(X, "l2")):
+        with pytest.raises(ValueError, match="rows 0 and 1 of . differ.*column 0"):
+            call(X, [1, -1, 1])
+    with pytest.warns(UserWarning, match="column 0 loses up to 24;"):
+        fm.features(make([[o, 0], [o + 999, 0], [0, 3]]), [1, -1, 1])
+    with pytest.raises(ValueError, match="single precision.*take dtype=np.float64"):
+        X = make(np.array([[2**24, 0], [2**24 + 1, 0], [0, 1]], dtype=np.int32))
+        fm.lazy_gram(X, [1, -1, 1], kernel="linear", normalize=None, dtype=np.float32)
+
+
+@pytest.mark.parametrize("kinds", ["int64 float64", "uint64 int64", "Int64 float64", "object int8"])
+def test_frames_of_integers_that_no_double_holds(kinds, pd):
+    """Columns of several types, which pandas turns into floats together."""
+    o = 1_700_000_000_000_000_001
+    kind, other = kinds.split()
+
+    def frame(times):
+        columns = {"time": pd.Series([o + t for t in times]), "other": pd.Series(times) % 3}
+        return pd.DataFrame(columns).astype({"time": kind, "other": other})
+
+    y = [1, -1, -1]
+    X = frame([0, 70, 140])
+    small = np.column_stack(([0.0, 70.0, 140.0], [0.0, 1.0, 2.0]))
+    wanted = fm.max_margin(fm.features(small, y, normalize=None, intercept="free"))
+    G = fm.features(X, y, normalize=None, intercept="free")
+    result = fm.max_margin(G)
+    assert result.lower == pytest.approx(wanted.lower, rel=1e-9)
+    model = fm.MaxMarginClassifier("linear").fit(X, y)
+    assert model.interval_[0] == pytest.approx(wanted.lower, rel=1e-6)
+    assert model.predict(frame([34, 36])).tolist() == [1, -1]
+    assert fm.contradiction(frame([3, 6]), [1, 2]) is None
+    with pytest.raises(ValueError, match="column 'time' by up to"):
+        fm.features(frame([0, 3]), [1, -1])
 
 
 def test_sparse_matrices_out_of_order(sp):
