@@ -29,7 +29,7 @@ def test_gram_is_its_formula(name, n, normalize, signed):
     sign = np.outer(y, y) if signed else 1.0
     options = {"kernel": kernel, "normalize": normalize, **params}
     G = fm.gram(X, y if signed else None, **options).matrix
-    slack = 1e-14 if kernel == "ntk" else 3e-15  # its limit loses digits near an angle of pi
+    slack = 3e-15
     np.testing.assert_allclose(G, sign * K, rtol=3e-14, atol=slack * K.diagonal().max())
     assert np.array_equal(G, G.T)
     assert n > 100 or np.linalg.eigvalsh(G).min() >= -n * EPS * np.linalg.norm(G, 2)
@@ -55,7 +55,7 @@ def test_gram_over_stretches_of_coordinates(name, n, d):
     X = np.concatenate((X, -X))
     n = 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
     K = formula(X, X, X)
-    slack = 1e-7 if kernel == "ntk" else 1e-14  # its limit loses digits near an angle of pi
+    slack = 1e-14
     G = fm.gram(X, kernel=kernel, normalize=None, **params).matrix
     np.testing.assert_allclose(G, K, rtol=3e-14, atol=slack * K.diagonal().max())
     lazy = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
@@ -259,6 +259,33 @@ def test_copies_of_a_point_are_told_by_the_kernel():
             assert (K[np.arange(20), np.arange(20, 40)] == 1.0).all()
     y = np.repeat([1, -1], 20)
     assert fm.max_margin(fm.gram(X, y, gamma=gamma)).status == "infeasible"
+
+
+@pytest.mark.parametrize("d", [1, 2, 10, 60])
+def test_the_limit_of_ntk_keeps_its_digits_at_every_angle(d):
+    """Near angles of 0 and pi the arc cosine of an inner product would keep half of them."""
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(12, d))
+    apart = 10.0 ** rng.uniform(-18.0, -1.0, size=(12, 1)) * rng.normal(size=(12, d))
+    X = np.concatenate((X, X * (1.0 + apart), -X * (1.0 + apart), 3.0 * X, X + 1e6))
+    precise = naive.tangent_limit(X, X)
+    lengths = np.sqrt((X**2).sum(axis=1))
+    G = fm.lazy_gram(X, kernel="ntk", normalize=None)
+    bound = G.kernel.rounding(float(lengths.max()) ** 2)
+    assert bound < 1e-14 * (2 * d + 3)
+    error = np.abs(G.dense() - precise) / np.outer(lengths, lengths)
+    assert error.max() <= bound
+
+
+@pytest.mark.parametrize("n", [2, 300])
+def test_the_limit_of_ntk_is_certified_by_every_entry(n):
+    X = np.eye(2) if n == 2 else np.random.default_rng(0).normal(size=(n, 2))
+    y = np.where(X[:, 0] > X[:, 1], 1, -1)
+    options = {"kernel": "ntk", "normalize": None, "intercept": "free"}
+    model = fm.MaxMarginClassifier("ntk", tol=1e-6).fit(X, y)
+    results = [fm.max_margin(make(X, y, **options), tol=1e-6) for make in (fm.gram, fm.lazy_gram)]
+    assert {model.status_, *(result.status for result in results)} == {"certified"}
+    np.testing.assert_allclose([result.lower for result in results], model.margin_, rtol=2e-6)
 
 
 def test_callable_kernels_are_given_copies():
