@@ -1538,7 +1538,9 @@ def _product(A, B):
 
 
 class Kernel(
-    namedtuple("Kernel", "name gamma coef0 degree dimension offset center is_far W function")
+    namedtuple(
+        "Kernel", "name gamma coef0 degree dimension offset center is_far W function unit spread"
+    )
 ):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
@@ -1562,6 +1564,11 @@ class Kernel(
     W : array, shape (width, d)
         For "ntk"; it has no rows in the limit of infinite width, and for other kernels.
     function : callable, or None for a named kernel
+    unit : float
+        Of a function: the largest relative error of one of its operations, as the user gave it; else 0, and the values
+        are taken as they are.
+    spread : float
+        Of a function: the largest difference of two values K(x, x') for one pair, normalised, over the largest K(x, x).
 
     Examples
     --------
@@ -1576,6 +1583,8 @@ class Kernel(
         values = {name: getattr(self, name) for name in names}
         if self.is_limit:
             values["W"] = None
+        if self.unit:
+            values["unit"] = self.unit
         return values
 
     @property
@@ -1720,6 +1729,9 @@ class Kernel(
         most 2 e_d.  The kernel changes by at most 1 + 1/(2 pi sin t) times that, which is below 2.3 where the angle t
         comes from its cosine.  Other angles have an error of at most 1.3 e_d, and the kernel changes by 0.3 times that.
         ||x|| ||x'|| adds e_d, and the functions of t at most 40 unit.
+
+        What a function of the user does is not known.  If it has a unit, its values are taken to err as inner products
+        do, or by twice the largest difference that its values showed, if that is more.
         """
         error = _sum_error(self.dimension + len(self.W) + 16)
         if self.name in ("linear", "laplacian") or self.is_far:
@@ -1732,6 +1744,9 @@ class Kernel(
             return 8.0 * error
         if self.name == "ntk":
             return error
+        if self.name == "callable":
+            own = _sum_error(self.dimension + 16, self.unit)
+            return max(own, 2.0 * self.spread) if self.unit else 0.0
         raise self._unknown()
 
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
@@ -1755,7 +1770,7 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
     """
     # 1. Which kernel it is, and which parameters it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
-    accepted = _KERNELS.get(name, ())
+    accepted = _accepted(kernel)
     unknown = sorted(set(params) - set(accepted))
     if unknown:
         takes = ", ".join((*accepted, "intercept"))
@@ -1785,10 +1800,22 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
         largest = _largest_square(X, center)
         is_far = _distance_error(gamma, dimension, largest) > _FAR
     function = kernel if callable(kernel) else None
-    return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
+    unit = 0.0
+    if params.get("unit") is not None:
+        unit = _number(params["unit"], "unit")
+    return Kernel(
+        name, gamma, coef0, degree, dimension, offset, center, is_far, W, function, unit, 0.0
+    )
 
 
-_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None)
+_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None, 0.0, 0.0)
+
+
+def _accepted(kernel):
+    """Return the names of the parameters of a kernel."""
+    if callable(kernel):
+        return ("unit",)
+    return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
 
 
 def _center(name, X, is_moved):
@@ -3261,8 +3288,16 @@ class DenseGram(Representation):
     def diagonal(self) -> Array:
         return self.matrix.diagonal().astype(np.float64)
 
+    def _error_of_entries(self):
+        """Return a bound of the errors of entries over s: of their type, and of a function that has a unit."""
+        error = 0.5 * float(np.finfo(self.matrix.dtype).eps)
+        if self.kernel is not None and self.kernel.name == "callable":
+            of_values = self.kernel.rounding(0.0)  # of K, and as much of the normalisers
+            error += 2.0 * of_values / (1.0 - of_values) if of_values < 1.0 else math.inf
+        return error
+
     def rounding(self) -> Rounding:
-        return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
+        return Rounding.of_entries(len(self.matrix), self._error_of_entries())
 
     def restrict(self, index: Array) -> Representation:
         matrix = self.block(index, index)
@@ -3290,9 +3325,7 @@ class DenseGram(Representation):
         n = v.size
         m = np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
-        margins = 1.01 * (
-            0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _sum_error(2 * n + 8) ** 2
-        )
+        margins = 1.01 * (self._error_of_entries() + _UNIT + _sum_error(2 * n + 8) ** 2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
     def _with_signs(self, y):
@@ -3413,21 +3446,50 @@ def _survey_in_parallel(matrix, roots, slack, counts):
         _survey_tiles(matrix, roots, slack, counts, np.int64(k))
 
 
-def _check_callable(block, diagonal, start):
-    """Refuse values of a callable among the points from ``start`` on that are not those of a kernel."""
-    slack = 1e-5 * np.abs(diagonal).max()
+# Two values of a function for one pair of points may differ by this share of the largest K(x, x), or by so many units.
+_ALIKE = 1e-5
+_ALIKE_UNITS = 2.0**14
+
+
+def _spread(kernel, block, diagonal, c, start):
+    """Return the largest |c_i c_j| |K_ij - K'_ij| over two values of a callable for one pair of points.
+
+    ``block`` holds its values among the points from ``start`` on, ``diagonal`` its K(x, x) among fewer points.  Values
+    that are not those of a kernel are refused.
+    """
+    # 1. Refuse values that differ by more than rounding explains.
+    slack = max(_ALIKE, _ALIKE_UNITS * kernel.unit) * np.abs(diagonal).max()
     flaw, _ = _first_flaw(block, slack)
     if flaw is not None:
         i, j, demand = flaw
+        values = block[np.ix_([i, j], [i, j])]
+        remedy = _precision_remedy(kernel, block) if demand == "symmetric" else ""
         raise ValueError(
             f"kernel(A, B) must be {demand}; for rows "
-            f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}"
+            f"{start + i} and {start + j} of X it gives {values.tolist()}{remedy}"
         )
-    wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
-    if wrong.size:
+    changes = np.abs(block.diagonal() - diagonal)
+    if changes.max() > slack:
+        i = np.argmax(changes > slack)
         raise ValueError(
-            f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does"
+            f"kernel(A, B) must not depend on other points, but K(x, x) of row {start + i} of X is "
+            f"{block[i, i]:.8g} among some and {diagonal[i]:.8g} among others{_precision_remedy(kernel, block)}"
         )
+    # 2. Compare each value with its mirror image, and K(x, x) among some points and others.
+    differences = np.abs(block - block.T) * np.abs(c) * np.abs(c)[:, None]
+    return max(float(differences.max()), float((changes * c**2).max()))
+
+
+def _precision_remedy(kernel, block):
+    """Return the end of an error: what to do where values of a callable seem to be in single precision; else ""."""
+    if kernel.unit:
+        cause = f"; unit={kernel.unit:.2g} does not explain it: "
+    elif np.array_equal(block, block.astype(np.float32)):
+        cause = "; its values are in single precision, which may explain it: give unit=2.0**-24, "
+    else:
+        return ""
+    matrix = 'or give the matrix, (K + K.T) / 2, with kernel="precomputed"'
+    return f"{cause}let it compute in double precision, {matrix}"
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -4447,25 +4509,27 @@ class LazyGram(Representation):
         )
 
     def dense(self) -> Array:
-        return self._matrix(np.float64)
+        return self._matrix(np.float64)[0]
 
     def _matrix(self, dtype):
-        """Return the matrix in this type, exactly symmetric."""
+        """Return the matrix in this type, exactly symmetric, and the largest difference of two values of one pair."""
         n = self.c.size
         out = _empty_matrix(n, dtype)
+        spread = 0.0
         for rows in _slices(n, n):
             kernel_values = self.kernel.block(
                 self.points.take(rows), self.points.take(slice(rows.stop))
             )
             if self.kernel.name == "callable":
                 own = np.ascontiguousarray(kernel_values[:, rows.start :])
-                _check_callable(own, self.kernel.diagonal(self.points.take(rows)), rows.start)
+                again = self.kernel.diagonal(self.points.take(rows))
+                spread = max(spread, _spread(self.kernel, own, again, self.c[rows], rows.start))
             kernel_values = kernel_values * self.c[: rows.stop]
             target = out[rows, : rows.stop]
             np.multiply(kernel_values, self.c[rows, None], out=target, casting="same_kind")
         _mirror(0, n, out)
         np.fill_diagonal(out, self.entries)
-        return out
+        return out, spread / self.entries.max()
 
     def _with_signs(self, y):
         return self._changed(c=self.c * y, labels=_frozen(y))
@@ -4638,6 +4702,10 @@ def gram(
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
         coef0 = 1 and degree = 3: for "poly".
         W: array, (m, d), or None, for "ntk".
+        unit: for a function that does not compute in double precision, the largest relative error of one of its
+        operations, 2^-24 in single precision.  Then intervals hold for every kernel matrix whose entries are within
+        (d + 16) unit sqrt(K_ii K_jj) of those that the function gives, or within twice the largest difference between
+        two of its values for one pair of points, if that is more.  Without it they hold for the matrix as it is stored.
 
     Returns
     -------
@@ -4651,7 +4719,7 @@ def gram(
     ValueError
         Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
         range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
-        diagonal.
+        diagonal; or K(x, x) of a callable depends on other points.
     TypeError
         The kernel does not take one of the parameters.
     MemoryError
@@ -4686,7 +4754,9 @@ def gram(
     if y is not None:
         G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
     fast = G if is_given or callable(kernel) else G._without_zeros()
-    matrix = fast._matrix(dtype)
+    matrix, spread = fast._matrix(dtype)
+    if spread:
+        G = G._changed(kernel=G.kernel._replace(spread=spread))
     if is_given:  # new points come with their values
         G = G._changed(points=G.points._replace(rows=G.points.rows[:, :0]))
     return _with_options(DenseGram._of(matrix, G), intercept, ridge)
@@ -10557,7 +10627,7 @@ class MaxMarginClassifier:
     kernel : str or callable
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed" or a function, as in `gram`.  With "precomputed" X is
         the kernel matrix of the training points, (n, n), in `fit`, and holds K(x, x_i), (m, n), in `predict`.
-    gamma, coef0, degree, sigma2, W
+    gamma, coef0, degree, sigma2, W, unit
         Parameters of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
     C : float
         Weight of the squared slacks; inf for the hard margin.
@@ -10670,6 +10740,7 @@ class MaxMarginClassifier:
         degree: int = 3,
         sigma2: float | None = None,
         W: ArrayLike | None = None,
+        unit: float | None = None,
         C: float = math.inf,
         class_weight: dict | str | None = None,
         fit_intercept: bool = True,
@@ -10688,6 +10759,7 @@ class MaxMarginClassifier:
         self.degree = degree
         self.sigma2 = sigma2
         self.W = W
+        self.unit = unit
         self.C = C
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
@@ -10876,10 +10948,7 @@ class MaxMarginClassifier:
 
     def _kernel_options(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
-        if callable(self.kernel):
-            accepted = ()
-        else:
-            accepted = _KERNELS[_choice(self.kernel, "kernel", tuple(_KERNELS))]
+        accepted = _accepted(self.kernel)
         options = {
             name: getattr(self, name) for name in accepted if getattr(self, name) is not None
         }

@@ -1,5 +1,6 @@
 """Kernels: Gram matrices, cross matrices and scores by their formulas; what points and parameters may be."""
 
+import functools
 import itertools
 import re
 
@@ -308,11 +309,70 @@ def test_a_callable_kernel_may_not_depend_on_the_other_points():
         return (A - A.mean(axis=0)) @ (B - B.mean(axis=0)).T
 
     for n in (100, 700):
-        check_raises(
-            lambda n=n: fm.gram(rows_of(n, 3), kernel=centred, normalize=None),
-            ValueError,
-            ["kernel"],
-        )
+        with pytest.raises(ValueError, match="kernel") as caught:
+            fm.gram(rows_of(n, 3), kernel=centred, normalize=None)
+        assert "single" not in str(caught.value)
+
+
+def in_single_precision(A, B):
+    """A Gaussian kernel by inner products, which lose digits far from the origin, as GPU libraries compute it."""
+    A = A.astype(np.float32)
+    B = B.astype(np.float32)
+    squares = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)
+    return np.exp((2 * A @ B.T - squares) / np.float32(A.shape[1]))
+
+
+def far_and_single(n=150, d=784):
+    """Points in single precision, labels, and the kernel matrix above without its errors."""
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32) + np.float32(10.0)
+    K = np.exp(-naive.squared_distances(X.astype(np.float64), X.astype(np.float64)) / d)
+    return X, np.where(X[:, 0] > 10.0, 1, -1), K
+
+
+def test_a_callable_kernel_in_single_precision_is_told_what_to_declare():
+    X, y, K = far_and_single()
+
+    def mirrored(A, B):  # symmetric, but K(x, x) is 1 +- 6e-5
+        return 0.5 * (in_single_precision(A, B) + in_single_precision(B, A).T)
+
+    for kernel, fault in ((in_single_precision, "symmetric"), (mirrored, "other points")):
+        for call in (
+            lambda kernel=kernel: fm.gram(X, y, kernel=kernel),
+            lambda kernel=kernel: fm.MaxMarginClassifier(kernel).fit(X, y),
+        ):
+            remedy = ["single precision", "unit=2.0**-24", 'kernel="precomputed"']
+            check_raises(call, ValueError, [fault, *remedy])
+
+
+def test_intervals_allow_for_the_unit_of_a_callable_kernel():
+    X, y, K = far_and_single()
+    for normalize in ("unit", "max", None):
+        G = fm.gram(X, y, kernel=in_single_precision, unit=2.0**-24, normalize=normalize)
+        error = np.abs(np.asarray(G) - np.outer(y, y) * K).max()
+        assert 1e-6 < error <= G.rounding().margins <= 1e-3
+        assert error <= G.precise(np.eye(len(y))[0])[2].margins
+        true = fm.max_margin(fm.gram(K, y, kernel="precomputed", normalize=None))
+        found = fm.max_margin(G, tol=1e-3)
+        assert 0.0 < found.lower <= true.lower <= true.upper <= found.upper
+        some = G.restrict(np.arange(9))
+        assert some.rounding().margins >= error
+        assert G.kernel.parameters == {"unit": 2.0**-24}
+    true = fm.max_margin(fm.gram(K, y, kernel="precomputed", normalize=None, intercept="free"))
+    model = fm.MaxMarginClassifier(in_single_precision, unit=2.0**-24, tol=1.0).fit(X, y)
+    lower, upper = model.interval_
+    assert 0.0 < lower <= true.lower <= true.upper <= upper
+
+
+def test_a_unit_is_that_of_a_function_and_explains_only_so_much():
+    X, y, K = far_and_single()
+    gram = functools.partial(fm.gram, X, y)
+    check_raises(lambda: gram(unit=2.0**-24), TypeError, ["'rbf'", "gamma", "unit"])
+    check_raises(lambda: gram(kernel=linear, unit=0.0), ValueError, ["unit"])
+    check_raises(
+        lambda: fm.gram(10.0 * X, y, kernel=in_single_precision, unit=2.0**-24),
+        ValueError,
+        ["unit=6e-08", "precomputed"],
+    )
 
 
 def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():
