@@ -2280,7 +2280,8 @@ class Representation:
     The intervals lower <= rho <= upper are about the exact G of the numbers that the class stores.  `rounding` says how
     far its products may be from exact ones.  By default they are sums over points and coordinates, in any order, in
     which each operation has a relative error of at most ``unit``.  **A class that computes in single precision must set
-    unit = 2.0**-24**, or its intervals may be false.  If the stored rows are themselves approximations, `rounding` must
+    unit = 2.0**-24**.  Before its first run a product with one point is compared with ``diagonal``, and an error larger
+    than `rounding` says is refused.  If the stored rows are themselves approximations, `rounding` must
     say so: see `Rounding.of_rows`.
 
     Attributes
@@ -2495,7 +2496,12 @@ class Representation:
         return None
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
-        """Return (v'Gv, G v, their `Rounding`) in twice the working precision, for ||v||_1 <= 1; None if it cannot."""
+        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `lift` and `margins`; None if it
+        cannot.  Certificates become as narrow as these products allow.
+
+        Kinds of this module compute in twice the working precision.  A class of one's own in single precision may
+        compute in double precision: then `Rounding.of_rows` of (n, d) fits <w, w> and Z w of w = Z'v.
+        """
         return None
 
     def precise_dots(self, w: Array) -> Array | None:
@@ -3651,7 +3657,43 @@ def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
     G = _wrapped(G)
     _refuse_unsigned(G, "G")
-    return G, _scale_of(G)
+    scale = _scale_of(G)
+    _refuse_undeclared_precision(G.without_shift().points_gram())
+    return G, scale
+
+
+_PROBE = 1.0 - 2.0**-26  # single precision rounds it to 1
+
+
+def _refuse_undeclared_precision(G):
+    """Look at the first product of a class of one's own, and refuse one that errs by more than `rounding` says.
+
+    The weight of the probe lies on a longest point i alone, so that (G v)_i = v_i G_ii.
+    """
+    if G.routines or type(G).__module__ == __name__ or vars(G).get("_is_probed"):
+        return
+    diagonal = G.diagonal()
+    i = int(np.argmax(diagonal))
+    v = np.zeros(len(G))
+    v[i] = _PROBE
+    found = float(_image(G, v)[i])
+    expected = _PROBE * float(diagonal[i])
+    off = abs(found - expected) / expected
+    if not off <= 2.0 * G.rounding().margins + _LAST:  # the diagonal may err as much
+        name = type(G).__name__
+        cause = (
+            "lift and margins must compute Z'v and Z w, and diagonal the squares of the rows of Z"
+        )
+        if off < 0.1:
+            cause = (
+                f"with its unit of {G.unit:.2g} intervals would be false.  A class that computes in single precision "
+                "must set unit = 2.0**-24, one in half precision 2.0**-11"
+            )
+        raise ValueError(
+            f"a product of {name} errs by {off:.1g} of G_ii = {diagonal[i]:g}, for the point {i}, which is more than "
+            f"its rounding() says: {cause}"
+        )
+    vars(G)["_is_probed"] = True
 
 
 def _scale_of(G):
@@ -10198,7 +10240,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
 
 def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
-    if not problem.G.has_precise_products:
+    # A class with access "products" need not know how to restrict itself to the points of a face.
+    if not problem.G.has_precise_products or problem.G.access == "products":
         return
     G = problem.G.restrict(points)
     lengths = problem.lengths[points]

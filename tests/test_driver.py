@@ -613,7 +613,7 @@ class Interrupted(Own):
         super().margins(w, m)
 
 
-@pytest.mark.parametrize("at", [9, 20])
+@pytest.mark.parametrize("at", [10, 21])
 @pytest.mark.parametrize(
     "name", ["momentum", "snkp, on", "nkp, on", "inertial_diagonal_descent", "subspace_perceptron"]
 )
