@@ -681,10 +681,22 @@ def _origin(X):
     return np.where(is_far & (high > low).any(), middle, 0.0)
 
 
+def _refuse_swapped(X, y):
+    """Refuse points that have the shape of labels, and labels that have the shape of points."""
+    if _is_sparse(X) or not (_is_sparse(y) or np.ndim(y) == 2) or np.ndim(X) != 1:
+        return
+    raise ValueError(
+        f"X must have a row for each point, and y a label; got the shapes {np.shape(X)} and {np.shape(y)}: X and y "
+        "seem to be swapped"
+    )
+
+
 def _known_labels(y, name="y"):
     """Return labels of any type as an array of the shape given; refuse those that are missing, by their row."""
     if y is None:
         raise ValueError(f"{name} must have a label for each point, got None")
+    if isinstance(y, str):
+        raise TypeError(f"{name} must have a label for each point, got {y!r}; options have names")
     labels = _plain(y, name)
     if isinstance(y, list | tuple) and labels.dtype.kind != "O":
         # NumPy makes "nan" of NaN, and "1" of 1, beside text.  Labels that it would change stay as they are.
@@ -1774,7 +1786,9 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
     unknown = sorted(set(params) - set(accepted))
     if unknown:
         takes = ", ".join((*accepted, "intercept"))
-        raise TypeError(f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}")
+        raise TypeError(
+            f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{_meant(unknown)}"
+        )
     if name == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
@@ -1809,6 +1823,16 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False):
 
 
 _LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None, 0.0, 0.0)
+
+
+def _meant(unknown):
+    """Return the end of an error about unknown options: where the first that is known elsewhere belongs; else ""."""
+    for name in unknown:
+        if name == "C":
+            return "; a G with slacks has ridge=1/(2*C), and C is an option of MaxMarginClassifier"
+        if name in ("kernel", "normalize", "intercept", "ridge"):
+            return f"; {name} belongs to G: give it to gram, features or lazy_gram"
+    return ""
 
 
 def _accepted(kernel):
@@ -1853,6 +1877,11 @@ def _is_free(intercept):
 
 def _constant(intercept):
     """Return the constant feature that an intercept stands for; 0 if it is free."""
+    if intercept is None or isinstance(intercept, bool | np.bool_):
+        raise TypeError(
+            'intercept must be "free" for a bias of any size, a number c > 0 for a constant feature c of all points, '
+            f"or 0.0 for planes through the origin; got {intercept}"
+        )
     return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
 
 
@@ -3662,6 +3691,11 @@ def _representation(G):
     return G, scale
 
 
+def _is_own(G):
+    """Return True for a representation whose products are not those of this module."""
+    return not G.routines and type(G).__module__ != __name__
+
+
 _PROBE = 1.0 - 2.0**-26  # single precision rounds it to 1
 
 
@@ -3670,7 +3704,7 @@ def _refuse_undeclared_precision(G):
 
     The weight of the probe lies on a longest point i alone, so that (G v)_i = v_i G_ii.
     """
-    if G.routines or type(G).__module__ == __name__ or vars(G).get("_is_probed"):
+    if not _is_own(G) or vars(G).get("_is_probed"):
         return
     diagonal = G.diagonal()
     i = int(np.argmax(diagonal))
@@ -4343,7 +4377,8 @@ def features(
         "free": as in `gram`.  With normalize=None the rows are then x_i - o for a point o near the points, if these are
         far from 0; the differences are exact.
     ridge : float or array, shape (n,)
-        As in `gram`.
+        As in `gram`.  With normalize=None G is of low rank plus a diagonal: for features F of a kernel, as Nystroem's
+        or random ones, ``features(F, y, normalize=None, ridge=K_ii - ||f_i||^2)`` restores the diagonal of K.
 
     Returns
     -------
@@ -4366,6 +4401,7 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
+    _refuse_swapped(X, y)
     X = _rows(X)
     is_free = _is_free(intercept)
     signs = None
@@ -4788,6 +4824,7 @@ def gram(
     array([[2., 3.],
            [3., 5.]])
     """
+    _refuse_swapped(X, y)
     dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     if _is_mapped(X):  # read it into memory
@@ -4865,6 +4902,7 @@ def lazy_gram(
     >>> fm.momentum(fm.lazy_gram(X, y), tol=1e-3).status
     'certified'
     """
+    _refuse_swapped(X, y)
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
@@ -5458,7 +5496,10 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     G = G.without_ridge()
     rows = G.points_gram()
     if not rows.has_coordinates:
-        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
+        remedy = "take features(X, y)"
+        if _is_own(rows):
+            remedy = "let its method square(v, w, m) return <w, w>, if w = Z'v is made of features of the points"
+        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: {remedy}")
     d = rows.shape()[1]
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
@@ -5595,6 +5636,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
     (0, 2)
     """
+    _refuse_swapped(X, y)
     X = _rows(X)
     y = _known_labels(y)
     if y.shape != (X.shape[0],):
@@ -6302,6 +6344,16 @@ def _resume(start, origin, arrays, rounding):
     return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
 
 
+def _refuse_undefined(place, **points):
+    """Refuse points of a solution that are not finite, where the state that they come from is."""
+    for name, values in points.items():
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the {name} that solution(*state) returns is not finite{place}, though the state is: 0/0 gives NaN, "
+                "as q / q.sum() does where q is 0"
+            )
+
+
 def _iterate(method, k, is_reported=False):
     """Return the points of a state at iteration k, or those of its report; refuse numbers that cannot be certified."""
     place = f" at iteration {k}"
@@ -6312,6 +6364,8 @@ def _iterate(method, k, is_reported=False):
         p = _weights(alpha, method.run.G.signs)
     else:
         alpha, p = points(*method.state)
+        if all(np.isfinite(array).all() for array in _arrays(method.state)):
+            _refuse_undefined(place, alpha=alpha, p=p)
         _refuse_overflow(alpha, p, place=place)
     if not (p.min() >= 0.0 and p.sum() > 0.0):
         raise ValueError(
@@ -6532,7 +6586,7 @@ def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
             for name in options:
                 if name not in parameters:
                     raise TypeError(
-                        f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                        f"{function.__name__}() got an unexpected keyword argument {name!r}{_meant([name])}"
                     )
             first = args[0] if args else None
             # `prepare` takes the name, by which a start of another algorithm with the same loop is refused.
@@ -10393,10 +10447,12 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
                 # Nothing else sees more of so many points on so few coordinates.
                 return k, EXHAUSTED
             if support > limits.largest_support:
+                remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
+                if np.any(problem.ridge):
+                    remedy = "noisy points ask for a larger ridge, which is a smaller C"
                 _warn(
                     f"max_margin may take long: {support} points are in the support, too many for working sets; "
-                    "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
-                    "callback shows the interval"
+                    f"{remedy}, or for a larger tol; a callback shows the interval"
                 )
         # 5. Halt if the next iteration would do the same.
         is_rounding = end == "rounding"
@@ -10958,6 +11014,7 @@ class MaxMarginClassifier:
     def _read(self, X, y, sample_weight):
         """Return the `_TrainingSet`, and set the attributes that describe it."""
         names = _column_names(X)
+        _refuse_swapped(X, y)
         given = self._table(X)
         n, d = given.shape
         classes, labels = _targets(y, n)

@@ -274,3 +274,58 @@ def test_dates_are_labels_where_labels_may_be_of_any_type(table):
     remedy = re.search(r"np\.where\(.*\)", str(caught.value))[0]
     assert np.array_equal(eval(remedy, {"np": np, "y": y}), Y)
     assert "in seconds" not in str(caught.value)
+
+
+# ======================================================================================================
+# WHAT WAS MEANT
+# ======================================================================================================
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        fm.gram,
+        fm.features,
+        fm.lazy_gram,
+        fm.contradiction,
+        lambda X, y: fm.MaxMarginClassifier().fit(X, y),
+    ],
+    ids=["gram", "features", "lazy_gram", "contradiction", "fit"],
+)
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist], ids=["arrays", "lists"])
+def test_points_and_labels_that_are_swapped(call, form):
+    check_raises(
+        lambda: call(form(Y), form(X)), ValueError, ["X and y", "swapped", "(4,)", "(4, 2)"]
+    )
+
+
+@pytest.mark.parametrize("intercept", [True, False, None, np.bool_(True)])
+@pytest.mark.parametrize("make", [fm.gram, fm.features, fm.lazy_gram])
+def test_an_intercept_that_is_a_truth_value(make, intercept):
+    check_raises(
+        lambda: make(X, Y, intercept=intercept),
+        TypeError,
+        ["intercept", '"free"', "0.0", str(intercept)],
+    )
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: fm.gram(X, Y, C=1.0), ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
+        (lambda: fm.lazy_gram(X, Y, C=1.0), ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
+        (lambda: fm.max_margin(K.signed(Y), C=1.0), ["'C'", "ridge=1/(2*C)"]),
+        (lambda: fm.momentum(K.signed(Y), intercept="free"), ["'intercept'", "gram"]),
+        (lambda: fm.perceptron(K.signed(Y), kernel="rbf"), ["'kernel'", "gram"]),
+        (lambda: fm.gram(X, "rbf"), ["y", "'rbf'", "label", "names"]),
+    ],
+)
+def test_options_in_the_wrong_place(call, words):
+    check_raises(call, TypeError, words)
+
+
+def test_low_rank_and_a_diagonal():
+    """Features with the rest of the diagonal as a ridge are the matrix of both."""
+    rest = np.array([0.5, 0.0, 1.0, 2.0])
+    G = fm.features(X, Y, normalize=None, ridge=rest)
+    np.testing.assert_allclose(np.asarray(G), np.outer(Y, Y) * (X @ X.T) + np.diag(rest))
