@@ -676,7 +676,8 @@ def _origin(X):
     """
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
-    is_far = high - low <= np.abs(middle) / 3.0
+    widths = np.subtract(high, low, dtype=np.float64)  # a width may overflow in float32
+    is_far = widths <= np.abs(middle) / 3.0
     # If all points are equal, moving them would make zeros of them.
     return np.where(is_far & (high > low).any(), middle, 0.0)
 
@@ -2057,9 +2058,11 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
         return np.full(diagonal.size, 1.0 / math.sqrt(largest))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
+        count = np.count_nonzero(diagonal < _NORMAL)
+        others = f", like {_counted(count - 1, 'other row')}" if count > 1 else ""
         raise ValueError(
-            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}, '
-            "other choices do not"
+            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}{others}, and normalize="unit" divides by its root: '
+            'leave out such rows, or give normalize="max" or None, or a constant intercept'
         )
     return 1.0 / np.sqrt(diagonal)
 
@@ -4592,6 +4595,12 @@ class LazyGram(Representation):
     def _matrix(self, dtype):
         """Return the matrix in this type, exactly symmetric, and the largest difference of two values of one pair."""
         n = self.c.size
+        largest = self.entries.max()
+        if not largest <= np.finfo(dtype).max:  # which bounds all other entries, too
+            raise ValueError(
+                f"K(x, x) = {largest:.2g} of row {self.entries.argmax()} of X overflows in {np.dtype(dtype)}: rescale "
+                'the points, or give dtype=np.float64 or normalize="unit"'
+            )
         out = _empty_matrix(n, dtype)
         spread = 0.0
         for rows in _slices(n, n):
@@ -11034,9 +11043,16 @@ class MaxMarginClassifier:
         left_out = math.fsum(np.delete(weights, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
+            remedy = ""
+            tiny = heaviest[(heaviest > 0.0) & (heaviest < _NORMAL)]
+            if tiny.size:
+                remedy = (
+                    f"; a sample_weight below {_NORMAL:.2g} counts as 0, and those of a class are at most "
+                    f"{tiny.max():.2g}: multiply all weights by one number, and divide C by it"
+                )
             raise ValueError(
                 "y must hold at least two classes, of points whose weight is not zero, or negligible; got "
-                f"{self.classes_.size} class{'es' * (not kept.size)}"
+                f"{self.classes_.size} class{'es' * (not kept.size)}{remedy}"
             )
         X = given
         if kept.size < n:
@@ -11183,14 +11199,31 @@ class MaxMarginClassifier:
         choice = "a finite C" if self.C == math.inf else f"a C below {self.C:g}"
         return (
             f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; the predictor is that of "
-            f"C={C:g}: choose {choice} by cross-validation{self._advice_on_columns(data.X)}"
+            f"C={C:g}: choose {choice} by cross-validation{self._advice_on_points(data.X)}"
+        )
+
+    def _advice_on_points(self, X):
+        """Name what in the points, and beside them, may widen the interval."""
+        return self._advice_on_constant(X) + self._advice_on_columns(X)
+
+    def _advice_on_constant(self, X):
+        """Name a penalised intercept whose constant feature is far longer than the points."""
+        constant = self._intercept()
+        if not self._takes("linear") or _is_free(constant) or constant == 0.0:
+            return ""
+        longest = math.sqrt(_largest_square(X, None))
+        if not constant > 1e3 * longest:
+            return ""
+        return (
+            f", or intercept_scaling={longest:.0e}, as the constant feature {constant:g} is far longer than the "
+            "points"
         )
 
     def _advice_on_columns(self, X):
         """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
         if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
             return ""
-        widths = np.ptp(X[:_DENSE_POINTS], axis=0)
+        widths = np.ptp(X[:_DENSE_POINTS].astype(np.float64, copy=False), axis=0)
         narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
         wide = np.argmax(widths)
         if not widths[wide] > 1e3 * widths[narrow]:
@@ -11213,7 +11246,7 @@ class MaxMarginClassifier:
         gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.0 else ""
         return (
             f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}"
-            f"{gap} {remedy} a larger tol{self._advice_on_columns(X)}"
+            f"{gap} {remedy} a larger tol{self._advice_on_points(X)}"
         )
 
     def _interval_of_all(self, G, data):
@@ -11285,16 +11318,29 @@ class MaxMarginClassifier:
         vectors = X[:0, :0] if self._takes("precomputed") else X[support]
         self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
         # 3. The intercept, and the coefficients of columns
+        self._coef = None
         constant = _constant(G.intercept)
         self.intercept_ = constant**2 * self.dual_coef_.sum(axis=1) + self._bias
         if self._takes("linear"):
             # The sum over dual coefficients may cancel so far that rounding hides a small margin.
             d = X.shape[1]
             W = self._scores.separators * self._scores.common
-            self.coef_ = W[:, :d].copy()
+            self._coef = W[:, :d].copy()
             self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
             if G.origin is not None:
-                self.intercept_ = self.intercept_ - self.coef_ @ G.origin
+                self.intercept_ = self.intercept_ - self._coef @ G.origin
+
+    @property
+    def coef_(self) -> Array:
+        """The coefficients of the columns, (1, d) or (n_classes, d), of the linear kernel alone."""
+        if not hasattr(self, "dual_coef_"):
+            raise AttributeError(f"this {type(self).__name__} has no coef_ yet; call fit first")
+        if self._coef is None:
+            raise AttributeError(
+                f'coef_ is that of kernel="linear", which has a coefficient for each column; {self.kernel_} has '
+                "dual_coef_ and support_vectors_"
+            )
+        return self._coef
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:
