@@ -4616,7 +4616,7 @@ class LazyGram(Representation):
             np.multiply(kernel_values, self.c[rows, None], out=target, casting="same_kind")
         _mirror(0, n, out)
         np.fill_diagonal(out, self.entries)
-        return out, spread / self.entries.max()
+        return out, spread / largest if spread > 0.0 else 0.0
 
     def _with_signs(self, y):
         return self._changed(c=self.c * y, labels=_frozen(y))
