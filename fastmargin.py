@@ -1031,15 +1031,28 @@ def _origin(X):
     """
     low, high = _ranges(X)
     middle = 0.5 * low + 0.5 * high
-    is_far = high - low <= np.abs(middle) / 3.0
+    widths = np.subtract(high, low, dtype=np.float64)  # a width may overflow in float32
+    is_far = widths <= np.abs(middle) / 3.0
     # If all points are equal, moving them would make zeros of them.
     return np.where(is_far & (high > low).any(), middle, 0.0)
+
+
+def _refuse_swapped(X, y):
+    """Refuse points that have the shape of labels, and labels that have the shape of points."""
+    if _is_sparse(X) or not (_is_sparse(y) or np.ndim(y) == 2) or np.ndim(X) != 1:
+        return
+    raise ValueError(
+        f"X must have a row for each point, and y a label; got the shapes {np.shape(X)} and {np.shape(y)}: X and y "
+        "seem to be swapped"
+    )
 
 
 def _known_labels(y, name="y"):
     """Return labels of any type as an array of the shape given; refuse those that are missing, by their row."""
     if y is None:
         raise ValueError(f"{name} must have a label for each point, got None")
+    if isinstance(y, str):
+        raise TypeError(f"{name} must have a label for each point, got {y!r}; options have names")
     labels = _plain(y, name)
     if isinstance(y, list | tuple) and labels.dtype.kind != "O":
         # NumPy makes "nan" of NaN, and "1" of 1, beside text.  Labels that it would change stay as they are.
@@ -1917,7 +1930,9 @@ def _product(A, B):
 
 
 class Kernel(
-    namedtuple("Kernel", "name gamma coef0 degree dimension offset center is_far W function")
+    namedtuple(
+        "Kernel", "name gamma coef0 degree dimension offset center is_far W function unit spread"
+    )
 ):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
@@ -1942,6 +1957,11 @@ class Kernel(
     W : array, shape (width, d)
         For "ntk"; it has no rows in the limit of infinite width, and for other kernels.
     function : callable, or None for a named kernel
+    unit : float
+        Of a function: the largest relative error of one of its operations, as the user gave it; else 0, and the values
+        are taken as they are.
+    spread : float
+        Of a function: the largest difference of two values K(x, x') for one pair, normalised, over the largest K(x, x).
 
     Examples
     --------
@@ -1956,6 +1976,8 @@ class Kernel(
         values = {name: getattr(self, name) for name in names}
         if self.is_limit:
             values["W"] = None
+        if self.unit:
+            values["unit"] = self.unit
         return values
 
     @property
@@ -2017,7 +2039,6 @@ class Kernel(
     def _from_products(self, A, B, product):
         """Return K(a_i, b_j) for a kernel that is a function of inner products."""
         values = product(A.rows, B.rows)
-        rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
         if self.name == "linear":
             return values
         if self.name == "poly":
@@ -2030,6 +2051,7 @@ class Kernel(
         if self.name == "rbf":
             # The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for
             # two copies of a point.
+            rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
             gamma = self.gamma * (1.0 - rounding)
             values *= 2.0 * self.gamma
             values -= gamma * A.squares[:, None]
@@ -2040,9 +2062,7 @@ class Kernel(
             # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
             lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
             cosines = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0.0)
-            # A cosine that may be 1 is taken as 1, so that two copies of a point have the angle 0.
-            cosines[cosines >= 1.0 - 2.0 * rounding] = 1.0
-            angles = np.arccos(np.maximum(cosines, -1.0))
+            angles = _angles(A, B, cosines)
             factors = np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)
             return lengths * factors / (2.0 * np.pi)
         if self.name == "ntk":
@@ -2098,8 +2118,13 @@ class Kernel(
         """Bound the error of a value K(x, x') over sqrt(K(x, x) K(x', x')), if ||x||^2, ||x'||^2 <= largest.
 
         An inner product of d terms has an error of at most e_d ||x|| ||x'||.  If distances come from differences, gamma
-        ||x - x'||^2 has a relative error of e_d, and exp reduces it.  The arc cosine turns an error e into at most
-        pi sqrt(e / 2), and the limit of "ntk" into 0.75 ||x|| ||x'|| times that.
+        ||x - x'||^2 has a relative error of e_d, and exp reduces it.  In the limit of "ntk" a cosine has an error of at
+        most 2 e_d.  The kernel changes by at most 1 + 1/(2 pi sin t) times that, which is below 2.3 where the angle t
+        comes from its cosine.  Other angles have an error of at most 1.3 e_d, and the kernel changes by 0.3 times that.
+        ||x|| ||x'|| adds e_d, and the functions of t at most 40 unit.
+
+        What a function of the user does is not known.  If it has a unit, its values are taken to err as inner products
+        do, or by twice the largest difference that its values showed, if that is more.
         """
         error = _sum_error(self.dimension + len(self.W) + 16)
         if self.name in ("linear", "laplacian") or self.is_far:
@@ -2109,9 +2134,12 @@ class Kernel(
         if self.name == "rbf":
             return _distance_error(self.gamma, self.dimension, largest) + _sum_error(16)
         if self.is_limit:
-            return 2.0 * math.sqrt(5.0 * error)
+            return 8.0 * error
         if self.name == "ntk":
             return error
+        if self.name == "callable":
+            own = _sum_error(self.dimension + 16, self.unit)
+            return max(own, 2.0 * self.spread) if self.unit else 0.0
         raise self._unknown()
 
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
@@ -2135,11 +2163,13 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift
     """
     # 1. Which kernel it is, and which parameters it takes
     name = "callable" if callable(kernel) else _choice(kernel, "kernel", tuple(_KERNELS))
-    accepted = _KERNELS.get(name, ())
+    accepted = _accepted(kernel)
     unknown = sorted(set(params) - set(accepted))
     if unknown:
         takes = ", ".join((*accepted, "intercept"))
-        raise TypeError(f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}")
+        raise TypeError(
+            f"kernel {kernel!r} takes {takes}; got {', '.join(unknown)}{_meant(unknown)}"
+        )
     if name == "precomputed" and X.shape[0] != X.shape[1]:
         raise ValueError(
             f'kernel="precomputed" takes the square matrix of the training points; got shape {X.shape}'
@@ -2167,10 +2197,32 @@ def _kernel(kernel, X, params, intercept=0.0, weights=1.0, is_moved=False, shift
         if is_far and center is not None:
             center = _origin(X)  # as for "laplacian"
     function = kernel if callable(kernel) else None
-    return Kernel(name, gamma, coef0, degree, dimension, offset, center, is_far, W, function)
+    unit = 0.0
+    if params.get("unit") is not None:
+        unit = _number(params["unit"], "unit")
+    return Kernel(
+        name, gamma, coef0, degree, dimension, offset, center, is_far, W, function, unit, 0.0
+    )
 
 
-_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None)
+_LINEAR = Kernel("linear", 1.0, 1.0, 3, 0, 0.0, None, False, np.empty((0, 0)), None, 0.0, 0.0)
+
+
+def _meant(unknown):
+    """Return the end of an error about unknown options: where the first that is known elsewhere belongs; else ""."""
+    for name in unknown:
+        if name == "C":
+            return "; a G with slacks has ridge=1/(2*C), and C is an option of MaxMarginClassifier"
+        if name in ("kernel", "normalize", "intercept", "ridge"):
+            return f"; {name} belongs to G: give it to gram, features or lazy_gram"
+    return ""
+
+
+def _accepted(kernel):
+    """Return the names of the parameters of a kernel."""
+    if callable(kernel):
+        return ("unit",)
+    return _KERNELS[_choice(kernel, "kernel", tuple(_KERNELS))]
 
 
 def _center(name, X, is_moved):
@@ -2218,6 +2270,11 @@ def _ignores_origin(kernel, normalize, intercept):
 
 def _constant(intercept):
     """Return the constant feature that an intercept stands for; 0 if it is free."""
+    if intercept is None or isinstance(intercept, bool | np.bool_):
+        raise TypeError(
+            'intercept must be "free" for a bias of any size, a number c > 0 for a constant feature c of all points, '
+            f"or 0.0 for planes through the origin; got {intercept}"
+        )
     return 0.0 if _is_free(intercept) else _number(intercept, "intercept", closed=True)
 
 
@@ -2297,6 +2354,59 @@ def _squared_distance(a, b):
     return total
 
 
+_OBLIQUE = 1.0 - 2.0**-7  # the largest cosine from which an angle is computed
+
+
+def _angles(A, B, cosines):
+    """Return the angles between prepared points, from 0 to pi, each with an error of a few units of pi.
+
+    Near 0 and pi the arc cosine would lose half of the digits.  There the angle comes from the distance of the points,
+    or of one and the mirror image of the other, when both have the length 1 (W. Kahan, How Futile are Mindless
+    Assessments of Roundoff, 2006, section 12).  So two copies of a point have the angle 0.
+    """
+    angles = np.arccos(np.clip(cosines, -1.0, 1.0))
+    parallel = np.abs(cosines) > _OBLIQUE
+    count = np.count_nonzero(parallel)
+    if count:
+        work = count * A.rows.shape[1] + cosines.size
+        lengths = np.sqrt(A.squares), np.sqrt(B.squares)
+        points = A.rows, lengths[0], B.rows, lengths[1]
+        _enter_by_size(work, _narrow_alone, _narrow_in_parallel, *points, cosines, angles)
+    return angles
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _narrow_angle(a, a_length, b, b_length):
+    """Return the angle between a and b from || a / a_length - b / b_length ||_2, for the lengths of a and b."""
+    total = 0.0
+    for k in range(a.size):
+        difference = np.float64(a[k]) / a_length - np.float64(b[k]) / b_length
+        total += difference * difference
+    # Lengths that underflow may be too small.
+    return 2.0 * math.asin(min(0.5 * math.sqrt(total), 1.0))
+
+
+@njit(cache=_CACHE)
+def _narrow_row(a, a_length, B, B_lengths, cosines, angles):
+    for j in range(len(B)):
+        if cosines[j] > _OBLIQUE:
+            angles[j] = _narrow_angle(a, a_length, B[j], B_lengths[j])
+        elif cosines[j] < -_OBLIQUE:
+            angles[j] = math.pi - _narrow_angle(a, a_length, B[j], -B_lengths[j])
+
+
+@njit(cache=_CACHE)
+def _narrow_alone(A, A_lengths, B, B_lengths, cosines, angles):
+    for i in range(len(A)):
+        _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
+
+
+@njit(cache=_CACHE, parallel=True)
+def _narrow_in_parallel(A, A_lengths, B, B_lengths, cosines, angles):
+    for i in prange(len(A)):
+        _narrow_row(A[i], A_lengths[i], B, B_lengths, cosines[i], angles[i])
+
+
 @njit(cache=_CACHE, fastmath=_FAST)
 def _decay_row(gamma, a, B, is_squared, out):
     for j in range(len(B)):
@@ -2349,9 +2459,11 @@ def _normalizers(diagonal, normalize, name="X", reference=None):
         return np.full(diagonal.size, 1.0 / math.sqrt(largest))
     if diagonal.min() < _NORMAL:
         row = np.argmax(diagonal < _NORMAL)
+        count = np.count_nonzero(diagonal < _NORMAL)
+        others = f", like {_counted(count - 1, 'other row')}" if count > 1 else ""
         raise ValueError(
-            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}; normalize="unit" needs {_NORMAL:.1g}, '
-            "other choices do not"
+            f'row {row} of {name} has K(x, x) = {diagonal[row]:g}{others}, and normalize="unit" divides by its root: '
+            'leave out such rows, or give normalize="max" or None, or a constant intercept'
         )
     return 1.0 / np.sqrt(diagonal)
 
@@ -2633,7 +2745,8 @@ class Representation:
     The intervals lower <= rho <= upper are about the exact G of the numbers that the class stores.  `rounding` says how
     far its products may be from exact ones.  By default they are sums over points and coordinates, in any order, in
     which each operation has a relative error of at most ``unit``.  **A class that computes in single precision must set
-    unit = 2.0**-24**, or its intervals may be false.  If the stored rows are themselves approximations, `rounding` must
+    unit = 2.0**-24**.  Before its first run a product with one point is compared with ``diagonal``, and an error larger
+    than `rounding` says is refused.  If the stored rows are themselves approximations, `rounding` must
     say so: see `Rounding.of_rows`.
 
     Attributes
@@ -2864,7 +2977,12 @@ class Representation:
         return None
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
-        """Return (v'Gv, G v, their `Rounding`) in twice the working precision, for ||v||_1 <= 1; None if it cannot."""
+        """Return (v'Gv, G v, their `Rounding`) for ||v||_1 <= 1, more precisely than `lift` and `margins`; None if it
+        cannot.  Certificates become as narrow as these products allow.
+
+        Kinds of this module compute in twice the working precision.  A class of one's own in single precision may
+        compute in double precision: then `Rounding.of_rows` of (n, d) fits <w, w> and Z w of w = Z'v.
+        """
         return None
 
     def precise_dots(self, w: Array) -> Array | None:
@@ -3690,8 +3808,16 @@ class DenseGram(Representation):
     def diagonal(self) -> Array:
         return self.matrix.diagonal().astype(np.float64)
 
+    def _error_of_entries(self):
+        """Return a bound of the errors of entries over s: of their type, and of a function that has a unit."""
+        error = 0.5 * float(np.finfo(self.matrix.dtype).eps)
+        if self.kernel is not None and self.kernel.name == "callable":
+            of_values = self.kernel.rounding(0.0)  # of K, and as much of the normalisers
+            error += 2.0 * of_values / (1.0 - of_values) if of_values < 1.0 else math.inf
+        return error
+
     def rounding(self) -> Rounding:
-        return Rounding.of_entries(len(self.matrix), 0.5 * float(np.finfo(self.matrix.dtype).eps))
+        return Rounding.of_entries(len(self.matrix), self._error_of_entries())
 
     def relative_lengths(self) -> Array:
         return _relative_lengths(self.diagonal(), self.matrix.dtype)
@@ -3728,9 +3854,7 @@ class DenseGram(Representation):
         n = v.size
         m = np.empty(v.size)
         size = _dense_precise(self.matrix, v, m)
-        margins = 1.01 * (
-            0.5 * float(np.finfo(self.matrix.dtype).eps) + _UNIT + _sum_error(2 * n + 8) ** 2
-        )
+        margins = 1.01 * (self._error_of_entries() + _UNIT + _sum_error(2 * n + 8) ** 2)
         return size, m, Rounding(margins, 2.0 * margins, 0.0)
 
     def _with_signs(self, y):
@@ -3853,21 +3977,50 @@ def _survey_in_parallel(matrix, roots, slack, counts):
         _survey_tiles(matrix, roots, slack, counts, np.int64(k))
 
 
-def _check_callable(block, diagonal, start):
-    """Refuse values of a callable among the points from ``start`` on that are not those of a kernel."""
-    slack = 1e-5 * np.abs(diagonal).max()
+# Two values of a function for one pair of points may differ by this share of the largest K(x, x), or by so many units.
+_ALIKE = 1e-5
+_ALIKE_UNITS = 2.0**14
+
+
+def _spread(kernel, block, diagonal, c, start):
+    """Return the largest |c_i c_j| |K_ij - K'_ij| over two values of a callable for one pair of points.
+
+    ``block`` holds its values among the points from ``start`` on, ``diagonal`` its K(x, x) among fewer points.  Values
+    that are not those of a kernel are refused.
+    """
+    # 1. Refuse values that differ by more than rounding explains.
+    slack = max(_ALIKE, _ALIKE_UNITS * kernel.unit) * np.abs(diagonal).max()
     flaw, _ = _first_flaw(block, slack)
     if flaw is not None:
         i, j, demand = flaw
+        values = block[np.ix_([i, j], [i, j])]
+        remedy = _precision_remedy(kernel, block) if demand == "symmetric" else ""
         raise ValueError(
             f"kernel(A, B) must be {demand}; for rows "
-            f"{start + i} and {start + j} of X it gives {block[np.ix_([i, j], [i, j])].tolist()}"
+            f"{start + i} and {start + j} of X it gives {values.tolist()}{remedy}"
         )
-    wrong = np.flatnonzero(np.abs(block.diagonal() - diagonal) > slack)
-    if wrong.size:
+    changes = np.abs(block.diagonal() - diagonal)
+    if changes.max() > slack:
+        i = np.argmax(changes > slack)
         raise ValueError(
-            f"kernel(A, B) must not depend on other points, as K(x, x) of row {start + wrong[0]} does"
+            f"kernel(A, B) must not depend on other points, but K(x, x) of row {start + i} of X is "
+            f"{block[i, i]:.8g} among some and {diagonal[i]:.8g} among others{_precision_remedy(kernel, block)}"
         )
+    # 2. Compare each value with its mirror image, and K(x, x) among some points and others.
+    differences = np.abs(block - block.T) * np.abs(c) * np.abs(c)[:, None]
+    return max(float(differences.max()), float((changes * c**2).max()))
+
+
+def _precision_remedy(kernel, block):
+    """Return the end of an error: what to do where values of a callable seem to be in single precision; else ""."""
+    if kernel.unit:
+        cause = f"; unit={kernel.unit:.2g} does not explain it: "
+    elif np.array_equal(block, block.astype(np.float32)):
+        cause = "; its values are in single precision, which may explain it: give unit=2.0**-24, "
+    else:
+        return ""
+    matrix = 'or give the matrix, (K + K.T) / 2, with kernel="precomputed"'
+    return f"{cause}let it compute in double precision, {matrix}"
 
 
 _STREAMS = 8  # rows of a triangle that are read at once: those that `_symmetric_rows` writes out
@@ -4029,7 +4182,48 @@ def _representation(G):
     """Check what a user passed as G and return (representation, s)."""
     G = _wrapped(G)
     _refuse_unsigned(G, "G")
-    return G, _scale_of(G)
+    scale = _scale_of(G)
+    _refuse_undeclared_precision(G.without_shift().points_gram())
+    return G, scale
+
+
+def _is_own(G):
+    """Return True for a representation whose products are not those of this module."""
+    return not G.routines and type(G).__module__ != __name__
+
+
+_PROBE = 1.0 - 2.0**-26  # single precision rounds it to 1
+
+
+def _refuse_undeclared_precision(G):
+    """Look at the first product of a class of one's own, and refuse one that errs by more than `rounding` says.
+
+    The weight of the probe lies on a longest point i alone, so that (G v)_i = v_i G_ii.
+    """
+    if not _is_own(G) or vars(G).get("_is_probed"):
+        return
+    diagonal = G.diagonal()
+    i = int(np.argmax(diagonal))
+    v = np.zeros(len(G))
+    v[i] = _PROBE
+    found = float(_image(G, v)[i])
+    expected = _PROBE * float(diagonal[i])
+    off = abs(found - expected) / expected
+    if not off <= 2.0 * G.rounding().margins + _LAST:  # the diagonal may err as much
+        name = type(G).__name__
+        cause = (
+            "lift and margins must compute Z'v and Z w, and diagonal the squares of the rows of Z"
+        )
+        if off < 0.1:
+            cause = (
+                f"with its unit of {G.unit:.2g} intervals would be false.  A class that computes in single precision "
+                "must set unit = 2.0**-24, one in half precision 2.0**-11"
+            )
+        raise ValueError(
+            f"a product of {name} errs by {off:.1g} of G_ii = {diagonal[i]:g}, for the point {i}, which is more than "
+            f"its rounding() says: {cause}"
+        )
+    vars(G)["_is_probed"] = True
 
 
 def _scale_of(G):
@@ -4682,7 +4876,8 @@ def features(
         "free": as in `gram`.  With normalize=None the rows are then x_i - o for a point o near the points, if these are
         far from 0; the differences are exact.
     ridge : float or array, shape (n,)
-        As in `gram`.
+        As in `gram`.  With normalize=None G is of low rank plus a diagonal: for features F of a kernel, as Nystroem's
+        or random ones, ``features(F, y, normalize=None, ridge=K_ii - ||f_i||^2)`` restores the diagonal of K.
 
     Returns
     -------
@@ -4706,6 +4901,7 @@ def features(
     array([[ 0.6,  0.8],
            [-0. ,  1. ]])
     """
+    _refuse_swapped(X, y)
     is_free = _is_free(intercept)
     choose = _CHOOSE if _ignores_origin("linear", normalize, intercept) else None
     X, shift = _moved_rows(X, "X", choose)
@@ -4905,25 +5101,33 @@ class LazyGram(Representation):
         )
 
     def dense(self) -> Array:
-        return self._matrix(np.float64)
+        return self._matrix(np.float64)[0]
 
     def _matrix(self, dtype):
-        """Return the matrix in this type, exactly symmetric."""
+        """Return the matrix in this type, exactly symmetric, and the largest difference of two values of one pair."""
         n = self.c.size
+        largest = self.entries.max()
+        if not largest <= np.finfo(dtype).max:  # which bounds all other entries, too
+            raise ValueError(
+                f"K(x, x) = {largest:.2g} of row {self.entries.argmax()} of X overflows in {np.dtype(dtype)}: rescale "
+                'the points, or give dtype=np.float64 or normalize="unit"'
+            )
         out = _empty_matrix(n, dtype)
+        spread = 0.0
         for rows in _slices(n, n):
             kernel_values = self.kernel.block(
                 self.points.take(rows), self.points.take(slice(rows.stop))
             )
             if self.kernel.name == "callable":
                 own = np.ascontiguousarray(kernel_values[:, rows.start :])
-                _check_callable(own, self.kernel.diagonal(self.points.take(rows)), rows.start)
+                again = self.kernel.diagonal(self.points.take(rows))
+                spread = max(spread, _spread(self.kernel, own, again, self.c[rows], rows.start))
             kernel_values = kernel_values * self.c[: rows.stop]
             target = out[rows, : rows.stop]
             np.multiply(kernel_values, self.c[rows, None], out=target, casting="same_kind")
         _mirror(0, n, out)
         np.fill_diagonal(out, self.entries)
-        return out
+        return out, spread / largest if spread > 0.0 else 0.0
 
     def _with_signs(self, y):
         return self._changed(c=self.c * y, labels=_frozen(y))
@@ -5130,6 +5334,10 @@ def gram(
         sigma2: for "rbf" in place of gamma, with gamma = 1/(2 sigma2).
         coef0 = 1 and degree = 3: for "poly".
         W: array, (m, d), or None, for "ntk".
+        unit: for a function that does not compute in double precision, the largest relative error of one of its
+        operations, 2^-24 in single precision.  Then intervals hold for every kernel matrix whose entries are within
+        (d + 16) unit sqrt(K_ii K_jj) of those that the function gives, or within twice the largest difference between
+        two of its values for one pair of points, if that is more.  Without it they hold for the matrix as it is stored.
 
     Returns
     -------
@@ -5143,7 +5351,8 @@ def gram(
     ValueError
         Values are not finite; labels are not -1 or +1; lengths differ; K(x, x) <= 0 under "unit"; a parameter is out of
         range; a precomputed or callable kernel has a wrong shape or is not symmetric, which is seen in blocks on the
-        diagonal; or points that differ would be equal in double precision, see the Notes.
+        diagonal; K(x, x) of a callable depends on other points; or points that differ would be equal in double
+        precision, see the Notes.
     TypeError
         The kernel does not take one of the parameters.
     MemoryError
@@ -5180,6 +5389,7 @@ def gram(
     array([[2., 3.],
            [3., 5.]])
     """
+    _refuse_swapped(X, y)
     dtype = _choice(np.dtype(dtype).name, "dtype", ("float64", "float32"))
     is_given = isinstance(kernel, str) and kernel == "precomputed"
     if _is_mapped(X):  # read it into memory
@@ -5188,7 +5398,9 @@ def gram(
     if y is not None:
         G = G._with_signs(_signs(y, len(G), _is_free(intercept)))
     fast = G if is_given or callable(kernel) else G._without_zeros()
-    matrix = fast._matrix(dtype)
+    matrix, spread = fast._matrix(dtype)
+    if spread:
+        G = G._changed(kernel=G.kernel._replace(spread=spread))
     if is_given:  # new points come with their values
         G = G._changed(points=G.points._replace(rows=G.points.rows[:, :0]))
     return _with_options(DenseGram._of(matrix, G), intercept, ridge)
@@ -5246,8 +5458,9 @@ def lazy_gram(
 
     Notes
     -----
-    The exact G is that of the points as they are stored.  Certificates allow for the rounding of every evaluation.
-    Integers above 2^53 are treated as `gram` says, and integers above 2^24 alike if dtype is float32.
+    The exact G is that of the points as they are stored, for "ntk" with W that of the hidden layer and its gates as
+    they are stored.  Certificates allow for the rounding of every evaluation.  Integers above 2^53 are treated as
+    `gram` says, and integers above 2^24 alike if dtype is float32.
 
     Examples
     --------
@@ -5255,6 +5468,7 @@ def lazy_gram(
     >>> fm.momentum(fm.lazy_gram(X, y), tol=1e-3).status
     'certified'
     """
+    _refuse_swapped(X, y)
     if callable(kernel) or kernel == "precomputed":
         raise ValueError(
             f"lazy_gram takes kernels by name; got {kernel!r}, which gram(X, y, kernel=...) takes"
@@ -5866,7 +6080,10 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     G = G.without_ridge()
     rows = G.points_gram()
     if not rows.has_coordinates:
-        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: take features(X, y)")
+        remedy = "take features(X, y)"
+        if _is_own(rows):
+            remedy = "let its method square(v, w, m) return <w, w>, if w = Z'v is made of features of the points"
+        raise TypeError(f"w needs coordinates, {type(rows).__name__} has none: {remedy}")
     d = rows.shape()[1]
     shape = (G.n_classes, d) if isinstance(G, PairGram) else (d,)
 
@@ -6009,6 +6226,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
     >>> fm.contradiction([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], ["a", "b", "b"])
     (0, 2)
     """
+    _refuse_swapped(X, y)
     X = _exact_points(X)
     y = _known_labels(y)
     if y.shape != (X.shape[0],):
@@ -6715,6 +6933,16 @@ def _resume(start, origin, arrays, rounding):
     return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
 
 
+def _refuse_undefined(place, **points):
+    """Refuse points of a solution that are not finite, where the state that they come from is."""
+    for name, values in points.items():
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the {name} that solution(*state) returns is not finite{place}, though the state is: 0/0 gives NaN, "
+                "as q / q.sum() does where q is 0"
+            )
+
+
 def _iterate(method, k, is_reported=False):
     """Return the points of a state at iteration k, or those of its report; refuse numbers that cannot be certified."""
     place = f" at iteration {k}"
@@ -6726,6 +6954,8 @@ def _iterate(method, k, is_reported=False):
         p = _weights(alpha, signs)
     else:
         alpha, p = points(*method.state)
+        if all(np.isfinite(array).all() for array in _arrays(method.state)):
+            _refuse_undefined(place, alpha=alpha, p=p)
         _refuse_overflow(alpha, p, place=place)
     if signs is not None:  # then the plane of alpha does not depend on the origin of G
         is_one = alpha is p
@@ -6964,7 +7194,7 @@ def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
             for name in options:
                 if name not in parameters:
                     raise TypeError(
-                        f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                        f"{function.__name__}() got an unexpected keyword argument {name!r}{_meant([name])}"
                     )
             first = args[0] if args else None
             # `prepare` takes the name, by which a start of another algorithm with the same loop is refused.
@@ -10715,7 +10945,8 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
 
 def _refine(problem, alpha, m, points, L):
     """Make Newton steps on a face by products in twice the working precision, if G has them, while they help."""
-    if not problem.G.has_precise_products:
+    # A class with access "products" need not know how to restrict itself to the points of a face.
+    if not problem.G.has_precise_products or problem.G.access == "products":
         return
     G = problem.G.restrict(points)
     lengths = problem.lengths[points]
@@ -10886,10 +11117,12 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
                 # Nothing else sees more of so many points on so few coordinates.
                 return k, EXHAUSTED
             if support > limits.largest_support:
+                remedy = "noisy points ask for a soft margin, by a ridge or a finite C"
+                if np.any(problem.ridge):
+                    remedy = "noisy points ask for a larger ridge, which is a smaller C"
                 _warn(
                     f"max_margin may take long: {support} points are in the support, too many for working sets; "
-                    "noisy points ask for a soft margin, by a ridge or a finite C, or for a larger tol; a "
-                    "callback shows the interval"
+                    f"{remedy}, or for a larger tol; a callback shows the interval"
                 )
         # 5. Halt if the next iteration would do the same.
         is_rounding = end == "rounding"
@@ -11173,7 +11406,7 @@ class MaxMarginClassifier:
     kernel : str or callable
         "linear", "poly", "rbf", "laplacian", "ntk", "precomputed" or a function, as in `gram`.  With "precomputed" X is
         the kernel matrix of the training points, (n, n), in `fit`, and holds K(x, x_i), (m, n), in `predict`.
-    gamma, coef0, degree, sigma2, W
+    gamma, coef0, degree, sigma2, W, unit
         Parameters of the kernel, as in `gram`.  Those that the kernel does not take are ignored.
     C : float
         Weight of the squared slacks; inf for the hard margin.
@@ -11289,6 +11522,7 @@ class MaxMarginClassifier:
         degree: int = 3,
         sigma2: float | None = None,
         W: ArrayLike | None = None,
+        unit: float | None = None,
         C: float = math.inf,
         class_weight: dict | str | None = None,
         fit_intercept: bool = True,
@@ -11307,6 +11541,7 @@ class MaxMarginClassifier:
         self.degree = degree
         self.sigma2 = sigma2
         self.W = W
+        self.unit = unit
         self.C = C
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
@@ -11467,6 +11702,7 @@ class MaxMarginClassifier:
     def _read(self, X, y, sample_weight):
         """Return the `_TrainingSet`, and set the attributes that describe it."""
         names = _column_names(X)
+        _refuse_swapped(X, y)
         given = self._table(X)
         n, d = given.shape
         classes, labels = _targets(y, n)
@@ -11486,9 +11722,16 @@ class MaxMarginClassifier:
         left_out = math.fsum(np.delete(weights, kept))
         self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
+            remedy = ""
+            tiny = heaviest[(heaviest > 0.0) & (heaviest < _NORMAL)]
+            if tiny.size:
+                remedy = (
+                    f"; a sample_weight below {_NORMAL:.2g} counts as 0, and those of a class are at most "
+                    f"{tiny.max():.2g}: multiply all weights by one number, and divide C by it"
+                )
             raise ValueError(
                 "y must hold at least two classes, of points whose weight is not zero, or negligible; got "
-                f"{self.classes_.size} class{'es' * (not kept.size)}"
+                f"{self.classes_.size} class{'es' * (not kept.size)}{remedy}"
             )
         X = given
         if kept.size < n:
@@ -11500,10 +11743,7 @@ class MaxMarginClassifier:
 
     def _kernel_options(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
-        if callable(self.kernel):
-            accepted = ()
-        else:
-            accepted = _KERNELS[_choice(self.kernel, "kernel", tuple(_KERNELS))]
+        accepted = _accepted(self.kernel)
         options = {
             name: getattr(self, name) for name in accepted if getattr(self, name) is not None
         }
@@ -11628,7 +11868,24 @@ class MaxMarginClassifier:
         choice = "a finite C" if self.C == math.inf else f"a C below {self.C:g}"
         return (
             f"no margin above {_written(self.result_.upper, 1, _UP)} exists; {witness}; the predictor is that of "
-            f"C={C:g}: choose {choice} by cross-validation{self._advice_on_columns(data.X)}"
+            f"C={C:g}: choose {choice} by cross-validation{self._advice_on_points(data.X)}"
+        )
+
+    def _advice_on_points(self, X):
+        """Name what in the points, and beside them, may widen the interval."""
+        return self._advice_on_constant(X) + self._advice_on_columns(X)
+
+    def _advice_on_constant(self, X):
+        """Name a penalised intercept whose constant feature is far longer than the points."""
+        constant = self._intercept()
+        if not self._takes("linear") or _is_free(constant) or constant == 0.0:
+            return ""
+        longest = math.sqrt(_largest_square(X, None))
+        if not constant > 1e3 * longest:
+            return ""
+        return (
+            f", or intercept_scaling={longest:.0e}, as the constant feature {constant:g} is far longer than the "
+            "points"
         )
 
     def _advice_on_columns(self, X):
@@ -11659,7 +11916,7 @@ class MaxMarginClassifier:
         gap = f", a relative gap of {1.0 - lower / upper:.2g}," if lower > 0.0 else ""
         return (
             f"the margin is known to be between {_written(lower, 3, _DOWN)} and {_written(upper, 3, _UP)}"
-            f"{gap} {remedy} a larger tol{self._advice_on_columns(X)}"
+            f"{gap} {remedy} a larger tol{self._advice_on_points(X)}"
         )
 
     def _interval_of_all(self, G, data):
@@ -11731,16 +11988,29 @@ class MaxMarginClassifier:
         vectors = X[:0, :0] if self._takes("precomputed") else X[support]
         self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
         # 3. The intercept, and the coefficients of columns
+        self._coef = None
         constant = _constant(G.intercept)
         self.intercept_ = constant**2 * self.dual_coef_.sum(axis=1) + self._bias
         if self._takes("linear"):
             # The sum over dual coefficients may cancel so far that rounding hides a small margin.
             d = X.shape[1]
             W = self._scores.separators * self._scores.common
-            self.coef_ = W[:, :d].copy()
+            self._coef = W[:, :d].copy()
             self.intercept_ = constant * W[:, d:].sum(axis=1) + self._bias
-            moved = [float(_at_origin(G, w)) for w in self.coef_]
+            moved = [float(_at_origin(G, w)) for w in self._coef]
             self.intercept_ = self.intercept_ - np.array(moved)
+
+    @property
+    def coef_(self) -> Array:
+        """The coefficients of the columns, (1, d) or (n_classes, d), of the linear kernel alone."""
+        if not hasattr(self, "dual_coef_"):
+            raise AttributeError(f"this {type(self).__name__} has no coef_ yet; call fit first")
+        if self._coef is None:
+            raise AttributeError(
+                f'coef_ is that of kernel="linear", which has a coefficient for each column; {self.kernel_} has '
+                "dual_coef_ and support_vectors_"
+            )
+        return self._coef
 
     @_with_underflow
     def decision_function(self, X: Any) -> Array:

@@ -613,7 +613,7 @@ class Interrupted(Own):
         super().margins(w, m)
 
 
-@pytest.mark.parametrize("at", [9, 20])
+@pytest.mark.parametrize("at", [10, 21])
 @pytest.mark.parametrize(
     "name", ["momentum", "snkp, on", "nkp, on", "inertial_diagonal_descent", "subspace_perceptron"]
 )
@@ -1388,6 +1388,22 @@ def test_what_drive_refuses():
             TypeError,
             ["drive takes the Run that prepare"],
         )
+
+
+def test_a_solution_that_divides_by_zero_is_no_overflow():
+    def loop(G, k, until, alpha, q):
+        return until, fm.RUNNING
+
+    def shares(alpha, q):
+        with np.errstate(invalid="ignore"):
+            return alpha, q / q.sum()
+
+    run = fm.prepare(np.eye(2), 10)
+    check_raises(
+        lambda: fm.drive(run, loop, (np.ones(2), np.zeros(2)), shares),
+        ValueError,
+        ["the p", "solution(*state)", "0/0", "iteration 0"],
+    )
 
 
 def test_iterates_that_overflow_raise():

@@ -895,6 +895,10 @@ def test_the_warning_of_a_long_run_is_at_the_line_that_asks_for_it(monkeypatch):
         with pytest.warns(UserWarning, match="may take long") as told:
             call()
         assert {warning.filename for warning in told} == {__file__}
+        assert "by a ridge or a finite C" in str(told[0].message)
+    with pytest.warns(UserWarning, match="may take long: .* a larger ridge") as told:
+        fm.max_margin(fm.RidgeGram(G, 1e-12), tol=1e-4)
+    assert "by a ridge" not in str(told[0].message)
 
 
 def face_of(roots, m):

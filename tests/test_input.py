@@ -637,3 +637,142 @@ def test_integers_in_single_precision():
         )  # near each other: from an origin of their own
         fm.lazy_gram(X + 0.5, y, normalize=None, **options)  # no integers
         fm.gram(X, y, normalize=None, **options)  # the matrix is rounded, the points are not
+
+
+# ======================================================================================================
+# WHAT WAS MEANT
+# ======================================================================================================
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        fm.gram,
+        fm.features,
+        fm.lazy_gram,
+        fm.contradiction,
+        lambda X, y: fm.MaxMarginClassifier().fit(X, y),
+    ],
+    ids=["gram", "features", "lazy_gram", "contradiction", "fit"],
+)
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist], ids=["arrays", "lists"])
+def test_points_and_labels_that_are_swapped(call, form):
+    check_raises(
+        lambda: call(form(Y), form(X)), ValueError, ["X and y", "swapped", "(4,)", "(4, 2)"]
+    )
+
+
+@pytest.mark.parametrize("intercept", [True, False, None, np.bool_(True)])
+@pytest.mark.parametrize("make", [fm.gram, fm.features, fm.lazy_gram])
+def test_an_intercept_that_is_a_truth_value(make, intercept):
+    check_raises(
+        lambda: make(X, Y, intercept=intercept),
+        TypeError,
+        ["intercept", '"free"', "0.0", str(intercept)],
+    )
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: fm.gram(X, Y, C=1.0), ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
+        (lambda: fm.lazy_gram(X, Y, C=1.0), ["C", "ridge=1/(2*C)", "MaxMarginClassifier"]),
+        (lambda: fm.max_margin(K.signed(Y), C=1.0), ["'C'", "ridge=1/(2*C)"]),
+        (lambda: fm.momentum(K.signed(Y), intercept="free"), ["'intercept'", "gram"]),
+        (lambda: fm.perceptron(K.signed(Y), kernel="rbf"), ["'kernel'", "gram"]),
+        (lambda: fm.gram(X, "rbf"), ["y", "'rbf'", "label", "names"]),
+    ],
+)
+def test_options_in_the_wrong_place(call, words):
+    check_raises(call, TypeError, words)
+
+
+def test_low_rank_and_a_diagonal():
+    """Features with the rest of the diagonal as a ridge are the matrix of both."""
+    rest = np.array([0.5, 0.0, 1.0, 2.0])
+    G = fm.features(X, Y, normalize=None, ridge=rest)
+    np.testing.assert_allclose(np.asarray(G), np.outer(Y, Y) * (X @ X.T) + np.diag(rest))
+
+
+# ======================================================================================================
+# THE ENDS OF THE RANGE OF NUMBERS
+# ======================================================================================================
+
+
+@pytest.mark.filterwarnings("error:overflow")
+def test_wide_columns_in_single_precision(tmp_path):
+    """The width of a column may overflow where its ends do not."""
+    wide = np.array([[-3e38, 1.0], [3e38, 2.0], [1e38, -1.0], [-2e38, 3.0]], np.float32)
+    np.save(tmp_path / "wide.npy", wide)
+    mapped = np.load(tmp_path / "wide.npy", mmap_mode="r")
+    form = {"normalize": None, "intercept": "free"}
+    for points in (wide, mapped):
+        expected = fm.features(wide.astype(np.float64), Y, **form)
+        assert np.array_equal(fm.features(points, Y, **form), expected)
+        with pytest.warns(UserWarning, match="column 0 is far wider than 1"):
+            fm.MaxMarginClassifier("linear").fit(points, Y)
+
+
+@pytest.mark.filterwarnings("error:overflow")
+@pytest.mark.parametrize("kernel", ["linear", "poly", "ntk"])
+def test_a_kernel_matrix_beyond_single_precision(kernel):
+    options = {"kernel": kernel, "dtype": np.float32}
+    if kernel == "poly":
+        options["gamma"] = 1.0
+    points = 1e30 * X
+    for largest in ("unit", "max"):
+        assert np.isfinite(np.asarray(fm.gram(points, Y, normalize=largest, **options))).all()
+    check_raises(
+        lambda: fm.gram(points, Y, normalize=None, **options),
+        ValueError,
+        ["row 3 of X", "float32", "dtype=np.float64", "rescale"],
+    )
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+def test_weights_that_are_no_numbers_of_full_precision(C):
+    fit = fm.MaxMarginClassifier(C=C).fit
+    for weights in (np.full(4, 1e-320), [1.0, 1.0, 1e-320, 1e-320]):
+        check_raises(
+            lambda weights=weights: fit(X, Y, weights),
+            ValueError,
+            ["sample_weight", "1e-320", "multiply all weights"],
+        )
+    with pytest.raises(ValueError, match="two classes") as caught:
+        fit(X, Y, [1.0, 1.0, 0.0, 0.0])
+    assert "multiply" not in str(caught.value)
+
+
+def test_coefficients_of_columns_are_those_of_the_linear_kernel():
+    model = fm.MaxMarginClassifier()
+    check_raises(lambda: model.coef_, AttributeError, ["coef_", "fit"])
+    assert model.set_params(kernel="linear").fit(X, Y).coef_.shape == (1, 2)
+    model.set_params(kernel="rbf").fit(X, Y)
+    assert not hasattr(model, "coef_")
+    check_raises(lambda: model.coef_, AttributeError, ['kernel="linear"', "rbf", "dual_coef_"])
+
+
+def test_points_far_shorter_than_the_constant_feature():
+    """The bias of several classes is penalised: then points of 1e-13 are lost beside the constant 1."""
+    rng = np.random.default_rng(0)
+    points = 1e-13 * rng.normal(size=(60, 3))
+    labels = np.argmax(points, axis=1)
+    with pytest.warns(UserWarning, match=r"intercept_scaling=[1-9]e-13") as told:
+        fm.MaxMarginClassifier("linear").fit(points, labels)
+    model = fm.MaxMarginClassifier("linear", intercept_scaling=3e-13).fit(points, labels)
+    assert len(told) == 1 and model.status_ == "certified"
+    with pytest.warns(UserWarning) as told:
+        fm.MaxMarginClassifier("linear", algorithm="momentum", max_iter=1).fit(
+            1e13 * points, labels
+        )
+    assert "intercept_scaling" not in str(told[0].message)
+
+
+def test_a_row_without_length_is_named_with_its_remedy():
+    new = [[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
+    remedy = ["row 1", "1 other row", 'normalize="max"', "leave out"]
+    model = fm.MaxMarginClassifier("linear", normalize="unit", C=1.0).fit(X, Y)
+    check_raises(lambda: model.predict(new), ValueError, remedy)
+    check_raises(lambda: fm.features(new, [1, -1, 1]), ValueError, remedy)
+    with_constant = fm.MaxMarginClassifier("linear", normalize="unit", intercept_scaling=1.0, C=1.0)
+    assert with_constant.fit(X, Y).predict(new).size == 3

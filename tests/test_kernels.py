@@ -1,5 +1,6 @@
 """Kernels: Gram matrices, cross matrices and scores by their formulas; what points and parameters may be."""
 
+import functools
 import itertools
 import re
 
@@ -29,7 +30,7 @@ def test_gram_is_its_formula(name, n, normalize, signed):
     sign = np.outer(y, y) if signed else 1.0
     options = {"kernel": kernel, "normalize": normalize, **params}
     G = fm.gram(X, y if signed else None, **options).matrix
-    slack = 1e-14 if kernel == "ntk" else 3e-15  # its limit loses digits near an angle of pi
+    slack = 3e-15
     np.testing.assert_allclose(G, sign * K, rtol=3e-14, atol=slack * K.diagonal().max())
     assert np.array_equal(G, G.T)
     assert n > 100 or np.linalg.eigvalsh(G).min() >= -n * EPS * np.linalg.norm(G, 2)
@@ -55,7 +56,7 @@ def test_gram_over_stretches_of_coordinates(name, n, d):
     X = np.concatenate((X, -X))
     n = 2 * n  # whose mean is 0: what is zero stays so where kernels centre the points
     K = formula(X, X, X)
-    slack = 1e-7 if kernel == "ntk" else 1e-14  # its limit loses digits near an angle of pi
+    slack = 1e-14
     G = fm.gram(X, kernel=kernel, normalize=None, **params).matrix
     np.testing.assert_allclose(G, K, rtol=3e-14, atol=slack * K.diagonal().max())
     lazy = fm.lazy_gram(X, kernel=kernel, normalize=None, **params)
@@ -261,6 +262,33 @@ def test_copies_of_a_point_are_told_by_the_kernel():
     assert fm.max_margin(fm.gram(X, y, gamma=gamma)).upper <= 3e-8
 
 
+@pytest.mark.parametrize("d", [1, 2, 10, 60])
+def test_the_limit_of_ntk_keeps_its_digits_at_every_angle(d):
+    """Near angles of 0 and pi the arc cosine of an inner product would keep half of them."""
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(12, d))
+    apart = 10.0 ** rng.uniform(-18.0, -1.0, size=(12, 1)) * rng.normal(size=(12, d))
+    X = np.concatenate((X, X * (1.0 + apart), -X * (1.0 + apart), 3.0 * X, X + 1e6))
+    precise = naive.tangent_limit(X, X)
+    lengths = np.sqrt((X**2).sum(axis=1))
+    G = fm.lazy_gram(X, kernel="ntk", normalize=None)
+    bound = G.kernel.rounding(float(lengths.max()) ** 2)
+    assert bound < 1e-14 * (2 * d + 3)
+    error = np.abs(G.dense() - precise) / np.outer(lengths, lengths)
+    assert error.max() <= bound
+
+
+@pytest.mark.parametrize("n", [2, 300])
+def test_the_limit_of_ntk_is_certified_by_every_entry(n):
+    X = np.eye(2) if n == 2 else np.random.default_rng(0).normal(size=(n, 2))
+    y = np.where(X[:, 0] > X[:, 1], 1, -1)
+    options = {"kernel": "ntk", "normalize": None, "intercept": "free"}
+    model = fm.MaxMarginClassifier("ntk", tol=1e-6).fit(X, y)
+    results = [fm.max_margin(make(X, y, **options), tol=1e-6) for make in (fm.gram, fm.lazy_gram)]
+    assert {model.status_, *(result.status for result in results)} == {"certified"}
+    np.testing.assert_allclose([result.lower for result in results], model.margin_, rtol=2e-6)
+
+
 def test_callable_kernels_are_given_copies():
     """Compiled ones may refuse what they cannot write to."""
 
@@ -281,11 +309,70 @@ def test_a_callable_kernel_may_not_depend_on_the_other_points():
         return (A - A.mean(axis=0)) @ (B - B.mean(axis=0)).T
 
     for n in (100, 700):
-        check_raises(
-            lambda n=n: fm.gram(rows_of(n, 3), kernel=centred, normalize=None),
-            ValueError,
-            ["kernel"],
-        )
+        with pytest.raises(ValueError, match="kernel") as caught:
+            fm.gram(rows_of(n, 3), kernel=centred, normalize=None)
+        assert "single" not in str(caught.value)
+
+
+def in_single_precision(A, B):
+    """A Gaussian kernel by inner products, which lose digits far from the origin, as GPU libraries compute it."""
+    A = A.astype(np.float32)
+    B = B.astype(np.float32)
+    squares = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)
+    return np.exp((2 * A @ B.T - squares) / np.float32(A.shape[1]))
+
+
+def far_and_single(n=150, d=784):
+    """Points in single precision, labels, and the kernel matrix above without its errors."""
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32) + np.float32(10.0)
+    K = np.exp(-naive.squared_distances(X.astype(np.float64), X.astype(np.float64)) / d)
+    return X, np.where(X[:, 0] > 10.0, 1, -1), K
+
+
+def test_a_callable_kernel_in_single_precision_is_told_what_to_declare():
+    X, y, K = far_and_single()
+
+    def mirrored(A, B):  # symmetric, but K(x, x) is 1 +- 6e-5
+        return 0.5 * (in_single_precision(A, B) + in_single_precision(B, A).T)
+
+    for kernel, fault in ((in_single_precision, "symmetric"), (mirrored, "other points")):
+        for call in (
+            lambda kernel=kernel: fm.gram(X, y, kernel=kernel),
+            lambda kernel=kernel: fm.MaxMarginClassifier(kernel).fit(X, y),
+        ):
+            remedy = ["single precision", "unit=2.0**-24", 'kernel="precomputed"']
+            check_raises(call, ValueError, [fault, *remedy])
+
+
+def test_intervals_allow_for_the_unit_of_a_callable_kernel():
+    X, y, K = far_and_single()
+    for normalize in ("unit", "max", None):
+        G = fm.gram(X, y, kernel=in_single_precision, unit=2.0**-24, normalize=normalize)
+        error = np.abs(np.asarray(G) - np.outer(y, y) * K).max()
+        assert 1e-6 < error <= G.rounding().margins <= 1e-3
+        assert error <= G.precise(np.eye(len(y))[0])[2].margins
+        true = fm.max_margin(fm.gram(K, y, kernel="precomputed", normalize=None))
+        found = fm.max_margin(G, tol=1e-3)
+        assert 0.0 < found.lower <= true.lower <= true.upper <= found.upper
+        some = G.restrict(np.arange(9))
+        assert some.rounding().margins >= error
+        assert G.kernel.parameters == {"unit": 2.0**-24}
+    true = fm.max_margin(fm.gram(K, y, kernel="precomputed", normalize=None, intercept="free"))
+    model = fm.MaxMarginClassifier(in_single_precision, unit=2.0**-24, tol=1.0).fit(X, y)
+    lower, upper = model.interval_
+    assert 0.0 < lower <= true.lower <= true.upper <= upper
+
+
+def test_a_unit_is_that_of_a_function_and_explains_only_so_much():
+    X, y, K = far_and_single()
+    gram = functools.partial(fm.gram, X, y)
+    check_raises(lambda: gram(unit=2.0**-24), TypeError, ["'rbf'", "gamma", "unit"])
+    check_raises(lambda: gram(kernel=linear, unit=0.0), ValueError, ["unit"])
+    check_raises(
+        lambda: fm.gram(10.0 * X, y, kernel=in_single_precision, unit=2.0**-24),
+        ValueError,
+        ["unit=6e-08", "precomputed"],
+    )
 
 
 def test_float32_accuracy_is_enough_for_a_precomputed_or_callable_kernel():

@@ -96,9 +96,9 @@ def test_products_and_columns_are_within_the_stated_rounding(name, n, d, blank, 
         G, exact = lazy(name, n, d, dtype, normalize, blank)
         s = scale_of(G)
         bound = G.rounding().margins
-        assert bound < (1e-5 if name == LIMIT else 2e-12)
+        assert bound < 2e-12
         reach = G.kernel.gamma * G.points.squares.max()
-        slack = (bound if name == LIMIT else min(bound, 2e-14 * (1.0 + reach))) * s
+        slack = min(bound, 2e-14 * (1.0 + reach)) * s
         np.testing.assert_allclose(G.diagonal(), exact.diagonal().astype(float), rtol=1e-14)
         np.testing.assert_allclose(G.dense(), exact.astype(float), rtol=0, atol=slack)
         for share in (1.0, 0.7, 0.2):  # all of G, its lower triangle; or the columns with a weight
@@ -193,9 +193,7 @@ def test_lazy_and_dense_give_the_same_answer(name, normalize):
     for algorithm in (fm.momentum, fm.batch_perceptron, fm.max_margin):
         a = algorithm(one, max_iter=60)
         b = algorithm(two, max_iter=60)
-        np.testing.assert_allclose(
-            (a.lower, a.upper), (b.lower, b.upper), rtol=1e-4 if name == LIMIT else 1e-6
-        )
+        np.testing.assert_allclose((a.lower, a.upper), (b.lower, b.upper), rtol=1e-6)
 
 
 def test_copies_with_opposite_labels_are_never_separated():
