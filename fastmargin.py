@@ -444,7 +444,9 @@ def _written(number, digits, rounding):
 
 
 def _counted(number, noun):
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}es" if noun.endswith("s") else f"{number} {noun}s"
 
 
 _TRACE = np.dtype(
@@ -6189,10 +6191,11 @@ class Witnesses(NamedTuple):
     strict: bool
 
     def __repr__(self) -> str:
-        points = _counted(len(self.indices), "point")
-        if self.strict:
-            return f"Witnesses(strict: nothing separates these {points}, {_first_of(self.indices)})"
-        return f"Witnesses(not strict: {points} leave no margin above {_written(self.upper, 2, _UP)})"
+        points = f"{_counted(len(self.indices), 'witness')}: {_first_of(self.indices)}"
+        claim = "no separator"
+        if not self.strict:
+            claim = f"no margin above {_written(self.upper, 2, _UP)}"
+        return f"Witnesses({claim}, by {points})"
 
 
 def _first_of(indices):
@@ -6201,9 +6204,9 @@ def _first_of(indices):
     return shown + (", ..." if len(indices) > 8 else "")
 
 
-# Above so many witnesses exact elimination takes seconds: operations grow with the cube of their number, and the
-# digits of the integers in proportion to it.
-_MOST_EXACT = 100
+# Above so many witnesses exact elimination takes more than seconds: operations grow with the cube of their number, and
+# the digits of the integers in proportion to it.
+_MOST_EXACT = 64
 
 
 @_with_underflow
@@ -6212,8 +6215,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Gordan's alternative: either some w has all margins <z_i, w> above 0, or some p != 0, p >= 0, has Z'p = 0.  With a
     free intercept z_i is (z_i, y_i), and w is (w, b).  The points where p > 0 are the witnesses.  A p that a computer
-    found has a small Z'p in place of 0, which proves that there is no margin above ||Z'p||.  This function proves, where
-    it can, that on the same points there is a p with Z'p = 0.
+    found has a small Z'p in place of 0.  It proves that there is no margin above ||Z'p||.  This function proves, where it
+    can, that on the same points there is a p with Z'p = 0.
 
     Parameters
     ----------
@@ -6230,7 +6233,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
         ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
         points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, and for
-        pairs of these; and for "poly" up to 100 witnesses.  Other kernels separate all points that differ: see
+        pairs of these; and for "poly" up to 64 witnesses.  Other kernels separate all points that differ: see
         `contradiction`.  An array G holds rounded values, which prove nothing so strict.  It is False where the proof
         fails, as on points that have a margin below the accuracy of `max_margin`.
 
@@ -6246,10 +6249,11 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Notes
     -----
-    There are two proofs.  (1) In double precision: if p_i sigma > ||Z'p|| for all i, where sigma is a lower bound of the
-    smallest singular value of the rows of the witnesses.  It takes one pseudo-inverse, O(k d^2), and fails if the k
-    witnesses lie in a subspace, of fewer than d dimensions.  (2) In rationals: p is computed from the Gram matrix of the
-    witnesses by elimination.  It takes 2 ms for 10 witnesses and 3 s for 100, and is left out for more.  Proofs:
+    There are two proofs.  (1) In double precision: p_i sigma > ||Z'p|| for all i, where sigma is a lower bound of the
+    smallest singular value of the rows of the k witnesses.  It takes a pseudo-inverse, O(k d^2), and fails where the
+    witnesses lie in a subspace of fewer than d dimensions.  (2) In rationals: p is computed from the Gram matrix of the
+    witnesses by elimination.  It takes 0.1 s for 30 witnesses and 1.5 s for 60, and is left out for more than 64.  It
+    needs exact numbers: sparse points with normalize=None, and with a free intercept normalize=None or "max".  Proofs:
     "Witnesses" in figures/README.md.
 
     A ridge separates all points that have one.  They are no witnesses.
@@ -6264,45 +6268,57 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     >>> X = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0], [9.0, 9.0]]
     >>> G = fm.features(X, [1, 1, 1, -1, -1], normalize=None, intercept="free")
     >>> fm.witnesses(G, fm.max_margin(G))
-    Witnesses(strict: nothing separates these 4 points, 0, 1, 2, 3)
+    Witnesses(no separator, by 4 witnesses: 0, 1, 2, 3)
     """
     G, _ = _representation(G)
     p = _distribution(result.p if _is_result(result) else result, "result", len(G))
     if _is_result(result) and result.lower > 0.0:
         return None
-    # 1. Look among the points of the result, and then among all.
+    # 1. Look among the points of the result, and then among all, as long as nothing is proved.
     may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
-    without_ridge = G.without_ridge()
-    index, weights = _few_witnesses(without_ridge, np.flatnonzero(may_be & (p > 0.0)))
-    if not index.size:
-        index, weights = _few_witnesses(without_ridge, np.flatnonzero(may_be))
+    for among in (may_be & (p > 0.0), may_be):
+        index, weights, strict = _chosen_witnesses(G.without_ridge(), np.flatnonzero(among))
+        if strict or np.array_equal(among, may_be):
+            break
     if not index.size:
         return None
-    # 2. Prove that they are.
-    proved = _proved_by_rows(without_ridge, index, weights)
-    if proved is None and index.size <= _MOST_EXACT:
-        proved = _proved_in_rationals(without_ridge, index, weights)
-    strict = proved is not None
-    if strict:
-        weights = proved
-    p = np.zeros(len(G))
-    p[index] = weights
+    # 2. Weights that prove no more than those of the result give way to them.
+    chosen = np.zeros(len(G))
+    chosen[index] = weights
     if G.signs is not None:
         for side in (G.signs > 0.0, G.signs < 0.0):
-            p[side] *= 0.5 / p[side].sum()
-    p /= p.sum()
-    index = np.flatnonzero(p)
-    return Witnesses(index, p[index], certificate(G, p, p, precise=True)[1], strict)
+            chosen[side] *= 0.5 / chosen[side].sum()
+    upper = certificate(G, chosen, chosen, precise=True)[1]
+    if not strict:
+        given = certificate(G, p, p, precise=True)[1]
+        if given < upper:
+            upper = given
+            chosen = p
+    index = np.flatnonzero(chosen)
+    return Witnesses(index, chosen[index], upper, strict)
+
+
+def _chosen_witnesses(G, index):
+    """Return (points, weights, strict) of witnesses among some points; no points if these have a margin."""
+    index, weights = _few_witnesses(G, index)
+    if not index.size:
+        return index, weights, False
+    proved = _proved_by_rows(G, index, weights)
+    if proved is None and index.size <= _MOST_EXACT:
+        proved = _proved_in_rationals(G, index, weights)
+    if proved is None:
+        return index, weights, False
+    return index[proved > 0.0], proved[proved > 0.0], True
 
 
 def _few_witnesses(G, index):
-    """Return (points, weights), few of some points, whose mixture is as short as can be; no points if they have a margin.
+    """Return (points, weights), few of some points, whose mixture is about 0; no points if they have a margin.
 
-    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows, where they
-    can be had, are brought near length 1, with columns near 1.
+    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows, where
+    they can be had, are brought near length 1, with columns near 1.
     """
     nobody = index[:0], np.zeros(0)
-    if G.signs is not None and (index.size == 0 or np.ptp(G.signs[index]) == 0.0):
+    if not index.size or (G.signs is not None and np.ptp(G.signs[index]) == 0.0):
         return nobody
     is_zero = G.diagonal()[index] == 0.0
     if G.signs is None and is_zero.any():  # A point at 0 is a witness by itself.
@@ -6366,7 +6382,7 @@ def _exponents(sizes):
 
 
 def _fewest(rows, p, tolerance):
-    """Return p >= 0 with the same rows'p and sum, up to rounding, and with few points, as Caratheodory's theorem has it.
+    """Return p >= 0 with the same rows'p and sum, up to rounding, and with few points, by Caratheodory's theorem.
 
     Points leave until the rows (z_i, 1) of those that are left are independent, up to a relative tolerance.
     """
@@ -6376,7 +6392,9 @@ def _fewest(rows, p, tolerance):
         extended = np.linalg.qr(extended.T, mode="r").T  # of the same dependences
     vectors, sizes, _ = np.linalg.svd(extended)
     rank = np.count_nonzero(sizes > tolerance * sizes[0])
-    flat = vectors[:, rank:]  # an orthonormal basis of the directions that change neither rows'p nor the sum
+    flat = vectors[
+        :, rank:
+    ]  # an orthonormal basis of the directions that change neither rows'p nor the sum
     while flat.shape[1]:
         # 1. Take the direction in which the lightest point gets lighter fastest, or any if it stays as it is.
         lightest = np.argmin(np.where(p > 0.0, p, np.inf))
