@@ -6215,8 +6215,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Gordan's alternative: either some w has all margins <z_i, w> above 0, or some p != 0, p >= 0, has Z'p = 0.  With a
     free intercept z_i is (z_i, y_i), and w is (w, b).  The points where p > 0 are the witnesses.  A p that a computer
-    found has a small Z'p in place of 0.  It proves that there is no margin above ||Z'p||.  This function proves, where it
-    can, that on the same points there is a p with Z'p = 0.
+    found has a small Z'p in place of 0.  It proves that there is no margin above ||Z'p||.  Where it can, this function
+    proves that on the same points there is a p with Z'p = 0.
 
     Parameters
     ----------

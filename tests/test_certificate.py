@@ -1194,6 +1194,17 @@ def test_a_margin_that_rounding_hides_is_no_strict_proof(size):
         assert found is None or not found.strict
 
 
+@pytest.mark.parametrize("exponent", range(30, 53, 2))
+def test_the_proof_by_rows_knows_how_far_its_singular_values_are_proved(exponent):
+    """The choice of witnesses avoids rows that are all but dependent, so that the proof is given them here."""
+    a = 2.0**exponent * np.array([3.0, -1.0, -5.0, 2.0])
+    rows = fm.FeatureGram(np.column_stack((a + 1.0, a)))
+    for weights in (np.full(4, 0.25), np.array([0.2, 0.3, 0.1, 0.4]), np.array([1, 4, 1, 2]) / 8):
+        assert fm._proved_by_rows(rows, np.arange(4), weights) is None
+    surrounded = fm.FeatureGram(np.column_stack((a, np.array([1.0, 1.0, -1.0, -1.0]))))
+    assert fm._proved_by_rows(surrounded, np.arange(4), np.full(4, 0.25)) is not None
+
+
 @pytest.mark.parametrize("d", [5, 70])
 def test_witnesses_in_general_position_and_in_a_subspace(d):
     """d + 1 points around 0 are strict in any number; with one more column, that is 1 in all of them, none are."""
