@@ -1205,6 +1205,15 @@ def test_the_proof_by_rows_knows_how_far_its_singular_values_are_proved(exponent
     assert fm._proved_by_rows(surrounded, np.arange(4), np.full(4, 0.25)) is not None
 
 
+@pytest.mark.parametrize("exponent", range(31, 40))
+def test_a_bias_belongs_to_the_rows_of_the_elimination(exponent):
+    """+ at 0 and 2^k, - at 2^k + 1, twice: through the origin they are dependent, and a bias separates them."""
+    x = np.array([0.0, 2.0**exponent, 2.0**exponent + 1.0])
+    G = fm.FreeGram(fm.FeatureGram(np.column_stack((x, x)) * [[1], [1], [-1]]), [1, 1, -1])
+    found = fm.witnesses(G, [0.25, 0.25, 0.5])
+    assert found is None or not found.strict
+
+
 @pytest.mark.parametrize("d", [5, 70])
 def test_witnesses_in_general_position_and_in_a_subspace(d):
     """d + 1 points around 0 are strict in any number; with one more column, that is 1 in all of them, none are."""
@@ -1215,7 +1224,7 @@ def test_witnesses_in_general_position_and_in_a_subspace(d):
     found = fm.witnesses(fm.FeatureGram(rows), every)
     assert found.strict and found.indices.size == d + 1
     flat = fm.witnesses(fm.FeatureGram(np.hstack((rows, rows))), every)
-    assert flat.strict == (d + 1 <= 64)  # above, the elimination is left out
+    assert flat.strict  # by elimination: rows in a subspace have no other proof
     hidden = fm.FeatureGram(np.hstack((2.0**40 * rows + 1.0, 2.0**40 * rows)))
     tilted = fm.witnesses(hidden, every)
     assert tilted is None or not tilted.strict
