@@ -11281,9 +11281,9 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     There are two proofs.  (1) In double precision: p_i sigma > ||Z'p|| for all i, where sigma is a lower bound of the
     smallest singular value of the rows of the k witnesses.  It takes a pseudo-inverse, O(k d^2), and fails where the
     witnesses lie in a subspace of fewer than d dimensions.  (2) In rationals: p is computed from the Gram matrix of the
-    witnesses by elimination.  It takes 0.1 s for 30 witnesses and 1.5 s for 60, or for 180 if points are small integers,
-    and is left out for many more.  It needs exact numbers: sparse points with normalize=None, and with a free intercept normalize=None or "max".  Proofs:
-    "Witnesses" in figures/README.md.
+    witnesses by elimination.  It takes 0.1 s for 30 witnesses and 1.5 s for 60.  It is left out for many more, unless
+    points are small integers.  It needs exact numbers: sparse points with normalize=None, and with a free intercept
+    normalize=None or "max".  Proofs: "Witnesses" in figures/README.md.
 
     A ridge separates all points that have one.  They are no witnesses.
 
@@ -11499,8 +11499,8 @@ def _proved_in_rationals(G, index, weights):
 def _exact_mixture(block, weights):
     """Return integers x with H x = 0 for a positive semi-definite H of rationals, in proportions near the weights.
 
-    None if H is definite, or would take too long.  The elimination is that of E. Bareiss, Mathematics of Computation 22, 1968: all divisions
-    have no remainder.
+    None if H is definite, or if that would take too long.  The elimination is that of E. Bareiss, Mathematics of
+    Computation 22, 1968: all divisions have no remainder.
     """
     # 1. Integers.
     unit = math.lcm(*(entry.denominator for row in block for entry in row))
