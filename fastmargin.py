@@ -88,6 +88,7 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     9.4  Newton steps on the separator
     9.5  working sets
     9.6  rounds             max_margin
+    9.7  witnesses          Witnesses, witnesses
     10   classifier         MaxMarginClassifier
 """
 
@@ -172,6 +173,7 @@ __all__ = [
     "table_margins",
     "von_neumann",
     "winnow",
+    "witnesses",
 ]
 
 
@@ -188,6 +190,7 @@ _RETURNED = [
     "Run",
     "Separator",
     "SparseGram",
+    "Witnesses",
 ]
 
 
@@ -443,7 +446,9 @@ def _written(number, digits, rounding):
 
 
 def _counted(number, noun):
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}es" if noun.endswith("s") else f"{number} {noun}s"
 
 
 _TRACE = np.dtype(
@@ -2721,6 +2726,7 @@ def _in_words(count):
 
 
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
+_MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
 
 # The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
 _FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin", "shift")
@@ -3011,6 +3017,21 @@ class Representation:
         for w, column in zip(np.eye(dimension), rows, strict=True):
             margins(self, w, column)
         return rows.T[index]
+
+    def _rounded_rows(self, index):
+        """Return rows of some points, (k, d), and a bound on the relative error of their entries; None if it cannot, or
+        if they are too many.
+
+        They are the z_i up to a positive factor for each, and with a free intercept (z_i, y_i).
+        """
+        return None
+
+    def _exact_block(self, index):
+        """Return G on some points in rationals, up to a positive factor for each point; None if it cannot.
+
+        With a free intercept it is that of the rows (z_i, y_i).
+        """
+        return None
 
     def points_gram(self) -> Representation:
         """Return the Gram matrix of the points: K for the pairs of `PairGram`."""
@@ -3736,6 +3757,25 @@ class FreeGram(_OverGram):
     def restrict(self, index: Array) -> Representation:
         return self._restricted(index, base=self.base.restrict(index))
 
+    def _rounded_rows(self, index):
+        of_base = self.base._rounded_rows(index)
+        if of_base is None:
+            return None
+        rows, error = of_base
+        return np.column_stack((rows, self.labels[index])), error
+
+    def _exact_block(self, index):
+        if self.normalize == "unit":  # The factors of points are rounded, and a bias must not be.
+            return None
+        block = self.base._exact_block(index)
+        if block is None:
+            return None
+        y = [int(label) for label in self.labels[index]]
+        return [
+            [entry + a * b for entry, b in zip(row, y, strict=True)]
+            for row, a in zip(block, y, strict=True)
+        ]
+
 
 # ------------------------------------------------------------------------------------------------------
 # 5.3 dense
@@ -3867,6 +3907,12 @@ class DenseGram(Representation):
         if self._points is None:
             return super()._scores(alpha)
         return self._points._scores(alpha)
+
+    def _rounded_rows(self, index):
+        return None if self._points is None else self._points._rounded_rows(index)
+
+    def _exact_block(self, index):
+        return None if self._points is None else self._points._exact_block(index)
 
 
 def _symmetric(given, name):
@@ -4282,6 +4328,13 @@ class _RowGram(Representation):
         dimension = self.shape()[1]
         return np.array([_precise_lift(self.arrays, v, dimension).sum(axis=0) for v in alpha])
 
+    def _rounded_rows(self, index):
+        d = self.shape()[1]
+        if index.size * d > _MOST_ENTRIES:
+            return None
+        # Entries are products of differences and of signs over lengths, the roots of sums of d squares.
+        return self.coordinates(index), _sum_error(d + 16)
+
     def _scores_of(self, W):
         d = self.shape()[1] - (self._constant != 0.0)
         origin = np.zeros(d) if self.origin is None else self.origin
@@ -4393,8 +4446,42 @@ class FeatureGram(_RowGram):
     def block(self, rows: Array, columns: Array) -> Array:
         return self.coordinates(rows) @ self.coordinates(columns).T
 
+    def _exact_block(self, index):
+        origin = None
+        constant = 0
+        if not self.is_written_down:
+            origin = self.origin
+            constant = Fraction(self._constant) ** 2
+        products = _exact_products(self.rows[index], origin)
+        c = [Fraction(factor) for factor in self.c[index].tolist()]
+        return _weighted(c, [[entry + constant for entry in row] for row in products])
+
     def _with_signs(self, y):
         return self._scaled(y)._changed(labels=_frozen(y))
+
+
+def _exact_products(rows, origin=None):
+    """Return all <x_i - o, x_j - o> in rationals; an origin o of None is 0."""
+    rows = np.asarray(rows)
+    if origin is not None:
+        exact = [
+            [Fraction(x) - Fraction(o) for x, o in zip(row, origin.tolist(), strict=True)]
+            for row in rows.tolist()
+        ]
+    else:
+        exact = [[Fraction(x) for x in row] for row in rows[:, rows.any(axis=0)].tolist()]
+    # Integers, over a common power of 2, are much faster than rationals.
+    unit = max((x.denominator for row in exact for x in row), default=1)
+    whole = [[int(x * unit) for x in row] for row in exact]
+    return [[Fraction(sum(map(operator.mul, a, b)), unit * unit) for b in whole] for a in whole]
+
+
+def _weighted(c, block):
+    """Return c_i c_j times the entries of a block."""
+    return [
+        [a * entry * b for entry, b in zip(row, c, strict=True)]
+        for row, a in zip(block, c, strict=True)
+    ]
 
 
 # Kinds of rows bring three operations of their own; the rest is written once for all of them.
@@ -4786,6 +4873,15 @@ class SparseGram(_RowGram):
             starts=starts,
         )
 
+    def _exact_block(self, index):
+        if self.normalize is not None:  # Each value was rounded when it was scaled.
+            return None
+        part = self.restrict(index)
+        used, places = np.unique(part.columns, return_inverse=True)
+        rows = np.zeros((len(part), used.size))
+        rows[np.repeat(np.arange(len(part)), np.diff(part.starts)), places] = part.values
+        return _exact_products(rows)
+
     def block(self, rows: Array, columns: Array) -> Array:
         out = np.empty((len(rows), len(columns)))
         others = self.restrict(columns)
@@ -5165,6 +5261,33 @@ class LazyGram(Representation):
     def block(self, rows: Array, columns: Array) -> Array:
         block = self.kernel.block(self.points.take(rows), self.points.take(columns))
         return block * self.c[columns] * self.c[rows, None]
+
+    def _rounded_rows(self, index):
+        if self.kernel.name != "linear" or index.size * (self.d + 1) > _MOST_ENTRIES:
+            return None
+        rows = self.points.take(index).rows
+        rows = rows.toarray() if _is_sparse(rows) else np.asarray(rows)
+        constant = _constant(self.intercept)
+        if constant:
+            rows = np.column_stack((rows, np.full(len(rows), constant)))
+        return rows * self.c[index, None], _sum_error(self.d + 16)
+
+    def _exact_block(self, index):
+        if self.kernel.name not in ("linear", "poly"):  # whose values are rational
+            return None
+        rows = self.points.take(index).rows
+        if _is_sparse(rows):
+            rows = rows.toarray()
+        products = _exact_products(rows)
+        if self.kernel.name == "poly":
+            gamma = Fraction(self.kernel.gamma)
+            coef0 = Fraction(self.kernel.coef0)
+            products = [
+                [(gamma * entry + coef0) ** self.kernel.degree for entry in row] for row in products
+            ]
+        offset = Fraction(_constant(self.intercept)) ** 2
+        c = [Fraction(factor) for factor in self.c[index].tolist()]
+        return _weighted(c, [[entry + offset for entry in row] for row in products])
 
     def adder(self) -> Callable | None:
         """Return a function that keeps columns of K while there is room for them."""
@@ -5559,11 +5682,7 @@ class PairGram(Representation):
     def coordinates(self, index: Any = slice(None)) -> Array:
         """Return the rows x_i (x) (e_{y_i} - e_j) / sqrt(2) of some pairs, written down."""
         points = math.sqrt(0.5) * self.K.coordinates(self.point[index])
-        rows = np.zeros((len(points), self.n_classes, points.shape[1]))
-        each = np.arange(len(points))
-        rows[each, self.right[index]] = points
-        rows[each, self.wrong[index]] = -points
-        return rows.reshape(len(points), -1)
+        return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes)
 
     def separators(self, alpha: Array, precise: bool = True) -> Array:
         """Return the separators of the classes, one behind the other, for each row of alpha, (k, n_classes d)."""
@@ -5658,6 +5777,29 @@ class PairGram(Representation):
             out,
         )
         return out
+
+    def _rounded_rows(self, index):
+        of_points = None
+        if index.size * self.n_classes * self.d <= _MOST_ENTRIES:
+            of_points = self.K._rounded_rows(self.point[index])
+        if of_points is None:
+            return None
+        points, error = of_points
+        # The common factor sqrt(1/2) is left out.
+        return _pair_rows(points, self.right[index], self.wrong[index], self.n_classes), error
+
+    def _exact_block(self, index):
+        K = self.K._exact_block(self.point[index])
+        if K is None:
+            return None
+        pairs = list(zip(self.right[index].tolist(), self.wrong[index].tolist(), strict=True))
+        return [
+            [
+                entry * ((a == c) - (a == d) - (b == c) + (b == d))
+                for entry, (c, d) in zip(row, pairs, strict=True)
+            ]
+            for row, (a, b) in zip(K, pairs, strict=True)
+        ]
 
     def _class_weights(self, v):
         """Return T of `pair_gram` in two parts, (2, n_classes, n): the sums, and what rounding takes from them."""
@@ -5755,6 +5897,15 @@ def pair_gram(
     K = _wrapped(K)
     _scale_of(K)
     return _with_options(PairGram(K, labels, n_classes), 0.0, ridge)
+
+
+def _pair_rows(points, right, wrong, n_classes):
+    """Return the rows x_i (x) (e_{y_i} - e_j), (pairs, n_classes d), of points, (pairs, d)."""
+    rows = np.zeros((len(points), n_classes, points.shape[1]))
+    each = np.arange(len(points))
+    rows[each, right] = points
+    rows[each, wrong] = -points
+    return rows.reshape(len(points), -1)
 
 
 @njit(cache=_CACHE)
@@ -11266,6 +11417,360 @@ def max_margin(
     if result.status in ("rounding", "infeasible") and _takes_coordinates(problem, result.status):
         return _in_coordinates(run.G, tol, result)
     return result
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.7 witnesses
+# ------------------------------------------------------------------------------------------------------
+
+
+class Witnesses(NamedTuple):
+    """Points that prove by their weights that there is no margin, as `witnesses` returns them.
+
+    Attributes
+    ----------
+    indices : array of int, shape (k,), ascending
+        The numbers of the points; of pairs those of the pairs, as in ``point``, ``right`` and ``wrong`` of `PairGram`.
+    weights : array, shape (k,)
+        Their weights p, all above 0, with the sum 1.
+    upper : float
+        The end of `certificate` for p: no margin is above it.
+    strict : bool
+        True if it is proved that nothing separates these points, however small its margin.  False if it is only proved
+        that no margin is above ``upper``.
+
+    Examples
+    --------
+    >>> found = fm.witnesses(fm.FeatureGram([[2.0], [3.0], [-1.0]]), [0.5, 0.0, 0.5])
+    >>> found.indices, found.weights.round(3), found.strict
+    (array([0, 2]), array([0.333, 0.667]), True)
+    """
+
+    indices: Array
+    weights: Array
+    upper: float
+    strict: bool
+
+    def __repr__(self) -> str:
+        points = f"{_counted(len(self.indices), 'witness')}: {_first_of(self.indices)}"
+        claim = "no separator"
+        if not self.strict:
+            claim = f"no margin above {_written(self.upper, 2, _UP)}"
+        return f"Witnesses({claim}, by {points})"
+
+
+def _first_of(indices):
+    """Write the first few of some numbers."""
+    shown = ", ".join(map(str, indices[:8]))
+    return shown + (", ..." if len(indices) > 8 else "")
+
+
+# Exact elimination is left out above so many witnesses, and above so many of them times digits of an entry: operations
+# grow with the cube of their number, and the integers in proportion to both.
+_MOST_EXACT = 200
+_MOST_BITS = 8192
+
+
+@_with_underflow
+def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
+    """Find few points which prove that no separator exists, from any result that found none.
+
+    Gordan's alternative: either some w has all margins <z_i, w> above 0, or some p != 0, p >= 0, has Z'p = 0.  With a
+    free intercept z_i is (z_i, y_i), and w is (w, b).  The points where p > 0 are the witnesses.  A p that a computer
+    found has a small Z'p in place of 0.  It proves that there is no margin above ||Z'p||.  Where it can, this function
+    proves that on the same points there is a p with Z'p = 0.
+
+    Parameters
+    ----------
+    G : array, shape (n, n), or representation
+        Signed Gram matrix, as for every algorithm.
+    result : Result, or array, shape (n,)
+        What an algorithm returned for G, or a point of the simplex.
+
+    Returns
+    -------
+    witnesses : Witnesses, or None if `max_margin` finds a separator
+        Its points are chosen among those where p > 0, if these cannot be separated, and else among all.  There are at
+        most d + 1 of them, and d + 2 with a free intercept, for points in d dimensions.
+
+        ``strict`` says that no separator exists for the numbers that G holds, in exact arithmetic.  It can be True for
+        points of the linear kernel, in `features`, `gram` and `lazy_gram`, with a free intercept or without, and for
+        pairs of these; and for "poly" up to 200 witnesses.  Other kernels separate all points that differ: see
+        `contradiction`.  An array G holds rounded values, which prove nothing so strict.  It is False where the proof
+        fails, as on points that have a margin below the accuracy of `max_margin`.
+
+    Raises
+    ------
+    ValueError
+        The result is not of this G, or p is not a point of the simplex.
+
+    See Also
+    --------
+    contradiction : two equal points with different labels, for any kernel
+    certificate : the upper end for any p
+
+    Notes
+    -----
+    There are two proofs.  (1) In double precision: p_i sigma > ||Z'p|| for all i, where sigma is a lower bound of the
+    smallest singular value of the rows of the k witnesses.  It takes a pseudo-inverse, O(k d^2), and fails where the
+    witnesses lie in a subspace of fewer than d dimensions.  (2) In rationals: p is computed from the Gram matrix of the
+    witnesses by elimination.  It takes 0.1 s for 30 witnesses and 1.5 s for 60.  It is left out for many more, unless
+    points are small integers.  It needs exact numbers: sparse points with normalize=None, and with a free intercept
+    normalize=None or "max".  Proofs: "Witnesses" in figures/README.md.
+
+    A ridge separates all points that have one.  They are no witnesses.
+
+    References
+    ----------
+    P. Gordan, Mathematische Annalen 6, 1873; few points suffice: C. Caratheodory, Rendiconti del Circolo Matematico di
+    Palermo 32, 1911.
+
+    Examples
+    --------
+    >>> X = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0], [9.0, 9.0]]
+    >>> G = fm.features(X, [1, 1, 1, -1, -1], normalize=None, intercept="free")
+    >>> fm.witnesses(G, fm.max_margin(G))
+    Witnesses(no separator, by 4 witnesses: 0, 1, 2, 3)
+    """
+    G, _ = _representation(G)
+    if _is_result(result):
+        if result.lower > 0.0:
+            return None
+        result = result.p
+    p = _distribution(result, "result", len(G))
+    # 1. Look among the points of the result, and then among all, as long as nothing is proved.
+    may_be = np.broadcast_to(np.asarray(G.ridge) == 0.0, p.shape)
+    for among in (may_be & (p > 0.0), may_be):
+        index, weights, strict = _chosen_witnesses(G.without_ridge(), np.flatnonzero(among))
+        if strict or np.array_equal(among, may_be):
+            break
+    if not index.size:
+        return None
+    # 2. Weights that prove no more than those of the result give way to them.
+    chosen = np.zeros(len(G))
+    chosen[index] = weights
+    if G.signs is not None:
+        for side in (G.signs > 0.0, G.signs < 0.0):
+            chosen[side] *= 0.5 / chosen[side].sum()
+    upper = certificate(G, chosen, chosen, precise=True)[1]
+    if not strict:
+        given = certificate(G, p, p, precise=True)[1]
+        if given < upper:
+            upper = given
+            chosen = p
+    index = np.flatnonzero(chosen)
+    return Witnesses(index, chosen[index], upper, strict)
+
+
+def _chosen_witnesses(G, index):
+    """Return (points, weights, strict) of witnesses among some points; no points if these have a margin."""
+    index, weights = _few_witnesses(G, index)
+    if not index.size:
+        return index, weights, False
+    proved = _proved_by_rows(G, index, weights)
+    if proved is None and index.size <= _MOST_EXACT:
+        proved = _proved_in_rationals(G, index, weights)
+    if proved is None:
+        return index, weights, False
+    return index[proved > 0.0], proved[proved > 0.0], True
+
+
+def _few_witnesses(G, index):
+    """Return (points, weights), few of some points, whose mixture is about 0; no points if they have a margin.
+
+    Whether there is a separator depends neither on the units of columns nor on the lengths of rows.  So rows, where
+    they can be had, are brought near length 1, with columns near 1.
+    """
+    nobody = index[:0], np.zeros(0)
+    if not index.size or (G.signs is not None and np.ptp(G.signs[index]) == 0.0):
+        return nobody
+    is_zero = G.diagonal()[index] == 0.0
+    if G.signs is None and is_zero.any():  # A point at 0 is a witness by itself.
+        return index[is_zero][:1], np.ones(1)
+    balanced = _balanced_rows(G, index)
+    if balanced is None:
+        return _few_by_products(G, index)
+    rows, factors = balanced
+    best = max_margin(FeatureGram(rows))
+    if best.lower > 0.0:
+        return nobody
+    chosen = np.flatnonzero(best.p)
+    p = _fewest(rows[chosen], best.p[chosen], 1e-11)
+    chosen = chosen[p > 0.0]
+    p = p[p > 0.0] * factors[chosen]
+    return index[chosen], p / p.sum()
+
+
+def _few_by_products(G, index):
+    """Do as `_few_witnesses`, for a G without rows.  One that has products alone takes all of its points."""
+    if G.access == "products":
+        index = np.arange(len(G))
+    elif index.size < len(G):
+        G = G.restrict(index)
+    best = max_margin(G)
+    if best.lower > 0.0:
+        return index[:0], np.zeros(0)
+    chosen = np.flatnonzero(best.p)
+    p = best.p[chosen]
+    if G.access != "products":
+        # The roots of a matrix are rows, with half of its digits.
+        H = G.block(chosen, chosen).astype(np.float64)
+        if G.signs is not None:
+            y = G.signs[chosen]
+            H += float(H.diagonal().max()) * np.outer(y, y)
+        sizes, vectors = np.linalg.eigh(H)
+        p = _fewest(vectors * np.sqrt(np.maximum(sizes, 0.0)), p, 1e-7)
+    return index[chosen[p > 0.0]], p[p > 0.0] / p.sum()
+
+
+def _balanced_rows(G, index):
+    """Return (rows, factors): the rows of some points times these factors, powers of 2; None if G has no rows.
+
+    Columns are multiplied by powers of 2, too, so that their largest entries, and then the lengths of rows, are near 1.
+    Columns of zeros are left out.  The factor of a row of zeros is 0.
+    """
+    of_points = G._rounded_rows(index)
+    if of_points is None:
+        return None
+    rows = of_points[0]
+    rows = rows[:, rows.any(axis=0)]
+    rows = rows * np.ldexp(1.0, -_exponents(np.abs(rows).max(axis=0, initial=0.0)))
+    lengths = np.abs(rows).max(axis=1, initial=0.0)
+    factors = np.where(lengths > 0.0, np.ldexp(1.0, -_exponents(lengths)), 0.0)
+    return rows * factors[:, None], factors
+
+
+def _exponents(sizes):
+    """Return the exponents of these numbers, within a range in which no product is lost."""
+    return np.clip(np.frexp(sizes)[1], -400, 400)
+
+
+def _fewest(rows, p, tolerance):
+    """Return p >= 0 with the same rows'p and sum, up to rounding, and with few points, by Caratheodory's theorem.
+
+    Points leave until the rows (z_i, 1) of those that are left are independent, up to a relative tolerance.
+    """
+    p = p.copy()
+    extended = np.column_stack((rows, np.ones(len(rows))))
+    if extended.shape[1] > len(rows):
+        extended = np.linalg.qr(extended.T, mode="r").T  # of the same dependences
+    vectors, sizes, _ = np.linalg.svd(extended)
+    rank = np.count_nonzero(sizes > tolerance * sizes[0])
+    flat = vectors[
+        :, rank:
+    ]  # an orthonormal basis of the directions that change neither rows'p nor the sum
+    while flat.shape[1]:
+        # 1. Take the direction in which the lightest point gets lighter fastest, or any if it stays as it is.
+        lightest = np.argmin(np.where(p > 0.0, p, np.inf))
+        d = flat @ flat[lightest]
+        if not d[lightest] > tolerance**2:
+            d = flat[:, 0]
+        # 2. Go until a point has no weight.
+        falls = (d > 0.0) & (p > 0.0)
+        if not falls.any():
+            d = -d
+            falls = (d > 0.0) & (p > 0.0)
+        steps = np.divide(p, d, out=np.full(p.size, np.inf), where=falls)
+        leaves = np.argmin(steps)
+        p = np.maximum(p - steps[leaves] * d, 0.0)
+        p[leaves] = 0.0
+        # 3. Keep the directions that leave it there.  A reflection turns the others into the first.
+        u = flat[leaves].copy()
+        u[0] += math.copysign(float(np.linalg.norm(u)), u[0])
+        flat = flat - np.outer(flat @ u, u) * (2.0 / (u @ u))
+        flat = flat[:, 1:]
+        flat[p == 0.0] = 0.0
+    return p
+
+
+def _proved_by_rows(G, index, weights):
+    """Return weights p > 0 of witnesses if p_i sigma > ||Z'p|| for all i proves that Z'p = 0 for some p > 0; else None.
+
+    sigma is a lower bound of the smallest singular value of Z, by a left inverse L: sigma >= (1 - ||L Z - 1||) / ||L||.
+    """
+    of_points = _balanced_rows(G, index)
+    if of_points is None:
+        return None
+    rows, factors = of_points
+    k, d = rows.shape
+    if d == 0 or k <= d:
+        return None
+    # 1. Weights of the balanced rows, as near to Z'p = 0 as rounding allows.
+    inverse = np.linalg.pinv(rows)
+    p = weights / factors
+    p /= p.sum()
+    for _ in range(2):
+        p = p - (p @ rows) @ inverse
+    # 2. Bounds, for all rows that rounding may have turned into these.
+    error = G._rounded_rows(index)[1] + _sum_error(k + 16)
+    size = float(np.linalg.norm(rows))
+    length = float(np.linalg.norm(inverse))
+    off = float(np.linalg.norm(inverse @ rows - np.eye(d))) + error * size * length
+    sigma = (1.0 - 1.01 * off) / (1.01 * length)
+    residual = float(np.linalg.norm(p @ rows)) + error * size * float(np.linalg.norm(p))
+    if not p.min() * sigma > 1.01 * residual + 1e-200:
+        return None
+    p *= factors
+    return p / p.sum()
+
+
+def _proved_in_rationals(G, index, weights):
+    """Return weights p >= 0 of witnesses, not all 0, such that Z'p = 0 in exact arithmetic; None if they are not found.
+
+    The returned weights are rounded.
+    """
+    block = G._exact_block(index)
+    if block is None:
+        return None
+    p = _exact_mixture(block, weights)
+    if p is None or min(p) < 0:
+        return None
+    total = sum(p)
+    return np.array([float(Fraction(x, total)) for x in p])
+
+
+def _exact_mixture(block, weights):
+    """Return integers x with H x = 0 for a positive semi-definite H of rationals, in proportions near the weights.
+
+    None if H is definite, or if that would take too long.  The elimination is that of E. Bareiss, Mathematics of
+    Computation 22, 1968: all divisions have no remainder.
+    """
+    # 1. Integers.
+    unit = math.lcm(*(entry.denominator for row in block for entry in row))
+    H = [[int(entry * unit) for entry in row] for row in block]
+    k = len(H)
+    if k * max(entry.bit_length() for row in H for entry in row) > _MOST_BITS:
+        return None
+    order = list(range(k))
+    # 2. Eliminate points, as long as one has a diagonal entry that is not 0.  Rows are right of the diagonal.
+    last = 1
+    rank = 0
+    while rank < k:
+        pivot = next((i for i in range(rank, k) if H[i][i]), None)
+        if pivot is None:
+            break
+        order[rank], order[pivot] = order[pivot], order[rank]
+        H[rank], H[pivot] = H[pivot], H[rank]
+        for row in H:
+            row[rank], row[pivot] = row[pivot], row[rank]
+        top = H[rank]
+        for i in range(rank + 1, k):
+            for j in range(i, k):
+                H[i][j] = (top[rank] * H[i][j] - top[i] * top[j]) // last
+                H[j][i] = H[i][j]
+        last = top[rank]
+        rank += 1
+    if rank == k:
+        return None
+    # 3. The others depend on these: they keep their weights, times a determinant, so that all weights are integers.
+    x = [0] * k
+    for i in range(rank, k):
+        x[i] = last * round(weights[order[i]] * 2**60)
+    for i in reversed(range(rank)):
+        x[i] = -sum(map(operator.mul, H[i][i + 1 :], x[i + 1 :])) // H[i][i]
+    # 4. In the order of the points.
+    places = {point: place for place, point in enumerate(order)}
+    return [x[places[point]] for point in range(k)]
 
 
 # ======================================================================================================

@@ -1213,3 +1213,194 @@ def test_a_bias_at_an_origin_where_all_digits_cancel():
         signed = least * abs(least) / square
         assert Fraction(lower) * abs(Fraction(lower)) <= signed
         assert signed <= Fraction(upper) * abs(Fraction(upper))
+
+
+# ======================================================================================================
+# WITNESSES
+# ======================================================================================================
+
+
+def table_of_integers(seed):
+    """A small table whose labels a plane gives, or all but those of points on it, or all but one, or chance."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(3, 13)), int(rng.integers(1, 5))
+    size = int(rng.choice([1, 2, 9]))
+    X = rng.integers(-size, size + 1, (n, d)).astype(np.float64)
+    X[0, 0] = size
+    scores = X @ rng.integers(-3, 4, d) + rng.integers(-2, 3)
+    y = np.where(scores > 0.0, 1, -1)
+    chance = rng.choice([-1, 1], n)
+    kind = seed % 4
+    if kind == 1:
+        y[scores == 0.0] = chance[scores == 0.0]
+    if kind == 2:
+        y[1] *= -1
+    if kind == 3:
+        y = chance
+    y[:2] = 1, -1
+    return X, y
+
+
+def has_margin(X, y, is_free):
+    """Whether points of rationals can be separated, in exact arithmetic."""
+    rows = [[int(s) * Fraction(x) for x in row] for s, row in zip(y, X.tolist(), strict=True)]
+    if is_free:
+        rows = [[*row, int(s)] for s, row in zip(y, rows, strict=True)]
+    if not any(map(any, rows)):
+        return False
+    return exact.margin_squared(exact.of_rows(rows)) > 0
+
+
+def of_table(X, y, is_free):
+    return fm.features(X, y, normalize=None, intercept="free" if is_free else 0.0)
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_witnesses_are_strict_where_exact_arithmetic_finds_no_separator_and_only_there(
+    seed, is_free
+):
+    X, y = table_of_integers(seed)
+    G = of_table(X, y, is_free)
+    found = fm.witnesses(G, fm.max_margin(G))
+    if has_margin(X, y, is_free):
+        assert found is None
+        return
+    index = found.indices
+    assert found.strict and not has_margin(X[index], y[index], is_free)
+    assert index.size <= X.shape[1] + 1 + is_free and (np.diff(index) > 0).all()
+    assert (found.weights > 0.0).all() and found.weights.sum() == pytest.approx(1.0, abs=1e-15)
+    mixture = found.weights @ (y[index, None] * X[index])
+    assert (
+        np.abs(mixture).max() <= 1e-13 * np.abs(X).max() and found.upper <= 1e-12 * np.abs(X).max()
+    )
+
+
+@pytest.mark.parametrize("seed", [2, 3, 7, 11])
+def test_any_result_leads_to_witnesses(seed):
+    """One that is far from the optimum, one whose own points have a margin, and weights of all points."""
+    X, y = table_of_integers(seed)
+    G = of_table(X, y, False)
+    assert not has_margin(X, y, False)
+    for given in (
+        fm.von_neumann(G, eps=0.1),
+        fm.perceptron(G, max_iter=1),
+        fm.momentum(G, max_iter=3),
+        np.full(len(y), 1.0 / len(y)),
+        np.eye(len(y))[0],
+    ):
+        found = fm.witnesses(G, given)
+        assert found.strict and not has_margin(X[found.indices], y[found.indices], False)
+
+
+HIDDEN = 2.0 ** np.arange(20, 50, 3)
+
+
+@pytest.mark.parametrize("size", HIDDEN)
+def test_a_margin_that_rounding_hides_is_no_strict_proof(size):
+    """z = (a + 1, a) has the separator (1, -1), whatever a is, with a margin of 1e-12 and less of the lengths."""
+    a = size * np.array([3.0, -1.0, -5.0, 2.0])
+    for rows in (np.column_stack((a + 1.0, a)), np.column_stack((a + 1.0, a, 2.0 * a - 3.0))):
+        assert has_margin(rows, np.ones(4, int), False)
+        found = fm.witnesses(fm.FeatureGram(rows), np.full(4, 0.25))
+        assert found is None or not found.strict
+
+
+@pytest.mark.parametrize("exponent", range(30, 53, 2))
+def test_the_proof_by_rows_knows_how_far_its_singular_values_are_proved(exponent):
+    """The choice of witnesses avoids rows that are all but dependent, so that the proof is given them here."""
+    a = 2.0**exponent * np.array([3.0, -1.0, -5.0, 2.0])
+    rows = fm.FeatureGram(np.column_stack((a + 1.0, a)))
+    for weights in (np.full(4, 0.25), np.array([0.2, 0.3, 0.1, 0.4]), np.array([1, 4, 1, 2]) / 8):
+        assert fm._proved_by_rows(rows, np.arange(4), weights) is None
+    surrounded = fm.FeatureGram(np.column_stack((a, np.array([1.0, 1.0, -1.0, -1.0]))))
+    assert fm._proved_by_rows(surrounded, np.arange(4), np.full(4, 0.25)) is not None
+
+
+@pytest.mark.parametrize("exponent", range(31, 40))
+def test_a_bias_belongs_to_the_rows_of_the_elimination(exponent):
+    """+ at 0 and 2^k, - at 2^k + 1, twice: through the origin they are dependent, and a bias separates them."""
+    x = np.array([0.0, 2.0**exponent, 2.0**exponent + 1.0])
+    G = fm.FreeGram(fm.FeatureGram(np.column_stack((x, x)) * [[1], [1], [-1]]), [1, 1, -1])
+    found = fm.witnesses(G, [0.25, 0.25, 0.5])
+    assert found is None or not found.strict
+
+
+@pytest.mark.parametrize("d", [5, 70])
+def test_witnesses_in_general_position_and_in_a_subspace(d):
+    """d + 1 points around 0 are strict in any number; with one more column, that is 1 in all of them, none are."""
+    rng = np.random.default_rng(d)
+    rows = rng.integers(-9, 10, (d, d)) + 20.0 * np.eye(d)
+    rows = np.vstack((rows, -rows.sum(axis=0)))
+    every = np.full(d + 1, 1.0 / (d + 1))
+    found = fm.witnesses(fm.FeatureGram(rows), every)
+    assert found.strict and found.indices.size == d + 1
+    flat = fm.witnesses(fm.FeatureGram(np.hstack((rows, rows))), every)
+    assert flat.strict  # by elimination: rows in a subspace have no other proof
+    hidden = fm.FeatureGram(np.hstack((2.0**40 * rows + 1.0, 2.0**40 * rows)))
+    tilted = fm.witnesses(hidden, every)
+    assert tilted is None or not tilted.strict
+
+
+def test_witnesses_in_every_representation():
+    """The numbers are those of the points, whichever form holds them; an array is rounded, and proves less."""
+    X, y = table_of_integers(3)
+    index = fm.witnesses(of_table(X, y, False), np.full(len(y), 1.0 / len(y))).indices
+    options = {"kernel": "linear", "normalize": None}
+    for G in (
+        fm.features(X.astype(np.float32), y, normalize="max"),
+        fm.gram(X, y, **options),
+        fm.gram(X, y, dtype=np.float32, **options),
+        fm.lazy_gram(X, y, **options),
+        fm.FeatureGram(y[:, None] * X),
+        BY_ROWS["sparse"](y[:, None] * X),
+    ):
+        found = fm.witnesses(G, np.full(len(y), 1.0 / len(y)))
+        assert found.strict and not has_margin(X[found.indices], y[found.indices], False)
+    Z = y[:, None] * X
+    rounded = fm.witnesses(Z @ Z.T, np.full(len(y), 1.0 / len(y)))
+    assert not rounded.strict and rounded.upper <= 1e-6 and rounded.indices.size <= index.size + 2
+
+
+def test_witnesses_of_pairs_of_classes_and_of_polynomials():
+    X = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [1.0, 1.0], [9.0, 9.0]])
+    y = np.array([1, 1, 1, 1, -1, -1])
+    classes = np.array([0, 0, 1, 1, 2, 2])
+    pairs = fm.pair_gram(fm.features(X, normalize=None, intercept=1.0), classes, 3)
+    found = fm.witnesses(pairs, fm.max_margin(pairs))
+    assert found.strict
+    rows = [pairs.coordinates()[i] * np.sqrt(2.0) for i in found.indices]
+    assert not has_margin(np.array(rows).round(12), np.ones(len(rows), int), False)
+    cubes = fm.gram(np.vstack((X, X[:1])), np.append(y, -1), kernel="poly", degree=2, gamma=0.3)
+    found = fm.witnesses(cubes, fm.max_margin(cubes))
+    assert found.strict and found.indices.tolist() == [0, 6]
+    assert (
+        fm.witnesses(
+            fm.gram(X, y, kernel="poly", degree=4),
+            fm.max_margin(fm.gram(X, y, kernel="poly", degree=4)),
+        )
+        is None
+    )
+
+
+def test_points_that_have_a_ridge_are_no_witnesses():
+    X = np.array([[1.0], [2.0], [3.0], [-1.0]])
+    for ridge, left in (([0.0, 1.0, 0.0, 0.0], [0, 3]), ([1.0, 0.0, 1.0, 0.0], [1, 3])):
+        G = fm.RidgeGram(fm.FeatureGram(X), ridge)
+        found = fm.witnesses(G, np.full(4, 0.25))
+        assert found.strict and set(found.indices) <= {i for i in range(4) if ridge[i] == 0.0}
+        assert left[1] in found.indices
+    assert fm.witnesses(fm.features(X, [1, 1, -1, -1], ridge=0.5), np.full(4, 0.25)) is None
+
+
+def test_witnesses_say_what_they_prove():
+    found = fm.witnesses(fm.FeatureGram([[1.0], [2.0], [-1.0]]), [0.5, 0.0, 0.5])
+    assert repr(found) == "Witnesses(no separator, by 2 witnesses: 0, 2)"
+    found = fm.witnesses(fm.FeatureGram([[0.0], [1.0]]), [0.5, 0.5])
+    assert repr(found) == "Witnesses(no separator, by 1 witness: 0)"
+    found = fm.witnesses([[1.0, -1.0], [-1.0, 1.0]], [0.5, 0.5])
+    assert repr(found) == "Witnesses(no margin above 2.2e-08, by 2 witnesses: 0, 1)"
+    check_raises(lambda: fm.witnesses(np.eye(2), np.ones(3) / 3), ValueError, ["result", "2"])
+    check_raises(lambda: fm.witnesses(np.eye(2), [2.0, -1.0]), ValueError, ["result"])
+    G = fm.FeatureGram([[1.0], [2.0]])
+    assert fm.witnesses(G, fm.max_margin(G)) is None
