@@ -78,7 +78,10 @@ def brute_force(G):
 
 def test_the_least_norm_is_that_of_the_best_support():
     problems = [problem for problem in random_problems(1, 600) if len(problem.rows) <= 5]
-    assert {problem.family.removeprefix("far ") for problem in problems} == set(exact.FAMILIES)
+    families = {
+        problem.family.removeprefix("beyond 2^53, ").removeprefix("far ") for problem in problems
+    }
+    assert families == set(exact.FAMILIES)
     for problem in problems:
         G = of_rows(problem.Z())
         square, p = exact.least_norm(G.entries)
