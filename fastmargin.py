@@ -11715,7 +11715,7 @@ def _proved_by_rows(G, index, weights):
 
 
 def _proved_in_rationals(G, index, weights):
-    """Return weights p >= 0 of witnesses, not all 0, such that Z'p = 0 in exact arithmetic; None if they are not found.
+    """Return weights p >= 0 of witnesses, not all 0, such that Z'p = 0 in exact arithmetic; None if none are found.
 
     The returned weights are rounded.
     """
@@ -11723,7 +11723,7 @@ def _proved_in_rationals(G, index, weights):
     if block is None:
         return None
     p = _exact_mixture(block, weights)
-    if p is None or min(p) < 0:
+    if p is None or min(p) < 0 or not any(p):
         return None
     total = sum(p)
     return np.array([float(Fraction(x, total)) for x in p])
