@@ -11204,16 +11204,16 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
     return _FACES
 
 
-def _is_zero(G, point):
-    """Return True if a point, an array of one number, is 0: also where its square is 0 by underflow alone."""
-    row = G.coordinates(point) if G.has_coordinates else G.block(point, np.arange(len(G)))
-    return not row.any()
+def _are_zero(G, points):
+    """Return True if a few points are 0, as far as entries tell; where a square is 0 by underflow alone it is False."""
+    rows = G.coordinates(points) if G.has_coordinates else G.block(points, np.arange(len(G)))
+    return not rows.any()
 
 
 def _proof_of_no_margin(problem, eps, p):
     """Return the upper end at which the witness p counts as a proof, 0 where rounding alone could make one."""
     support = np.flatnonzero(p)
-    if support.size == 1 and _is_zero(problem.base, support):
+    if support.size <= len(problem.sides) and _are_zero(problem.base, support):
         return math.inf
     products = problem.G.precise(_unit_range(p))
     rounding = problem.G.rounding() if products is None else products[2]

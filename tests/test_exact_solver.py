@@ -315,6 +315,8 @@ def test_rounding_is_not_taken_for_a_proof():
     assert result.status == "rounding" and result.upper > 0.0
     opposite = np.vstack((rng.normal(size=(5, 3)), np.ones((1, 3)), -np.ones((1, 3))))
     assert fm.max_margin(fm.FeatureGram(opposite)).status == "infeasible"
+    zeros = fm.features([[2.0], [0.0], [0.0]], [1, 1, -1], normalize=None, intercept="free")
+    assert fm.max_margin(zeros).status == "infeasible"
 
 
 @every_representation
