@@ -11527,8 +11527,8 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
 
     Examples
     --------
-    >>> X = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0], [9.0, 9.0]]
-    >>> G = fm.features(X, [1, 1, 1, -1, -1], normalize=None, intercept="free")
+    >>> X = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]]
+    >>> G = fm.features(X, [1, 1, 1, -1], normalize=None, intercept="free")
     >>> fm.witnesses(G, fm.max_margin(G))
     Witnesses(no separator, by 4 witnesses: 0, 1, 2, 3)
     """

@@ -1326,6 +1326,28 @@ def test_a_bias_belongs_to_the_rows_of_the_elimination(exponent):
     assert found is None or not found.strict
 
 
+def test_the_elimination_is_that_of_the_true_rows():
+    """Its matrix is exact, with labels under a free intercept and with a kernel; a negative weight proves nothing."""
+    X = np.array([[1.0, 2.0], [0.1, -3.0], [2.0, 2.0]])
+    y = np.array([1, -1, 1])
+    exactly = [[Fraction(x) for x in row] for row in X.tolist()]
+    inner = [[sum(map(Fraction.__mul__, a, b)) for b in exactly] for a in exactly]
+    signs = np.outer(y, y).tolist()
+    every = np.arange(3)
+    options = {"normalize": None, "intercept": "free"}
+    for G in (fm.features(X, y, **options), fm.gram(X, y, kernel="linear", **options)):
+        block = G._exact_block(every)
+        assert block == [[signs[i][j] * (inner[i][j] + 1) for j in range(3)] for i in range(3)]
+    G = fm.gram(X, y, kernel="poly", degree=3, gamma=0.1, coef0=0.3, normalize=None)
+    block = G._exact_block(every)
+    for i in range(3):
+        for j in range(3):
+            value = (Fraction(0.1) * inner[i][j] + Fraction(0.3)) ** 3
+            assert block[i][j] == signs[i][j] * value
+    mixed = fm.FeatureGram([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    assert fm._proved_in_rationals(mixed, every, np.full(3, 1.0 / 3.0)) is None
+
+
 @pytest.mark.parametrize("d", [5, 70])
 def test_witnesses_in_general_position_and_in_a_subspace(d):
     """d + 1 points around 0 are strict in any number; with one more column, that is 1 in all of them, none are."""
