@@ -86,9 +86,10 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     9.2  pair steps
     9.3  Newton steps on faces
     9.4  Newton steps on the separator
-    9.5  working sets
-    9.6  rounds             max_margin
-    9.7  witnesses          Witnesses, witnesses
+    9.5  low rank
+    9.6  working sets
+    9.7  rounds             max_margin
+    9.8  witnesses          Witnesses, witnesses
     10   classifier         MaxMarginClassifier
 """
 
@@ -10188,6 +10189,8 @@ _STIFF_RIDGE = 1e-8
 _NEWTON_AIM = 0.3
 #   share of the gap that is left by products in single precision, which has no more
 _SINGLE_DIGITS = 1e-3
+#   the same where these products are of parts alone
+_SINGLE_SHARE = 1e-4
 #   the most steps, and conjugate gradients in one, against runs without end
 _MOST_NEWTON_STEPS = 200
 #   multiplications for one step in coordinates, where a margin is looked for that nothing hints at: about 0.1 s
@@ -10196,6 +10199,22 @@ _CHEAP_EQUATIONS = 1 << 28
 _AT_HAND = 20_000
 #   entries of sparse rows, or of pairs, that are written down: memory, 0.5 GB
 _WRITTEN_DOWN = 1 << 26
+
+# Low rank:
+#   points that span the features, over the root of n: equations against products
+_LANDMARKS = 5
+#   entries of the features: memory, 0.5 GB
+_FEATURE_ENTRIES = 1 << 26
+#   eigenvalues that count, over the largest; others have few digits
+_FEATURE_DIGITS = 1e-10
+#   relative gap above which a run of Newton steps begins with the features alone
+_ROUGH = 0.1
+#   share of the squared error that conjugate gradients leave to the next active points
+_ACTIVE_DIGITS = 1e-2
+#   the same over the objective: a worse solution is no direction
+_ACTIVE_SHARE = 0.01
+#   what the features leave of their own objective
+_FEATURE_AIM = 1e-4
 
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
@@ -10218,6 +10237,7 @@ class _Problem:
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0.0 without a ridge
     base : G without its ridge and its free intercept
     signs, shift : y and h if the intercept is free, else None
+    origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : length_i, of the G that is read
     relative_lengths : those of G that rounding is relative to, see `Rounding`
@@ -10236,6 +10256,8 @@ class _Problem:
         self.base = G.without_shift()
         self.signs = G.signs
         self.shift = None
+        self.origin = None
+        self.penalty = 0.0
         self.sides = [np.arange(self.n)]
         if self.signs is not None:
             self.shift = np.zeros(self.n)
@@ -10271,11 +10293,13 @@ class _Problem:
         v = (y - to_plane) * alpha
         of_origin = self.product(v)[1] - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
+        self.origin = v
         # 3. The penalty of the bias, and what rounding may leave of ||x_i - o||^2
         reaches = self.relative_lengths + self.reach(np.abs(v))
         blur = 8.0 * self.G.rounding().margins * self.scale * reaches**2
         squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, blur)
-        self.shift += 0.5 * _BIAS_PENALTY * (np.median(squares) + np.min(self.ridge)) * y
+        self.penalty = _BIAS_PENALTY * (np.median(squares) + np.min(self.ridge))
+        self.shift += 0.5 * self.penalty * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
         m += b / self.scale * y
 
@@ -10866,6 +10890,8 @@ def _at_hand(problem, alpha, m):
 def _by_newton_steps(problem, limits, alpha, m, gap):
     """Minimize by Newton steps, to the digits of what is at hand; return why they end."""
     points, G = _at_hand(problem, alpha, m)
+    if isinstance(problem.base, LazyGram):
+        return _by_low_rank(problem, limits, points, G, alpha, m, gap)
     if G is None:
         return "large"
     v = alpha[points] / problem.scale
@@ -10997,7 +11023,320 @@ def _weights_of(rows, w):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.5 working sets
+# 9.5 low rank
+# ------------------------------------------------------------------------------------------------------
+#
+# Newton steps by products, for a kernel that is evaluated on demand, in single precision.  Of such a G a few features
+# know most.  Some points S have G_SS = Q e Q', and F = G_nS Q e^(-1/2) are the coordinates of all points in their span
+# (Nystroem features), so that F F' is near G.  The squares that this span misses, diag(G - F F'), are counted as a
+# ridge: R' = R + diag(G - F F').
+#
+# (1) Newton steps in these features minimize ||w||^2 / 2 + sum_i max(0, 1 - (F w)_i)^2 / (2 r'_i).  f = F w is a
+#     function of the whole space, with the norm ||w||.
+# (2) Its active points, A = {i : m_i < 1}, would have the weights b of (G_AA + R_A) b = 1.  Conjugate gradients solve
+#     this, preconditioned by F_A F_A' + R'_A, whose inverse takes the equations I + F_A' R'_A^-1 F_A of (1).
+# (3) An exact line search goes from f towards sum_i b_i z_i.  Of f the margins and the norm are kept, not its weights:
+#     those of (1) are huge, of both signs.  Then (2) again, from the weights b, until these are optimal.
+
+
+class _SingleBlocks:
+    """Blocks of a G that is evaluated on demand, on some of its points and in single precision.
+
+    Attributes
+    ----------
+    kernel : the `Kernel`
+    points : the prepared points
+    c : signs times normalisers
+    buffer : memory for the values that are read at a time
+    """
+
+    def __init__(self, G, points):
+        self.kernel = G.kernel
+        self.points = _Prepared(*(array.astype(np.float32) for array in G.points.take(points)))
+        self.c = G.c[points].astype(np.float32)
+        self.buffer = np.empty(_EVALUATED**2, np.float32)
+
+    def product(self, rows, columns, v):
+        """Return the block times v, by tiles whose sums add up in double precision; one half if it is symmetric."""
+        total = np.zeros(rows.size)
+        is_symmetric = rows is columns
+        weights = self.c[columns] * v.astype(np.float32)
+        lines = self.points.take(rows)
+        others = lines if is_symmetric else self.points.take(columns)
+        for start in range(0, rows.size, _EVALUATED):
+            here = slice(start, start + _EVALUATED)
+            line = lines.take(here)
+            last = start + 1 if is_symmetric else columns.size
+            for first in range(0, last, _EVALUATED):
+                there = slice(first, first + _EVALUATED)
+                values = self._tile(line, others.take(there))
+                total[here] += values @ weights[there]
+                if is_symmetric and first < start:
+                    total[there] += weights[here] @ values
+        return self.c[rows] * total
+
+    def _tile(self, A, B):
+        """Return the values of the kernel in the one buffer: fresh memory costs more than they do."""
+        kernel = self.kernel
+        if kernel.name != "rbf" or kernel.is_far or _is_sparse(A.rows):
+            return kernel.block(A, B, self._product)
+        values = self._product(A.rows, B.rows)
+        args = (values, kernel.gamma, A.squares, B.squares)
+        _enter_by_size(8 * values.size, _decay_products_alone, _decay_products_in_parallel, *args)
+        values += np.float32(kernel.offset)
+        return values
+
+    def _product(self, A, B):
+        """Return A B' for dense rows in the buffer."""
+        if _is_sparse(A):
+            return _product(A, B).astype(np.float32)
+        out = self.buffer[: len(A) * len(B)].reshape(len(A), len(B))
+        return np.matmul(A, B.T, out=out)
+
+
+@register_jitable
+def _decay_products_row(row, scale, a, b):
+    """row_j <- exp(min(0, scale row_j - a - b_j)), with a relative error of about 1e-7.
+
+    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times a polynomial in r; the constants are those of expf in S.
+    Moshier's Cephes library, which has ln 2 in two parts.  Written out, it compiles to vector instructions.
+    """
+    for j in range(row.size):
+        x = max(min(scale * row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
+        k = np.floor(np.float32(1.44269504) * x + np.float32(0.5))
+        r = x - k * np.float32(0.693359375) + k * np.float32(2.12194440e-4)
+        value = np.float32(1.9875691500e-4)
+        value = value * r + np.float32(1.3981999507e-3)
+        value = value * r + np.float32(8.3334519073e-3)
+        value = value * r + np.float32(4.1665795894e-2)
+        value = value * r + np.float32(1.6666665459e-1)
+        value = value * r + np.float32(5.0000001201e-1)
+        value = value * r * r + r + np.float32(1.0)
+        power = np.int32((np.int32(k) + 127) << 23).view(np.float32)
+        row[j] = value * power
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _decay_products_alone(values, gamma, a, b):
+    gamma = np.float32(gamma)
+    right = gamma * b
+    for i in range(len(values)):
+        _decay_products_row(values[i], np.float32(2.0) * gamma, gamma * a[i], right)
+
+
+@njit(cache=_CACHE, fastmath=_FAST, parallel=True)
+def _decay_products_in_parallel(values, gamma, a, b):
+    gamma = np.float32(gamma)
+    right = gamma * b
+    for i in prange(len(values)):
+        _decay_products_row(values[i], np.float32(2.0) * gamma, gamma * a[i], right)
+
+
+def _nystroem_features(problem, points):
+    """Return F on these points, and diag(G - F F') there, of the G that the solver reads.
+
+    The points S are drawn by a fixed seed.
+    """
+    n = points.size
+    size = min(n, math.ceil(_LANDMARKS * math.sqrt(n)), max(1, _FEATURE_ENTRIES // n))
+    S = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
+    S = points[S]
+    values, vectors = np.linalg.eigh(problem.base.block(S, S))
+    problem.reads[0] += n * size
+    is_large = values > _FEATURE_DIGITS * values[-1]
+    to_features = vectors[:, is_large] / np.sqrt(values[is_large])
+    rank = to_features.shape[1]
+    is_free = problem.signs is not None
+    F = np.empty((n, rank + is_free))
+    for some in _slices(n, size):
+        F[some, :rank] = problem.base.block(points[some], S) @ to_features
+    diagonal = (problem.diagonal - problem.ridge)[points]
+    if is_free:  # G is read from an origin, with a penalty of the bias
+        y = problem.signs[points]
+        F[:, :rank] -= np.outer(y, problem.origin[points] @ F[:, :rank])
+        F[:, rank] = math.sqrt(problem.penalty) * y
+        diagonal = diagonal + 2.0 * y * problem.shift[points]
+    missed = diagonal - np.einsum("ij,ij->i", F, F)
+    return F, np.maximum(missed, 0.0)
+
+
+class _LowRank:
+    """G as F F', with the ridge r', and the equations of its active points, which follow these.
+
+    Attributes
+    ----------
+    F, ridge : the features, and r'
+    active : the active points as a mask
+    equations : I + F_A' R'_A^-1 F_A
+    """
+
+    def __init__(self, F, ridge):
+        self.F = F
+        self.ridge = ridge
+        self.active = np.zeros(ridge.size, dtype=bool)
+        self.equations = np.eye(F.shape[1])
+
+    def activate(self, active):
+        """Make these points the active ones."""
+        for sign, points in ((1.0, active & ~self.active), (-1.0, self.active & ~active)):
+            changed = np.flatnonzero(points)
+            for some in _slices(changed.size, self.F.shape[1]):
+                index = changed[some]
+                rows = self.F[index] / np.sqrt(self.ridge[index])[:, None]
+                self.equations += sign * (rows.T @ rows)
+        self.active = active
+
+    def minimize(self):
+        """Make the Newton steps (1); return the margins and the squared norm of f."""
+        w = np.zeros(self.F.shape[1])
+        m = np.zeros(self.ridge.size)
+        for _ in range(_MOST_NEWTON_STEPS):
+            slacks = np.maximum(1.0 - m, 0.0)
+            weights = slacks / self.ridge
+            self.activate(slacks > 0.0)
+            downhill = weights @ self.F - w
+            step = np.linalg.solve(self.equations, downhill)
+            if not downhill @ step > _FEATURE_AIM * (w @ w + slacks @ weights):
+                break
+            rise = self.F @ step
+            w += step * _minimizing_step(m, rise, self.ridge, w @ step, step @ step)
+            m = self.F @ w
+        return m, w @ w
+
+    def preconditioner(self):
+        """Return the function that multiplies by (F_A F_A' + R'_A)^-1."""
+        inverse = np.linalg.inv(self.equations)
+        active = self.active
+        ridge = self.ridge[active]
+
+        def precondition(v):
+            weights = np.zeros(active.size)
+            weights[active] = v / ridge
+            lifted = inverse @ (weights @ self.F)
+            return (v - (self.F @ lifted)[active]) / ridge
+
+        return precondition
+
+
+def _objective(m, norm2, ridge):
+    """Return ||f||^2 / 2 + sum_i max(0, 1 - m_i)^2 / (2 r_i)."""
+    slacks = np.maximum(1.0 - m, 0.0)
+    return 0.5 * (norm2 + slacks @ (slacks / ridge))
+
+
+def _preconditioned_conjugate_gradients(product, precondition, b, residual, accuracy, goal):
+    """Solve A b = 1 from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
+
+    They end where no residual is above ``accuracy``, or the squared error in the norm of A, as the preconditioner sees
+    it, is down to ``goal``, or to a share of what the first step leaves.
+    """
+    image = precondition(residual)
+    direction = image
+    norm2 = residual @ image
+    for k in range(_MOST_NEWTON_STEPS):
+        if np.abs(residual).max() <= accuracy or (k > 0 and norm2 <= goal):
+            break
+        bent = product(direction)
+        t = norm2 / (direction @ bent)
+        b = b + t * direction
+        residual = residual - t * bent
+        image = precondition(residual)
+        previous = norm2
+        norm2 = residual @ image
+        if k == 0:
+            goal = min(goal, _ACTIVE_DIGITS * norm2)
+        direction = image + norm2 / previous * direction
+    return b, residual
+
+
+def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, accuracy):
+    """Make the Newton steps (2) and (3) from the weights v with G v = ``image``, or from (1) if that is better.
+
+    ``product(rows, columns, v)`` multiplies by a block of G.  Return weights b >= 0 with 1 = (G b + R b)_i where
+    b_i > 0, and 1 <= (G b)_i elsewhere, to this accuracy.
+    """
+    # 1. f by its margins and its squared norm
+    m = image
+    norm2 = v @ image
+    if is_rough:
+        start, start_norm2 = low_rank.minimize()
+        if _objective(start, start_norm2, ridge) < _objective(m, norm2, ridge):
+            m = start
+            norm2 = start_norm2
+            v = None
+    for _ in range(_MOST_NEWTON_STEPS):
+        # 2. The weights of its active points, which start from those before
+        active = m < 1.0
+        inside = np.flatnonzero(active)
+        outside = np.flatnonzero(~active)
+        r = ridge[inside]
+        if v is None:
+            b = (1.0 - m[inside]) / r
+            residual = 1.0 - product(inside, inside, b) - r * b
+        else:
+            b = v[inside]
+            residual = 1.0 - image[inside] - r * b
+            left = outside[v[outside] != 0.0]
+            if left.size:
+                residual += product(inside, left, v[left])
+        low_rank.activate(active)
+        goal = _ACTIVE_SHARE * _objective(m, norm2, ridge)
+        b, residual = _preconditioned_conjugate_gradients(
+            lambda u, inside=inside, r=r: product(inside, inside, u) + r * u,
+            low_rank.preconditioner(),
+            b,
+            residual,
+            accuracy,
+            goal,
+        )
+        v = np.zeros(ridge.size)
+        v[inside] = b
+        image = np.empty(ridge.size)
+        image[inside] = 1.0 - residual - r * b
+        if outside.size:
+            image[outside] = product(outside, inside, b)
+        # 3. Are they optimal?
+        error = max(np.abs(residual).max(), (-r * b).max(), (1.0 - image[outside]).max(initial=0.0))
+        if error <= accuracy:
+            break
+        # 4. The step towards them
+        slope = v @ m - norm2
+        curvature = norm2 - 2.0 * (v @ m) + v @ image
+        rise = image - m
+        t = _minimizing_step(m, rise, ridge, slope, curvature)
+        m = m + t * rise
+        norm2 += t * (2.0 * slope + t * curvature)
+    return np.maximum(v, 0.0)
+
+
+def _by_low_rank(problem, limits, points, G, alpha, m, gap):
+    """Make Newton steps on these points, over G if there is room for it; return why they end."""
+    blocks = _SingleBlocks(problem.base, points)
+    ridge = problem.ridge[points]
+
+    def product(rows, columns, v):
+        if G is None:
+            problem.reads[0] += rows.size * columns.size
+            image = blocks.product(rows, columns, v)
+        else:
+            problem.reads[0] += points.size**2
+            every = np.zeros(points.size)
+            every[columns] = v
+            image = _image(G, every)[rows]
+        return image + problem.from_shift(points[columns], v, points[rows])
+
+    F, missed = _nystroem_features(problem, points)
+    low_rank = _LowRank(F, ridge + missed)
+    v = alpha[points] / problem.scale
+    accuracy = max(_NEWTON_AIM * limits.tol, _SINGLE_SHARE * min(1.0, gap))
+    image = m[points] - ridge * v
+    weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, accuracy)
+    alpha[points] = weights * problem.scale
+    return "solved"
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.6 working sets
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -11160,7 +11499,7 @@ def _over_blocks(problem, limits, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.6 rounds
+# 9.7 rounds
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -11420,7 +11759,7 @@ def max_margin(
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.7 witnesses
+# 9.8 witnesses
 # ------------------------------------------------------------------------------------------------------
 
 
