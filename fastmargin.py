@@ -10105,7 +10105,8 @@ def steepest_descent(
 #     FACES         Newton steps on the faces of such a working set, by an updated Cholesky factor
 #     SMALL_FACES   the same, as long as faces are small
 #     BLOCKS        pair steps on the worst violators, another block of them at a time
-#     NEWTON        Newton steps on the separator, where there is a ridge: in its coordinates, or by products
+#     NEWTON        Newton steps on the separator, where there is a ridge: in its coordinates, or by products, which a
+#                   kernel on demand makes with a low rank
 #
 # A method says why it ends:
 #
@@ -11648,7 +11649,7 @@ def max_margin(
         double;
     (2) Newton steps on faces of such a working set, where (1) is slow or points are few;
     (3) Newton steps on the separator, in its coordinates or by conjugate gradients, where there is a ridge and most
-        points have slacks;
+        points have slacks; over a kernel on demand these are preconditioned by a matrix of low rank;
     (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others.
 
     Parameters
@@ -11692,15 +11693,17 @@ def max_margin(
 
     *Memory beyond G.*  Three squares of one and a half times the support, at most, and 0.25 GB of columns of a G
     evaluated on demand.  Blocks of such a G take up to 0.6 GB.  Of a kernel evaluated on demand (3) keeps a matrix in
-    single precision of the points that have slacks, 1.6 GB for 20,000 of them, and leaves more to (4).  Rows of sparse
-    points and of pairs are written down for (3) if they take no more than 0.5 GB.
+    single precision of the points that have slacks, 1.6 GB for 20,000 of them.  For more it evaluates the kernel in
+    every product, but of pairs it leaves more to (4).  Features of the points take up to 0.5 GB.  Rows of sparse points
+    and of pairs are written down for (3) if they take no more than 0.5 GB.
 
     References
     ----------
     The second-order choice of pairs: R.-E. Fan, P.-H. Chen, C.-J. Lin, JMLR 6, 2005; steps on a face with a ratio test:
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
     Computation 28, 1974; (3): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
-    Computation 19, 2007.
+    Computation 19, 2007; its low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
+    L. Rosasco, NIPS 2017.
 
     Examples
     --------

@@ -1126,6 +1126,105 @@ def test_where_most_points_have_slacks_newton_steps_find_the_optimum(
     assert g.min() >= result.p @ g * (1 - 2e-7)
 
 
+@rotate(
+    "ridge, kernel, intercept, stored",
+    [0.05, 0.5, 5.0, np.geomspace(0.05, 5.0, 1500)],
+    [{"kernel": "rbf", "gamma": 0.2}, {"kernel": "poly", "degree": 2}, {"kernel": "laplacian"}],
+    [0.0, 0.5, "free"],
+    [True, False],
+    crossed=2,
+)
+def test_steps_of_low_rank_find_the_optimum(ridge, kernel, intercept, stored, monkeypatch):
+    """That of the optimality conditions, with the kernel matrix kept or evaluated for every product; and bit for bit
+    again where the run is cut."""
+    monkeypatch.setattr(fm, "_LARGEST_FACE", 100)
+    monkeypatch.setattr(fm, "_FEW_SLACK", 100)
+    monkeypatch.setattr(fm, "_EVALUATED", 256)
+    if not stored:
+        monkeypatch.setattr(fm, "_AT_HAND", 100)
+    ranks = []
+    features = fm._nystroem_features
+    monkeypatch.setattr(
+        fm, "_nystroem_features", lambda *given: ranks.append(1) or features(*given)
+    )
+    X, y = noisy(1500)
+    options = {"intercept": intercept, "ridge": ridge, **kernel}
+    G = fm.lazy_gram(X, y, **options)
+    result = fm.max_margin(G, tol=1e-6)
+    g = fm.gram(X, y, **options) @ result.p
+    g += 0.5 * (g[y < 0].min() - g[y > 0].min()) * y if intercept == "free" else 0.0
+    assert result.status == "certified" and ranks
+    assert g.min() >= result.p @ g * (1 - 2e-6)
+    again = fm.max_margin(G, tol=1e-6, start=fm.max_margin(G, tol=1e-6, max_iter=1))
+    assert again.n_iter == result.n_iter and np.array_equal(again.p, result.p)
+
+
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+@pytest.mark.parametrize("active", [0.3, 1.0])
+def test_low_rank_preconditions_and_misses_what_it_says(active, intercept):
+    """F F' + diag(missed) has the diagonal of G, and the preconditioner is the inverse of its active part."""
+    X, y = noisy(300)
+    G = fm.lazy_gram(X, y, gamma=0.2, ridge=0.1, intercept=intercept)
+    problem = fm._Problem(G, 1.1)
+    alpha = np.where(np.arange(300) < 100, 1.0, 0.0)
+    m = np.zeros(300)
+    problem.finish(alpha, m)
+    problem.begin(alpha, m)
+    points = np.arange(300)
+    F, missed = fm._nystroem_features(problem, points)
+    read = G.base.dense()
+    if intercept == "free":
+        read += np.outer(problem.shift, y) + np.outer(y, problem.shift)
+    assert F.shape[1] < 100
+    np.testing.assert_allclose((F**2).sum(axis=1) + missed, read.diagonal(), rtol=1e-9)
+    assert np.linalg.eigvalsh(read - F @ F.T).min() > -1e-8 * len(F)
+    assert missed.mean() < 0.3
+    low_rank = fm._LowRank(F, 0.1 + missed)
+    chosen = np.random.default_rng(0).random(300) < active
+    low_rank.activate(~chosen)
+    low_rank.activate(chosen)
+    v = np.sin(np.arange(np.count_nonzero(chosen)))
+    wanted = np.linalg.solve((F @ F.T + np.diag(0.1 + missed))[np.ix_(chosen, chosen)], v)
+    np.testing.assert_allclose(
+        low_rank.preconditioner()(v), wanted, rtol=0, atol=1e-6 * np.abs(wanted).max()
+    )
+
+
+def test_low_rank_starts_at_the_minimum_over_its_features():
+    rng = np.random.default_rng(1)
+    F = rng.normal(size=(400, 7))
+    ridge = rng.uniform(0.5, 2.0, 400)
+    m, norm2 = fm._LowRank(F, ridge).minimize()
+    w, _, _ = fm._newton_in_coordinates(F, ridge, np.ones(7), np.zeros(7))
+    np.testing.assert_allclose(m, F @ w, atol=0.05)
+    assert fm._objective(m, norm2, ridge) <= fm._objective(F @ w, w @ w, ridge) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gamma": 0.3},
+        {"gamma": 30.0, "intercept": 0.5},
+        {"kernel": "poly", "normalize": "max"},
+        {"kernel": "ntk", "normalize": None},
+    ],
+)
+def test_products_in_single_precision_are_those_of_the_kernel(options, monkeypatch):
+    monkeypatch.setattr(fm, "_EVALUATED", 32)
+    X, y = noisy(150)
+    G = fm.lazy_gram(X, y, **options)
+    blocks = fm._SingleBlocks(G, np.arange(150))
+    rows = np.arange(0, 150, 2)
+    columns = np.arange(20, 120)
+    v = np.cos(np.arange(150.0))
+    dense = G.dense()
+    size = np.abs(dense).max()
+    for columns, weights in ((rows, v[::2]), (columns, v[columns])):
+        found = blocks.product(rows, columns, weights)
+        wanted = dense[np.ix_(rows, columns)] @ weights
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-4 * size)
+
+
 def test_newton_steps_over_pairs(monkeypatch):
     """Of all classes together, with a kernel matrix kept for the points that matter."""
     monkeypatch.setattr(fm, "_FEW_SLACK", 300)
@@ -1160,9 +1259,7 @@ def test_at_hand_is_what_products_read(n, monkeypatch):
         )
     monkeypatch.setattr(fm, "_AT_HAND", n // 2)
     problem.kept = (None, None)
-    limits = fm._limits(G, 2.0, 1e-6)
     assert fm._at_hand(problem, c, 0.0 * u)[1] is None
-    assert fm._by_newton_steps(problem, limits, c, 0.0 * u, 1.0) == "large"
     assert fm._at_hand(problem, c, u)[1] is not None
 
 
