@@ -10891,8 +10891,6 @@ def _at_hand(problem, alpha, m):
 def _by_newton_steps(problem, limits, alpha, m, gap):
     """Minimize by Newton steps, to the digits of what is at hand; return why they end."""
     points, G = _at_hand(problem, alpha, m)
-    if isinstance(problem.base, LazyGram):
-        return _by_low_rank(problem, limits, points, G, alpha, m, gap)
     if G is None:
         return "large"
     v = alpha[points] / problem.scale
@@ -11310,8 +11308,9 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, accur
     return np.maximum(v, 0.0)
 
 
-def _by_low_rank(problem, limits, points, G, alpha, m, gap):
-    """Make Newton steps on these points, over G if there is room for it; return why they end."""
+def _by_low_rank(problem, limits, alpha, m, gap):
+    """Make Newton steps over a kernel on demand, by a matrix of it if there is room; return why they end."""
+    points, G = _at_hand(problem, alpha, m)
     blocks = _SingleBlocks(problem.base, points)
     ridge = problem.ridge[points]
 
@@ -11578,7 +11577,9 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         problem.begin(alpha, m)
         gap, norm = _rescale(alpha, m)
         # 2. Read violators and solve on them, or make Newton steps on the separator of all.
-        if current == _NEWTON:
+        if current == _NEWTON and isinstance(problem.base, LazyGram):
+            end = _by_low_rank(problem, limits, alpha, m, gap)
+        elif current == _NEWTON:
             end = _by_newton_steps(problem, limits, alpha, m, gap)
         elif current == _BLOCKS:
             end = _over_blocks(problem, limits, alpha, m, gap)
