@@ -10413,6 +10413,7 @@ class _Limits(NamedTuple):
     steps_per_point : pair steps for each point of a working set, or an eighth of a block, before it is left
     in_coordinates : True if Newton steps work on the coordinates of the separator
     takes_newton_steps : True if these take over where the support is too large for working sets, else blocks
+    has_low_rank : True if Newton steps by products are those of a low rank: over a kernel on demand
     largest_face : largest support for which faces follow Newton steps
     """
 
@@ -10424,6 +10425,7 @@ class _Limits(NamedTuple):
     steps_per_point: int
     in_coordinates: bool
     takes_newton_steps: bool
+    has_low_rank: bool
     largest_face: int
 
     def has_slacks(self, m):
@@ -10495,8 +10497,14 @@ def _limits(G, scale, tol):
         steps_per_point=steps_per_point,
         in_coordinates=in_coordinates,
         takes_newton_steps=in_coordinates or least_ridge >= _STIFF_RIDGE * base_scale,
+        has_low_rank=points is base and points.kernel is not None and _is_on_demand(points),
         largest_face=largest_face,
     )
+
+
+def _is_on_demand(K):
+    """Return True if entries of a kernel matrix are evaluated when they are read, so that a copy of them pays."""
+    return K.access == "computed" and not K.has_coordinates
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10860,7 +10868,7 @@ def _at_hand(problem, alpha, m):
     """
     points = np.arange(problem.n)
     K = problem.base.points_gram()
-    if K.access != "computed" or K.has_coordinates:
+    if not _is_on_demand(K):
         return points, problem.base
     needed = np.flatnonzero((alpha > 0.0) | (m < 1.0))
     if 2 * needed.size < problem.n:
@@ -11097,20 +11105,22 @@ class _SingleBlocks:
 def _decay_products_row(row, scale, a, b):
     """row_j <- exp(min(0, scale row_j - a - b_j)), with a relative error of about 1e-7.
 
-    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times a polynomial in r; the constants are those of expf in S.
-    Moshier's Cephes library, which has ln 2 in two parts.  Written out, it compiles to vector instructions.
+    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r of degree 7, which errs by
+    6e-9.  ln 2 is taken in two parts, 355/512 and the rest, so that r has all its digits.  Written out, this compiles
+    to vector instructions.
     """
     for j in range(row.size):
         x = max(min(scale * row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
-        k = np.floor(np.float32(1.44269504) * x + np.float32(0.5))
-        r = x - k * np.float32(0.693359375) + k * np.float32(2.12194440e-4)
-        value = np.float32(1.9875691500e-4)
-        value = value * r + np.float32(1.3981999507e-3)
-        value = value * r + np.float32(8.3334519073e-3)
-        value = value * r + np.float32(4.1665795894e-2)
-        value = value * r + np.float32(1.6666665459e-1)
-        value = value * r + np.float32(5.0000001201e-1)
-        value = value * r * r + r + np.float32(1.0)
+        k = np.floor(np.float32(1.0 / math.log(2.0)) * x + np.float32(0.5))
+        r = x - k * np.float32(355.0 / 512.0) + k * np.float32(355.0 / 512.0 - math.log(2.0))
+        value = np.float32(1.0 / 5040.0)
+        value = value * r + np.float32(1.0 / 720.0)
+        value = value * r + np.float32(1.0 / 120.0)
+        value = value * r + np.float32(1.0 / 24.0)
+        value = value * r + np.float32(1.0 / 6.0)
+        value = value * r + np.float32(0.5)
+        value = value * r + np.float32(1.0)
+        value = value * r + np.float32(1.0)
         power = np.int32((np.int32(k) + 127) << 23).view(np.float32)
         row[j] = value * power
 
@@ -11577,7 +11587,7 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         problem.begin(alpha, m)
         gap, norm = _rescale(alpha, m)
         # 2. Read violators and solve on them, or make Newton steps on the separator of all.
-        if current == _NEWTON and isinstance(problem.base, LazyGram):
+        if current == _NEWTON and limits.has_low_rank:
             end = _by_low_rank(problem, limits, alpha, m, gap)
         elif current == _NEWTON:
             end = _by_newton_steps(problem, limits, alpha, m, gap)
