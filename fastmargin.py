@@ -10204,6 +10204,8 @@ _WRITTEN_DOWN = 1 << 26
 # Low rank:
 #   points that span the features, over the root of n: equations against products
 _LANDMARKS = 5
+#   coordinates of points up to which a Gaussian kernel is evaluated without BLAS
+_FEW_COORDINATES = 64
 #   entries of the features: memory, 0.5 GB
 _FEATURE_ENTRIES = 1 << 26
 #   eigenvalues that count, over the largest; others have few digits
@@ -11064,53 +11066,94 @@ class _SingleBlocks:
         self.buffer = np.empty(_EVALUATED**2, np.float32)
 
     def product(self, rows, columns, v):
-        """Return the block times v, by tiles whose sums add up in double precision; one half if it is symmetric."""
-        total = np.zeros(rows.size)
+        """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
         is_symmetric = rows is columns
+        left = self.points.take(rows)
+        right = left if is_symmetric else self.points.take(columns)
         weights = self.c[columns] * v.astype(np.float32)
-        lines = self.points.take(rows)
-        others = lines if is_symmetric else self.points.take(columns)
-        for start in range(0, rows.size, _EVALUATED):
+        kernel = self.kernel
+        is_gaussian = kernel.name == "rbf" and not kernel.is_far and not _is_sparse(left.rows)
+        if is_gaussian and left.rows.shape[1] <= _FEW_COORDINATES:
+            sums = self._by_lines(left, right, weights, is_symmetric)
+        else:
+            sums = self._by_tiles(left, right, weights, is_symmetric)
+        return self.c[rows] * sums
+
+    def _by_lines(self, left, right, weights, is_symmetric):
+        """Evaluate a Gaussian kernel of points with few coordinates in registers, without memory for its values."""
+        gamma = np.float32(self.kernel.gamma)
+        zeros = -left.rows.shape[1] % 4  # coordinates are read by fours
+        rows = np.pad(left.rows * (np.float32(2.0) * gamma), ((0, 0), (0, zeros)))
+        columns = np.pad(np.ascontiguousarray(right.rows.T), ((0, zeros), (0, 0)))
+        decays = (gamma * left.squares, gamma * right.squares)
+        n, m = len(rows), weights.size
+        chunk = max(_EVALUATED, -(-n // 64))
+        chunks = -(-n // chunk)
+        sums = np.zeros(n)
+        mirrored = np.zeros((chunks if is_symmetric else 1, m))
+        args = (rows, columns, *decays, weights, is_symmetric, chunk, sums, mirrored)
+        _enter_by_size(n * m, _gaussian_sums_alone, _gaussian_sums_in_parallel, *args)
+        if is_symmetric:
+            sums += mirrored.sum(axis=0)
+        return sums + self.kernel.offset * weights.sum(dtype=np.float64)
+
+    def _by_tiles(self, left, right, weights, is_symmetric):
+        """Evaluate any kernel by tiles, in the one buffer: fresh memory costs more than they do."""
+        total = np.zeros(left.squares.size)
+        for start in range(0, total.size, _EVALUATED):
             here = slice(start, start + _EVALUATED)
-            line = lines.take(here)
-            last = start + 1 if is_symmetric else columns.size
+            line = left.take(here)
+            last = start + 1 if is_symmetric else weights.size
             for first in range(0, last, _EVALUATED):
                 there = slice(first, first + _EVALUATED)
-                values = self._tile(line, others.take(there))
+                values = self.kernel.block(line, right.take(there), self._product)
                 total[here] += values @ weights[there]
                 if is_symmetric and first < start:
                     total[there] += weights[here] @ values
-        return self.c[rows] * total
-
-    def _tile(self, A, B):
-        """Return the values of the kernel in the one buffer: fresh memory costs more than they do."""
-        kernel = self.kernel
-        if kernel.name != "rbf" or kernel.is_far or _is_sparse(A.rows):
-            return kernel.block(A, B, self._product)
-        values = self._product(A.rows, B.rows)
-        args = (values, kernel.gamma, A.squares, B.squares)
-        _enter_by_size(8 * values.size, _decay_products_alone, _decay_products_in_parallel, *args)
-        values += np.float32(kernel.offset)
-        return values
+        return total
 
     def _product(self, A, B):
-        """Return A B' for dense rows in the buffer."""
+        """Return A B' in the buffer; of sparse rows, in memory of its own."""
         if _is_sparse(A):
             return _product(A, B).astype(np.float32)
         out = self.buffer[: len(A) * len(B)].reshape(len(A), len(B))
         return np.matmul(A, B.T, out=out)
 
 
-@register_jitable
-def _decay_products_row(row, scale, a, b):
-    """row_j <- exp(min(0, scale row_j - a - b_j)), with a relative error of about 1e-7.
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_multiple(out, x, row):
+    for j in range(out.size):
+        out[j] += x * row[j]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_four_multiples(out, x, p, q, r, s):
+    a = x[0]
+    b = x[1]
+    c = x[2]
+    d = x[3]
+    for j in range(out.size):
+        out[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _single_dot(a, b):
+    total = np.float32(0.0)
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _decay_products(row, a, b):
+    """row_j <- exp(min(0, row_j - a - b_j)), with a relative error of about 1e-7.
 
     For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r of degree 7, which errs by
     6e-9.  ln 2 is taken in two parts, 355/512 and the rest, so that r has all its digits.  Written out, this compiles
     to vector instructions.
     """
     for j in range(row.size):
-        x = max(min(scale * row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
+        x = max(min(row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
         k = np.floor(np.float32(1.0 / math.log(2.0)) * x + np.float32(0.5))
         r = x - k * np.float32(355.0 / 512.0) + k * np.float32(355.0 / 512.0 - math.log(2.0))
         value = np.float32(1.0 / 5040.0)
@@ -11125,20 +11168,67 @@ def _decay_products_row(row, scale, a, b):
         row[j] = value * power
 
 
+_LINE = 512  # values that are held at a time: with the columns that they come from they stay in the nearest cache
+
+
+@register_jitable(fastmath=_FAST)
+def _gaussian_chunk(rows, columns, a, b, weights, is_symmetric, start, stop, sums, mirrored):
+    """Add to ``sums`` of rows start to stop the products of their lines with the weights, and mirror what is below.
+
+    ``rows`` are times 2 gamma; a and b are the squared lengths of rows and columns times gamma.  If it is symmetric,
+    columns right of the diagonal are left out, and those left of it add rows' weights to ``mirrored``.  Sums in single
+    precision are of `_LINE` columns or of one chunk at most.
+    """
+    line = np.empty(_LINE, np.float32)
+    below = np.empty(_LINE, np.float32)
+    last = stop if is_symmetric else weights.size
+    for first in range(0, last, _LINE):
+        size = min(_LINE, last - first)
+        below[:] = np.float32(0.0)
+        for i in range(start, stop):
+            width = min(size, i + 1 - first) if is_symmetric else size
+            if width <= 0:
+                continue
+            values = line[:width]
+            values[:] = np.float32(0.0)
+            for k in range(0, rows.shape[1], 4):
+                _add_four_multiples(
+                    values,
+                    rows[i, k : k + 4],
+                    columns[k, first : first + width],
+                    columns[k + 1, first : first + width],
+                    columns[k + 2, first : first + width],
+                    columns[k + 3, first : first + width],
+                )
+            _decay_products(values, a[i], b[first : first + width])
+            sums[i] += _single_dot(values, weights[first : first + width])
+            if is_symmetric:
+                if first + width == i + 1:
+                    width -= 1  # the diagonal is no mirror image
+                _add_multiple(below[:width], weights[i], values)
+        if is_symmetric:
+            for j in range(size):
+                mirrored[first + j] += below[j]
+
+
 @njit(cache=_CACHE, fastmath=_FAST)
-def _decay_products_alone(values, gamma, a, b):
-    gamma = np.float32(gamma)
-    right = gamma * b
-    for i in range(len(values)):
-        _decay_products_row(values[i], np.float32(2.0) * gamma, gamma * a[i], right)
+def _gaussian_sums_alone(rows, columns, a, b, weights, is_symmetric, chunk, sums, mirrored):
+    for c in range(-(-sums.size // chunk)):
+        start = c * chunk
+        stop = min(start + chunk, sums.size)
+        image = mirrored[c if is_symmetric else 0]
+        _gaussian_chunk(rows, columns, a, b, weights, is_symmetric, start, stop, sums, image)
 
 
 @njit(cache=_CACHE, fastmath=_FAST, parallel=True)
-def _decay_products_in_parallel(values, gamma, a, b):
-    gamma = np.float32(gamma)
-    right = gamma * b
-    for i in prange(len(values)):
-        _decay_products_row(values[i], np.float32(2.0) * gamma, gamma * a[i], right)
+def _gaussian_sums_in_parallel(rows, columns, a, b, weights, is_symmetric, chunk, sums, mirrored):
+    chunks = -(-sums.size // chunk)
+    for k in prange(chunks):
+        c = k // 2 if k % 2 == 0 else chunks - 1 - k // 2  # long lines and short ones take turns
+        start = c * chunk
+        stop = min(start + chunk, sums.size)
+        image = mirrored[c if is_symmetric else 0]
+        _gaussian_chunk(rows, columns, a, b, weights, is_symmetric, start, stop, sums, image)
 
 
 def _nystroem_features(problem, points):
@@ -11338,7 +11428,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
     F, missed = _nystroem_features(problem, points)
     low_rank = _LowRank(F, ridge + missed)
     v = alpha[points] / problem.scale
-    accuracy = max(_NEWTON_AIM * limits.tol, _SINGLE_SHARE * min(1.0, gap))
+    accuracy = max(limits.tol, _SINGLE_SHARE * min(1.0, gap))
     image = m[points] - ridge * v
     weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, accuracy)
     alpha[points] = weights * problem.scale
