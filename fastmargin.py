@@ -5974,20 +5974,21 @@ def _nonnegative(norm2, error):
     return max(norm2, 0.0)
 
 
-class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding")):
+class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding rest", defaults=(0.0,))):
     """What is known of some v.
 
     least, norm2 : min_i (G v)_i and ||v||_G^2 as computed
     proven : a lower bound on the first
     reach : sum_i l_i |v_i|, or a bound on it
     rounding : the `Rounding` of ||v||_G^2
+    rest : what weights below the normal range may have lost, in ||.||_1
     """
 
     def lengths(self, scale):
         """Return ||v||_G as computed, the least and the most that it can be."""
         norm2 = max(self.norm2, 0.0)
         square_error = self.rounding.square * scale * self.reach * self.reach + _UNDERFLOW
-        length_error = self.rounding.length * math.sqrt(scale) * self.reach
+        length_error = (self.rounding.length * self.reach + self.rest) * math.sqrt(scale)
         least2 = max(norm2 * (1.0 - _LAST) - square_error, 0.0)
         shortest = (1.0 - _LAST) * math.sqrt(least2) - length_error
         longest = (1.0 + _LAST) * math.sqrt(norm2 + square_error) + length_error
@@ -6009,7 +6010,7 @@ def _bracket(scale, alpha, p, total, terms, scale_error):
     lower = -math.sqrt(scale) * (1.0 + scale_error + _LAST)
     if divisor > 0.0:
         lower = max(lower, alpha.proven / divisor)
-    lower -= _LAST * abs(lower)
+    lower -= _LAST * abs(lower) + 2.0**-1074  # where the quotient is below all numbers
 
     # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
     computed = lower
@@ -6046,7 +6047,9 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     lengths = G.relative_lengths()
     seen = []
     for v, (norm2, m, rounding) in zip(points, results, strict=True):
+        rest = v.size * 2.0**-1074
         lost = _LAST * np.abs(m) + (scale * rounding.lost + _UNDERFLOW)
+        lost += scale * rest * lengths + 2.0**-1074 * G.ridge
         if G.signs is not None:
             # m + b y cancels what the m_i have in common, as for points far from the origin, but not their errors.
             # `products` may keep its m, so that this is another array.
@@ -6056,7 +6059,7 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         norm2 = _nonnegative(norm2, rounding.square * scale)
         reach = float(lengths @ np.abs(v))
         proven = m - lost - (rounding.margins * scale * reach) * lengths
-        seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding))
+        seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding, rest))
 
     # 4. Put them together, outwards.
     seen_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, 0.0, G.rounding())
@@ -11004,17 +11007,16 @@ def _in_coordinates(G, tol, result):
     W, bias, p, lower, upper = found
     if lower <= max(result.lower, 0.0):
         return result
-    upper = min(upper, result.upper)
+    if result.upper <= upper:
+        p = result.p
+        upper = result.upper
     verdict = _Verdict(lower, upper, "rounding", _note_on_rounding(G, lower, upper, upper - lower))
     if Fraction(upper) - Fraction(lower) <= Fraction(tol) * Fraction(upper):
         verdict = _Verdict(lower, upper, "certified")
     trace = result.trace.copy()
     trace["lower"][-1] = lower
     trace["upper"][-1] = upper
-    alpha = p / (lower * upper)
-    return result._replace(
-        alpha=alpha, p=p, trace=trace, separator=Separator(W, bias), **verdict._asdict()
-    )
+    return result._replace(p=p, trace=trace, separator=Separator(W, bias), **verdict._asdict())
 
 
 def _mixture(weights, total):
@@ -11086,13 +11088,13 @@ class _SingleBlocks:
         rows = np.pad(left.rows * (np.float32(2.0) * gamma), ((0, 0), (0, zeros)))
         columns = np.pad(np.ascontiguousarray(right.rows.T), ((0, zeros), (0, 0)))
         decays = (gamma * left.squares, gamma * right.squares)
-        n, m = len(rows), weights.size
+        n = len(rows)
         chunk = max(_EVALUATED, -(-n // 64))
         chunks = -(-n // chunk)
         sums = np.zeros(n)
-        mirrored = np.zeros((chunks if is_symmetric else 1, m))
+        mirrored = np.zeros((chunks if is_symmetric else 1, weights.size))
         args = (rows, columns, *decays, weights, is_symmetric, chunk, sums, mirrored)
-        _enter_by_size(n * m, _gaussian_sums_alone, _gaussian_sums_in_parallel, *args)
+        _enter_by_size(n * weights.size, _gaussian_sums_alone, _gaussian_sums_in_parallel, *args)
         if is_symmetric:
             sums += mirrored.sum(axis=0)
         return sums + self.kernel.offset * weights.sum(dtype=np.float64)
@@ -12777,9 +12779,8 @@ class MaxMarginClassifier:
         self.fit_status_ = int(self.status_ != "certified")
         # 3. Scale the solution.
         if result.separator is not None:
-            return _Solution(
-                result.alpha, result.separator.bias, result.separator.coordinates.ravel()
-            )
+            weights = result.p / (result.lower * result.upper)
+            return _Solution(weights, result.separator.bias, result.separator.coordinates.ravel())
         return self._scaled(G, scale, result)
 
     def _options(self, algorithm, scale):

@@ -905,6 +905,30 @@ def test_a_few_long_points_cost_no_digits_of_the_others():
                 assert upper - lower <= 1e-6 * upper
 
 
+@pytest.mark.parametrize(
+    "rows, ridge, alpha",
+    [
+        ([[0.0], [6e76], [5e76]], 4e-160, [1.0, 2.05e-313, 1.44e-313]),
+        ([[0.0], [3e93], [1e93]], 1.7e187, [-8e-58, 1.0e286, 2.5e286]),
+        ([[0.0], [1e70], [1e70]], 2.4e-260, [-2.4e-146, 1e181, 1e180]),
+    ],
+)
+def test_weights_that_underflow_beside_others_are_counted(rows, ridge, alpha):
+    """A power of two takes digits of the smallest weights; a point without length has nothing else."""
+    G = fm.RidgeGram(fm.FeatureGram(rows), ridge)
+    n = len(rows)
+    entries = [
+        [Fraction(a[0]) * Fraction(b[0]) + (i == j) * Fraction(ridge) for j, b in enumerate(rows)]
+        for i, a in enumerate(rows)
+    ]
+    v = [Fraction(a) for a in alpha]
+    least = min(sum(g * a for g, a in zip(row, v, strict=True)) for row in entries)
+    norm2 = sum(entries[i][j] * v[i] * v[j] for i in range(n) for j in range(n))
+    for precise in (False, True):
+        lower, _ = fm.certificate(G, alpha, np.full(n, 1.0 / n), precise=precise)
+        assert exact.signed_square(Fraction(lower)) * norm2 <= exact.signed_square(least)
+
+
 class SinglePrecision(fm.Representation):
     """Random Fourier features, products in single precision."""
 
