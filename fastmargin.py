@@ -10297,7 +10297,9 @@ class _Problem:
             to_plane = ((y * alpha) @ separator_margins + b) / norm2
         # 2. The origin on it
         v = (y - to_plane) * alpha
-        of_origin = self.product(v)[1] - self.ridge * v
+        scaled = _unit_range(v)  # where rounding hides the plane, v may be long
+        largest = np.abs(v).argmax()
+        of_origin = self.product(scaled)[1] * (v[largest] / scaled[largest]) - self.ridge * v
         self.shift = 0.5 * (v @ of_origin) * y - of_origin
         self.origin = v
         # 3. The penalty of the bias, and what rounding may leave of ||x_i - o||^2
@@ -11430,7 +11432,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
     F, missed = _nystroem_features(problem, points)
     low_rank = _LowRank(F, ridge + missed)
     v = alpha[points] / problem.scale
-    accuracy = max(limits.tol, _SINGLE_SHARE * min(1.0, gap))
+    accuracy = max(0.5 * limits.tol, _SINGLE_SHARE * min(1.0, gap))
     image = m[points] - ridge * v
     weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, accuracy)
     alpha[points] = weights * problem.scale

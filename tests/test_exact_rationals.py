@@ -954,3 +954,13 @@ def main():
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def test_a_plane_that_single_precision_hides_is_no_proof_of_an_indefinite_matrix():
+    """The origin on such a plane is far away: its weights add up to more than 1, and so do their errors."""
+    rows = [[470, -43], [1410, -129], [3290, -301], [3290, -301], [-1410, 129], [-4230, 387]]
+    start = [0.0, 4.440614793211335e-139, 7.84e-41, 0.0, 9.98e-48, 1.27e-62]
+    options = {"max_iter": 196, "tol": 1e-12, "start": start}
+    sides = [1, -1, 1, -1, 1, -1]
+    problem = Problem("rank one", rows, 24, "free over float32", "max_margin", options, sides=sides)
+    assert judge(problem)[1] == []
