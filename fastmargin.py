@@ -87,9 +87,10 @@ Contents (search for the number and title, as in "# 5.4 rows"; what a room needs
     9.3  Newton steps on faces
     9.4  Newton steps on the separator
     9.5  low rank
-    9.6  working sets
-    9.7  rounds             max_margin
-    9.8  witnesses          Witnesses, witnesses
+    9.6  steps on one weight after another
+    9.7  working sets
+    9.8  rounds             max_margin
+    9.9  witnesses          Witnesses, witnesses
     10   classifier         MaxMarginClassifier
 """
 
@@ -343,8 +344,8 @@ class Result(NamedTuple):
         Dual certificate, a point of the simplex: no margin is above ||p||_G.
     lower, upper : float
         lower <= min_i (G alpha)_i / ||alpha||_G <= rho <= ||p||_G <= upper, rounded outwards (see `certificate`).
-        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  Where there is a ``separator``, its
-        margin is bounded by lower, and not that of alpha.
+        If ||alpha||_G is 0 up to rounding, lower is -sqrt(s) with s = max_i G_ii.  With a ridge lower may be larger, by
+        the best slacks of alpha.  Where there is a ``separator``, lower bounds its margin, and not that of alpha.
     status : str
         "separated": lower > 0, that is G alpha > 0, and the algorithm stops there;
         "certified": upper - lower <= tol * upper;
@@ -5995,9 +5996,78 @@ class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding rest", defaul
         return math.sqrt(norm2), shortest, longest
 
 
-def _bracket(scale, alpha, p, total, terms, scale_error):
+def _with_slacks(length, slacks, ridge):
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack."""
+    with np.errstate(over="ignore", divide="ignore"):
+        terms = np.divide(slacks, np.sqrt(ridge), out=np.zeros_like(slacks), where=slacks > 0.0)
+    largest = max(float(terms.max()), length)
+    if largest == math.inf:
+        return 0.0
+    # The largest term is taken out, so that no square can overflow.
+    return 1.0 / (largest * math.sqrt((length / largest) ** 2 + math.fsum((terms / largest) ** 2)))
+
+
+def _minimizing_step(m, rise, ridge, slope, curvature):
+    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0.
+
+    Newton steps on the derivative, which is piecewise linear, between known bounds of its zero.
+    """
+    t = 1.0
+    low = 0.0
+    high = math.inf
+    for _ in range(100):
+        pull = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
+        root = ((1.0 - m) @ pull - slope) / (curvature + rise @ pull)
+        if abs(root - t) <= 1e-10 * t:
+            break
+        if root > t:
+            low = t
+        else:
+            high = t
+        t = root if low < root < high else 0.5 * (low + high)
+    return t
+
+
+def _soft_margins(seen, scale, v, proven, m, ridge):
+    """Return (lower, computed): the margin of v with the best slacks, as proven and as computed, or None.
+
+    With a ridge v has the coordinates (w, sqrt(r_i) v_i).  The last ones are its slacks r_i v_i, but other slacks make
+    separators, too: those that bring the margins of a multiple t w, t (m_i - r_i v_i), to 1.  ``proven`` are lower
+    bounds on m.  They must be above 0, so that lower > 0 means G v > 0.
+    """
+    if not (np.all(ridge) and seen.proven > 0.0 and seen.norm2 > 0.0):
+        return None
+    multiple = float(v.sum()) / seen.norm2
+    if not 0.0 < multiple < math.inf:
+        return None
+    # 1. The squared norm and the margins of the best multiple without slacks, from the proven ends
+    of_slacks = ridge * v
+    cost = sum(_precise_dot(of_slacks, v))
+    _, _, longest = seen.lengths(scale)
+    most2 = max(longest * longest * (1.0 + _LAST) - cost * (1.0 - _LAST), 0.0)
+    most = math.sqrt(most2) * multiple * (1.0 + _LAST)
+    with np.errstate(over="ignore"):
+        least = (proven - of_slacks - _LAST * (np.abs(m) + np.abs(of_slacks))) * multiple
+        rise = float((least / ridge).sum())
+    if not 0.0 < rise < math.inf:
+        return None
+    # 2. The best multiple of these
+    with np.errstate(over="ignore", invalid="ignore"):
+        t = _minimizing_step(np.zeros(v.size), least, ridge, 0.0, most * most)
+    if not 0.0 < t < math.inf:
+        return None
+    slacks = np.maximum(1.0 - t * least + _LAST * (1.0 + np.abs(t * least)), 0.0)
+    lower = _with_slacks(t * most, slacks, ridge) * (1.0 - _LAST)
+    # 3. The same as computed
+    length = math.sqrt(max(seen.norm2 - cost, 0.0)) * multiple
+    slacks = np.maximum(1.0 - t * multiple * (m - of_slacks), 0.0)
+    return lower, _with_slacks(t * length, slacks, ridge)
+
+
+def _bracket(scale, alpha, p, total, terms, scale_error, soft=None):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
+    ``soft`` is what `_soft_margins` returns of alpha.
     ``total`` is a sum of ``terms`` terms.  ``scale_error`` bounds the relative error of ``scale``.
     """
     # 1. upper = ||p||_G / sum p.
@@ -6011,11 +6081,15 @@ def _bracket(scale, alpha, p, total, terms, scale_error):
     if divisor > 0.0:
         lower = max(lower, alpha.proven / divisor)
     lower -= _LAST * abs(lower) + 2.0**-1074  # where the quotient is below all numbers
+    if soft is not None:
+        lower = max(lower, soft[0])
 
     # 3. The gap as computed.  Margins of NaN leave lower as it is, but must show in blur: so the test is for <= 0.
     computed = lower
     if not (alpha.least <= 0.0 or length == 0.0):
         computed = alpha.least / length
+    if soft is not None:
+        computed = max(computed, soft[1])
     gap = max(p_length / total - computed, 0.0)
     return lower, upper, upper - lower - gap
 
@@ -6062,8 +6136,12 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding, rest))
 
     # 4. Put them together, outwards.
-    seen_alpha = seen[-1] if alpha.any() else _Seen(0.0, 0.0, 0.0, 0.0, G.rounding())
-    ends = _bracket(scale, seen_alpha, seen[0], total, terms, G.rounding().margins)
+    seen_alpha = _Seen(0.0, 0.0, 0.0, 0.0, G.rounding())
+    soft = None
+    if alpha.any():
+        seen_alpha = seen[-1]
+        soft = _soft_margins(seen_alpha, scale, points[-1], proven, m, G.ridge)
+    ends = _bracket(scale, seen_alpha, seen[0], total, terms, G.rounding().margins, soft)
     lower, upper, blur = map(float, ends)
     if lower > upper:
         raise ValueError(
@@ -6126,7 +6204,8 @@ def certificate(
     -------
     lower, upper : float
         From two products, independent of any algorithm.  They are rounded outwards: the inequalities hold in exact
-        arithmetic.  With a free intercept lower is that of the best bias b.
+        arithmetic.  With a free intercept lower is that of the best bias b.  With a ridge lower is larger where other
+        slacks are better, see the Notes.
 
     Raises
     ------
@@ -6151,6 +6230,13 @@ def certificate(
         (n + d) e (s / rho^2 + 2 sqrt(s) / rho) with features;
         6 e s / rho^2                           with a dense G and ``precise`` (float32: 2e-7 s / rho^2);
         40 e + up to e s / rho^2                with features and ``precise``; the second term rounds alpha.
+
+    With a ridge r the slacks of alpha are r_i alpha_i, but any may stand beside f = sum_i alpha_i y_i phi(x_i).  Where
+    G alpha > 0, and all r_i > 0, lower is the larger one of min_i (G alpha)_i / ||alpha||_G and
+
+        max_t 1 / sqrt(t^2 ||f||^2 + sum_i max(0, 1 - t y_i f(x_i))^2 / r_i)  <=  rho,
+
+    whose relative distance from rho falls like the square of that of the first.
 
     Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
     be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
@@ -6337,17 +6423,6 @@ def _margins_of(G, w):
     scores = np.array(dots)
     _score_differences(G.point, G.right, G.wrong, scores, m)
     return m, float(np.abs(scores).max()), error
-
-
-def _with_slacks(length, slacks, ridge):
-    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack."""
-    with np.errstate(over="ignore", divide="ignore"):
-        terms = np.divide(slacks, np.sqrt(ridge), out=np.zeros_like(slacks), where=slacks > 0.0)
-    largest = max(float(terms.max()), length)
-    if largest == math.inf:
-        return 0.0
-    # The largest term is taken out, so that no square can overflow.
-    return 1.0 / (largest * math.sqrt((length / largest) ** 2 + math.fsum((terms / largest) ** 2)))
 
 
 def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
@@ -10110,6 +10185,7 @@ def steepest_descent(
 #     BLOCKS        pair steps on the worst violators, another block of them at a time
 #     NEWTON        Newton steps on the separator, where there is a ridge: in its coordinates, or by products, which a
 #                   kernel on demand makes with a low rank
+#     DESCENT       steps on one weight after another, over rows with a ridge and without a free intercept
 #
 # A method says why it ends:
 #
@@ -10117,6 +10193,7 @@ def steepest_descent(
 #     "large"       the support is too large for this method
 #     "settled"     the support of the blocks changes little, and a working set can hold it
 #     "slow"        the steps gain too little, or the method is at a limit of its work
+#     "long"        the steps go well, and another iteration goes on with them
 #     "rounding"    all that is left to gain is rounding
 
 # Tuned constants.  Above each stands what it trades and, after a semicolon, what another value did.  Measured on 33
@@ -10180,6 +10257,17 @@ _LONGEST_WALK = 10**10
 #   share of a gap or norm that is left where it has not moved: when rounding ends a run; 0.95 felt by none
 _STALLED = 0.9
 
+# Steps on one weight after another, of passes over all active points:
+#   passes before all margins are computed afresh: steps against products
+_PASSES = 5
+#   turns of so many passes in an iteration where equations in coordinates can follow, which are the faster for a slow
+#   fall of the gap
+_FEW_TURNS = 8
+#   the same where all that can follow is far slower: callbacks and Ctrl-C wait so long
+_TURNS = 50
+#   turns over those that were made, in which the gap must be closed at the rate of its fall
+_TURNS_LEFT = 10
+
 # Newton steps on the separator:
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
 _FEW_SLACK = 1000
@@ -10224,7 +10312,7 @@ _FEATURE_AIM = 1e-4
 
 
 _FINITE = _FAST | {"nnan"}  # for loops that choose by comparing, over finite numbers
-_PAIRS, _FACES, _SMALL_FACES, _BLOCKS, _NEWTON = range(5)
+_PAIRS, _FACES, _SMALL_FACES, _BLOCKS, _NEWTON, _DESCENT = range(6)
 
 
 # ------------------------------------------------------------------------------------------------------
@@ -10422,6 +10510,7 @@ class _Limits(NamedTuple):
     takes_newton_steps : True if these take over where the support is too large for working sets, else blocks
     has_low_rank : True if Newton steps by products are those of a low rank: over a kernel on demand
     largest_face : largest support for which faces follow Newton steps
+    turns : turns of steps on one weight after another in an iteration; 0 if there are no rows for them
     """
 
     tol: float
@@ -10434,6 +10523,7 @@ class _Limits(NamedTuple):
     takes_newton_steps: bool
     has_low_rank: bool
     largest_face: int
+    turns: int
 
     def has_slacks(self, m):
         """Return True if Newton steps are best: they are possible, and most points have slacks."""
@@ -10477,6 +10567,7 @@ def _limits(G, scale, tol):
         steps_per_point = _STEPS_PER_STORED_POINT
     # 2. What Newton steps can do
     least_ridge = np.min(G.ridge)
+    is_stiff = least_ridge >= _STIFF_RIDGE * base_scale
     is_significant = least_ridge > max(_LEAST_RIDGE * base_scale, 1e-200)
     points = base.points_gram()
     has_zeros = points.work < math.prod(points.shape())  # then products with rows are cheaper
@@ -10486,7 +10577,11 @@ def _limits(G, scale, tol):
     largest_face = _LARGEST_FACE
     if in_coordinates:
         largest_face = max(_FIRST_FACE, 2 * base.shape()[1])
-    # 3. What is a witness, in units of the base, since a ridge is not rounded
+    # 3. What steps on one weight after another may take
+    turns = 0
+    if isinstance(G.without_ridge(), _RowGram) and base.work <= _WRITTEN_DOWN and is_stiff:
+        turns = _FEW_TURNS if in_coordinates else _TURNS
+    # 4. What is a witness, in units of the base, since a ridge is not rounded
     blur = math.sqrt(G.rounding().square)
     eps = _EPS_OF_ROWS if blur == 0.0 else _EPS_OF_ENTRIES
     eps *= math.sqrt(float(base.diagonal().max()) / scale)
@@ -10503,9 +10598,10 @@ def _limits(G, scale, tol):
         largest_support=largest_support,
         steps_per_point=steps_per_point,
         in_coordinates=in_coordinates,
-        takes_newton_steps=in_coordinates or least_ridge >= _STIFF_RIDGE * base_scale,
+        takes_newton_steps=in_coordinates or is_stiff,
         has_low_rank=points is base and points.kernel is not None and _is_on_demand(points),
         largest_face=largest_face,
+        turns=turns,
     )
 
 
@@ -10715,27 +10811,6 @@ def _solve_on_faces(H, lengths, alpha, m, L, P, most, tol, eps):
 # For the ridge r minimize ||w||^2 / 2 + sum_i max(0, 1 - <z_i, w>)^2 / (2 r_i) over w = sum_i v_i z_i.  At the minimum
 # v_i = alpha_i / s = max(0, 1 - <z_i, w>) / r_i.  A step solves equations in the coordinates of w where these are few,
 # and otherwise takes a few dozen products.
-
-
-def _minimizing_step(m, rise, ridge, slope, curvature):
-    """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0.
-
-    Newton steps on the derivative, which is piecewise linear, between known bounds of its zero.
-    """
-    t = 1.0
-    low = 0.0
-    high = math.inf
-    for _ in range(100):
-        pull = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
-        root = ((1.0 - m) @ pull - slope) / (curvature + rise @ pull)
-        if abs(root - t) <= 1e-12 * t:
-            break
-        if root > t:
-            low = t
-        else:
-            high = t
-        t = root if low < root < high else 0.5 * (low + high)
-    return t
 
 
 def _with_bias(rows, signs):
@@ -11440,7 +11515,67 @@ def _by_low_rank(problem, limits, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.6 working sets
+# 9.6 steps on one weight after another
+# ------------------------------------------------------------------------------------------------------
+#
+# With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
+# and w = sum_i v_i z_i.  A step reads the row z_i alone, where w is kept.  The penalty of a free bias, which all points
+# share, would make these steps slow.
+
+
+@njit(cache=_CACHE)
+def _pass_over_rows(G, order, ridge, diagonal, v, w):
+    """Make a step on each of these points, in this order; w follows v."""
+    dot = np.empty(1)
+    move = np.empty(1)
+    for i in order:
+        _set_dots(G, w, dot, i)
+        g = dot[0] + ridge[i] * v[i] - 1.0
+        weight = max(0.0, v[i] - g / diagonal[i])
+        move[0] = weight - v[i]
+        if move[0] != 0.0:
+            v[i] = weight
+            _add_rows(G, move, i, w)
+
+
+def _by_descent(problem, limits, alpha, m):
+    """Make steps on one weight after another in random order, over active points alone; return why they end."""
+    base = problem.base
+    n, d = base.shape()
+    rng = np.random.default_rng(0)
+    v = alpha / problem.scale
+    w = np.empty(d)
+    active = np.arange(n)
+    gaps = []
+    lift(base, v, w)
+    for _ in range(limits.turns):
+        # 1. Steps, whose errors a fresh product ends
+        for _ in range(_PASSES):
+            order = rng.permutation(active)
+            _pass_over_rows(base.arrays, order, problem.ridge, problem.diagonal, v, w)
+        lift(base, v, w)
+        margins(base, w, m)
+        problem.reads[0] += n * n + _PASSES * n * active.size
+        # 2. The gap of the objective, with the best slacks of w
+        slacks = np.maximum(1.0 - m, 0.0)
+        primal = v @ m + slacks @ (slacks / problem.ridge)
+        m += problem.ridge * v
+        gap = 1.0 - (2.0 * v.sum() - v @ m) / primal
+        gaps.append(gap)
+        if gap <= limits.tol:
+            break
+        active = np.flatnonzero((v > 0.0) | (m < 1.0))
+    alpha[:] = v * problem.scale
+    if gap <= limits.tol:
+        return "solved"
+    # 3. Does the rate of its fall promise an end?
+    half = limits.turns // 2
+    rate = (gap / gaps[half - 1]) ** (1.0 / half)
+    return "long" if gap * rate ** (_TURNS_LEFT * limits.turns) <= limits.tol else "slow"
+
+
+# ------------------------------------------------------------------------------------------------------
+# 9.7 working sets
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -11603,7 +11738,7 @@ def _over_blocks(problem, limits, alpha, m, gap):
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.7 rounds
+# 9.8 rounds
 # ------------------------------------------------------------------------------------------------------
 
 
@@ -11621,6 +11756,8 @@ def _first_method(problem, limits, support):
         return _NEWTON
     if problem.n <= _FIRST_FACE:
         return _FACES
+    if limits.turns > 0:
+        return _DESCENT
     if _has_stored_entries(problem.G) or np.min(problem.ridge) > 0.0:
         return _PAIRS
     return _SMALL_FACES
@@ -11630,8 +11767,12 @@ def _next_method(limits, method, end, support, m, is_halved, is_free):
     """Choose the method after one that ended for a reason; ``is_halved`` tells if it halved the gap.
 
     Pair steps come first, then faces where these are slow.  Newton steps, or blocks, take a support that is too large
-    for both.
+    for both.  Steps on one weight after another come before them all, as long as they are fast.
     """
+    if method == _DESCENT:
+        if end == "long":
+            return _DESCENT
+        return _NEWTON if limits.in_coordinates else _PAIRS
     if method == _SMALL_FACES or end == "settled":
         return _PAIRS
     if method == _FACES:
@@ -11681,7 +11822,9 @@ def _exact_loop(G, k, until, alpha, m, method, reads, problem, limits):
         problem.begin(alpha, m)
         gap, norm = _rescale(alpha, m)
         # 2. Read violators and solve on them, or make Newton steps on the separator of all.
-        if current == _NEWTON and limits.has_low_rank:
+        if current == _DESCENT:
+            end = _by_descent(problem, limits, alpha, m)
+        elif current == _NEWTON and limits.has_low_rank:
             end = _by_low_rank(problem, limits, alpha, m, gap)
         elif current == _NEWTON:
             end = _by_newton_steps(problem, limits, alpha, m, gap)
@@ -11747,7 +11890,7 @@ def max_margin(
     """The maximum margin to any tolerance, by working sets and Newton steps.
 
     alpha = p is the point of the simplex with the least ||p||_G: at the optimum the primal and the dual point coincide.
-    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one of four methods, and chooses the
+    An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one of five methods, and chooses the
     next:
 
     (1) pair steps on a working set of the support and the points of least margin: in single precision, corrected in
@@ -11755,7 +11898,9 @@ def max_margin(
     (2) Newton steps on faces of such a working set, where (1) is slow or points are few;
     (3) Newton steps on the separator, in its coordinates or by conjugate gradients, where there is a ridge and most
         points have slacks; over a kernel on demand these are preconditioned by a matrix of low rank;
-    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others.
+    (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others;
+    (5) steps on one weight after another, in random order, over rows with a ridge and without a free intercept: they
+        come before (3) and (1), as long as the gap falls fast.
 
     Parameters
     ----------
@@ -11787,6 +11932,8 @@ def max_margin(
     iterations.  Without one, a support of more than 3,000 points of a matrix, or 6,000 of another G, is left to (4): a
     UserWarning says that this may take long.
 
+    *With a ridge* the interval has the best slacks of alpha, as `certificate` says, so that (5) needs half the digits.
+
     *Weights as start.*  The run is a new one that begins with these n weights of at least 0, such as the alpha of as
     many points at another ridge.
 
@@ -11808,7 +11955,8 @@ def max_margin(
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
     Computation 28, 1974; (3): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
     Computation 19, 2007; its low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
-    L. Rosasco, NIPS 2017.
+    L. Rosasco, NIPS 2017; (5): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S.
+    Sundararajan, ICML 2008.
 
     Examples
     --------
@@ -11867,7 +12015,7 @@ def max_margin(
 
 
 # ------------------------------------------------------------------------------------------------------
-# 9.8 witnesses
+# 9.9 witnesses
 # ------------------------------------------------------------------------------------------------------
 
 

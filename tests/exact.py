@@ -42,11 +42,13 @@ def dot(a, b):
 
 class Gram(NamedTuple):
     """G = unit * entries, of integers without a common factor; with the signs of two classes that of a free intercept:
-    margins are those with the best b, and p has half its weight in each class."""
+    margins are those with the best b, and p has half its weight in each class.  With a ridge the margin of alpha is no
+    bound: a certificate gives it the best slacks."""
 
     entries: list
     unit: Fraction
     signs: tuple = ()
+    has_ridge: bool = False
 
 
 def gram_of(G, signs=()):
@@ -303,7 +305,8 @@ def interval_faults(G, signed, lower, upper, alpha, p):
     found = {
         "lower > rho": low > signed,
         "upper < rho": high < max(signed, 0),
-        "lower > margin of alpha": low * size > signed_square(least) * G.unit,
+        "lower > margin of alpha": not G.has_ridge and low * size > signed_square(least) * G.unit,
+        "lower > 0 without G alpha > 0": low > 0 and least <= 0,
         "upper < norm of p": high * total**2 < norm * G.unit,
     }
     return [what for what, is_so in found.items() if is_so]
@@ -319,7 +322,7 @@ def faults(G, result, *, tol=None, eps=0.0, signed=None):
     if (
         getattr(result, "separator", None) is not None
     ):  # whose margin lower bounds, not that of alpha
-        found = [fault for fault in found if fault != "lower > margin of alpha"]
+        found = [fault for fault in found if "alpha" not in fault]
     if found == ["not finite"]:
         return found
     found += trace_faults(result.trace, signed, max(signed, 0), signed_square)
@@ -573,7 +576,7 @@ def exact_gram(problem, origin=None):
                 ]
                 for i, y, a in problem.pairs()
             ]
-    return gram_of(G, signs)
+    return gram_of(G, signs)._replace(has_ridge="ridge" in problem.layers()[0])
 
 
 def rounded(G, dtype=np.float64):

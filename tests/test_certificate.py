@@ -1450,3 +1450,30 @@ def test_witnesses_say_what_they_prove():
     check_raises(lambda: fm.witnesses(np.eye(2), [2.0, -1.0]), ValueError, ["result"])
     G = fm.FeatureGram([[1.0], [2.0]])
     assert fm.witnesses(G, fm.max_margin(G)) is None
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+@pytest.mark.parametrize("share", [1.0, 30.0])
+def test_lower_has_the_best_slacks_of_the_weights(is_free, share):
+    """It was that of the slacks r_i alpha_i, however much better others were."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.where(X[:, 0] + rng.normal(size=60) > 0.0, 1.0, -1.0)
+    ridge = share * rng.uniform(0.5, 2.0, 60)
+    intercept = "free" if is_free else 0.0
+    G = fm.features(X, y, normalize=None, ridge=ridge, intercept=intercept)
+    best = fm.max_margin(G, tol=1e-12)
+    for noise in (1e-4, 1e-2):
+        alpha = best.alpha * (1.0 + noise * rng.uniform(-1.0, 1.0, 60))
+        lower, _ = fm.certificate(G, alpha, best.p)
+        m = G @ alpha
+        b = -(m[y > 0.0].min() - m[y < 0.0].min()) / 2.0 if is_free else 0.0
+        strict = (m + b * y).min() / np.sqrt(alpha @ m)
+        w = (alpha * y) @ X / best.lower**2 / best.alpha.sum()
+        multiples = np.geomspace(0.5, 2.0, 3001)
+        bias = b / best.lower**2 / best.alpha.sum()
+        separators = [np.append(t * w, t * bias) if is_free else t * w for t in multiples]
+        of_multiples = max(fm.separator_margin(G, w)[0] for w in separators)
+        assert strict < of_multiples <= lower * (1.0 + 1e-12)
+        assert lower == pytest.approx(of_multiples, rel=1e-6)
+        assert 1.0 - lower / best.upper < 0.1 * (1.0 - strict / best.upper)
