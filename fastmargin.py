@@ -12404,6 +12404,9 @@ class _TrainingSet(NamedTuple):
     labels : array, (k,), the position of each one's class in classes_
     weights : array, (k,), their sample weights
     weight_left_out : float, the total sample weight of the other points
+    copies : array, (l,), the rows in ``given`` of these points and of their copies in the same class
+    place : array, (l,), which of the k points each of these is equal to
+    share : array, (l,), their shares of the weights of that point, which sum to 1
     """
 
     given: Any
@@ -12412,6 +12415,9 @@ class _TrainingSet(NamedTuple):
     labels: Array
     weights: Array
     weight_left_out: float
+    copies: Array
+    place: Array
+    share: Array
 
 
 class _Solution(NamedTuple):
@@ -12425,6 +12431,46 @@ class _Solution(NamedTuple):
     weights: Array
     bias: float
     separator: Array | None
+
+
+@njit(cache=_CACHE)
+def _row_hashes(values, columns, starts, factors, hashes):
+    """hashes_i <- hashes_i + sum_j factors_j bits(x_ij) modulo 2^64, equal for equal rows, with or without their zeros.
+
+    Row i has the entries from starts[i] to starts[i + 1] - 1.  ``columns`` are those of sparse rows, else none.
+    """
+    for i in range(hashes.size):
+        total = np.uint64(0)
+        row = values[starts[i] : starts[i + 1]]
+        for k in range(row.size):
+            bits = np.float64(row[k] + 0.0).view(np.uint64)  # 0 and -0 are equal
+            bits ^= bits >> np.uint64(32)  # whole numbers have no low bits
+            j = columns[starts[i] + k] if columns.size > 0 else k
+            total += factors[j] * bits
+        hashes[i] += total
+
+
+def _first_copies(X, labels):
+    """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
+
+    A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries.
+    """
+    n, d = X.shape
+    factors = np.random.default_rng(0).integers(2**64, size=d + 1, dtype=np.uint64) | np.uint64(1)
+    hashes = labels.astype(np.uint64) * factors[d]
+    if _is_sparse(X):
+        _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
+    else:
+        starts = np.arange(n + 1) * d
+        _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    place = first[which]
+    key = _row_key(X)
+    for i in np.flatnonzero(place != np.arange(n)):
+        j = place[i]
+        if labels[i] != labels[j] or key(i) != key(j):
+            place[i] = i  # a copy may be missed here, next to never
+    return np.unique(place, return_inverse=True)
 
 
 def _column_names(X):
@@ -12580,9 +12626,10 @@ class MaxMarginClassifier:
     hold it, and f is that of a soft margin, with the C that the warning names, about 1 / max_i G_ii.  This also happens
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
-    A point of sample_weight k counts as k copies of it, also for gamma="scale".  A soft margin leaves out points with
-    less than 2^-44 of the largest in their class; `interval_` holds for all points (proof: "Points left out of a soft
-    margin" in figures/README.md).  A hard margin depends on weights only through which of them are 0.
+    A point of sample_weight k counts as k copies of it, also for gamma="scale".  "exact" solves for one of all copies
+    in a class, and shares out its weights (proof: "Copies of a point" in figures/README.md).  A soft margin leaves out
+    points with less than 2^-44 of the largest in their class; `interval_` holds for all points (proof: "Points left out
+    of a soft margin" there).  A hard margin depends on weights only through which of them are 0.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     Expect seconds for 2,000 points of 100 classes.
@@ -12839,7 +12886,22 @@ class MaxMarginClassifier:
             weights = weights[kept]
         totals = np.bincount(labels, weights)
         self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
-        return _TrainingSet(given, X, kept, labels, weights, left_out)
+        # Equal points of a class are one point with the sum of their weights.
+        copies = kept
+        place = np.arange(kept.size)
+        share = np.ones(kept.size)
+        is_exact = self.algorithm in ("exact", "max_margin")
+        can_be_compared = _holds_doubles(X) and not _is_mapped(X)
+        if is_exact and can_be_compared and not self._takes("precomputed"):
+            first, place = _first_copies(X, labels)
+            if first.size < kept.size:
+                kept = kept[first]
+                X = self._table(X[first])
+                labels = labels[first]
+                total = np.bincount(place, weights)
+                share = weights / total[place]
+                weights = total
+        return _TrainingSet(given, X, kept, labels, weights, left_out, copies, place, share)
 
     def _kernel_options(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
@@ -12899,7 +12961,7 @@ class MaxMarginClassifier:
         # 1. Run the algorithm.
         algorithm = max_margin if self.algorithm == "exact" else ALGORITHMS[self.algorithm]
         result = algorithm(G, **self._options(algorithm, scale))
-        self.result_ = result
+        self.result_ = self._of_copies(result, data)
         self.n_iter_ = result.n_iter
         self.interval_ = (result.lower, result.upper)
         self.status_ = result.status
@@ -12917,8 +12979,9 @@ class MaxMarginClassifier:
             _warn(self._advice_without_margin(data, soft_C, pair))
             hard = G
             G = RidgeGram(base, ridge / soft_C)
+            witness = result.p
             result = max_margin(G, tol=self.tol)
-            lower = certificate(hard, result.alpha, self.result_.p)[0]
+            lower = certificate(hard, result.alpha, witness)[0]
             self.interval_ = (lower, self.result_.upper)
         elif self.status_ in ("max_iter", "rounding", "infeasible"):
             message = self._advice_on_interval(algorithm, data.X)
@@ -12932,6 +12995,22 @@ class MaxMarginClassifier:
             weights = result.p / (result.lower * result.upper)
             return _Solution(weights, result.separator.bias, result.separator.coordinates.ravel())
         return self._scaled(G, scale, result)
+
+    def _of_copies(self, result, data):
+        """Return the result of the points as given: copies share the weights of the point that they are equal to.
+
+        Proof that the interval is theirs: "Copies of a point" in figures/README.md.
+        """
+        if data.place.size == data.kept.size:
+            return result
+        rivals = self.classes_.size - 1
+
+        def shared(weights):
+            of_points = weights.reshape(-1, rivals)[data.place]
+            return (of_points * data.share[:, None]).ravel()
+
+        p = shared(result.p)
+        return result._replace(alpha=shared(result.alpha), p=p / p.sum(), state=(None,))
 
     def _options(self, algorithm, scale):
         """Return the keywords that this algorithm takes, for a G with max_i G_ii = scale."""
@@ -12958,7 +13037,8 @@ class MaxMarginClassifier:
         if pair is None:
             # Each point has a row of G for every other class.
             rows = np.flatnonzero(self.result_.p)
-            points = data.kept[np.unique(rows // (self.classes_.size - 1))]
+            points = np.unique(rows // (self.classes_.size - 1))
+            points = data.kept[np.unique(data.place[points])]
             named = f"the points {points.tolist()}" if points.size <= 6 else f"{points.size} points"
             witness = f"a mixture of {named} allows no larger one"
         else:
@@ -13080,11 +13160,12 @@ class MaxMarginClassifier:
             normalizers = _normalizers(_self_products(G, X), self.normalize)
             # Under "max" new points have the same normalizer; under "unit" they have their own.
             coefficients *= normalizers * self._scores.common
+        coefficients = coefficients[:, data.place] * data.share
         support = np.flatnonzero(coefficients.any(axis=0))
-        self.support_ = data.kept[support]
-        self.n_support_ = np.bincount(data.labels[support], minlength=n_classes)
+        self.support_ = data.copies[support]
+        self.n_support_ = np.bincount(data.labels[data.place[support]], minlength=n_classes)
         self.dual_coef_ = coefficients[:, support]
-        vectors = X[:0, :0] if self._takes("precomputed") else X[support]
+        vectors = X[:0, :0] if self._takes("precomputed") else X[data.place[support]]
         self.support_vectors_ = vectors if _is_sparse(X) else np.array(vectors, dtype=np.float64)
         # 3. The intercept, and the coefficients of columns
         self._coef = None

@@ -875,3 +875,72 @@ def test_no_class_is_left_out_for_its_small_weights(weight):
     assert chosen.classes_.tolist() == [0, 1, 2]
     assert chosen.status_ == "certified"
     assert chosen.interval_[0] == pytest.approx(0.604708, abs=1e-6)
+
+
+def with_copies(rng, n_classes, is_sparse):
+    """300 points of 40 distinct ones, labels that sometimes contradict, and weights."""
+    distinct = rng.normal(size=(40, 3)) * (rng.random((40, 3)) < 0.7)
+    which = rng.integers(40, size=300)
+    X = distinct[which] * rng.choice([1.0, -0.0], size=(300, 3), p=[0.9, 0.1])
+    y = (which + (rng.random(300) < 0.1)) % n_classes
+    points = pytest.importorskip("scipy.sparse").csr_array(X) if is_sparse else X
+    return X, points, y, rng.uniform(0.5, 2.0, 300)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("kernel, n_classes", [("rbf", 2), ("linear", 2), ("rbf", 3)])
+def test_copies_are_one_point_with_the_sum_of_their_weights(kernel, n_classes, is_sparse):
+    """Attributes stand for the points as given: for all of them they are optimal, as exactly as for the distinct."""
+    X, points, y, weights = with_copies(np.random.default_rng(0), n_classes, is_sparse)
+    model = fm.MaxMarginClassifier(kernel, gamma=0.7, C=3.0, tol=1e-9)
+    model.fit(points, y, sample_weight=weights)
+    ridge = np.repeat(1.0 / (6.0 * weights), n_classes - 1)
+    if n_classes == 2:
+        G = fm.gram(
+            X,
+            2.0 * y - 1.0,
+            kernel=kernel,
+            normalize=None,
+            intercept="free",
+            ridge=ridge,
+            **({"gamma": 0.7} if kernel == "rbf" else {}),
+        )
+    else:
+        K = fm.gram(X, kernel=kernel, gamma=0.7, normalize=None, intercept=1.0)
+        G = fm.RidgeGram(fm.pair_gram(K, y, n_classes), ridge)
+    result = model.result_
+    assert result.p.size == len(G)
+    lower, upper = fm.certificate(G, result.alpha, result.p)
+    assert (lower, upper) == pytest.approx(model.interval_, rel=1e-8)
+    assert upper - lower <= 1e-8 * upper
+    coefficients = np.zeros((model.dual_coef_.shape[0], 300))
+    coefficients[:, model.support_] = model.dual_coef_
+    if kernel == "rbf":
+        K = fm.kernel_matrix(X, X, kernel=kernel, gamma=0.7)
+        scores = coefficients @ K + model.intercept_[:, None]
+        np.testing.assert_allclose(scores.T.squeeze(), model.decision_function(points), atol=1e-8)
+    np.testing.assert_array_equal(
+        np.unique(result.alpha.reshape(300, -1).nonzero()[0]), model.support_
+    )
+    assert model.n_support_.tolist() == np.bincount(y[model.support_], minlength=n_classes).tolist()
+
+
+def test_copies_are_found_in_one_class_alone_and_never_among_other_points(monkeypatch):
+    """Nor where all hashes agree, by which copies may be missed; 0 and -0 are equal."""
+    X = np.array([[1.0, 0.0], [1.0, -0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
+    labels = np.array([0, 0, 1, 1, 1, 0])
+    first, place = fm._first_copies(X, labels)
+    assert first.tolist() == [0, 2, 3, 5] and place.tolist() == [0, 0, 1, 2, 1, 3]
+    monkeypatch.setattr(fm, "_row_hashes", lambda *given: given[-1].fill(0))
+    first, place = fm._first_copies(X, labels)
+    assert first.tolist() == [0, 2, 3, 4, 5] and place.tolist() == [0, 0, 1, 2, 3, 4]
+
+
+def test_copies_that_contradict_have_no_hard_margin():
+    X, points, y, _ = with_copies(np.random.default_rng(0), 2, False)
+    with pytest.warns(UserWarning, match="contradict each other") as caught:
+        model = fm.MaxMarginClassifier("rbf").fit(points, y)
+    i, j = map(
+        int, re.search(r"points (\d+) and (\d+) contradict", str(caught[0].message)).groups()
+    )
+    assert np.array_equal(X[i], X[j]) and y[i] != y[j] and model.status_ == "infeasible"
