@@ -1044,9 +1044,16 @@ def _origin(X):
     return np.where(is_far & (high > low).any(), middle, 0.0)
 
 
+def _dimensions(a):
+    """Return the number of dimensions of an array or of lists; None of what tells neither."""
+    if isinstance(a, list | tuple):
+        return np.ndim(a)
+    return len(a.shape) if hasattr(a, "shape") else None
+
+
 def _refuse_swapped(X, y):
     """Refuse points that have the shape of labels, and labels that have the shape of points."""
-    if _is_sparse(X) or not (_is_sparse(y) or np.ndim(y) == 2) or np.ndim(X) != 1:
+    if _is_sparse(X) or not (_is_sparse(y) or _dimensions(y) == 2) or _dimensions(X) != 1:
         return
     raise ValueError(
         f"X must have a row for each point, and y a label; got the shapes {np.shape(X)} and {np.shape(y)}: X and y "
