@@ -787,7 +787,12 @@ def _say_what_is_lost(exact, numbers, name, first, columns, lost, shift, losses,
             "subtract a number near them from the column, in its own type, which moves the origin; kernels that do not "
             'depend on it, "rbf", "laplacian", and "linear" with normalize=None and intercept="free", do so themselves'
         )
-    pair = _first_pair(exact, _row_key(numbers)) if losses == "refuse" else None
+    pair = None
+    if losses == "refuse":
+        of_exact = _row_key(exact)
+        pair = _first_pair(
+            exact.shape[0], _row_key(numbers), lambda j, i: of_exact(j) != of_exact(i)
+        )
     if pair is not None:
         i, j = pair
         raise ValueError(
@@ -821,13 +826,12 @@ def _row_key(X):
     return key
 
 
-def _first_pair(exact, key):
-    """Return the first pair of rows, j < i, with the same key that differ; None if there is none."""
-    of_exact = _row_key(exact)
+def _first_pair(n, key, differ):
+    """Return the first two of n rows, j < i, that have the same key and differ; None if there are none."""
     first = {}  # the first row of each key; keys themselves would be a copy of X
-    for i in range(exact.shape[0]):
+    for i in range(n):
         j = first.setdefault(hash(key(i)), i)
-        if key(i) == key(j) and of_exact(i) != of_exact(j):
+        if differ(j, i) and key(i) == key(j):
             return j, i
     return None
 
@@ -3869,6 +3873,8 @@ class DenseGram(Representation):
         return Rounding.of_entries(len(self.matrix), self._error_of_entries())
 
     def relative_lengths(self) -> Array:
+        if self.kernel is not None and self.kernel.unit > 0.0:
+            return super().relative_lengths()  # how a function errs at short points is not known
         return _relative_lengths(self.diagonal(), self.matrix.dtype)
 
     @property
@@ -6471,13 +6477,7 @@ def contradiction(X: Any, y: ArrayLike) -> tuple[int, int] | None:
             f"y must have a label for each of {X.shape[0]} rows of X, got shape {y.shape}"
         )
 
-    key = _row_key(X)
-    first = {}  # the first row of each key; keys themselves would be a copy of X
-    for i in range(len(y)):
-        j = first.setdefault(hash(key(i)), i)
-        if y[i] != y[j] and key(i) == key(j):
-            return j, i
-    return None
+    return _first_pair(len(y), _row_key(X), lambda j, i: y[i] != y[j])
 
 
 def _operator_norm(G):

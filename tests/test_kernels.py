@@ -348,6 +348,9 @@ def test_intervals_allow_for_the_unit_of_a_callable_kernel():
     X, y, K = far_and_single()
     for normalize in ("unit", "max", None):
         G = fm.gram(X, y, kernel=in_single_precision, unit=2.0**-24, normalize=normalize)
+        assert (
+            G.relative_lengths() == 1.0
+        ).all()  # how a function errs at short points is not known
         error = np.abs(np.asarray(G) - np.outer(y, y) * K).max()
         assert 1e-6 < error <= G.rounding().margins <= 1e-3
         assert error <= G.precise(np.eye(len(y))[0])[2].margins
