@@ -1927,6 +1927,9 @@ class _Prepared(namedtuple("_Prepared", "rows squares hidden gates")):
         """Return the points that numbers, a mask or a slice select."""
         return _Prepared(*(array[index] for array in self))
 
+    def astype(self, dtype):
+        return _Prepared(*(array.astype(dtype) for array in self))
+
 
 _SPARSE = 0.03  # share of entries that are not zero, below which sparse products are faster than dense ones
 
@@ -1945,6 +1948,19 @@ def _product(A, B):
     for chunk in _slices(B.shape[0], B.shape[1]):
         out[:, chunk] = dense @ B[chunk].toarray().T
     return out
+
+
+def _tile_product(size, dtype):
+    """Return a function like `_product` in this precision, which returns the same memory each time, of ``size``."""
+    memory = np.empty(size, dtype)
+
+    def product(A, B):
+        if _is_sparse(A) or _is_sparse(B):
+            return _product(A, B).astype(dtype, copy=False)
+        out = memory[: len(A) * len(B)].reshape(len(A), len(B))
+        return np.matmul(A.astype(dtype, copy=False), B.T.astype(dtype, copy=False), out=out)
+
+    return product
 
 
 class Kernel(
@@ -2055,7 +2071,11 @@ class Kernel(
         return self._from_products(A, B, product)
 
     def _from_products(self, A, B, product):
-        """Return K(a_i, b_j) for a kernel that is a function of inner products."""
+        """Return K(a_i, b_j) for a kernel that is a function of inner products; ``product`` may reuse its memory."""
+        if self.name == "ntk" and not self.is_limit:
+            shared_gates = product(A.gates, B.gates) / len(self.W)
+            through_gates = shared_gates * product(A.rows, B.rows)
+            return through_gates + product(A.hidden, B.hidden)
         values = product(A.rows, B.rows)
         if self.name == "linear":
             return values
@@ -2067,15 +2087,12 @@ class Kernel(
                 values *= base
             return values
         if self.name == "rbf":
-            # The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for
-            # two copies of a point.
-            rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
-            gamma = self.gamma * (1.0 - rounding)
-            values *= 2.0 * self.gamma
-            values -= gamma * A.squares[:, None]
-            values -= gamma * B.squares
-            np.minimum(values, 0.0, out=values)
-            return np.exp(values, out=values)
+            factor, gamma = self._exponents()
+            squares = (gamma * A.squares).astype(values.dtype)
+            column_squares = (gamma * B.squares).astype(values.dtype)
+            points = (values.dtype.type(factor), squares, column_squares, values)
+            _enter_by_size(values.size, _decays_alone, _decays_in_parallel, *points)
+            return values
         if self.is_limit:
             # The root of ||a||^2 ||b||^2 would be simpler, but this product might overflow or underflow.
             lengths = np.sqrt(A.squares)[:, None] * np.sqrt(B.squares)
@@ -2083,12 +2100,16 @@ class Kernel(
             angles = _angles(A, B, cosines)
             factors = np.sin(angles) + 2.0 * (np.pi - angles) * np.cos(angles)
             return lengths * factors / (2.0 * np.pi)
-        if self.name == "ntk":
-            values *= product(A.gates, B.gates)
-            values /= len(self.W)
-            values += product(A.hidden, B.hidden)
-            return values
         raise self._unknown()
+
+    def _exponents(self):
+        """Return (2 gamma, gamma') of exp(2 gamma <a, b> - gamma' ||a||^2 - gamma' ||b||^2), for "rbf".
+
+        The squares are reduced by the rounding of inner products: K is rounded upwards, and it is exactly 1 for two
+        copies of a point.
+        """
+        rounding = (self.dimension + 8.0) * _EPS  # of an inner product, relative to the lengths
+        return 2.0 * self.gamma, self.gamma * (1.0 - rounding)
 
     def _decay(self, A, B, out):
         """out_ij <- exp(-gamma ||a_i - b_j||_1), for "rbf" exp(-gamma ||a_i - b_j||_2^2)."""
@@ -2161,15 +2182,75 @@ class Kernel(
         raise self._unknown()
 
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
-        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised."""
-        sums = np.zeros((len(weights), Xnew.squares.size))
-        if not weights.any():
-            return sums
-        support = slice(None) if self.name == "precomputed" else weights.any(axis=0)
-        weights = weights[:, support]
-        X = X.take(support)
-        for chunk in _slices(Xnew.squares.size, weights.shape[1]):
-            sums[:, chunk] = weights @ self.block(Xnew.take(chunk), X).T
+        """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised.
+
+        Values are in the precision of the weights, or in double precision where it is that of all values; they add up
+        in double precision.  If Xnew is X, one half of the symmetric matrix is evaluated, unless few points have
+        weights.
+        """
+        n = weights.shape[1]
+        support = weights.any(axis=0)
+        count = np.count_nonzero(support)
+        is_own = Xnew is X and 2 * count > n
+        if count == 0:
+            return np.zeros((len(weights), Xnew.squares.size))
+        if count < n and not is_own and self.name != "precomputed":
+            weights = weights[:, support]
+            X = X.take(support)
+        if self._has_lines(X, Xnew):
+            return self._sums_by_lines(weights, X, Xnew, is_own)
+        return self._sums_by_tiles(weights, X, Xnew, is_own)
+
+    def _has_lines(self, X, Xnew):
+        """Return True for a Gaussian kernel of points with few coordinates, which is evaluated in registers."""
+        if self.name != "rbf" or self.is_far or Xnew.squares.size < _FEW_LINES:
+            return False
+        is_dense = not any(_is_sparse(A.rows) or _is_mapped(A.rows) for A in (X, Xnew))
+        return is_dense and self.dimension <= _FEW_COORDINATES
+
+    def _sums_by_lines(self, weights, X, Xnew, is_own):
+        """Evaluate the kernel line by line, without memory for its values."""
+        dtype = weights.dtype
+        factor, gamma = self._exponents()
+        columns = np.ascontiguousarray(X.rows.T, dtype)
+        rows = Xnew.rows.astype(dtype) * dtype.type(factor)
+        zeros = -rows.shape[1] % 4  # coordinates are read by fours
+        columns = np.pad(columns, ((0, zeros), (0, 0)))
+        rows = np.pad(rows, ((0, 0), (0, zeros)))
+        squares = (gamma * Xnew.squares).astype(dtype)
+        column_squares = (gamma * X.squares).astype(dtype)
+        n = len(rows)
+        chunk = max(_EVALUATED, -(-n // _CHUNKS))
+        images = -(-n // chunk) if is_own else 1
+        sums = np.zeros((len(weights), n))
+        mirrored = np.zeros((images, len(weights), columns.shape[1]))
+        points = (rows, columns, squares, column_squares, np.ascontiguousarray(weights))
+        work = n * columns.shape[1]
+        _enter_by_size(
+            work, _lines_alone, _lines_in_parallel, *points, is_own, chunk, sums, mirrored
+        )
+        if is_own:
+            sums += mirrored.sum(axis=0)
+        return sums + self.offset * weights.sum(axis=1, dtype=np.float64)[:, None]
+
+    def _sums_by_tiles(self, weights, X, Xnew, is_own):
+        """Evaluate the kernel in tiles, each in the same memory: fresh memory would cost more than they do."""
+        k, n = weights.shape
+        m = Xnew.squares.size
+        sums = np.zeros((k, m))
+        height = min(m, _EVALUATED)
+        width = n if self.name == "precomputed" else min(n, _EVALUATED)
+        product = _tile_product(height * width, weights.dtype)
+        for start in range(0, m, height):
+            rows = slice(start, start + height)
+            line = Xnew.take(rows)
+            last = start + 1 if is_own else n
+            for first in range(0, last, width):
+                columns = slice(first, first + width)
+                values = self.block(line, X.take(columns), product)
+                sums[:, rows] += weights[:, columns] @ values.T
+                if is_own and first < start:
+                    sums[:, columns] += weights[:, rows] @ values
         return sums
 
 
@@ -2442,6 +2523,184 @@ def _decay_alone(gamma, A, B, is_squared, out):
 def _decay_in_parallel(gamma, A, B, is_squared, out):
     for i in prange(len(A)):
         _decay_row(gamma, A[i], B, is_squared, out[i])
+
+
+@njit(cache=_CACHE, fastmath={"contract"})
+def _single_decays(row, a, b):
+    """row_j <- exp(min(0, row_j - a - b_j)) in single precision, with a relative error of about 1e-7.
+
+    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r of degree 7, which errs by
+    6e-9.  ln 2 is taken in two parts, 355/512 and the rest, so that r has all its digits.  Written out, this compiles
+    to vector instructions.
+    """
+    for j in range(row.size):
+        x = max(min(row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
+        k = np.floor(np.float32(1.0 / math.log(2.0)) * x + np.float32(0.5))
+        r = x - k * np.float32(355.0 / 512.0) + k * np.float32(355.0 / 512.0 - math.log(2.0))
+        value = np.float32(1.0 / 5040.0)
+        value = value * r + np.float32(1.0 / 720.0)
+        value = value * r + np.float32(1.0 / 120.0)
+        value = value * r + np.float32(1.0 / 24.0)
+        value = value * r + np.float32(1.0 / 6.0)
+        value = value * r + np.float32(0.5)
+        value = value * r + np.float32(1.0)
+        value = value * r + np.float32(1.0)
+        power = np.int32((np.int32(k) + 127) << 23).view(np.float32)
+        row[j] = value * power
+
+
+_LN2_HIGH = 45426.0 / 65536.0  # ln 2 in two parts, of which k times the first is exact
+_LN2_LOW = 1.42860682030941723e-06
+
+
+@njit(cache=_CACHE, fastmath={"contract"})
+def _double_decays(row, a, b):
+    """row_j <- exp(min(0, row_j - a - b_j)), with a relative error of at most 2^-52, or 1e-307 where that is less.
+
+    It is computed as in `_single_decays`, with a polynomial of degree 13, which errs by 5e-18.
+    """
+    for j in range(row.size):
+        x = max(min(row[j] - a - b[j], 0.0), -708.0)
+        k = np.floor((1.0 / math.log(2.0)) * x + 0.5)
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        value = 1.0 / 6227020800.0
+        value = value * r + 1.0 / 479001600.0
+        value = value * r + 1.0 / 39916800.0
+        value = value * r + 1.0 / 3628800.0
+        value = value * r + 1.0 / 362880.0
+        value = value * r + 1.0 / 40320.0
+        value = value * r + 1.0 / 5040.0
+        value = value * r + 1.0 / 720.0
+        value = value * r + 1.0 / 120.0
+        value = value * r + 1.0 / 24.0
+        value = value * r + 1.0 / 6.0
+        value = value * r + 0.5
+        value = value * r + 1.0
+        value = value * r + 1.0
+        power = np.int64((np.int64(np.int32(k)) + 1023) << 52).view(np.float64)
+        row[j] = value * power
+
+
+@njit(cache=_CACHE)
+def _decays(row, a, b):
+    if row.itemsize == 4:
+        _single_decays(row, a, b)
+    else:
+        _double_decays(row, a, b)
+
+
+@njit(cache=_CACHE)
+def _decays_alone(factor, a, b, values):
+    """values_ij <- exp(min(0, factor values_ij - a_i - b_j))."""
+    for i in range(len(values)):
+        row = values[i]
+        row *= factor
+        _decays(row, a[i], b)
+
+
+@njit(cache=_CACHE, parallel=True)
+def _decays_in_parallel(factor, a, b, values):
+    for i in prange(len(values)):
+        row = values[i]
+        row *= factor
+        _decays(row, a[i], b)
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_multiple(out, x, row):
+    for j in range(out.size):
+        out[j] += x * row[j]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _add_four_multiples(out, x, p, q, r, s):
+    a = x[0]
+    b = x[1]
+    c = x[2]
+    d = x[3]
+    for j in range(out.size):
+        out[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _line_dot(a, b):
+    """Return a'b of a line, which is not empty, in the precision of its entries."""
+    total = a[0] * b[0]
+    for j in range(1, a.size):
+        total += a[j] * b[j]
+    return total
+
+
+_EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluates at a time
+_LINE = 512  # values that are held at a time: with the columns that they come from they stay in the nearest cache
+_CHUNKS = 64  # chunks of lines at most, which threads share: mirror images are kept for each
+_FEW_COORDINATES = (
+    64  # of points up to which a Gaussian kernel is summed line by line, without BLAS
+)
+_FEW_LINES = 16  # below which it does not pay to write down the columns
+
+
+@register_jitable(fastmath=_FAST)
+def _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, mirrored):
+    """Add to ``sums`` of rows start to stop the products of their lines with the weights, and mirror what is below.
+
+    Lines are exp(rows_i columns_j - a_i - b_j).  If rows are the columns, those right of the diagonal are left out,
+    and those left of it add the weights of rows to ``mirrored``.  Sums in the precision of a line are of `_LINE`
+    columns, or of the rows of one chunk.
+    """
+    line = np.empty(_LINE, rows.dtype)
+    below = np.empty((len(weights), _LINE), rows.dtype)
+    last = stop if is_own else columns.shape[1]
+    for first in range(0, last, _LINE):
+        size = min(_LINE, last - first)
+        below[:] = 0.0
+        for i in range(start, stop):
+            width = min(size, i + 1 - first) if is_own else size
+            if width <= 0:
+                continue
+            values = line[:width]
+            values[:] = 0.0
+            for k in range(0, rows.shape[1], 4):
+                _add_four_multiples(
+                    values,
+                    rows[i, k : k + 4],
+                    columns[k, first : first + width],
+                    columns[k + 1, first : first + width],
+                    columns[k + 2, first : first + width],
+                    columns[k + 3, first : first + width],
+                )
+            _decays(values, a[i], b[first : first + width])
+            for c in range(len(weights)):
+                sums[c, i] += _line_dot(values, weights[c, first : first + width])
+            if is_own:
+                if first + width == i + 1:
+                    width -= 1  # the diagonal is no mirror image
+                for c in range(len(weights)):
+                    _add_multiple(below[c, :width], weights[c, i], values)
+        if is_own:
+            for c in range(len(weights)):
+                for j in range(size):
+                    mirrored[c, first + j] += below[c, j]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, mirrored):
+    for c in range(-(-len(rows) // chunk)):
+        start = c * chunk
+        stop = min(start + chunk, len(rows))
+        image = mirrored[c if is_own else 0]
+        _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, image)
+
+
+@njit(cache=_CACHE, fastmath=_FAST, parallel=True)
+def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, mirrored):
+    chunks = -(-len(rows) // chunk)
+    for k in prange(chunks):
+        c = k // 2 if k % 2 == 0 else chunks - 1 - k // 2  # long lines and short ones take turns
+        start = c * chunk
+        stop = min(start + chunk, len(rows))
+        image = mirrored[c if is_own else 0]
+        _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, image)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -5065,7 +5324,6 @@ def _sparse_rows_as_given(X, origin, constant):
 # ------------------------------------------------------------------------------------------------------
 
 _KEPT = 1 << 25  # entries of columns that `max_margin` keeps: 0.25 GB
-_EVALUATED = 1024  # rows and columns of G that a product evaluates at a time
 
 
 class LazyGram(Representation):
@@ -5165,21 +5423,9 @@ class LazyGram(Representation):
         M[:] = 0.0
         if width > 0 and through_gates < values * (d + 2 * width):
             self._add_through_gates(scaled, M)
-        elif 2 * support <= n:
-            M[:] = self.kernel.sums(scaled, self.points, self.points)
         else:
-            self._add_by_tiles(scaled, M)
+            M[:] = self.kernel.sums(scaled, self.points, self.points)
         M *= self.c
-
-    def _add_by_tiles(self, W, M):
-        """M <- M + W K, by the tiles of K on and below the diagonal; each serves its mirror image, too."""
-        tiles = [slice(start, start + _EVALUATED) for start in range(0, len(self), _EVALUATED)]
-        for k, rows in enumerate(tiles):
-            for columns in tiles[: k + 1]:
-                block = self.kernel.block(self.points.take(rows), self.points.take(columns))
-                M[:, columns] += W[:, rows] @ block
-                if columns is not rows:
-                    M[:, rows] += W[:, columns] @ block.T
 
     def _add_through_gates(self, W, M):
         """M <- M + W K for "ntk".
@@ -10288,8 +10534,6 @@ _STIFF_RIDGE = 1e-8
 _NEWTON_AIM = 0.3
 #   share of the gap that is left by products in single precision, which has no more
 _SINGLE_DIGITS = 1e-3
-#   the same where these products are of parts alone
-_SINGLE_SHARE = 1e-4
 #   the most steps, and conjugate gradients in one, against runs without end
 _MOST_NEWTON_STEPS = 200
 #   multiplications for one step in coordinates, where a margin is looked for that nothing hints at: about 0.1 s
@@ -10300,22 +10544,20 @@ _AT_HAND = 20_000
 _WRITTEN_DOWN = 1 << 26
 
 # Low rank:
-#   points that span the features, over the root of n: equations against products
+#   points that span the features, over the root of n: equations against products; n = 50,000 and C = 1: 8 x1.29
 _LANDMARKS = 5
-#   coordinates of points up to which a Gaussian kernel is evaluated without BLAS
-_FEW_COORDINATES = 64
-#   entries of the features: memory, 0.5 GB
-_FEATURE_ENTRIES = 1 << 26
+#   entries of the features: memory, 1 GB
+_FEATURE_ENTRIES = 1 << 27
 #   eigenvalues that count, over the largest; others have few digits
 _FEATURE_DIGITS = 1e-10
 #   relative gap above which a run of Newton steps begins with the features alone
 _ROUGH = 0.1
-#   share of the squared error that conjugate gradients leave to the next active points
-_ACTIVE_DIGITS = 1e-2
-#   the same over the objective: a worse solution is no direction
+#   share of the duality gap that conjugate gradients leave on active points, which others then follow
 _ACTIVE_SHARE = 0.01
-#   the gap without the best slacks that is aimed at first, over the root of tol; 1 took an iteration more in 2 of 3
-_SLACK_AIM = 0.3
+#   the same over what is aimed at, which is enough
+_ACTIVE_AIM = 0.2
+#   steps in a row that may pass without a smaller gap
+_PATIENT_STEPS = 10
 #   what the features leave of their own objective
 _FEATURE_AIM = 1e-4
 
@@ -11132,8 +11374,10 @@ def _weights_of(rows, w):
 #     function of the whole space, with the norm ||w||.
 # (2) Its active points, A = {i : m_i < 1}, would have the weights b of (G_AA + R_A) b = 1.  Conjugate gradients solve
 #     this, preconditioned by F_A F_A' + R'_A, whose inverse takes the equations I + F_A' R'_A^-1 F_A of (1).
-# (3) An exact line search goes from f towards sum_i b_i z_i.  Of f the margins and the norm are kept, not its weights:
-#     those of (1) are huge, of both signs.  Then (2) again, from the weights b, until these are optimal.
+# (3) b without its negative weights is the answer if its duality gap is small: the objective of its own f with the best
+#     slacks, less its dual objective.
+# (4) Else an exact line search goes from f towards sum_i b_i z_i.  Of f the margins and the norm are kept, not its
+#     weights: those of (1) are huge, of both signs.  Then (2) again, from the weights b.
 
 
 class _SingleBlocks:
@@ -11144,188 +11388,37 @@ class _SingleBlocks:
     kernel : the `Kernel`
     points : the prepared points
     c : signs times normalisers
-    buffer : memory for the values that are read at a time
     """
 
     def __init__(self, G, points):
         self.kernel = G.kernel
-        self.points = _Prepared(*(array.astype(np.float32) for array in G.points.take(points)))
+        self.points = G.points.take(points).astype(np.float32)
         self.c = G.c[points].astype(np.float32)
-        self.buffer = np.empty(_EVALUATED**2, np.float32)
 
     def product(self, rows, columns, v):
         """Return the block times v, whose sums add up in double precision; one half is evaluated if rows is columns."""
-        is_symmetric = rows is columns
-        left = self.points.take(rows)
-        right = left if is_symmetric else self.points.take(columns)
+        points = self.points.take(rows)
+        others = points if rows is columns else self.points.take(columns)
         weights = self.c[columns] * v.astype(np.float32)
-        kernel = self.kernel
-        is_gaussian = kernel.name == "rbf" and not kernel.is_far and not _is_sparse(left.rows)
-        if is_gaussian and left.rows.shape[1] <= _FEW_COORDINATES:
-            sums = self._by_lines(left, right, weights, is_symmetric)
-        else:
-            sums = self._by_tiles(left, right, weights, is_symmetric)
-        return self.c[rows] * sums
-
-    def _by_lines(self, left, right, weights, is_symmetric):
-        """Evaluate a Gaussian kernel of points with few coordinates in registers, without memory for its values."""
-        gamma = np.float32(self.kernel.gamma)
-        zeros = -left.rows.shape[1] % 4  # coordinates are read by fours
-        rows = np.pad(left.rows * (np.float32(2.0) * gamma), ((0, 0), (0, zeros)))
-        columns = np.pad(np.ascontiguousarray(right.rows.T), ((0, zeros), (0, 0)))
-        decays = (gamma * left.squares, gamma * right.squares)
-        n = len(rows)
-        chunk = max(_EVALUATED, -(-n // 64))
-        chunks = -(-n // chunk)
-        sums = np.zeros(n)
-        mirrored = np.zeros((chunks if is_symmetric else 1, weights.size))
-        args = (rows, columns, *decays, weights, is_symmetric, chunk, sums, mirrored)
-        _enter_by_size(n * weights.size, _gaussian_sums_alone, _gaussian_sums_in_parallel, *args)
-        if is_symmetric:
-            sums += mirrored.sum(axis=0)
-        return sums + self.kernel.offset * weights.sum(dtype=np.float64)
-
-    def _by_tiles(self, left, right, weights, is_symmetric):
-        """Evaluate any kernel by tiles, in the one buffer: fresh memory costs more than they do."""
-        total = np.zeros(left.squares.size)
-        for start in range(0, total.size, _EVALUATED):
-            here = slice(start, start + _EVALUATED)
-            line = left.take(here)
-            last = start + 1 if is_symmetric else weights.size
-            for first in range(0, last, _EVALUATED):
-                there = slice(first, first + _EVALUATED)
-                values = self.kernel.block(line, right.take(there), self._product)
-                total[here] += values @ weights[there]
-                if is_symmetric and first < start:
-                    total[there] += weights[here] @ values
-        return total
-
-    def _product(self, A, B):
-        """Return A B' in the buffer; of sparse rows, in memory of its own."""
-        if _is_sparse(A):
-            return _product(A, B).astype(np.float32)
-        out = self.buffer[: len(A) * len(B)].reshape(len(A), len(B))
-        return np.matmul(A, B.T, out=out)
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _add_multiple(out, x, row):
-    for j in range(out.size):
-        out[j] += x * row[j]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _add_four_multiples(out, x, p, q, r, s):
-    a = x[0]
-    b = x[1]
-    c = x[2]
-    d = x[3]
-    for j in range(out.size):
-        out[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j])
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _single_dot(a, b):
-    total = np.float32(0.0)
-    for j in range(a.size):
-        total += a[j] * b[j]
-    return total
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _decay_products(row, a, b):
-    """row_j <- exp(min(0, row_j - a - b_j)), with a relative error of about 1e-7.
-
-    For x = k ln 2 + r with |r| <= ln(2) / 2 it is 2^k times the Taylor polynomial of exp r of degree 7, which errs by
-    6e-9.  ln 2 is taken in two parts, 355/512 and the rest, so that r has all its digits.  Written out, this compiles
-    to vector instructions.
-    """
-    for j in range(row.size):
-        x = max(min(row[j] - a - b[j], np.float32(0.0)), np.float32(-87.0))
-        k = np.floor(np.float32(1.0 / math.log(2.0)) * x + np.float32(0.5))
-        r = x - k * np.float32(355.0 / 512.0) + k * np.float32(355.0 / 512.0 - math.log(2.0))
-        value = np.float32(1.0 / 5040.0)
-        value = value * r + np.float32(1.0 / 720.0)
-        value = value * r + np.float32(1.0 / 120.0)
-        value = value * r + np.float32(1.0 / 24.0)
-        value = value * r + np.float32(1.0 / 6.0)
-        value = value * r + np.float32(0.5)
-        value = value * r + np.float32(1.0)
-        value = value * r + np.float32(1.0)
-        power = np.int32((np.int32(k) + 127) << 23).view(np.float32)
-        row[j] = value * power
-
-
-_LINE = 512  # values that are held at a time: with the columns that they come from they stay in the nearest cache
-
-
-@register_jitable(fastmath=_FAST)
-def _gaussian_chunk(rows, columns, a, b, weights, is_symmetric, start, stop, sums, mirrored):
-    """Add to ``sums`` of rows start to stop the products of their lines with the weights, and mirror what is below.
-
-    ``rows`` are times 2 gamma; a and b are the squared lengths of rows and columns times gamma.  If it is symmetric,
-    columns right of the diagonal are left out, and those left of it add rows' weights to ``mirrored``.  Sums in single
-    precision are of `_LINE` columns or of one chunk at most.
-    """
-    line = np.empty(_LINE, np.float32)
-    below = np.empty(_LINE, np.float32)
-    last = stop if is_symmetric else weights.size
-    for first in range(0, last, _LINE):
-        size = min(_LINE, last - first)
-        below[:] = np.float32(0.0)
-        for i in range(start, stop):
-            width = min(size, i + 1 - first) if is_symmetric else size
-            if width <= 0:
-                continue
-            values = line[:width]
-            values[:] = np.float32(0.0)
-            for k in range(0, rows.shape[1], 4):
-                _add_four_multiples(
-                    values,
-                    rows[i, k : k + 4],
-                    columns[k, first : first + width],
-                    columns[k + 1, first : first + width],
-                    columns[k + 2, first : first + width],
-                    columns[k + 3, first : first + width],
-                )
-            _decay_products(values, a[i], b[first : first + width])
-            sums[i] += _single_dot(values, weights[first : first + width])
-            if is_symmetric:
-                if first + width == i + 1:
-                    width -= 1  # the diagonal is no mirror image
-                _add_multiple(below[:width], weights[i], values)
-        if is_symmetric:
-            for j in range(size):
-                mirrored[first + j] += below[j]
-
-
-@njit(cache=_CACHE, fastmath=_FAST)
-def _gaussian_sums_alone(rows, columns, a, b, weights, is_symmetric, chunk, sums, mirrored):
-    for c in range(-(-sums.size // chunk)):
-        start = c * chunk
-        stop = min(start + chunk, sums.size)
-        image = mirrored[c if is_symmetric else 0]
-        _gaussian_chunk(rows, columns, a, b, weights, is_symmetric, start, stop, sums, image)
-
-
-@njit(cache=_CACHE, fastmath=_FAST, parallel=True)
-def _gaussian_sums_in_parallel(rows, columns, a, b, weights, is_symmetric, chunk, sums, mirrored):
-    chunks = -(-sums.size // chunk)
-    for k in prange(chunks):
-        c = k // 2 if k % 2 == 0 else chunks - 1 - k // 2  # long lines and short ones take turns
-        start = c * chunk
-        stop = min(start + chunk, sums.size)
-        image = mirrored[c if is_symmetric else 0]
-        _gaussian_chunk(rows, columns, a, b, weights, is_symmetric, start, stop, sums, image)
+        return self.c[rows] * self.kernel.sums(weights[None], others, points)[0]
 
 
 def _nystroem_features(problem, points):
     """Return F on these points, and diag(G - F F') there, of the G that the solver reads.
 
-    The points S are drawn by a fixed seed.
+    The points S are drawn by a fixed seed.  They are twice as many where a few miss more than the ridge.
     """
     n = points.size
-    size = min(n, math.ceil(_LANDMARKS * math.sqrt(n)), max(1, _FEATURE_ENTRIES // n))
+    few = math.ceil(_LANDMARKS * math.sqrt(n))
+    F, missed = _features_of_few(problem, points, few)
+    if missed.mean() > problem.ridge[points].mean():
+        F, missed = _features_of_few(problem, points, 2 * few)
+    return F, missed
+
+
+def _features_of_few(problem, points, few):
+    n = points.size
+    size = min(n, few, max(1, _FEATURE_ENTRIES // n))
     S = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
     S = points[S]
     values, vectors = np.linalg.eigh(problem.base.block(S, S))
@@ -11411,17 +11504,26 @@ def _objective(m, norm2, ridge):
     return 0.5 * (norm2 + slacks @ (slacks / ridge))
 
 
-def _preconditioned_conjugate_gradients(product, precondition, b, residual, accuracy, goal):
+def _duality_gap(v, m, ridge):
+    """Return the objective of sum_i v_i z_i with the best slacks, less the dual objective of v, for v >= 0 and m = G v.
+
+    No term of it is negative.
+    """
+    slacks = np.maximum(1.0 - m, 0.0)
+    errors = slacks - ridge * v
+    return 0.5 * (errors @ (errors / ridge)) + v @ np.maximum(m - 1.0, 0.0)
+
+
+def _preconditioned_conjugate_gradients(product, precondition, ridge, b, residual, goal):
     """Solve A b = 1 from b, whose residual is given, for ``product(v)`` = A v; return (b, residual).
 
-    They end where no residual is above ``accuracy``, or the squared error in the norm of A, as the preconditioner sees
-    it, is down to ``goal``, or to a share of what the first step leaves.
+    They end where the residual e has sum_i e_i^2 / r_i <= goal: twice the duality gap of b, if b >= 0.
     """
     image = precondition(residual)
     direction = image
     norm2 = residual @ image
-    for k in range(_MOST_NEWTON_STEPS):
-        if np.abs(residual).max() <= accuracy or (k > 0 and norm2 <= goal):
+    for _ in range(_MOST_NEWTON_STEPS):
+        if residual @ (residual / ridge) <= goal or not norm2 > 0.0:
             break
         bent = product(direction)
         t = norm2 / (direction @ bent)
@@ -11430,18 +11532,17 @@ def _preconditioned_conjugate_gradients(product, precondition, b, residual, accu
         image = precondition(residual)
         previous = norm2
         norm2 = residual @ image
-        if k == 0:
-            goal = min(goal, _ACTIVE_DIGITS * norm2)
         direction = image + norm2 / previous * direction
     return b, residual
 
 
-def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, accuracy):
-    """Make the Newton steps (2) and (3) from the weights v with G v = ``image``, or from (1) if that is better.
+def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, share):
+    """Make the Newton steps (2) to (4) from the weights v with G v = ``image``, or from (1) if that is better.
 
-    ``product(rows, columns, v)`` multiplies by a block of G.  Return weights b >= 0 with 1 = (G b + R b)_i where
-    b_i > 0, and 1 <= (G b)_i elsewhere, to this accuracy.
+    ``product(rows, columns, v)`` multiplies by a block of G.  Return weights b >= 0 whose duality gap is at most this
+    share of the objective, and whose margins are positive; or the best that were found, once the gap ceases to fall.
     """
+    every = np.arange(ridge.size)
     # 1. f by its margins and its squared norm
     m = image
     norm2 = v @ image
@@ -11451,6 +11552,7 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, accur
             m = start
             norm2 = start_norm2
             v = None
+    gaps = []
     for _ in range(_MOST_NEWTON_STEPS):
         # 2. The weights of its active points, which start from those before
         active = m < 1.0
@@ -11467,14 +11569,15 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, accur
             if left.size:
                 residual += product(inside, left, v[left])
         low_rank.activate(active)
-        goal = _ACTIVE_SHARE * _objective(m, norm2, ridge)
+        objective = _objective(m, norm2, ridge)
+        error = min(objective, residual @ (residual / r))
         b, residual = _preconditioned_conjugate_gradients(
             lambda u, inside=inside, r=r: product(inside, inside, u) + r * u,
             low_rank.preconditioner(),
+            r,
             b,
             residual,
-            accuracy,
-            goal,
+            max(_ACTIVE_SHARE * error, _ACTIVE_AIM * share * objective),
         )
         v = np.zeros(ridge.size)
         v[inside] = b
@@ -11482,18 +11585,28 @@ def _newton_on_active_points(product, ridge, low_rank, v, image, is_rough, accur
         image[inside] = 1.0 - residual - r * b
         if outside.size:
             image[outside] = product(outside, inside, b)
-        # 3. Are they optimal?
-        error = max(np.abs(residual).max(), (-r * b).max(), (1.0 - image[outside]).max(initial=0.0))
-        if error <= accuracy:
+        # 3. Are they optimal, without those below 0?
+        negative = np.flatnonzero(v < 0.0)
+        weights = np.maximum(v, 0.0)
+        of_weights = image
+        if negative.size:
+            of_weights = image - product(every, negative, v[negative])
+        gap = _duality_gap(weights, of_weights, ridge)
+        if gap < min(gaps, default=math.inf):
+            best = weights
+        gaps.append(gap)
+        is_separator = (of_weights + ridge * weights).min() > 0.0
+        if gap <= share * objective and is_separator:
+            break
+        if len(gaps) > _PATIENT_STEPS and min(gaps[-_PATIENT_STEPS:]) > min(gaps[:-_PATIENT_STEPS]):
             break
         # 4. The step towards them
         slope = v @ m - norm2
         curvature = norm2 - 2.0 * (v @ m) + v @ image
-        rise = image - m
-        t = _minimizing_step(m, rise, ridge, slope, curvature)
-        m = m + t * rise
+        t = _minimizing_step(m, image - m, ridge, slope, curvature)
+        m = m + t * (image - m)
         norm2 += t * (2.0 * slope + t * curvature)
-    return np.maximum(v, 0.0)
+    return best
 
 
 def _by_low_rank(problem, limits, alpha, m, gap):
@@ -11516,12 +11629,8 @@ def _by_low_rank(problem, limits, alpha, m, gap):
     F, missed = _nystroem_features(problem, points)
     low_rank = _LowRank(F, ridge + missed)
     v = alpha[points] / problem.scale
-    accuracy = max(0.5 * limits.tol, _SINGLE_SHARE * min(1.0, gap))
-    enough = _SLACK_AIM * math.sqrt(limits.tol)
-    if gap > 4.0 * enough:
-        accuracy = max(accuracy, enough)
     image = m[points] - ridge * v
-    weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, accuracy)
+    weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, limits.tol)
     alpha[points] = weights * problem.scale
     return "solved"
 
@@ -11958,7 +12067,7 @@ def max_margin(
     *Memory beyond G.*  Three squares of one and a half times the support, at most, and 0.25 GB of columns of a G
     evaluated on demand.  Blocks of such a G take up to 0.6 GB.  Of a kernel evaluated on demand (3) keeps a matrix in
     single precision of the points that have slacks, 1.6 GB for 20,000 of them.  For more it evaluates the kernel in
-    every product, but of pairs it leaves more to (4).  Features of the points take up to 0.5 GB.  Rows of sparse points
+    every product, but of pairs it leaves more to (4).  Features of the points take up to 1 GB.  Rows of sparse points
     and of pairs are written down for (3) if they take no more than 0.5 GB.
 
     References
