@@ -4718,7 +4718,9 @@ class FeatureGram(_RowGram):
         )
 
     def block(self, rows: Array, columns: Array) -> Array:
-        return self.coordinates(rows) @ self.coordinates(columns).T
+        left = self.coordinates(rows)
+        right = left if rows is columns else self.coordinates(columns)
+        return left @ right.T
 
     def _exact_block(self, index):
         origin = None
@@ -10482,6 +10484,9 @@ _VECTOR = 64
 #   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
 _UPDATED = 0.8
 
+#   points of wide rows whose matrix is kept: memory, 0.1 GB
+_FIRST_MATRIX = 4000
+
 # Working sets:
 #   points in the first one if nothing is known of any; none x1.03, 32 x0.98, 512 x1.18
 _PROBES = 128
@@ -10588,6 +10593,7 @@ class _Problem:
     relative_lengths : those of G that rounding is relative to, see `Rounding`
     reads : array of one entry, how many entries of G have been read
     adder : the function ``G.adder()``, which keeps columns of G, or None
+    matrix : of rows that are wider than they are many, the matrix G, else None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
     """
@@ -10611,6 +10617,11 @@ class _Problem:
         self.relative_lengths = G.relative_lengths()
         self.reads = np.zeros(1)
         self.adder = G.adder()
+        self.matrix = None
+        if _is_wide(self.base) and self.n <= _FIRST_MATRIX:
+            every = np.arange(self.n)
+            self.matrix = G.block(every, every)
+            self.reads[0] += self.n**2
         self.last = None
         self.kept = (None, None)
 
@@ -10679,7 +10690,10 @@ class _Problem:
             rows = points[first : first + step]
             stop = first + rows.size
             columns = points[:stop]
-            block = self.G.block(rows, columns)
+            if self.matrix is None:
+                block = self.G.block(rows, columns)
+            else:
+                block = self.matrix[np.ix_(rows, columns)]
             if self.signs is not None:
                 block += np.outer(self.shift[rows], self.signs[columns])
                 block += np.outer(self.signs[rows], self.shift[columns])
@@ -10726,15 +10740,25 @@ class _Problem:
         moves = weights - alpha[points]
         alpha[points] = weights
         moved = np.flatnonzero(moves)
-        if self.adder and moved.size <= _UPDATED * np.count_nonzero(alpha):
+        has_columns = self.adder is not None or self.matrix is not None
+        if has_columns and moved.size <= _UPDATED * np.count_nonzero(alpha):
             self.reads[0] += self.n * moved.size
             points = points[moved]
             moves = moves[moved] / self.scale
-            self.adder(points, moves, m)
+            if self.matrix is None:
+                self.adder(points, moves, m)
+            else:
+                m += moves @ self.matrix[points]
             m += self.from_shift(points, moves)
         else:
             self.refresh(alpha, m)
         return _rescale(alpha, m)
+
+
+def _is_wide(base):
+    """Return True for rows of so many coordinates that an entry of G costs more than a read of the whole matrix."""
+    points = base.points_gram()
+    return points is base and points.has_coordinates and points.shape()[1] >= points.shape()[0]
 
 
 def _rescale(alpha, m):
