@@ -135,6 +135,37 @@ def test_kernel_matrix_is_its_formula(kernel, params, formula):
     np.testing.assert_allclose(K, formula(A, B, A), rtol=3e-14, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    "dtype, digits, lowest", [(np.float64, 1.3, -708.0), (np.float32, 3.0, -87.0)]
+)
+def test_compiled_exponentials_have_their_digits(dtype, digits, lowest):
+    x = np.append(np.linspace(0.0, lowest, 100_001), -np.geomspace(1e-20, 1.0, 1001)).astype(dtype)
+    values = x.copy()
+    fm._decays(values, dtype(0.0), np.zeros_like(x))
+    exact = np.exp(x.astype(np.longdouble))
+    assert (np.abs(values - exact) <= digits * np.finfo(dtype).eps / 2 * exact).all()
+    outside = np.array([1.0, 10.0 * lowest], dtype)
+    fm._decays(outside, dtype(0.0), np.zeros_like(outside))
+    assert outside[0] == 1.0 and 0.0 <= outside[1] <= 1.01 * np.exp(dtype(lowest))
+
+
+@pytest.mark.parametrize(
+    "options", [{"gamma": 0.3}, {"gamma": 30.0, "intercept": 0.5}, {"kernel": "poly"}]
+)
+@pytest.mark.parametrize("n, d", [(20, 3), (530, 3), (1300, 6), (300, 70)])
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_products_on_demand_are_those_of_the_matrix(options, n, d, share):
+    """One half of it is evaluated, or the columns that have weights; line by line where coordinates are few."""
+    X, y = two_classes(n, d)
+    rng = np.random.default_rng(1)
+    G = fm.lazy_gram(X, y, **options)
+    W = rng.normal(size=(3, n)) * (rng.random(n) < share)
+    M = np.empty((3, n))
+    G.table_margins(W, M)
+    wanted = W @ fm.gram(X, y, **options).matrix
+    np.testing.assert_allclose(M, wanted, rtol=0, atol=1e-13 * np.abs(W).sum(axis=1).max())
+
+
 def test_rbf_far_from_the_origin():
     # ||x||^2 is 1e16 times the distances: without centring, every digit would cancel.
     X = np.random.default_rng(0).integers(-8, 8, (50, 4)) / 8.0
