@@ -59,6 +59,7 @@ from unittest import mock
 try:
     import matplotlib.style
     import numpy as np
+    from matplotlib import patheffects
     from matplotlib.figure import Figure
     from tqdm import tqdm
 
@@ -455,6 +456,7 @@ STYLE = {
     "grid.alpha": 0.3,
     "lines.linewidth": 1.5,
     "lines.markersize": 5,
+    "mathtext.default": "regular",  # a formula has the letters of the text
     "svg.hashsalt": "fastmargin",  # the same numbers give the same bytes
 }
 METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
@@ -471,36 +473,72 @@ LONG = (0, (7, 2))
 MIXED = (0, (5, 1, 1, 1, 1, 1))
 DASHES = ("-", "--", "-.", ":", LONG, MIXED)
 MARKERS = "os^Dv<>PX*p"
-METHODS = {  # method: its colour, dash and marker in all figures
-    "max margin": (GREEN, LONG, "p"),
+GREY = "0.45"  # of what is no curve: reference lines and what is said of them
+METHODS = {  # method, as spelled() has it: its colour, dash and marker in all figures; no two have both of the former
+    "max_margin": (GREEN, LONG, "p"),
     "subspace perceptron": (BLACK, "-", "o"),
     "span of 5 vectors": (ORANGE, MIXED, "D"),
-    "frank wolfe, corrected": (ORANGE, "-", "s"),
-    "frank wolfe, pairwise": (PURPLE, "--", "D"),
+    "Frank-Wolfe, corrected": (ORANGE, "-", "s"),
+    "Frank-Wolfe, pairwise": (PURPLE, "-.", "D"),
     "perceptron": (BLUE, ":", "*"),
-    "nkp": (BLACK, "-.", "D"),
-    "von neumann": (ORANGE, MIXED, "<"),
-    "snkp": (VERMILLION, "--", "s"),
-    "snkpvn": (GREEN, ":", "D"),
-    "isnkpvn": (SKY, "-", "*"),
-    "isnkpvn, entropy": (PURPLE, LONG, "v"),
+    "NKP": (BLACK, "-.", "D"),
+    "von Neumann": (ORANGE, ":", "<"),
+    "SNKP": (VERMILLION, "--", "s"),
+    "SNKPVN": (GREEN, ":", "D"),
+    "ISNKPVN": (SKY, "--", "*"),
+    "ISNKPVN, entropy": (PURPLE, LONG, "v"),
     "momentum": (BLUE, "-.", "^"),
-    "adaptive sampling": (SKY, "-", ">"),
     "sampling, momentum": (SKY, "-", ">"),
     "sampling, step 1": (ORANGE, "--", "X"),
-    "sampling, step of theorem 4.1": (VERMILLION, ":", "P"),
+    "sampling, step of Theorem 4.1": (VERMILLION, LONG, "P"),
     "batch perceptron": (PURPLE, MIXED, "o"),
-    "batch perceptron, last": (BLACK, LONG, "<"),
+    "batch perceptron, last": (BLACK, ":", "<"),
     "gradient descent": (BLACK, "--", "P"),
-    "normalized gd": (VERMILLION, ":", "v"),
-    "algorithm 1": (BLACK, LONG, ">"),
-    "algorithm 2": (PURPLE, "--", "*"),
-    "a = 3": (PURPLE, "--", "*"),
-    "svc": (VERMILLION, MIXED, "P"),
-    "libsvm": (VERMILLION, MIXED, "P"),
-    "linearsvc": (SKY, ":", "<"),
-    "piqp": (ORANGE, "-.", "X"),
-    "norm margin": (GREEN, LONG, "p"),
+    "normalised GD": (VERMILLION, ":", "v"),
+    "Algorithm 1": (BLACK, LONG, ">"),
+    "Algorithm 1, 1.4/L": (SKY, LONG, "<"),
+    "Algorithm 2": (PURPLE, "--", "*"),
+    "Algorithm 2, α = 10": (VERMILLION, "-", "s"),
+    "Algorithm 2, α = 30": (BLUE, "-", "^"),
+    "Algorithm 2, α = 50": (GREEN, "-", "D"),
+    "Algorithm 2, restarts": (BLUE, MIXED, "v"),
+    "Algorithm 2, α = 10, restarts": (GREEN, MIXED, "D"),
+    "SVC": (VERMILLION, MIXED, "P"),
+    "LIBSVM": (VERMILLION, MIXED, "P"),  # which SVC calls
+    "LinearSVC": (SKY, ":", "<"),
+    "PIQP": (ORANGE, "-.", "X"),
+    "norm_margin": (GREEN, "--", "p"),
+    "sign descent": (VERMILLION, "-.", "s"),
+    "coordinate descent": (BLUE, "--", "^"),
+    "spectral descent": (ORANGE, LONG, "<"),
+    "Muon": (SKY, "-.", ">"),
+    "Adam": (PURPLE, "-", "v"),
+}
+# One spelling of names and symbols in all pictures, whatever the columns of a CSV file have.
+SPELLINGS = {
+    r"subspace_perceptron": "subspace perceptron",
+    r"frank_wolfe": "Frank-Wolfe",
+    r"von_neumann": "von Neumann",
+    r"\b(i?snkpvn|i?nkp|snkp)\b": lambda found: found[0].upper(),
+    r"adaptive[_ ]sampling": "sampling, momentum",
+    r"(batch perceptron), average": r"\1",
+    r"batch_perceptron": "batch perceptron",
+    r"normalized_gradient_descent|normalized GD": "normalised GD",
+    r"gradient_descent": "gradient descent",
+    r"inertial_diagonal_descent": "Algorithm 2",
+    r"diagonal_descent": "Algorithm 1",
+    r"homotopic_subgradient": "homotopic subgradient",
+    r"^(a = \d+)": r"Algorithm 2, \1",
+    r"\ba = ": "α = ",
+    r"(Algorithm 2), α = 3\b": r"\1",  # the usual one
+    r"lambda_0": "λ₀",
+    r"lambda_t": "λₜ",
+    r"\bl([12])\b": r"ℓ\1",
+    r"\blinf\b": "ℓ∞",
+    r"(ISNKPVN), ℓ2": r"\1",
+    r"1/sqrt\(t\)": "1/√t",
+    r"\$\\rho\$": "ρ",
+    r"\$\\gamma\$": "γ",
 }
 # Looks of other curves than a method's; no two have the same dash and marker.
 OTHERS = [(COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)]
@@ -528,13 +566,21 @@ def style(i, look=None):
     }
 
 
+def spelled(text):
+    """Return a name or a label in the one spelling of all pictures."""
+    text = str(text)
+    for old, new in SPELLINGS.items():
+        text = re.sub(old, new, text)
+    return text
+
+
 def styles(values):
     """Return {value: the style of its curve} for different values, such as a column's: a method has its own.
 
     A variant, "momentum, fast", has the look of its method if no other curve has it; the rest take free colours.
     """
     values = dict.fromkeys(np.asarray(values).tolist())
-    names = {value: str(value).lower().replace("_", " ") for value in values}
+    names = {value: spelled(value) for value in values}
     looks = {value: METHODS[name] for value, name in names.items() if name in METHODS}
     for value, name in names.items():
         look = METHODS.get(name.partition(",")[0])
@@ -550,26 +596,86 @@ def styles(values):
 def at_ends(ax, texts):
     """Write {line: text} at the right ends of curves, in their colours; texts that are close are moved apart."""
     ends = []
-    _ = ax.get_ylim()  # which scales the panel to its curves
+    low, high = sorted(ax.get_ylim())
     to_panel = ax.transData - ax.transAxes
     for line, text in texts.items():
-        finite = np.isfinite(line.get_ydata())
-        _, height = to_panel.transform(line.get_xydata()[finite][-1])
+        seen = line.get_xydata()[np.isfinite(line.get_ydata())]
+        if not len(seen):
+            continue
+        _, height = to_panel.transform((seen[-1][0], np.clip(seen[-1][1], low, high)))
         ends.append((height, text, line.get_color()))
-    gap = 0.2 / (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
-    least = 0.02
-    for height, text, colour in sorted(ends):
-        height = max(height, least)
-        ax.text(1.01, height, text, transform=ax.transAxes, va="center", color=colour)
-        least = height + gap
+    size = ax.xaxis.label.get_fontsize()
+    panel = 72 * (ax.figure.get_figheight() / ax.get_gridspec().nrows - 0.4)
+    gap = 1.3 * size / panel
+    ends.sort()
+    # Each as low as its curve and the text below it allow; if they leave the panel above, all those go down.
+    heights = []
+    for height, *_ in ends:
+        heights.append(max(height, heights[-1] + gap if heights else 0.02))
+    most = 1.0
+    for k in reversed(range(len(ends))):
+        heights[k] = min(heights[k], most)
+        most = heights[k] - gap
+    for height, (_, text, colour) in zip(heights, ends, strict=True):
+        ax.text(1.02, height, text, transform=ax.transAxes, va="center", color=colour)
+
+
+def labelled(ax):
+    """Return {label: its first line} of a panel, and take the labels from the legend."""
+    found = {}
+    for line, label in zip(*ax.get_legend_handles_labels(), strict=True):
+        found.setdefault(label, line)
+        line.set_label("")
+    return found
 
 
 def direct(ax):
     """Write the labels of few curves at their right ends, in place of a legend."""
-    lines, labels = ax.get_legend_handles_labels()
-    at_ends(ax, dict(zip(lines, labels, strict=True)))
-    for line in lines:
-        line.set_label("")
+    at_ends(ax, {line: label for label, line in labelled(ax).items()})
+
+
+HALO = [patheffects.withStroke(linewidth=2.5, foreground="white")]
+
+
+def tag(ax, line, text, at, offset=(0, 7), **options):
+    """Write a text beside a curve, in its colour, where it is at this share of the breadth of the panel.
+
+    The offset is in points. The limits of the panel must have been set.
+    """
+    points = line.get_xydata()
+    points = points[np.isfinite(points).all(axis=1)]
+    if not len(points):
+        return
+    shares = (ax.transData - ax.transAxes).transform(points)[:, 0]
+    place = points[np.abs(shares - at).argmin()]
+    beside(ax, place, text, offset, **{"color": line.get_color()} | options)
+
+
+def beside(ax, place, text, offset=(0, 0), **options):
+    """Write a text at a point of a panel, given by what its axes show and an offset in points."""
+    options = {"ha": "center", "va": "center", "path_effects": HALO} | options
+    ax.annotate(text, place, offset, textcoords="offset points", **options)
+
+
+def level(ax, y, text, at=0.02, above=True, **options):
+    """Draw a reference line across a panel, and write what it is at this share of the breadth."""
+    ax.axhline(y, color=GREY, linewidth=1.2, zorder=1)
+    look = {"color": GREY, "xycoords": ax.get_yaxis_transform(), "fontsize": SMALL_TEXT}
+    look |= {"ha": "left", "va": "bottom" if above else "top"}
+    beside(ax, (at, y), text, (0, 2 if above else -2), **look | options)
+
+
+def upright(ax, x, text, at=0.98, **options):
+    """Draw an upright reference line, and write what it is from this share of the height downwards."""
+    ax.axvline(x, color=GREY, linewidth=1.2, zorder=1)
+    look = {"color": GREY, "xycoords": ax.get_xaxis_transform(), "fontsize": SMALL_TEXT}
+    look |= {"rotation": 90, "va": "top", "ha": "right"}
+    beside(ax, (x, at), text, (-2, 0), **look | options)
+
+
+def from_here_on(values):
+    """Return the largest of each value and those that come after it: a curve that swings is seen by its peaks."""
+    return np.fmax.accumulate(values[::-1])[::-1]
 
 
 def legend(fig):
@@ -577,8 +683,10 @@ def legend(fig):
     entries = {}
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
+            entries.setdefault(spelled(label), handle)
     place = {"loc": "outside upper center", "frameon": False}
+    if not entries:
+        return None
     for columns in range(len(entries), 0, -1):
         box = fig.legend(entries.values(), entries.keys(), ncols=columns, **place)
         extent = box.get_window_extent()
@@ -587,7 +695,6 @@ def legend(fig):
             fig.set_figheight(fig.get_figheight() + extent.height / fig.dpi)
             return box
         box.remove()
-    return None
 
 
 # They begin the caption, in the CSV file too, so that a redrawn picture says it.
@@ -614,8 +721,10 @@ def finish(fig, caption):
 # 1. compute(context), which returns a table and the caption: data, n, kernel and seed in one line;
 # 2. draw(table, *panels), which looks at nothing but the table;
 # 3. @figure(key, claim, compute, verdict, minutes) above the latter, whose key names the files.
-# `python reproduce.py KEY` then draws it, and `python reproduce.py report` adds it to the gallery in README.md and to
-# the end of figures/README.md; lines "<!-- figure: KEY -->" and "<!-- end -->" there give it another place.
+# `python reproduce.py KEY` then draws it, and `python reproduce.py report` adds it to the end of figures/README.md. A
+# fourth puts it into the gallery of README.md:
+# 4. @thumb(key, sentence) above thumb(table, ax), a small picture of one panel that shows what the sentence says.
+# Lines "<!-- figure: KEY -->" and "<!-- end -->" there give it another place.
 # ======================================================================================================================
 
 
@@ -627,6 +736,8 @@ class Entry(NamedTuple):
     minutes: float  # that the full figure takes on two cores, roughly
     data: list  # names in DATA
     pages: list  # the further arguments of `draw` for each picture
+    thumb: Callable | None = None  # draws the small picture in the gallery from a table
+    shows: str = ""  # the sentence below it
 
 
 FIGURES = {}
@@ -648,6 +759,16 @@ def figure(key, claim, compute, verdict, minutes, data="", pages=(), **layout):
 
         several = [(page,) for page in pages] or [()]
         FIGURES[key] = Entry(compute, drawn, claim, verdict, minutes, data.split(), several)
+        return draw
+
+    return register
+
+
+def thumb(key, shows):
+    """Register the decorated thumb(table, ax), the small picture of a figure, and the sentence that it shows."""
+
+    def register(draw):
+        FIGURES[key] = FIGURES[key]._replace(thumb=draw, shows=shows)
         return draw
 
     return register
@@ -4698,20 +4819,21 @@ def in_html(text):
 
 
 def thumbnail(key):
-    """Write the picture, the claim and the verdict of a figure, with a link to its section of the report."""
+    """Write the small picture of a figure and what it shows, with a link to its section of the report."""
     entry = FIGURES[key]
     place = f"figures/README.md#{anchor(heading(key))}"
-    picture = f'<img src="figures/thumbs/{stems(key)[0]}.png" width="240">'
-    title = f"{picture}<br><b>{in_html(entry.claim)}</b>"
-    return f'<td width="33%" valign="top"><a href="{place}">{title}</a><br>{in_html(entry.verdict)}</td>'
+    alt = html.escape(entry.claim)
+    picture = f'<img src="figures/thumbs/{file_of(key)[:-4]}.png" width="240" alt="{alt}">'
+    return f'<td width="33%" valign="top"><a href="{place}">{picture}</a><br>{in_html(entry.shows)}</td>'
 
 
 def gallery():
     """Write a table of three columns for each group of figures."""
     groups = {name: [] for name in (*GROUPS.values(), "Beyond the papers")}
-    for key in FIGURES:
+    for key, entry in FIGURES.items():
         name = GROUPS.get(key.partition(":")[0], "Beyond the papers")
-        groups[name].append(thumbnail(key))
+        if entry.thumb:
+            groups[name].append(thumbnail(key))
     lines = []
     for name, cells in groups.items():
         lines += [f"**{name}**", "", "<table>"]
@@ -4721,26 +4843,43 @@ def gallery():
     return "\n".join(lines)
 
 
+# Of pictures that are shown 240 pixels wide, and have twice as many
+THUMB = STYLE | {
+    "font.size": 11,
+    "axes.labelsize": 10.5,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "figure.dpi": 150,
+    "savefig.dpi": 150,
+    "lines.linewidth": 2.2,
+    "grid.alpha": 0.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+THUMB_SIZE = (3.2, 2.3)  # inches
+
+
+def few_ticks(axis):
+    """Leave room for the words of a small picture."""
+    if axis.get_scale() == "log":
+        axis.set_major_locator(matplotlib.ticker.LogLocator(numticks=4))
+        axis.set_minor_locator(matplotlib.ticker.NullLocator())
+    elif not isinstance(axis.get_major_locator(), matplotlib.ticker.FixedLocator):
+        axis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
+
+
 def draw_thumbnail(key, path):
-    """Draw the first panel of a figure anew from its CSV file: small, and without words that have no room."""
-    entry = FIGURES[key]
+    """Draw the small picture of a figure from its CSV file."""
     table, _ = read_table(FOLDER / file_of(key))
-    with matplotlib.style.context(STYLE, after_reset=True):
-        fig = entry.draw(table, *entry.pages[0])
-        ax, *others = fig.axes
-        legends = [box for box in (ax.get_legend(), *fig.legends) if box is not None]
-        for part in (*others, *legends, *fig.texts, *ax.texts):
-            part.remove()
-        ax.set_subplotspec(fig.add_gridspec()[0])
-        ax.set_title("")
-        if len(ax.get_ylabel()) > 28:
-            ax.set_ylabel("")
-        if isinstance(ax.yaxis.get_major_locator(), matplotlib.ticker.FixedLocator):
-            ax.set_yticklabels([])  # they are sentences
-        fig.set_size_inches(3.4, 2.3)
+    with matplotlib.style.context(THUMB, after_reset=True):
+        fig = Figure(figsize=THUMB_SIZE, layout="constrained")
+        ax = fig.subplots()
+        FIGURES[key].thumb(table, ax)
+        for axis in (ax.xaxis, ax.yaxis):
+            few_ticks(axis)
         finish(fig, "")
         with atomic(path) as part:
-            fig.savefig(part, format="png", dpi=120, metadata=METADATA["png"])
+            fig.savefig(part, format="png", metadata=METADATA["png"])
 
 
 def section(key):
@@ -4789,9 +4928,9 @@ def with_tables(text):
 
 def report():
     """Renew the thumbnails, README.md and figures/README.md."""
-    for key in FIGURES:
-        if (FOLDER / file_of(key)).is_file():
-            draw_thumbnail(key, FOLDER / "thumbs" / f"{stems(key)[0]}.png")
+    for key, entry in FIGURES.items():
+        if entry.thumb and (FOLDER / file_of(key)).is_file():
+            draw_thumbnail(key, FOLDER / "thumbs" / f"{file_of(key)[:-4]}.png")
     for path in (ROOT / "README.md", FOLDER / "README.md"):
         text = with_tables(path.read_text(encoding="utf-8"))
         with atomic(path) as part:
