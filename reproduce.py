@@ -518,12 +518,12 @@ METHODS = {  # method, as spelled() has it: its colour, dash and marker in all f
     "Muon": (SKY, "-.", ">"),
     "Adam": (PURPLE, "-", "v"),
 }
-# One spelling of names and symbols in all pictures, whatever the columns of a CSV file have.
+# One spelling of methods and symbols in all pictures, whatever the columns of a CSV file have.
 SPELLINGS = {
     r"subspace_perceptron": "subspace perceptron",
     r"frank_wolfe": "Frank-Wolfe",
     r"von_neumann": "von Neumann",
-    r"\b(i?snkpvn|i?nkp|snkp)\b": lambda found: found[0].upper(),
+    r"\b(i?snkpvn|nkp|snkp)\b": lambda found: found[0].upper(),
     r"adaptive[_ ]sampling": "sampling, momentum",
     r"(batch perceptron), average": r"\1",
     r"batch_perceptron": "batch perceptron",
@@ -533,15 +533,39 @@ SPELLINGS = {
     r"diagonal_descent": "Algorithm 1",
     r"homotopic_subgradient": "homotopic subgradient",
     r"^(a = \d+)": r"Algorithm 2, \1",
-    r"\ba = ": "α = ",
+    r"(ISNKPVN), l2": r"\1",
+    r"\$\\(rho|gamma)\$": r"\1",
+}
+SYMBOLS = {  # in captions, too
+    r"\ba = (?=\d)": "α = ",
     r"lambda_0": "λ₀",
     r"lambda_t": "λₜ",
     r"\bl([12])\b": r"ℓ\1",
     r"\blinf\b": "ℓ∞",
-    r"(ISNKPVN), ℓ2": r"\1",
-    r"1/sqrt\(t\)": "1/√t",
-    r"\$\\rho\$": "ρ",
-    r"\$\\gamma\$": "γ",
+    r"sqrt\((\w)\)": r"√\1",
+    r"sqrt\(": "√(",
+    r"\|\|": "‖",
+    r"\^2\b": "²",
+    r" <= ": " ≤ ",
+    r" >= ": " ≥ ",
+    r" <- ": " ← ",
+    r"\+-": "±",
+    r"\b(alpha|beta|gamma|delta|eps|theta|mu|nu|rho|sigma|tau)(?![a-z])": lambda found: GREEK[
+        found[0]
+    ],
+}
+GREEK = {
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "delta": "δ",
+    "eps": "ε",
+    "theta": "θ",
+    "mu": "μ",
+    "nu": "ν",
+    "rho": "ρ",
+    "sigma": "σ",
+    "tau": "τ",
 }
 # Looks of other curves than a method's; no two have the same dash and marker.
 OTHERS = [(COLOURS[i % 7], DASHES[i % 6], MARKERS[i % 11]) for i in range(66)]
@@ -569,12 +593,16 @@ def style(i, look=None):
     }
 
 
-def spelled(text):
-    """Return a name or a label in the one spelling of all pictures."""
-    text = str(text)
-    for old, new in SPELLINGS.items():
+def replaced(text, spellings):
+    """Return a text with each of these patterns replaced."""
+    for old, new in spellings.items():
         text = re.sub(old, new, text)
     return text
+
+
+def spelled(text):
+    """Return a name or a label in the one spelling of all pictures."""
+    return replaced(str(text), SPELLINGS | SYMBOLS)
 
 
 def styles(values):
@@ -668,7 +696,11 @@ def beside(ax, place, text, offset=(0, 0), **options):
 def level(ax, y, text, at=0.02, above=True, **options):
     """Draw a reference line across a panel, and write what it is at this share of the breadth."""
     ax.axhline(y, color=GREY, linewidth=1.2, zorder=1)
-    look = {"color": GREY, "xycoords": ax.get_yaxis_transform(), "fontsize": SMALL_TEXT}
+    look = {
+        "color": GREY,
+        "xycoords": ax.get_yaxis_transform(),
+        "fontsize": matplotlib.rcParams["xtick.labelsize"],
+    }
     look |= {"ha": "left", "va": "bottom" if above else "top"}
     beside(ax, (at, y), text, (0, 2 if above else -2), **look | options)
 
@@ -676,7 +708,11 @@ def level(ax, y, text, at=0.02, above=True, **options):
 def upright(ax, x, text, at=0.98, right=False, **options):
     """Draw an upright reference line, and write what it is from this share of the height downwards."""
     ax.axvline(x, color=GREY, linewidth=1.2, zorder=1)
-    look = {"color": GREY, "xycoords": ax.get_xaxis_transform(), "fontsize": SMALL_TEXT}
+    look = {
+        "color": GREY,
+        "xycoords": ax.get_xaxis_transform(),
+        "fontsize": matplotlib.rcParams["xtick.labelsize"],
+    }
     look |= {"rotation": 90, "va": "top", "ha": "left" if right else "right"}
     beside(ax, (x, at), text, (3 if right else -2, 0), **look | options)
 
@@ -1035,7 +1071,7 @@ def draw_front(table, ax):
 
 @thumb(
     "front",
-    "The certified interval of `momentum` closes on the margin. `max_margin` has it at once.",
+    "The certified interval of `momentum` closes on the margin, which `max_margin` has at once.",
 )
 def thumb_front(table, ax):
     edge, point, *_ = draw_intervals(table, ax)
@@ -1350,11 +1386,11 @@ def compute_ramdas14_lemma5(context):
     )
 
 
-LEMMA5 = {  # where the label of a curve stands: a share of the breadth, and an offset
-    r"$\mu_k \ln n - L(\alpha_k)$": (r"$\mu_k \ln n - L(\alpha_k)$", 0.3, (45, 8)),
-    r"$-L_{\mu_k}(\alpha_k)$": (r"$-L_{\mu_k}(\alpha_k)$", 0.65, (20, 12)),
-    r"$\|p_k\|_G^2/2$": (r"$\|p_k\|_G^2/2$", 0.42, (-32, -8)),
-    r"$\rho^2/2$": ("ρ²/2, where the interval closes", 0.05, (0, 9)),
+LEMMA5 = {  # where the label of a curve stands: a share of the breadth, an offset, a side
+    r"$\mu_k \ln n - L(\alpha_k)$": (r"$\mu_k \ln n - L(\alpha_k)$", 0.3, (45, 8), "center"),
+    r"$-L_{\mu_k}(\alpha_k)$": (r"$-L_{\mu_k}(\alpha_k)$", 0.65, (20, 12), "center"),
+    r"$\|p_k\|_G^2/2$": (r"$\|p_k\|_G^2/2$", 0.42, (-32, -8), "center"),
+    r"$\rho^2/2$": ("ρ²/2, where the interval closes", 0.05, (0, 9), "left"),
 }
 
 
@@ -1378,8 +1414,8 @@ def draw_ramdas14_lemma5(table, ax):
     lines = draw_lemma5(table, ax)
     ax.set(xlabel="iteration k of SNKP, plus 1", ylabel="minus the objective, and its bounds")
     ax.set_title("Lemmas 4 and 5: no curve crosses the one above it")
-    for name, (label, at, offset) in LEMMA5.items():
-        tag(ax, lines[name], label, at, offset, ha="left" if at < 0.1 else "center")
+    for name, (label, at, offset, side) in LEMMA5.items():
+        tag(ax, lines[name], label, at, offset, ha=side)
 
 
 @thumb(
@@ -1533,7 +1569,7 @@ def draw_ramdas14_theorem4(table, *axes):
 
 @thumb(
     "ramdas14:theorem4",
-    "Where no separator exists, more accuracy costs the restarted ISNKPVN little beyond 1/|ρ|.",
+    "Where no separator exists, the subspace perceptron certifies it in far fewer iterations.",
 )
 def thumb_ramdas14_theorem4(table, ax):
     part = split(table, "case")["thin hull, no separator"]
@@ -1545,7 +1581,7 @@ def thumb_ramdas14_theorem4(table, ax):
         )
         tag(ax, line, name, 0.6, offset)
     ax.set(xlabel="1/ε, of the accuracy", ylabel="iterations")
-    upright(ax, 1 / part["rho"][0], "1/|ρ|", 0.2, fontsize=9.5)
+    upright(ax, 1 / part["rho"][0], "1/|ρ|", 0.2)
 
 
 def compute_ramdas14_mnist(context):
@@ -1591,7 +1627,8 @@ def draw_ramdas14_mnist(table, separator, certificate):
         k = run["iteration"] + 1
         done = run["lower"] > 0
         separator.loglog(k, np.where(done, np.nan, -run["lower"]), label=name, **look)
-        separator.axvline(k[done][0] if done.any() else np.nan, color=look["color"], linewidth=1)
+        for separated in k[done][:1]:
+            separator.axvline(separated, color=look["color"], linewidth=1)
     separator.set(title="Gaussian kernel: a separator exists", ylim=(1e-3, 1))
     separator.set_ylabel("worst point: distance beyond the plane")
     for name, run, look in curves(without, "method"):
@@ -1919,22 +1956,22 @@ def thumb_sampling(table, ax):
     part = split(split(table, "scaling")["max"], "seed")["0"]
     most = part["upper"].min()
     for name, at, offset in (
-        ("sampling, momentum", 0.62, (-36, 12)),
-        (BY_COLUMNS[1], 0.95, (-24, -34)),
+        ("sampling, momentum", 0.62, (-46, 18)),
+        (BY_COLUMNS[1], 0.95, (-22, -40)),
     ):
         run = split(part, "method")[name]
         colour, dash, _ = METHODS[spelled(name)]
         [line] = ax.semilogx(run["iteration"], run["lower"] / most, color=colour, linestyle=dash)
         ax.set(xlim=(1000, 33_000), ylim=(LOWEST, 1.2))
         tag(ax, line, spelled(name).replace("sampling, ", "sampling,\n"), at, offset)
-    level(ax, 1, "no margin is larger", 0.98, ha="right", fontsize=9.5)
+    level(ax, 1, "no margin is larger", 0.98, ha="right")
     ax.set(xlabel="iteration", ylabel="share of the margin")
     plain(ax.xaxis, 1000, 10_000)
 
 
 thumb(
     "ji21:fig3",
-    "With momentum sampling overtakes the batch perceptron, after some 4,000 iterations.",
+    "With momentum, sampling overtakes the batch perceptron.",
 )(thumb_sampling)
 thumb("ji21:fig3-all", "The same on 60,000 images, a third of the way to the largest margin.")(
     thumb_sampling
@@ -2389,12 +2426,12 @@ def compute_apidopoulos22_fig1(context):
 
 def draw_losses(table, ax, at):
     """Draw the losses, whose labels stand at this share of the breadth and beyond."""
-    offsets = {"exponential": (28, 8), "hinge": (12, 10), "logistic": (4, -14)}
+    offsets = {"exponential": (62, 8), "hinge": (12, 10), "logistic": (4, -14)}
     # Up to exp(2.5) = 12 the rest would be flat.
     ax.set(xlabel="margin m = y f(x)", ylabel="loss", xlim=(-2.5, 2.5), ylim=(-0.2, 6))
     for name, look in styles(offsets).items():
         [line] = ax.plot(table["m"], table[name], **look | {"marker": ""})
-        tag(ax, line, name, at, offsets[name], ha="left" if name == "exponential" else "center")
+        tag(ax, line, name, at, offsets[name])
 
 
 @figure(
@@ -2410,7 +2447,7 @@ def draw_apidopoulos22_fig1(table, ax):
 
 @thumb(
     "apidopoulos22:fig1",
-    "Three losses: all punish a negative margin, the hinge loss only one below 1.",
+    "Three losses, of which only the hinge loss leaves margins above 1 unpunished.",
 )
 def thumb_apidopoulos22_fig1(table, ax):
     draw_losses(table, ax, 0.24)
@@ -2568,7 +2605,9 @@ def draw_apidopoulos22_fig3(table, *axes):
         direct(ax)
 
 
-@thumb("apidopoulos22:fig3", "All fall exponentially. Inertia is faster, and its α says how much.")
+@thumb(
+    "apidopoulos22:fig3", "All methods fall exponentially, inertia faster, and its α says how much."
+)
 def thumb_apidopoulos22_fig3(table, ax):
     runs = split(table, "method")
     for name, offset in (
@@ -2757,7 +2796,7 @@ def draw_last_errors(table, ax, names):
         [line] = ax.plot(run["t"], 100 * run["test_error"], **look)
         ax.set(xlim=(0, 2000), ylim=(0, 36))
         tag(ax, line, label, 0.5, offset)
-    level(ax, 100 * runs["maximum margin"]["test_error"][0], "maximum margin", fontsize=9.5)
+    level(ax, 100 * runs["maximum margin"]["test_error"][0], "maximum margin")
     ax.set(xlabel="iteration", ylabel="test error in %")
 
 
@@ -2878,7 +2917,7 @@ def thumb_apidopoulos22_fig6(table, ax):
         [line] = ax.semilogx(runs[name]["t"], runs[name]["margin"], color=colour, linestyle=dash)
         ax.set(xlim=(4, 1000), ylim=(-0.08, 0.045))
         tag(ax, line, name, at, offset, ha="left")
-    level(ax, runs["maximum margin"]["margin"][0], "maximum margin", 0.98, ha="right", fontsize=9.5)
+    level(ax, runs["maximum margin"]["margin"][0], "maximum margin", 0.98, ha="right")
     ax.set(xlabel="iteration", ylabel="margin")
 
 
@@ -3768,13 +3807,13 @@ def draw_bounds(table, ax):
 
 @thumb(
     "bounds",
-    "The bounds of 23 statements of the three papers: the largest value that we measured is below each.",
+    "No value that we measured exceeds its bound, in any of 23 statements of the three papers.",
 )
 def thumb_bounds(table, ax):
     largest = np.sort(table["largest"])
     ax.plot(largest, np.arange(len(largest)), "o", color=BLACK)
     ax.set(xscale="log", xlim=(0.01, 3), xlabel="measured / bound", yticks=[], ylim=(-2, None))
-    upright(ax, 1, "the bound", 0.5, fontsize=9.5)
+    upright(ax, 1, "the bound", 0.5)
     beside(ax, (0.012, len(largest) - 4), "a point for each\nstatement", ha="left")
 
 
@@ -3920,10 +3959,11 @@ def draw_open3(table, planted, images, ratio, count):
         ok = np.isfinite(rows["y"])
         count.loglog(rows["x"], rows["y"], **look | POINTS)
         exponent, *_ = fitted_exponent(rows["x"][ok], rows["y"][ok])
-        x = np.array([rows["x"].min(), rows["x"].max()])
-        scale = np.exp(np.mean(np.log(rows["y"][ok]) - exponent * np.log(rows["x"][ok])))
-        [line] = count.loglog(x, scale * x**exponent, color=look["color"], linewidth=1)
-        line.set_label(rf"$(1/γμ)^{{{exponent:.2f}}}$")
+        if np.isfinite(exponent):
+            x = np.array([rows["x"].min(), rows["x"].max()])
+            scale = np.exp(np.mean(np.log(rows["y"][ok] / rows["x"][ok] ** exponent)))
+            [line] = count.loglog(x, scale * x**exponent, color=look["color"], linewidth=1)
+            line.set_label(rf"$(1/γμ)^{{{exponent:.2f}}}$")
     level(ratio, 1, "")
     words = {"xycoords": ratio.transAxes, "color": GREY, "fontsize": SMALL_TEXT}
     beside(ratio, (0.5, 0.4), "on the line: as predicted", **words)
@@ -3940,7 +3980,7 @@ def draw_open3(table, planted, images, ratio, count):
 
 @thumb(
     "open3",
-    "Inertial descent (Algorithm 2) falls exponentially, too, if slowly. Restarts make it fast.",
+    "Inertia alone hardly saves a step in the end; with restarts it is far faster.",
 )
 def thumb_open3(table, ax):
     runs = split(split(split(table, "what")["distance"], "data")["planted"], "method")
@@ -4047,9 +4087,10 @@ def draw_open4(table, ratio, difference):
     for goal, line in draw_ratios(table, ratio).items():
         line.set(label=f"to {goal}", **{**looks[goal], "markevery": 1})
     ratio.set_title("small margins: the same number of products")
+    offsets = {"SNKP": (-24, 8), "momentum": (-14, 14)}
     for name, rows in split(split(table, "what")["difference"], "kind").items():
         [line] = difference.loglog(rows["x"] + 1, np.maximum(rows["y"], 1e-17), **looks[name])
-        tag(difference, line, name, 0.9, (-24, 8) if name == "SNKP" else (-14, 14), ha="right")
+        tag(difference, line, name, 0.9, offsets[name], ha="right")
     level(difference, 2.2e-16, "rounding of a number", above=False)
     difference.set(
         title="both are one recursion, up to rounding",
@@ -4062,7 +4103,7 @@ def draw_open4(table, ratio, difference):
 
 @thumb(
     "open4",
-    "SNKP and momentum are one method: as margins shrink they take the same number of products.",
+    "As margins shrink, SNKP and momentum take the same number of products.",
 )
 def thumb_open4(table, ax):
     lines = draw_ratios(table, ax)
@@ -4070,7 +4111,7 @@ def thumb_open4(table, ax):
         line.set(color=colour, linestyle=dash)
     ax.set_ylabel("SNKP / momentum")
     tag(ax, lines["separation"], "to separation", 0, (20, -2), ha="left")
-    tag(ax, lines["a gap of 10 %"], "to a gap of 10 % or 1 %", 0, (0, -24), ha="left")
+    tag(ax, lines["a gap of 10 %"], "to a gap of 10 % or 1 %", 0, (0, -34), ha="left")
 
 
 LOSSES = {
@@ -4172,7 +4213,7 @@ def thumb_open5(table, ax):
     for name, line in draw_shifted(table, ax).items():
         tag(ax, line, name.replace("logistic, ", ""), 0.4, (0, 20 if "printed" in name else 14))
     ax.set_ylabel("products, relative")
-    level(ax, 1, "exponential loss", 0.98, ha="right", above=False, fontsize=9.5)
+    level(ax, 1, "exponential loss", 0.98, ha="right", above=False)
 
 
 # --- other solvers, for speed, margins and the race ---
@@ -4568,7 +4609,7 @@ def draw_speed_peers(table, ax):
 
 @thumb(
     "speed:peers",
-    "Of twelve calls most are faster than the same work by NumPy, scikit-learn or PIQP, some slower.",
+    "Most of our calls are faster than the same work by NumPy, scikit-learn or PIQP, some are slower.",
 )
 def thumb_speed_peers(table, ax):
     rows = [found for found in speed_rows(table) if found[0] != NO_ANSWER]
@@ -4659,15 +4700,16 @@ def draw_speed_scaling(table, *axes):
 
 @thumb(
     "speed:scaling",
-    "max_margin needs less memory than LIBSVM, the solver of SVC, as the points get more.",
+    "`max_margin` needs less memory than LIBSVM, the solver of SVC, as the points get more.",
 )
 def thumb_speed_scaling(table, ax):
+    offsets = {"LIBSVM": (-24, 10), "max_margin": (18, -14)}
     for name, run in split(table, "what").items():
         name = name.partition(",")[0]
-        if name in ("max_margin", "LIBSVM"):
+        if name in offsets:
             colour, dash, _ = METHODS[name]
             [line] = ax.plot(run["n"], run["memory"] / 1e6, color=colour, linestyle=dash)
-            tag(ax, line, name, 0.75, (-24, 10) if name == "LIBSVM" else (18, -14))
+            tag(ax, line, name, 0.75, offsets[name])
     ax.set(xlabel="number of points", ylabel="megabytes", ylim=(0, None))
     ax.xaxis.set_major_formatter("{x:,g}")
 
@@ -4962,7 +5004,7 @@ def draw_margins(table, page, *axes):
 
 @thumb(
     "margins",
-    "By the kernel rbf nearly every public data set has a hard margin, most of them near 0.03.",
+    "By the kernel rbf nearly every public data set has a hard margin, most of them above 0.01.",
 )
 def thumb_margins(table, ax):
     rows = split(table, "kernel")["rbf"]
@@ -5148,7 +5190,7 @@ def draw_norms(table, rate, *shares):
 
 @thumb(
     "norms",
-    "Spectral optimisers such as Muon reach the largest margin in the spectral norm, others do not.",
+    "Muon comes near the largest margin in the spectral norm, gradient and sign descent do not.",
 )
 def thumb_norms(table, ax):
     runs = split(split(list(split(table, "problem").values())[1], "norm")["spectral"], "method")
@@ -5162,7 +5204,7 @@ def thumb_norms(table, ax):
         [line] = ax.semilogx(run["t"], run["lower"] / run["upper"], color=colour, linestyle=dash)
         ax.set(xlim=(10, 10_000), ylim=(0, 1.15))
         tag(ax, line, name, at, offset)
-    level(ax, 1, "the largest", fontsize=9.5)
+    level(ax, 1, "the largest")
     ax.set(xlabel="iteration", ylabel="share of the margin")
     plain(ax.xaxis)
 
@@ -5324,14 +5366,14 @@ def draw_race(table, page, *axes):
             ax.plot(
                 [], [], "o", color=BLACK, fillstyle=fill, label=f"to a certified gap of {goal:g}"
             )
-        left = ax.get_subplotspec().is_first_col()
-        ax.set_yticks(range(len(names)), map(spelled, names) if left else [], fontsize=SMALL_TEXT)
+        written = map(spelled, names) if ax.get_subplotspec().is_first_col() else []
+        ax.set_yticks(range(len(names)), written, fontsize=SMALL_TEXT)
         ax.set(xscale="log", ylim=(len(names) - 0.4, -0.8))
         ax.set_xlabel(f"{RACE_PAGES[page]} (grey: the gap at which a run was stopped)", fontsize=9)
         ax.set_title(spelled(problem))
 
 
-@thumb("race", "In seconds max_margin is the first to six digits of the margin of MNIST 3 vs 5.")
+@thumb("race", "In seconds `max_margin` is the first to six digits of the margin of MNIST 3 vs 5.")
 def thumb_race(table, ax):
     runs = split(next(iter(split(table, "problem").values())), "method")
     times = {name: reached(RACE_GOALS[-1], run, "seconds") for name, run in runs.items()}
@@ -5677,7 +5719,8 @@ def section(key):
     lines += [f"![{FIGURES[key].claim}]({stem}.png)" for stem in stems(key)]
     path = FOLDER / file_of(key)
     if path.is_file():
-        caption = re.sub(r"([\\`*_<>|$])", r"\\\1", read_table(path)[1])
+        caption = replaced(read_table(path)[1], SYMBOLS)
+        caption = re.sub(r"([\\`*_<>|$])", r"\\\1", caption)
         lines += ["", f"<sub>{caption}</sub>"]
     return "\n".join(lines)
 

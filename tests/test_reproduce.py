@@ -791,7 +791,7 @@ def test_names_have_one_spelling():
         ("snkp", "SNKP"),
         ("a = 10", "Algorithm 2, a = 10", "Algorithm 2, α = 10"),
         ("normalized GD, 1/sqrt(t)", "normalised GD, 1/√t"),
-        ("batch perceptron", "batch perceptron, average", "batch_perceptron"),
+        ("batch_perceptron", "batch perceptron, average", "batch perceptron"),
         ("$\\rho$ = 0.02", "ρ = 0.02"),
         ("Algorithm 2, lambda_0 = 10", "Algorithm 2, λ₀ = 10"),
         ("linf", "ℓ∞"),
