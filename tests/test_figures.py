@@ -599,7 +599,7 @@ def test_the_race(monkeypatch):
             assert run["gap"][0] > 0
             assert (np.diff(run["products"]) >= 0).all()
             for goal in rp.RACE_GOALS:
-                seconds = rp.seconds_to(goal, run)
+                seconds = rp.reached(goal, run, "seconds")
                 assert (run["gap"][run["seconds"] < seconds] > goal).all()
                 assert math.isnan(seconds) == (run["gap"][-1] > goal)
         assert set(methods) <= set(rp.OTHER_SOLVERS)

@@ -865,11 +865,12 @@ def test_the_numbers_of_the_race():
     assert len(runs) == 4
 
     def seconds(method, goal):
-        return [rp.seconds_to(goal, methods[method]) for methods in runs]
+        return [rp.reached(goal, methods[method], "seconds") for methods in runs]
 
     first = seconds("max_margin", 1e-6)
     others = [
-        [rp.seconds_to(1e-6, methods[m]) for m in methods if m != "max_margin"] for methods in runs
+        [rp.reached(1e-6, methods[m], "seconds") for m in methods if m != "max_margin"]
+        for methods in runs
     ]
     ratios = [np.nanmin(taken) / ours for taken, ours in zip(others, first, strict=True)]
     ours = seconds("subspace_perceptron", 1e-2)

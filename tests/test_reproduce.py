@@ -637,7 +637,9 @@ NOT_DRAWN = {
     ("speed:peers", "their gap"),
     *(("ji21:fig4", name) for name in ("gap", "train_error", "differ")),
     *(("ji21:fig4", name) for name in ("moved", "excess", "excess_error")),
-    *(("margins", name) for name in ("d", "twins")),
+    *(("margins", name) for name in ("n", "d", "twins", "upper")),
+    *(("apidopoulos22:fig4", f"margin_{end}") for end in ("least", "most")),
+    *(("apidopoulos22:fig5", f"margin_{end}") for end in ("least", "most")),
 }
 LONG = {
     "apidopoulos22:fig4",
@@ -761,17 +763,42 @@ def test_curves_are_told_apart_without_colour():
 
 
 def test_a_method_has_one_look_in_all_figures():
-    for name in ("momentum", "SNKP", "max_margin"):
+    for name in ("momentum", "SNKP", "max_margin", "frank_wolfe, pairwise"):
         looks = rp.styles(["other", "PIQP", name, f"{name}, fast", f"{name}, slow"])
-        assert look_of(looks[name]) == rp.METHODS[name.lower().replace("_", " ")]
+        assert look_of(looks[name]) == rp.METHODS[rp.spelled(name)]
         assert len({look["color"] for look in looks.values()}) == 5
     [variant] = rp.styles(["SVC, tol = 1e-06"]).values()
-    assert variant == rp.styles(["svc"])["svc"]
+    assert variant == rp.styles(["SVC"])["SVC"]
     for stem, methods in METHODS_OF.items():
-        names = [name for name in methods if name.lower().replace("_", " ") in rp.METHODS]
+        names = [name for name in methods if rp.spelled(name) in rp.METHODS]
         looks = rp.styles(sorted(names)).values()
         for part in ("color", "marker"):
             assert len({look[part] for look in looks}) == len(names), stem
+
+
+def test_methods_differ_by_colour_and_dash_all_over_the_gallery():
+    """But for two names of one method."""
+    same = {"Algorithm 2": "Algorithm 2, α = 3", "SVC": "LIBSVM"}
+    looks = {name: look[:2] for name, look in rp.METHODS.items() if name not in same}
+    assert len(set(looks.values())) == len(looks)
+    assert all(rp.METHODS[name] == rp.METHODS[other] for name, other in same.items())
+
+
+def test_names_have_one_spelling():
+    for names in (
+        ("subspace_perceptron", "subspace perceptron"),
+        ("isnkpvn", "ISNKPVN", "ISNKPVN, l2"),
+        ("snkp", "SNKP"),
+        ("a = 10", "Algorithm 2, a = 10", "Algorithm 2, α = 10"),
+        ("normalized GD, 1/sqrt(t)", "normalised GD, 1/√t"),
+        ("batch_perceptron", "batch perceptron, average", "batch perceptron"),
+        ("$\\rho$ = 0.02", "ρ = 0.02"),
+        ("Algorithm 2, lambda_0 = 10", "Algorithm 2, λ₀ = 10"),
+        ("linf", "ℓ∞"),
+    ):
+        assert {rp.spelled(name) for name in names} == {names[-1].replace(", l2", "")}
+        assert rp.spelled(rp.spelled(names[0])) == rp.spelled(names[0])
+    assert all(rp.spelled(name) == name for name in rp.METHODS)
 
 
 @matplotlib.rc_context(rp.STYLE)
@@ -789,6 +816,43 @@ def test_labels_at_the_ends_of_curves_do_not_overlap():
     assert all(lower.y1 <= upper.y0 for lower, upper in itertools.pairwise(boxes))
     assert all(fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 for box in boxes)
     assert all(box.x1 <= fig.bbox.x1 for box in boxes)
+
+
+@matplotlib.rc_context(rp.STYLE)
+def test_labels_of_several_lines_stay_beside_the_panel():
+    """Though all curves end at its upper edge."""
+    fig, [[ax]] = rp.panels()
+    ax.set_ylim(0, 1)
+    for i in range(4):
+        ax.plot([0, 1], [0, 1], label=f"curve {i}\nin two lines", **rp.style(i))
+    rp.direct(ax)
+    rp.finish(fig, "caption")
+    fig.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == 4
+    assert all(lower.y1 <= upper.y0 for lower, upper in itertools.pairwise(boxes))
+    assert boxes[-1].y1 <= ax.bbox.y1 + 2
+
+
+@pytest.mark.parametrize("at", [0, 0.5, 1])
+@matplotlib.rc_context(rp.STYLE)
+def test_a_tag_stands_beside_its_curve_where_this_is_in_the_panel(at):
+    _, [[ax]] = rp.panels()
+    x = np.geomspace(1, 1e4, 41)
+    y = np.append(np.nan, x[1:])
+    [line] = ax.loglog(x, y, **rp.style(1))
+    ax.set(xlim=(1, 1e4), ylim=(10, 1e4))  # which the first of the points are below
+    rp.tag(ax, line, "here", at, (3, 4))
+    [text] = ax.texts
+    assert text.get_color() == line.get_color()
+    assert text.xy[0] == text.xy[1] == pytest.approx(max(10, 1e4**at))
+    [nothing] = ax.plot([1, 2], [np.nan, np.nan])
+    rp.tag(ax, nothing, "nowhere", at)
+    assert len(ax.texts) == 1
+
+
+def test_a_curve_that_swings_is_drawn_by_its_peaks():
+    assert rp.from_here_on(np.array([5.0, 1, np.nan, 3, 2])).tolist() == [5, 3, 3, 3, 2]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1)])
@@ -1044,8 +1108,8 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_before_anything_is_comp
     assert files_under(tmp_path) == ["file"]
 
 
-def test_a_figure_is_added_by_three_touches(tmp_path, monkeypatch):
-    """In a copy of the program and its documents: compute, draw and @figure, and nothing else."""
+def test_a_figure_is_added_by_four_touches(tmp_path, monkeypatch):
+    """In a copy of the program and its documents: compute, draw with @figure, and a small picture with @thumb."""
     touches = """
 def compute_new(context):
     return table_of("x y", [(1, 2), (3, 4)]), "No data, no kernel, no seed: two points"
@@ -1054,6 +1118,11 @@ def compute_new(context):
 @figure("new:points", "is a line straight?", compute_new, verdict="it is", minutes=0.01)
 def draw_new(table, ax):
     ax.plot(table["x"], table["y"])
+
+
+@thumb("new:points", "The line is straight.")
+def thumb_new(table, ax):
+    draw_new(table, ax)
 
 
 """
@@ -1070,7 +1139,7 @@ def draw_new(table, ax):
     assert made < {*files_under(tmp_path / "figures")}
     gallery = (tmp_path / "README.md").read_text(encoding="utf-8")
     [cell] = [line for line in gallery.splitlines() if "thumbs/new-points.png" in line]
-    words = ("is a line straight?", "it is", "figures/README.md#newpoints-1-s")
+    words = ("is a line straight?", "The line is straight.", "figures/README.md#newpoints-1-s")
     assert all(word in cell for word in words)
     report = (tmp_path / "figures" / "README.md").read_text(encoding="utf-8")
     assert all(text in report for text in ("`new:points`", "(new-points.png)", "No data, no"))
@@ -1102,17 +1171,16 @@ def test_report_writes_the_tables_between_their_marks(tmp_path, registry, monkey
     assert rp.main(["report", "bounds"]) == 2
 
 
-def test_a_thumbnail_is_a_small_picture_of_the_first_panel(registry, monkeypatch):
-    """Without legends and words in the panel; the same bytes from the same numbers, whatever a user has set."""
+def test_a_thumbnail_is_a_small_picture_of_its_own(registry, monkeypatch):
+    """From the table alone; the same bytes from the same numbers, whatever a user has set."""
 
-    def draw(table, left, right):
-        left.plot(table["x"], table["y"], label="a curve")
-        left.text(0.5, 0.5, "a word")
-        right.plot(table["y"], table["x"])
+    def small(table, ax):
+        [line] = ax.loglog(table["x"], table["y"])
+        rp.tag(ax, line, "a curve", 0.5)
 
     rp.FOLDER.mkdir()
-    registry("c:two", draw=draw, columns=2)
-    rp.write_table(rp.FOLDER / "c-two.csv", rp.stack([{"x": [1, 2], "y": [3, 4]}]), "caption")
+    rp.thumb("race", "It rises.")(small)
+    rp.write_table(rp.FOLDER / "race.csv", rp.stack([{"x": [1, 1e9], "y": [3, 4]}]), "caption")
     seen = []
     save = Figure.savefig
     monkeypatch.setattr(
@@ -1120,18 +1188,42 @@ def test_a_thumbnail_is_a_small_picture_of_the_first_panel(registry, monkeypatch
     )
     for size in (8, 20):
         monkeypatch.setitem(matplotlib.rcParams, "font.size", size)
-        rp.draw_thumbnail("c:two", rp.FOLDER / f"{size}.png")
+        rp.draw_thumbnail("race", rp.FOLDER / f"{size}.png")
     assert (rp.FOLDER / "8.png").read_bytes() == (rp.FOLDER / "20.png").read_bytes()
     [ax] = seen[0].axes
-    assert len(ax.lines) == 1
-    assert not [*ax.texts, *seen[0].texts, *seen[0].legends]
+    assert len(ax.get_xticks()) <= 6
     height, width = matplotlib.image.imread(rp.FOLDER / "8.png").shape[:2]
-    assert height < width < 480  # twice the 240 that the README shows
+    assert height < width == 480  # twice the 240 that the README shows
+    [cell] = re.findall("<td.*</td>", rp.gallery())
+    assert all(
+        word in cell for word in ("thumbs/race.png", "#race-30-s", "the figure race", "It rises.")
+    )
+
+
+@pytest.mark.parametrize("key", rp.FIGURES)
+@matplotlib.rc_context(rp.THUMB)
+def test_a_thumbnail_can_be_read_without_its_figure(key):
+    """Its axes are named, its curves few, and each has its label, as dark as it, in the picture."""
+    assert rp.FIGURES[key].shows.endswith(".")
+    fig = Figure(figsize=rp.THUMB_SIZE, layout="constrained")
+    ax = fig.subplots()
+    rp.FIGURES[key].thumb(rp.read_table(ROOT / "figures" / rp.file_of(key))[0], ax)
+    fig.draw_without_rendering()
+    assert ax.get_legend() is None and not fig.legends
+    texts = [text for text in ax.texts if text.get_text()]
+    assert 1 <= len(texts) <= 5
+    assert min(text.get_fontsize() for text in texts) >= 9.5  # of them 7 pixels are seen
+    for text in texts:
+        box = text.get_window_extent()
+        assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1, text.get_text()
+        assert fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1, text.get_text()
+    for one, other in itertools.combinations(texts, 2):
+        assert not one.get_window_extent().overlaps(other.get_window_extent()), (one, other)
 
 
 def test_every_figure_has_its_thumbnail():
     kept = {path.name for path in (ROOT / "figures" / "thumbs").iterdir()}
-    assert kept == {f"{rp.stems(key)[0]}.png" for key in rp.FIGURES}
+    assert kept == {f"{Path(rp.file_of(key)).stem}.png" for key in rp.FIGURES}
     assert sum(path.stat().st_size for path in (ROOT / "figures" / "thumbs").iterdir()) < 1e6
 
 
