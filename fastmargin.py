@@ -1441,10 +1441,15 @@ def _balanced(alpha, signs):
     What the sum is too large by is taken from a weight of each exponent in turn, the largest first: it leaves at most
     half a unit in the last place of that weight.  Weights that are more than 2^53 apart may leave a rest.
     """
-    excess = math.fsum(signs * alpha)
-    if excess == 0.0:
+    terms = (signs * alpha).tolist()
+    excess = math.fsum(terms)
+    if excess == 0.0 or not math.isfinite(excess):
         return alpha
     alpha = alpha.copy()
+    # The exact sum as a sum of a few numbers, each of which rounds what those before it leave
+    total = [excess]
+    while part := math.fsum(itertools.chain(terms, (-known for known in total))):
+        total.append(part)
     exponents = np.frexp(alpha)[1]
     _, one_of_each = np.unique(
         np.where(alpha > 0.0, -exponents, np.iinfo(np.int32).max), return_index=True
@@ -1452,8 +1457,9 @@ def _balanced(alpha, signs):
     for i in one_of_each:
         changed = alpha[i] - signs[i] * excess
         if changed > 0.0:
+            total += [-signs[i] * alpha[i], signs[i] * changed]
             alpha[i] = changed
-            excess = math.fsum(signs * alpha)
+            excess = math.fsum(total)
         if excess == 0.0:
             break
     return alpha
@@ -10584,7 +10590,7 @@ class _Problem:
     Attributes
     ----------
     G, scale : the representation and s
-    n, diagonal, ridge : number of points, G_ii, and the r_i, 0.0 without a ridge
+    n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
     base : G without its ridge and its free intercept
     signs, shift : y and h if the intercept is free, else None
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
@@ -10603,7 +10609,7 @@ class _Problem:
         self.scale = scale
         self.n = G.shape()[0]
         self.diagonal = G.diagonal()
-        self.ridge = G.ridge
+        self.ridge = np.broadcast_to(G.ridge, self.n)
         self.base = G.without_shift()
         self.signs = G.signs
         self.shift = None
@@ -10684,6 +10690,9 @@ class _Problem:
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
+        if isinstance(self.base, DenseGram):
+            self._place_stored(points, start, H)
+            return
         lengths = self.lengths[points]
         step = max(1, _AT_ONCE // points.size)
         for first in range(start, points.size, step):
@@ -10702,6 +10711,19 @@ class _Problem:
             target /= lengths[first:stop, None]
             self.reads[0] += target.size
             _mirror(first, stop, H)
+
+    def _place_stored(self, points, start, H):
+        """Do as `place`, where G is a matrix: in one pass, which takes no memory of its own."""
+        size = points.size
+        y = np.zeros(size)
+        h = np.zeros(size)
+        if self.signs is not None:
+            y = self.signs[points]
+            h = self.shift[points]
+        factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
+        _gather(self.base.matrix, points, start, self.ridge[points], y, h, factors, H)
+        self.reads[0] += 0.5 * (size - start) * (size + start + 1)
+        _mirror(start, size, H)
 
     def product(self, v):
         """Return (v'Gv, G v) for ||v||_1 <= 1, by columns of the support if G has an adder; keep the last result."""
@@ -10759,6 +10781,18 @@ def _is_wide(base):
     """Return True for rows of so many coordinates that an entry of G costs more than a read of the whole matrix."""
     points = base.points_gram()
     return points is base and points.has_coordinates and points.shape()[1] >= points.shape()[0]
+
+
+@njit(cache=_CACHE, fastmath=_FAST)
+def _gather(matrix, points, start, ridge, y, h, factors, H):
+    """H_ab <- (G_ij + [i = j] r_i + h_i y_j + y_i h_j) c_i c_j among points i, j, for rows a >= start and b <= a."""
+    for a in range(start, points.size):
+        row = matrix[points[a]]
+        out = H[a]
+        for b in range(a + 1):
+            entry = row[points[b]] + (h[a] * y[b] + y[a] * h[b])
+            out[b] = entry * factors[a] * factors[b]
+        out[a] += ridge[a] * factors[a] * factors[a]
 
 
 def _rescale(alpha, m):
