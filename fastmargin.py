@@ -641,9 +641,8 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
         )
     if numbers.size == 0:
         raise ValueError(f"{name} is empty, shape {numbers.shape}")
-    is_finite = np.isfinite(numbers)
-    if not is_finite.all():
-        index = np.argwhere(~is_finite)[0].tolist()
+    if not np.isfinite(numbers).all():
+        index = np.argwhere(~np.isfinite(numbers))[0].tolist()
         value = numbers[tuple(index)]
         column = "" if columns is None else f", in column {columns[index[1]]!r}"
         index[0] += first
@@ -1115,8 +1114,9 @@ def _labels(y, n, name="y", allowed=(-1, 1)):
         if not remedy:
             raise
         raise TypeError(f"{name} must hold real numbers, got dtype {known.dtype}{remedy}") from None
-    wrong = np.flatnonzero(~np.isin(labels, allowed))
-    if wrong.size:
+    is_allowed = np.abs(labels) == 1.0 if is_sign else np.isin(labels, allowed)
+    if not is_allowed.all():
+        wrong = np.flatnonzero(~is_allowed)
         first = f"; {name}[{wrong[0]}] is {labels[wrong[0]]:g}"
         if is_sign:
             raise ValueError(f"labels must be -1 or +1{_sign_remedy(y, name) or first}")
@@ -1292,11 +1292,21 @@ def _softmax(m, q):
     return math.log(total) - low
 
 
+@njit(cache=_CACHE)
 def _unit_range(v):
     """Return v times the power of two that brings ||v||_1 into [1/2, 1]; only underflow can round."""
+    scaled = np.empty(v.size)
     # The largest entry comes first, as the sum of all might overflow.
-    v = np.ldexp(v, -math.frexp(float(np.abs(v).max()))[1])
-    return np.ldexp(v, -math.frexp(float(np.abs(v).sum()))[1])
+    largest = 0.0
+    for i in range(v.size):
+        largest = max(largest, abs(v[i]))
+    total = 0.0
+    for i in range(v.size):
+        scaled[i] = math.ldexp(v[i], -math.frexp(largest)[1])
+        total += abs(scaled[i])
+    for i in range(v.size):
+        scaled[i] = math.ldexp(scaled[i], -math.frexp(total)[1])
+    return scaled
 
 
 @register_jitable(fastmath=False)  # by default it would inherit the flags of its first caller
@@ -1417,9 +1427,19 @@ def _distribution(q, name, n):
     return q
 
 
+@njit(cache=_CACHE)
 def _offset(signs, m):
     """Return the bias b that maximises min_i (m + b y)_i, where y are the signs of two classes."""
-    return 0.5 * float(m[signs < 0.0].min() - m[signs > 0.0].min())
+    low_negative = math.inf
+    low_positive = math.inf
+    has_nan = False
+    for i in range(m.size):
+        has_nan |= m[i] != m[i]
+        if signs[i] < 0.0:
+            low_negative = min(low_negative, m[i])
+        else:
+            low_positive = min(low_positive, m[i])
+    return math.nan if has_nan else 0.5 * (low_negative - low_positive)
 
 
 def _weights(alpha, signs=None):
@@ -3006,6 +3026,21 @@ def _in_words(count):
 _LARGEST_COPY = 1 << 31  # bytes above which `numpy.asarray` of a G without a matrix is refused
 _MOST_ENTRIES = 1 << 26  # of rows that are written down to find witnesses: 0.5 GB
 
+
+def _kept(method):
+    """Let a representation keep the answer of a method without arguments; a changed copy asks again."""
+    name = f"_known_{method.__name__}"
+
+    @functools.wraps(method)
+    def answer(self):
+        held = vars(self)
+        if name not in held:
+            held[name] = method(self)
+        return held[name]
+
+    return answer
+
+
 # The facts of a representation.  A wrapper has those of the G that it wraps, but for its own.
 _FACTS = ("labels", "kernel", "normalize", "intercept", "ridge", "d", "origin", "shift")
 
@@ -3099,8 +3134,8 @@ class Representation:
     def _changed(self, **attributes):
         """Return a copy with these attributes, which are not checked again."""
         twin = object.__new__(type(self))
-        known = {name: value for name, value in vars(self).items() if name != "_known_bias"}
-        vars(twin).update(known, **attributes)
+        held = {name: value for name, value in vars(self).items() if not name.startswith("_known")}
+        vars(twin).update(held, **attributes)
         return twin
 
     def _restricted(self, index, **attributes):
@@ -3588,10 +3623,11 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
 
     def check(G, names, args):
         n, dimension = G.shape()
-        known = {"n": n, "d": dimension, "k": len(np.atleast_1d(args[0]))}
         for name, value in zip(names, args, strict=True):
             if name in shapes:
-                wanted = tuple(known[length] for length in shapes[name])
+                wanted = (n,) if shapes[name][-1] == "n" else (dimension,)
+                if len(shapes[name]) == 2:
+                    wanted = (len(np.atleast_1d(args[0])), *wanted)
                 if not (isinstance(value, np.ndarray) and value.shape == wanted):
                     shape = np.shape(value)
                     raise ValueError(f"{name} must be an array of shape {wanted}, got {shape}")
@@ -3864,14 +3900,16 @@ class RidgeGram(_OverGram):
     def diagonal(self) -> Array:
         return self.base.diagonal() + self.ridge
 
+    @_kept
+    def _share(self):
+        """Return max_i G_ii without the ridge over that with it; the least number allows for underflow."""
+        return max(_divisor(self.base) / _divisor(self), 1e-280)
+
     def _of_base(self, rounding):
-        """Return bounds that are in units of max_i G_ii without the ridge in units of that with it.
+        """Return bounds that are in units of max_i G_ii without the ridge in units of that with it."""
+        return rounding.scaled(self._share())
 
-        The least numbers allow for underflow.
-        """
-        share = _divisor(self.base) / _divisor(self)
-        return rounding.scaled(max(share, 1e-280))
-
+    @_kept
     def rounding(self) -> Rounding:
         """Add 16 roundings to the errors of the base, because |r_i v_i| <= |m_i| + s l_i t for its s."""
         of_base = self.base.rounding()
@@ -3932,6 +3970,8 @@ def _with_options(G, intercept, ridge):
     """Return G with the free intercept and the ridge that are asked for; a K keeps the intercept for its labels."""
     if _is_free(intercept):
         G = G._changed(intercept="free") if G.is_unsigned else FreeGram(G)
+    if isinstance(ridge, float) and ridge == 0.0:
+        return G
     ridge = _amounts(ridge, "ridge", len(G))
     return RidgeGram(G, ridge) if ridge.any() else G
 
@@ -3980,13 +4020,13 @@ class FreeGram(_OverGram):
         _refuse_unsigned(base, "base")
         if isinstance(base, PairGram):
             raise ValueError('intercept="free" takes two classes, and base has pairs')
-        if labels is None:
-            labels = base.labels
-        if labels is None:
+        if labels is None and base.labels is None:
             raise ValueError("labels must be given, of both classes, -1 and +1: the base has none")
-        labels = _free_labels(_labels(labels, len(base), "labels"))
-        if base.labels is not None and not np.array_equal(labels, base.labels):
-            raise ValueError("labels must be those of the base, whose entries have their signs")
+        if labels is not None:
+            labels = _labels(labels, len(base), "labels")
+            if base.labels is not None and not np.array_equal(labels, base.labels):
+                raise ValueError("labels must be those of the base, whose entries have their signs")
+        labels = _free_labels(base.labels if labels is None else labels)
         super().__init__(base, labels=labels, intercept="free")
 
     @property
@@ -4134,13 +4174,15 @@ class DenseGram(Representation):
             error += 2.0 * of_values / (1.0 - of_values) if of_values < 1.0 else math.inf
         return error
 
+    @_kept
     def rounding(self) -> Rounding:
         return Rounding.of_entries(len(self.matrix), self._error_of_entries())
 
+    @_kept
     def relative_lengths(self) -> Array:
         if self.kernel is not None and self.kernel.unit > 0.0:
             return super().relative_lengths()  # how a function errs at short points is not known
-        return _relative_lengths(self.diagonal(), self.matrix.dtype)
+        return _frozen(_relative_lengths(self.diagonal(), self.matrix.dtype))
 
     @property
     def more_precise(self) -> str:
@@ -6263,17 +6305,28 @@ class _Seen(namedtuple("_Seen", "least proven norm2 reach rounding rest", defaul
         return math.sqrt(norm2), shortest, longest
 
 
+@njit(cache=_CACHE, error_model="numpy")
 def _with_slacks(length, slacks, ridge):
-    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack."""
-    with np.errstate(over="ignore", divide="ignore"):
-        terms = np.divide(slacks, np.sqrt(ridge), out=np.zeros_like(slacks), where=slacks > 0.0)
-    largest = max(float(terms.max()), length)
-    if largest == math.inf:
+    """Return 1 / sqrt(length^2 + sum_i slack_i^2 / r_i), or 0 where a point without ridge has a slack.
+
+    Nothing has neither length nor slacks but by underflow: this is 0, too.
+    """
+    terms = np.zeros(slacks.size)
+    largest = length
+    for i in range(slacks.size):
+        if slacks[i] > 0.0:
+            terms[i] = slacks[i] / math.sqrt(ridge[i])
+            largest = max(largest, terms[i])
+    if largest == 0.0 or largest == math.inf:
         return 0.0
     # The largest term is taken out, so that no square can overflow.
-    return 1.0 / (largest * math.sqrt((length / largest) ** 2 + math.fsum((terms / largest) ** 2)))
+    for i in range(slacks.size):
+        terms[i] /= largest
+    high, low = _precise_dot(terms, terms)
+    return 1.0 / (largest * math.sqrt((length / largest) ** 2 + (high + low)))
 
 
+@njit(cache=_CACHE, fastmath=_FAST, error_model="numpy")
 def _minimizing_step(m, rise, ridge, slope, curvature):
     """Minimize slope t + curvature t^2 / 2 + sum_i max(0, 1 - m_i - t rise_i)^2 / (2 ridge_i), falling at t = 0.
 
@@ -6283,8 +6336,14 @@ def _minimizing_step(m, rise, ridge, slope, curvature):
     low = 0.0
     high = math.inf
     for _ in range(100):
-        pull = np.where(m + t * rise < 1.0, rise, 0.0) / ridge
-        root = ((1.0 - m) @ pull - slope) / (curvature + rise @ pull)
+        fall = -slope
+        bend = curvature
+        for i in range(m.size):
+            if m[i] + t * rise[i] < 1.0:
+                pull = rise[i] / ridge[i]
+                fall += (1.0 - m[i]) * pull
+                bend += rise[i] * pull
+        root = fall / bend
         if abs(root - t) <= 1e-10 * t:
             break
         if root > t:
@@ -6304,30 +6363,47 @@ def _soft_margins(seen, scale, v, proven, m, ridge):
     """
     if not (np.all(ridge) and seen.proven > 0.0 and seen.norm2 > 0.0):
         return None
-    multiple = float(v.sum()) / seen.norm2
+    _, _, longest = seen.lengths(scale)
+    lower, computed = _best_slacks(seen.norm2, longest, v, proven, m, ridge)
+    return None if math.isnan(lower) else (lower, computed)
+
+
+@njit(cache=_CACHE, error_model="numpy")
+def _best_slacks(norm2, longest, v, proven, m, ridge):
+    """Do as `_soft_margins`, for ||v||_G^2 as computed and the most that ||v||_G can be; return NaN for None."""
+    total = 0.0
+    for i in range(v.size):
+        total += v[i]
+    multiple = total / norm2
     if not 0.0 < multiple < math.inf:
-        return None
+        return math.nan, math.nan
     # 1. The squared norm and the margins of the best multiple without slacks, from the proven ends
     of_slacks = ridge * v
-    cost = sum(_precise_dot(of_slacks, v))
-    _, _, longest = seen.lengths(scale)
+    high, low = _precise_dot(of_slacks, v)
+    cost = high + low
     most2 = max(longest * longest * (1.0 + _LAST) - cost * (1.0 - _LAST), 0.0)
     most = math.sqrt(most2) * multiple * (1.0 + _LAST)
-    with np.errstate(over="ignore"):
-        least = (proven - of_slacks - _LAST * (np.abs(m) + np.abs(of_slacks))) * multiple
-        rise = float((least / ridge).sum())
+    least = np.empty(v.size)
+    rise = 0.0
+    for i in range(v.size):
+        rounding = _LAST * (abs(m[i]) + abs(of_slacks[i]))
+        least[i] = (proven[i] - of_slacks[i] - rounding) * multiple
+        rise += least[i] / ridge[i]
     if not 0.0 < rise < math.inf:
-        return None
+        return math.nan, math.nan
     # 2. The best multiple of these
-    with np.errstate(over="ignore", invalid="ignore"):
-        t = _minimizing_step(np.zeros(v.size), least, ridge, 0.0, most * most)
+    t = _minimizing_step(np.zeros(v.size), least, ridge, 0.0, most * most)
     if not 0.0 < t < math.inf:
-        return None
-    slacks = np.maximum(1.0 - t * least + _LAST * (1.0 + np.abs(t * least)), 0.0)
+        return math.nan, math.nan
+    slacks = np.empty(v.size)
+    for i in range(v.size):
+        margin = t * least[i]
+        slacks[i] = max(1.0 - margin + _LAST * (1.0 + abs(margin)), 0.0)
     lower = _with_slacks(t * most, slacks, ridge) * (1.0 - _LAST)
     # 3. The same as computed
-    length = math.sqrt(max(seen.norm2 - cost, 0.0)) * multiple
-    slacks = np.maximum(1.0 - t * multiple * (m - of_slacks), 0.0)
+    length = math.sqrt(max(norm2 - cost, 0.0)) * multiple
+    for i in range(v.size):
+        slacks[i] = max(1.0 - t * multiple * (m[i] - of_slacks[i]), 0.0)
     return lower, _with_slacks(t * length, slacks, ridge)
 
 
@@ -6363,6 +6439,7 @@ def _bracket(scale, alpha, p, total, terms, scale_error, soft=None):
 
 def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
     """Return (lower, upper, blur): the interval of `certificate` for checked input, and its width due to rounding."""
+    rounding_of_g = G.rounding()
     # 1. Bring both points to ||v||_1 <= 1; alpha = 0, and an alpha that is p, take no product of their own.
     points = [_unit_range(p)]
     if alpha is not p and alpha.any():
@@ -6370,17 +6447,18 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
 
     # 2. Multiply, in twice the working precision if that is wanted and G can.
     results = [G.precise(v) for v in points] if precise else [None]
-    total = math.fsum(points[0])
-    terms = 0
     if results[0] is None:
-        results = [(norm2, m, G.rounding()) for norm2, m in products(G, scale, *points)]
+        results = [(norm2, m, rounding_of_g) for norm2, m in products(G, scale, *points)]
         total = float(points[0].sum())
         terms = p.size
+    else:
+        total = math.fsum(points[0])
+        terms = 0
 
     # 3. A free intercept takes the best bias.  p is ``tilt`` away, in ||.||_1, from half its weight in each class.
     tilt = 0.0
     if G.signs is not None:
-        tilt = abs(math.fsum(G.signs * points[0]))
+        tilt = abs(sum(_precise_dot(G.signs, points[0])))
         if tilt > 1e-6:
             raise ValueError(
                 "p must have half its weight in each class, as that of momentum and max_margin has"
@@ -6403,12 +6481,12 @@ def _interval(G, scale, alpha, p, precise=False, products=_squares_and_margins):
         seen.append(_Seen(float(m.min()), float(proven.min()), norm2, reach, rounding, rest))
 
     # 4. Put them together, outwards.
-    seen_alpha = _Seen(0.0, 0.0, 0.0, 0.0, G.rounding())
+    seen_alpha = _Seen(0.0, 0.0, 0.0, 0.0, rounding_of_g)
     soft = None
     if alpha.any():
         seen_alpha = seen[-1]
         soft = _soft_margins(seen_alpha, scale, points[-1], proven, m, G.ridge)
-    ends = _bracket(scale, seen_alpha, seen[0], total, terms, G.rounding().margins, soft)
+    ends = _bracket(scale, seen_alpha, seen[0], total, terms, rounding_of_g.margins, soft)
     lower, upper, blur = map(float, ends)
     if lower > upper:
         raise ValueError(
@@ -7344,17 +7422,20 @@ def _marks(G):
     column = np.zeros(n)
     add_column(G, longest, 1.0, column)
     some = np.unique(np.arange(_SAMPLED) * n // _SAMPLED)
-    sample = _test_margins(G.restrict(some))
+    sample = G.block(some, some).astype(np.float64) @ _test_separator(some.size)
     return diagonal, signs, _per_length(column, lengths), _per_length(sample, lengths[some])
 
 
 def _test_margins(G):
     """Return the margins of a test separator."""
     n, dimension = G.shape()
-    w = np.cos(np.arange(dimension)) / dimension
     m = np.empty(n)
-    margins(G, w, m)
+    margins(G, _test_separator(dimension), m)
     return m
+
+
+def _test_separator(dimension):
+    return np.cos(np.arange(dimension)) / dimension
 
 
 def _per_length(m, lengths):
@@ -7424,8 +7505,12 @@ def _resume(start, origin, arrays, rounding):
     return float(start.trace["seconds"].max(initial=0.0))  # interrupted early it has no row
 
 
-def _refuse_undefined(place, **points):
-    """Refuse points of a solution that are not finite, where the state that they come from is."""
+def _refuse_undefined(method, place, **points):
+    """Refuse points of a solution that are not finite, and say so where the state that they come from is."""
+    if all(np.isfinite(values).all() for values in points.values()):
+        return
+    if not all(np.isfinite(array).all() for array in method.arrays):
+        _refuse_overflow(*points.values(), place=place)
     for name, values in points.items():
         if not np.isfinite(values).all():
             raise ValueError(
@@ -7445,9 +7530,7 @@ def _iterate(method, k, is_reported=False):
         p = _weights(alpha, signs)
     else:
         alpha, p = points(*method.state)
-        if all(np.isfinite(array).all() for array in _arrays(method.state)):
-            _refuse_undefined(place, alpha=alpha, p=p)
-        _refuse_overflow(alpha, p, place=place)
+        _refuse_undefined(method, place, alpha=alpha, p=p)
     if signs is not None:  # then the plane of alpha does not depend on the origin of G
         is_one = alpha is p
         alpha = _balanced(alpha, signs)
@@ -10591,14 +10674,17 @@ class _Problem:
     ----------
     G, scale : the representation and s
     n, diagonal, ridge : number of points, G_ii, and the r_i, 0 without a ridge
+    has_ridge : True if some r_i are not 0
     base : G without its ridge and its free intercept
-    signs, shift : y and h if the intercept is free, else None
+    signs : y if the intercept is free, else None
+    shift : h, or None for 0, as before `begin` and after `finish`
     origin, penalty : v of the origin Z'v and k that `begin` chose, None and 0.0 before
     sides : index arrays of points, each of which has the same share of the weight: all points, or the two classes
     lengths : length_i, of the G that is read
     relative_lengths : those of G that rounding is relative to, see `Rounding`
     reads : array of one entry, how many entries of G have been read
-    adder : the function ``G.adder()``, which keeps columns of G, or None
+    adder : the function ``base.adder()``, which keeps columns, or None
+    blur : a bound on the rounding of a product v'Gv for ||v||_1 <= 1
     matrix : of rows that are wider than they are many, the matrix G, else None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
@@ -10610,6 +10696,7 @@ class _Problem:
         self.n = G.shape()[0]
         self.diagonal = G.diagonal()
         self.ridge = np.broadcast_to(G.ridge, self.n)
+        self.has_ridge = bool(self.ridge.any())
         self.base = G.without_shift()
         self.signs = G.signs
         self.shift = None
@@ -10617,12 +10704,12 @@ class _Problem:
         self.penalty = 0.0
         self.sides = [np.arange(self.n)]
         if self.signs is not None:
-            self.shift = np.zeros(self.n)
             self.sides = [np.flatnonzero(self.signs == sign) for sign in (1.0, -1.0)]
         self.lengths = np.sqrt(self.diagonal / scale)
         self.relative_lengths = G.relative_lengths()
         self.reads = np.zeros(1)
-        self.adder = G.adder()
+        self.adder = self.base.adder()
+        self.blur = G.rounding().square * scale
         self.matrix = None
         if _is_wide(self.base) and self.n <= _FIRST_MATRIX:
             every = np.arange(self.n)
@@ -10639,7 +10726,7 @@ class _Problem:
         at o: k = 20 (median_i ||x_i - o||^2 + min_i r_i).  The proof that this settles is "The origin of a free
         intercept" in figures/README.md.
         """
-        self.adder = self.G.adder()
+        self.adder = self.base.adder()
         self.last = None
         if self.signs is None:
             return
@@ -10662,7 +10749,8 @@ class _Problem:
         reaches = self.relative_lengths + self.reach(np.abs(v))
         blur = 8.0 * self.G.rounding().margins * self.scale * reaches**2
         squares = np.maximum(self.diagonal - self.ridge + 2.0 * y * self.shift, blur)
-        self.penalty = _BIAS_PENALTY * (np.median(squares) + np.min(self.ridge))
+        middle = np.partition(squares, self.n // 2)[self.n // 2]
+        self.penalty = _BIAS_PENALTY * (middle + self.ridge.min())
         self.shift += 0.5 * self.penalty * y
         self.lengths = np.sqrt(np.maximum(self.diagonal + 2.0 * y * self.shift, blur) / self.scale)
         m += b / self.scale * y
@@ -10675,14 +10763,14 @@ class _Problem:
             self.refresh(alpha, m)
             return
         alpha[:] = _balanced(alpha, self.signs)
-        self.shift[:] = 0.0
+        self.shift = None
         self.last = None
         self.refresh(alpha, m)
         m += _offset(self.signs, m) * self.signs
 
     def from_shift(self, points, weights, at=slice(None)):
         """Return what h y' + y h' adds, at some points, to a product with weights of some points."""
-        if self.signs is None:
+        if self.shift is None:
             return 0.0
         y = self.signs
         h = self.shift
@@ -10735,10 +10823,14 @@ class _Problem:
             image = np.zeros(self.n)
             support = np.flatnonzero(v)
             self.adder(support, v[support], image)
-            w = np.empty(self.G.shape()[1])
-            lift(self.G, v, w)
-            blur = self.G.rounding().square * self.scale
-            norm2 = _nonnegative(square(self.G, v, w, image), blur)
+            w = np.empty(self.base.shape()[1])
+            lift(self.base, v, w)
+            norm2 = square(self.base, v, w, image)
+            if self.has_ridge:
+                of_ridge = self.ridge * v
+                norm2 += sum(_precise_dot(of_ridge, v))
+                image += of_ridge
+            norm2 = _nonnegative(norm2, self.blur)
         self.last = (v, norm2, image)
         return norm2, image
 
@@ -10769,6 +10861,7 @@ class _Problem:
             moves = moves[moved] / self.scale
             if self.matrix is None:
                 self.adder(points, moves, m)
+                m[points] += self.ridge[points] * moves
             else:
                 m += moves @ self.matrix[points]
             m += self.from_shift(points, moves)
@@ -11065,6 +11158,7 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
     bar = 0.0
     while True:
         # 1. Let a batch of points enter.
+        largest = k
         for _ in range(batch):
             i = np.argmin(price)
             if not price[i] < bar:
@@ -11073,6 +11167,7 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
             g[i] = _dot(H[i, :n], x) - 1.0 / lengths[i]
             k = _append(face, H[i], x, g, k, i, eps)
             changes = changes + 1
+            largest = largest + 1
             if k < 0:
                 return k, changes
         # 2. Go to the minimum on the face.
@@ -11088,7 +11183,8 @@ def _walk_faces(H, face, price, x, g, k, most, tol, eps):
                 g[i] += weight * row[i]
         for i in range(n):
             price[i] = 0.0 if inside[i] else g[i]
-        batch = 1 + k // _BATCH
+        # As long as no point leaves the face, more enter at a time.
+        batch = 2 * batch if k == largest and batch < n else 1 + k // _BATCH
         bar = _BAR * price[np.argmin(price)]
         if not bar < 0.0 or changes >= most or _gap(x, g, lengths) <= tol:
             return k, changes
@@ -11778,7 +11874,15 @@ def _with_violators(problem, points, H, m, divisor, below, largest):
 
 
 def _first_working_set(problem, alpha, m, precision, largest):
-    """Return (points, H): the support, and half as many points of least margin, at most ``largest`` points."""
+    """Return (points, H): all points if they are few, else the support and half as many points of least margin.
+
+    There are at most ``largest`` points.
+    """
+    if problem.n <= _FIRST_FACE:
+        points = np.arange(problem.n)
+        H = np.empty((problem.n, problem.n), precision)
+        problem.place(points, 0, H)
+        return points, H
     support = np.flatnonzero(alpha)
     points = support
     if support.size <= len(problem.sides):  # nothing is known yet
@@ -11837,7 +11941,11 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
                 return "rounding"
         else:
             is_slow = (is_closed or steps >= most) and gap > _CLOSER * previous_gap
-        if is_witness or norm <= limits.eps * reach or (gap <= tol and (is_rough or not by_faces)):
+        if is_witness or norm <= limits.eps * reach:
+            return "solved"
+        if gap <= tol and (is_rough or not by_faces):
+            if by_faces and problem.signs is not None:
+                _balance(problem, alpha, points[P], P, H, L, tol)
             return "solved"
         if is_slow or work > _LONGEST_WALK or (method == _SMALL_FACES and P.size > _FIRST_FACE):
             return "slow"
@@ -11849,6 +11957,26 @@ def _on_working_set(problem, limits, method, alpha, m, gap):
         if by_faces and is_closed:
             _refine(problem, alpha, m, points[P], L)
             return "rounding"
+
+
+def _balance(problem, alpha, points, P, H, L, tol):
+    """Go to the minimum on a face among the weights with y'alpha = 0, unless that has weights below 0.
+
+    There the penalty of the bias is 0, so that no better origin changes the minimum.  ``points`` are those on the face,
+    at the places P of the working set whose H has the Cholesky factor L on them.
+    """
+    lengths = problem.lengths[points]
+    a = problem.signs[points] / lengths
+    x = 1.0 / lengths
+    _solve(L, P.size, x)
+    flat = a.copy()
+    _solve(L, P.size, flat)
+    bias = (a @ x) / (a @ flat)
+    x -= bias * flat
+    # Where points depend on others the factor is that of another matrix.
+    residual = (H[np.ix_(P, P)] @ x - 1.0 / lengths + bias * a) * lengths
+    if np.abs(residual).max() <= tol and x.min() >= 0.0:
+        alpha[points] = x / lengths
 
 
 def _refine(problem, alpha, m, points, L):
@@ -12150,8 +12278,10 @@ def max_margin(
     if not _is_result(start) and np.ndim(start) == 1:
         weights = start
         start = None
-    run = prepare(G, start=start, free_intercept=True, **options)
-    if options["trace_at"] is None:
+    if options["trace_at"] is not None:
+        run = prepare(G, start=start, free_intercept=True, **options)
+    else:
+        run = prepare(G, start=start, free_intercept=True, **{**options, "trace_at": ()})
         first = int(run.checkpoints[0])
         last = int(run.checkpoints[-1])
         run = run._replace(checkpoints=range(first, last + 1))
@@ -12629,19 +12759,28 @@ def _row_hashes(values, columns, starts, factors, hashes):
         hashes[i] += total
 
 
+@functools.lru_cache(4)
+def _hash_factors(count):
+    """Return odd random numbers, by which entries are multiplied in `_row_hashes`."""
+    return np.random.default_rng(0).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
+
+
 def _first_copies(X, labels):
     """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
 
     A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries.
     """
     n, d = X.shape
-    factors = np.random.default_rng(0).integers(2**64, size=d + 1, dtype=np.uint64) | np.uint64(1)
+    factors = _hash_factors(d + 1)
     hashes = labels.astype(np.uint64) * factors[d]
     if _is_sparse(X):
         _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
     else:
         starts = np.arange(n + 1) * d
         _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
+    in_order = np.sort(hashes)
+    if (in_order[1:] != in_order[:-1]).all():  # as of most points, and the rest would take longer
+        return np.arange(n), np.arange(n)
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     place = first[which]
     key = _row_key(X)
@@ -13045,8 +13184,11 @@ class MaxMarginClassifier:
         negligible = 0.0 if self.C == math.inf else _NEGLIGIBLE
         lightest = np.maximum(negligible * heaviest, _NORMAL)
         kept = np.flatnonzero(weights >= lightest[labels])
-        left_out = math.fsum(np.delete(weights, kept))
-        self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
+        left_out = 0.0
+        self.classes_ = classes
+        if kept.size < n:
+            left_out = math.fsum(np.delete(weights, kept))
+            self.classes_, labels = np.unique(classes[labels[kept]], return_inverse=True)
         if self.classes_.size < 2:
             remedy = ""
             tiny = heaviest[(heaviest > 0.0) & (heaviest < _NORMAL)]
