@@ -10791,7 +10791,7 @@ class _Problem:
                 block = self.G.block(rows, columns)
             else:
                 block = self.matrix[np.ix_(rows, columns)]
-            if self.signs is not None:
+            if self.shift is not None:
                 block += np.outer(self.shift[rows], self.signs[columns])
                 block += np.outer(self.signs[rows], self.shift[columns])
             target = H[first:stop, :stop]
@@ -10805,7 +10805,7 @@ class _Problem:
         size = points.size
         y = np.zeros(size)
         h = np.zeros(size)
-        if self.signs is not None:
+        if self.shift is not None:
             y = self.signs[points]
             h = self.shift[points]
         factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
