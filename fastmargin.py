@@ -1467,9 +1467,11 @@ def _balanced(alpha, signs):
         return alpha
     alpha = alpha.copy()
     # The exact sum as a sum of a few numbers, each of which rounds what those before it leave
-    total = [excess]
-    while part := math.fsum(itertools.chain(terms, (-known for known in total))):
+    total = []
+    part = excess
+    while part != 0.0:
         total.append(part)
+        part = math.fsum(itertools.chain(terms, (-known for known in total)))
     exponents = np.frexp(alpha)[1]
     _, one_of_each = np.unique(
         np.where(alpha > 0.0, -exponents, np.iinfo(np.int32).max), return_index=True

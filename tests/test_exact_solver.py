@@ -1378,3 +1378,46 @@ def test_a_dependent_point_comes_in_downhill(seed):
         value = 0.5 * x @ H @ x - (x / roots).sum()
         assert k >= 0 and (x >= 0).all() and value <= before + 1e-9 * (1 + abs(before))
     assert k <= 3
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_entries_of_a_matrix_are_placed_as_those_of_a_kernel(dtype, intercept, ridge):
+    """Both by blocks, and for a matrix in one pass, with the ridge and from the origin of a free intercept."""
+    X, y = noisy(90)
+    points = np.array([40, 3, 77, 5, 6, 89, 0])
+    placed = []
+    for make in (fm.gram, fm.lazy_gram):
+        G = make(X, y, gamma=0.5, normalize=None, intercept=intercept, ridge=ridge)
+        problem = fm._Problem(G, G.diagonal().max())
+        alpha = np.random.default_rng(1).random(90)
+        m = np.zeros(90)
+        problem.finish(alpha, m)
+        problem.begin(alpha, m)
+        H = np.zeros((9, 9), dtype)
+        problem.place(points[:4], 0, H)
+        problem.place(points, 4, H)
+        placed.append(H)
+    np.testing.assert_allclose(*placed, rtol=0, atol=1e-6 if dtype == np.float32 else 1e-12)
+    assert not placed[0][7:].any() and np.allclose(placed[0].diagonal()[:7], 1.0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("ridge", [0.0, 0.01, 1.0])
+def test_a_free_intercept_of_few_points_takes_one_iteration(ridge, seed):
+    """On the face weights go to the minimum with y'alpha = 0, whatever the origin is: no other origin need follow."""
+    X, y = noisy(80, seed)
+    result = fm.max_margin(fm.gram(X, y, gamma=1.0, intercept="free", ridge=ridge), tol=1e-9)
+    assert result.status == "certified" and result.n_iter == 1
+
+
+def test_faces_grow_faster_where_no_point_leaves():
+    """Of the identity all points enter, by a number of steps that grows with the logarithm of theirs."""
+    n = 256
+    x = np.zeros(n)
+    price = np.zeros(n)
+    price[0] = -1.0
+    given = np.eye(n), face_of(np.ones(n), n), price, x, -np.ones(n)
+    k, changes = fm._walk_faces(*given, 0, 10 * n, 0.0, 0.0)
+    assert k == n and changes <= n + 12 and np.allclose(x, 1.0)
