@@ -10126,7 +10126,7 @@ class _Game(NamedTuple):
     def interval(self, G, scale, w, p, precise):
         """Return the `bracket` of fresh products, for `drive`."""
         if w.any():
-            w = _unit_range(w)
+            w = _unit_range(w.ravel()).reshape(w.shape)
         return self.bracket(self.play(w, p))
 
 
