@@ -5210,14 +5210,9 @@ class SparseGram(_RowGram):
 
     def block(self, rows: Array, columns: Array) -> Array:
         out = np.empty((len(rows), len(columns)))
-        others = self.restrict(columns)
-        for some in _slices(len(rows), self.dimension):
-            part = self.restrict(rows[some])
-            with_zeros = np.zeros(part.shape())
-            with_zeros[
-                np.repeat(np.arange(len(with_zeros)), np.diff(part.starts)), part.columns
-            ] = part.values
-            table_margins(others, with_zeros, out[some])
+        left = self.restrict(rows)
+        right = left if rows is columns else self.restrict(columns)
+        _sparse_block(left.arrays, right.arrays, out)
         return out
 
 
@@ -5246,6 +5241,19 @@ def _sparse_add_rows(G, v, start, out):
             _, values, columns = _sparse_row(G, start + i)
             for k in range(values.size):
                 out[columns[k]] += weight * values[k]
+
+
+@njit(cache=_CACHE)
+def _sparse_block(A, B, out):
+    """out_ij <- <a_i, b_j>, by one row a_i at a time, with its zeros."""
+    row = np.zeros(A.dimension)
+    for i in range(len(out)):
+        _, values, columns = _sparse_row(A, i)
+        for k in range(values.size):
+            row[columns[k]] = values[k]
+        _sparse_set_dots(B, row, out[i], 0)
+        for k in range(values.size):
+            row[columns[k]] = 0.0
 
 
 @njit(cache=_CACHE)
@@ -10575,8 +10583,8 @@ _VECTOR = 64
 #   share of the support that may change before all margins are computed afresh; 0.4 x1.01, always updated x0.98
 _UPDATED = 0.8
 
-#   points of wide rows whose matrix is kept: memory, 0.1 GB
-_FIRST_MATRIX = 4000
+#   rows that are wider than they are many, whose matrix is kept: memory, 0.1 GB
+_FEW_ROWS = 4000
 
 # Working sets:
 #   points in the first one if nothing is known of any; none x1.03, 32 x0.98, 512 x1.18
@@ -10685,9 +10693,9 @@ class _Problem:
     lengths : length_i, of the G that is read
     relative_lengths : those of G that rounding is relative to, see `Rounding`
     reads : array of one entry, how many entries of G have been read
+    matrix : entries of base that are stored, or of rows that are wider than they are many; else None
     adder : the function ``base.adder()``, which keeps columns, or None
     blur : a bound on the rounding of a product v'Gv for ||v||_1 <= 1
-    matrix : of rows that are wider than they are many, the matrix G, else None
     last : the last product (v, v'Gv, G v), or None
     kept : what `_at_hand` returned last, or (None, None)
     """
@@ -10710,15 +10718,23 @@ class _Problem:
         self.lengths = np.sqrt(self.diagonal / scale)
         self.relative_lengths = G.relative_lengths()
         self.reads = np.zeros(1)
+        self.matrix = self._matrix()
         self.adder = self.base.adder()
         self.blur = G.rounding().square * scale
-        self.matrix = None
-        if _is_wide(self.base) and self.n <= _FIRST_MATRIX:
-            every = np.arange(self.n)
-            self.matrix = G.block(every, every)
-            self.reads[0] += self.n**2
         self.last = None
         self.kept = (None, None)
+
+    def _matrix(self):
+        """Return the matrix of the base if it is stored, or if an entry costs more than to read all that it has."""
+        base = self.base
+        if isinstance(base, DenseGram):
+            return base.matrix
+        n, d = base.shape()
+        if not base.has_coordinates or base.points_gram() is not base or not n <= min(d, _FEW_ROWS):
+            return None
+        self.reads[0] += n * n
+        every = np.arange(n)
+        return base.block(every, every)
 
     def begin(self, alpha, m):
         """Drop what earlier iterations read, so that a run can be cut between any two; move a free origin.
@@ -10780,7 +10796,7 @@ class _Problem:
 
     def place(self, points, start, H):
         """Fill in H among the points, from row and column ``start`` on."""
-        if isinstance(self.base, DenseGram):
+        if self.matrix is not None:
             self._place_stored(points, start, H)
             return
         lengths = self.lengths[points]
@@ -10789,10 +10805,7 @@ class _Problem:
             rows = points[first : first + step]
             stop = first + rows.size
             columns = points[:stop]
-            if self.matrix is None:
-                block = self.G.block(rows, columns)
-            else:
-                block = self.matrix[np.ix_(rows, columns)]
+            block = self.G.block(rows, columns)
             if self.shift is not None:
                 block += np.outer(self.shift[rows], self.signs[columns])
                 block += np.outer(self.signs[rows], self.shift[columns])
@@ -10803,7 +10816,7 @@ class _Problem:
             _mirror(first, stop, H)
 
     def _place_stored(self, points, start, H):
-        """Do as `place`, where G is a matrix: in one pass, which takes no memory of its own."""
+        """Do as `place`, where entries are stored: in one pass, which takes no memory of its own."""
         size = points.size
         y = np.zeros(size)
         h = np.zeros(size)
@@ -10811,7 +10824,7 @@ class _Problem:
             y = self.signs[points]
             h = self.shift[points]
         factors = 1.0 / (self.lengths[points] * math.sqrt(self.scale))
-        _gather(self.base.matrix, points, start, self.ridge[points], y, h, factors, H)
+        _gather(self.matrix, points, start, self.ridge[points], y, h, factors, H)
         self.reads[0] += 0.5 * (size - start) * (size + start + 1)
         _mirror(start, size, H)
 
@@ -10863,19 +10876,13 @@ class _Problem:
             moves = moves[moved] / self.scale
             if self.matrix is None:
                 self.adder(points, moves, m)
-                m[points] += self.ridge[points] * moves
             else:
                 m += moves @ self.matrix[points]
+            m[points] += self.ridge[points] * moves
             m += self.from_shift(points, moves)
         else:
             self.refresh(alpha, m)
         return _rescale(alpha, m)
-
-
-def _is_wide(base):
-    """Return True for rows of so many coordinates that an entry of G costs more than a read of the whole matrix."""
-    points = base.points_gram()
-    return points is base and points.has_coordinates and points.shape()[1] >= points.shape()[0]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
