@@ -4271,6 +4271,7 @@ def weights_gap(G, alpha, p):
 
 # Both sides must reach this certified relative gap. LIBSVM, whose kernel is in single precision, stops a little below.
 GOAL = 1e-5
+TURNS = 3
 NO_GAPS = (math.nan, math.nan)
 
 
@@ -4314,7 +4315,7 @@ def measure(comparison, context):
         raise RuntimeError(f"{comparison.label}: our certified gap is {gap:.1e}, above {GOAL:g}")
     calls = (comparison.ours, comparison.theirs)
     least = context.pick(TURN, 0.0)
-    turns = [[stopwatch(call, least)[0] for call in calls] for _ in range(context.pick(5, 1))]
+    turns = [[stopwatch(call, least)[0] for call in calls] for _ in range(context.pick(TURNS, 1))]
     ours, theirs = np.transpose(turns)
     ratios = theirs / ours
     if their_gap > GOAL:
@@ -4436,11 +4437,8 @@ def hard_by_points(context):
     return to_goal("MaxMarginClassifier, points, hard", "SVC", G, y, ours, theirs, gap)
 
 
-def soft_by_points(context):
-    rng = context.rng()
-    X = rng.normal(size=(context.pick(4000, 300), 20))
-    noise = np.where(rng.random(len(X)) < 0.25, -1, 1)
-    y = noise * np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
+def against_svc(what, X, y, **options):
+    """Compare the classifier with an SVC of the same C, whose slacks are not squared, by their fit."""
 
     def check(model, peer):
         if model.score(X, y) < peer.score(X, y) - 0.02:
@@ -4448,12 +4446,43 @@ def soft_by_points(context):
         return NO_GAPS
 
     return Comparison(
-        f"MaxMarginClassifier, noisy points, C = 1, n = {len(y):,}",
+        f"MaxMarginClassifier, {what}, n = {len(y):,}",
         "SVC, slacks not squared",
-        lambda: fm.MaxMarginClassifier(gamma=1 / 20, C=1.0).fit(X, y),
-        lambda: svc(X, y, gamma=1 / 20, C=1.0, tol=1e-3),
+        lambda: fm.MaxMarginClassifier(tol=1e-3, **options).fit(X, y),
+        lambda: svc(X, y, tol=1e-3, **options),
         check,
     )
+
+
+def soft_by_points(context):
+    rng = context.rng()
+    X = rng.normal(size=(context.pick(4000, 300), 20))
+    noise = np.where(rng.random(len(X)) < 0.25, -1, 1)
+    y = noise * np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
+    return against_svc("noisy points, C = 1", X, y, gamma=1 / 20, C=1.0)
+
+
+def many_noisy_points(C, context):
+    """Points of scikit-learn's generator, a fifth of which has a label at random."""
+    n = context.pick(50_000, 400)
+    make = importlib.import_module("sklearn.datasets").make_classification
+    X, y = make(n, 10, n_informative=6, flip_y=0.2, random_state=context.seed)
+    X = standardised(X, X)[0]
+    return against_svc(f"many noisy points, C = {C:g}", X, 2 * y - 1, gamma=1 / 10, C=C)
+
+
+def copies_of_points(context):
+    """Counts, of which there are few: each point comes many times, with either label."""
+    rng = context.rng()
+    n = context.pick(20_000, 400)
+    X = rng.integers(0, 3, size=(n, 5)).astype(float)
+    y = np.where(X.sum(axis=1) + rng.normal(size=n) > 5.0, 1, -1)
+    return against_svc("counts with copies, C = 1", X, y, gamma=1 / 5, C=1.0)
+
+
+def few_points(context):
+    X, y = shuffled_pair(context, (3, 5), 100)
+    return against_svc("few points, C = 1", X, y, gamma=0.01, C=1.0)
 
 
 def against_liblinear(what, X, y, ridge, **options):
@@ -4480,7 +4509,13 @@ def linear_dense(context):
     return against_liblinear("dense points, hard", X, y, 0.0, loss="hinge", C=1e6)
 
 
-def linear_sparse(context):
+def linear_soft(context):
+    X, y = shuffled_pair(context, (4, 9), few=600)
+    what = "dense points, squared slacks, C = 1"
+    return against_liblinear(what, X, y, 0.5, loss="squared_hinge", C=1.0)
+
+
+def linear_sparse(C, context):
     rng = context.rng()
     n, d = context.pick((20_000, 50_000), (300, 600))
     cells = (np.repeat(np.arange(n), 45), rng.integers(0, d, 45 * n))
@@ -4488,8 +4523,16 @@ def linear_sparse(context):
     X = csr_matrix((rng.random(45 * n), cells), shape=(n, d))
     X = importlib.import_module("sklearn.preprocessing").normalize(X)
     y = np.where(X @ rng.normal(size=d) > 0, 1, -1)
-    what = "sparse points, squared slacks, C = 1"
-    return against_liblinear(what, X, y, 0.5, loss="squared_hinge", dual=True, C=1.0)
+    what = f"sparse points, squared slacks, C = {C:g}"
+    return against_liblinear(what, X, y, 0.5 / C, loss="squared_hinge", dual=True, C=C)
+
+
+def linear_wide(context):
+    rng = context.rng()
+    n, d = context.pick((200, 60_000), (30, 400))
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    return against_liblinear("wide points, hard", X, y, 0.0, loss="hinge", C=1e6)
 
 
 def thin_by_points(context):
@@ -4527,8 +4570,15 @@ COMPARISONS = (
     thin_by_matrix,
     hard_by_points,
     soft_by_points,
+    partial(many_noisy_points, 1.0),
+    partial(many_noisy_points, 10.0),
+    copies_of_points,
+    few_points,
     linear_dense,
-    linear_sparse,
+    linear_soft,
+    partial(linear_sparse, 1.0),
+    partial(linear_sparse, 100.0),
+    linear_wide,
     thin_by_points,
     first_call,
 )
@@ -4540,8 +4590,8 @@ def compute_speed_peers(context):
     caption = (
         f"MNIST ({load_mnist(context).source}): 0 vs 1 for points without a kernel, else 3 vs 5, rbf, gamma = 0.01, "
         "shuffled with seed 5; HTRU2 standardised, sigma^2 = 4; margin 0.001, noisy and sparse points drawn with "
-        f"seed {context.seed}; {os.cpu_count()} cores. Calls in turns, {context.pick(5, 1)} each: the median and range "
-        f"of their time over ours. Where there is a gap, both are certified to {GOAL:g}"
+        f"seed {context.seed}; {os.cpu_count()} cores. Calls in turns, {context.pick(TURNS, 1)} each: the median and "
+        f"range of their time over ours. Where there is a gap, both are certified to {GOAL:g}"
     )
     if made is WITH_NUMPY:
         skipped = 'Skipped: the comparisons that need pip install ".[peers]"'
