@@ -1417,36 +1417,26 @@ def _combine_rows(matrix, index, weights, out):
 
 
 # BLAS wakes its threads for short products, too.  Beside another process that needs a core they wait for each other,
-# up to seven times as long as the product takes.
+# many times as long as the product takes.
 _SHORT = 1 << 24  # multiplications of a product below which one thread is about as fast
 
 
-@njit(cache=_CACHE, fastmath=_FAST)
+@njit(cache=_CACHE)
+def _set_rows_dots(rows, first, k, v, out):
+    """out_i <- sum of the first k terms of <rows_i, v> for the rows from ``first`` on."""
+    v = v[:k]
+    whole = len(rows) - (len(rows) - first) % 4
+    for i in range(first, whole, 4):
+        dots = _four_dots(rows[i, :k], rows[i + 1, :k], rows[i + 2, :k], rows[i + 3, :k], v)
+        out[i], out[i + 1], out[i + 2], out[i + 3] = dots
+    for i in range(whole, len(rows)):
+        out[i] = _dot(rows[i, :k], v)
+
+
+@njit(cache=_CACHE)
 def _short_product(A, B, out):
-    """out <- A B', four rows of B and two of A at a time, whose sums stay in registers."""
-    rows = len(A)
-    whole = len(B) - len(B) % 4
-    for i in range(0, rows, 2):
-        other = min(i + 1, rows - 1)  # the last of an odd number of rows is taken twice
-        for j in range(0, whole, 4):
-            a = b = c = d = 0.0
-            e = f = g = h = 0.0
-            for k in range(A.shape[1]):
-                x = A[i, k]
-                y = A[other, k]
-                a += x * B[j, k]
-                b += x * B[j + 1, k]
-                c += x * B[j + 2, k]
-                d += x * B[j + 3, k]
-                e += y * B[j, k]
-                f += y * B[j + 1, k]
-                g += y * B[j + 2, k]
-                h += y * B[j + 3, k]
-            out[i, j : j + 4] = a, b, c, d
-            out[other, j : j + 4] = e, f, g, h
-        for j in range(whole, len(B)):
-            out[i, j] = _dot(A[i], B[j])
-            out[other, j] = _dot(A[other], B[j])
+    for i in range(len(A)):
+        _set_rows_dots(B, 0, A.shape[1], A[i], out[i])
 
 
 def _row_products(A, B):
@@ -10039,18 +10029,6 @@ NORMS = {
     "spectral": _of_singular_values(_LINF_NORM),
     "nuclear": _of_singular_values(_L1_NORM),
 }
-
-
-@njit(cache=_CACHE)
-def _set_rows_dots(rows, first, k, v, out):
-    """out_i <- sum of the first k terms of <rows_i, v> for the rows from ``first`` on."""
-    v = v[:k]
-    whole = len(rows) - (len(rows) - first) % 4
-    for i in range(first, whole, 4):
-        dots = _four_dots(rows[i, :k], rows[i + 1, :k], rows[i + 2, :k], rows[i + 3, :k], v)
-        out[i], out[i + 1], out[i + 2], out[i + 3] = dots
-    for i in range(whole, len(rows)):
-        out[i] = _dot(rows[i, :k], v)
 
 
 @njit(cache=_CACHE)
