@@ -5209,6 +5209,278 @@ def thumb_norms(table, ax):
     plain(ax.xaxis)
 
 
+# --- attention ---
+#
+# Attention gives the tokens x_t of a sequence the weights s = softmax(X W z) for a query z.  Training makes it select
+# one token a of each sequence i.  The rows (x_(i,a) - x_(i,t)) z_i', for t != a, have the margins by which it does.
+
+SELECTORS = {  # the norm of each; the last one trains the factors of W = K Q'
+    "gradient descent": "l2",
+    "sign descent": "linf",
+    "spectral descent": "spectral",
+    "descent on K and Q": "nuclear",
+}
+TOKEN_SIZES = (
+    (8, 8),
+    (16, 16),
+    (32, 32),
+)  # tokens in a sequence, and their coordinates; as many sequences as tokens
+WARM_UP = 100  # steps that grow, so that the first ones select no token yet
+
+
+class Sequences(NamedTuple):
+    """Sequences of tokens, their queries and labels, and the head h(x) = sum_j c_j f(<u_j, x>), f(s) = s or max(s, 0).
+
+    X : array, shape (n, T, d)
+    z : array, shape (n, d)
+    y : array, shape (n,), -1 or 1
+    U, c : arrays, shapes (width, d), (width,)
+    is_linear : bool
+    """
+
+    X: np.ndarray
+    z: np.ndarray
+    y: np.ndarray
+    U: np.ndarray
+    c: np.ndarray
+    is_linear: bool
+
+    def head(self, points):
+        """Return h and its gradient at points, (n, d)."""
+        hidden = points @ self.U.T
+        gates = np.ones(hidden.shape) if self.is_linear else 1.0 * (hidden > 0)
+        return (gates * hidden) @ self.c, (gates * self.c) @ self.U
+
+    def best_tokens(self):
+        """Return the token of each sequence that alone would have the least loss."""
+        n, tokens, d = self.X.shape
+        values, _ = self.head(self.X.reshape(-1, d))
+        return (self.y[:, None] * values.reshape(n, tokens)).argmax(axis=1)
+
+
+def unit(points):
+    return points / np.linalg.norm(points, axis=-1, keepdims=True)
+
+
+def drawn_sequences(tokens, d, is_linear, rng):
+    """Draw tokens and queries on the sphere.  To one token of each sequence y v is added, v the head's direction."""
+    X = unit(rng.normal(size=(tokens, tokens, d)))
+    z = unit(rng.normal(size=(tokens, d)))
+    y = rng.choice((-1.0, 1.0), tokens)
+    v = unit(rng.normal(size=d))
+    X[np.arange(tokens), rng.integers(tokens, size=tokens)] += y[:, None] * v
+    if is_linear:
+        return Sequences(X, z, y, v[None], np.ones(1), True)
+    U = rng.normal(size=(4 * d, d)) / math.sqrt(d)
+    return Sequences(X, z, y, U, np.sign(U @ v) / math.sqrt(4 * d), False)
+
+
+def image_sequences(images, y, d, rng):
+    """Make sequences of images: tokens are 16 patches, in their first d principal components, plus random positions.
+
+    A query is the mean token.  The head is that of the soft margin of these, C = 1.
+    """
+    n = len(images)
+    patches = images.reshape(n, 4, 7, 4, 7).swapaxes(2, 3).reshape(n * 16, 49)
+    patches = patches - patches.mean(axis=0)
+    components = np.linalg.svd(patches, full_matrices=False)[2][:d]
+    X = (patches @ components.T).reshape(n, 16, d)
+    X /= np.linalg.norm(X, axis=2).max()
+    X += unit(rng.normal(size=(16, d)))
+    means = X.mean(axis=1)
+    G = fm.features(means, y, normalize=None, ridge=0.5)
+    v = unit(G.separators(fm.max_margin(G).alpha[None])[0])
+    return Sequences(X, unit(means), y.astype(float), v[None], np.ones(1), True)
+
+
+def token_margins(W, sequences):
+    """Return the token with the most attention in each sequence, and how far the logits of the others are below."""
+    logits = np.einsum("ntd,nd->nt", sequences.X, sequences.z @ W.T)
+    chosen = logits.argmax(axis=1)
+    return chosen, logits.max(axis=1, keepdims=True) - logits
+
+
+def attention_gradient(W, sequences):
+    """Return (g, low, chosen): minus the gradient of the mean logistic loss of y h(X's) is g e^-low.
+
+    Sums are over differences to the chosen token, and e^-low is left out, so that nothing cancels or underflows when
+    the attention is all but on one token.
+    """
+    X, z, y = sequences[:3]
+    each = np.arange(len(X))
+    chosen, m = token_margins(W, sequences)
+    small = np.exp(-m)
+    total = small.sum(axis=1)
+    attended = np.einsum("nt,ntd->nd", small / total[:, None], X)
+    value, slope = sequences.head(attended)
+    pull = y / (1.0 + np.exp(y * value)) / len(y)
+    gains = np.einsum("ntd,nd->nt", X, pull[:, None] * slope)
+    gains -= gains[each, chosen][:, None]
+    mean = (small * gains).sum(axis=1) / total
+    m[each, chosen] = np.inf
+    low = m.min()
+    small = np.exp(low - m)
+    of_logits = small * (gains - mean[:, None]) / total[:, None]
+    of_logits[each, chosen] = -of_logits.sum(axis=1)
+    return np.einsum("nt,ntd->nd", of_logits, X).T @ z, low, chosen
+
+
+def select_tokens(method, sequences, steps, looks, rng):
+    """Yield W at these steps of an optimiser, from W = 0, or from small random K and Q."""
+    norm = SELECTORS[method]
+    X, z = sequences[:2]
+    apart = (X[:, :, None] - X[:, None]).reshape(-1, X.shape[2])
+    p = 1 if norm == "linf" else 2  # of the dual norm of a row, which has rank 1
+    longest = np.linalg.norm(apart, p, axis=1).max() * np.linalg.norm(z, p, axis=1).max()
+    pace = PACE / longest
+    d = X.shape[2]
+    W = np.zeros((d, d))
+    K, Q = 0.1 / math.sqrt(d) * rng.normal(size=(2, d, d))
+    for t in range(1, steps + 1):
+        step = min(1.0, t / WARM_UP) / math.sqrt(t)
+        if norm == "nuclear":
+            g, _, _ = attention_gradient(K @ Q.T, sequences)
+            slopes = np.stack((g @ Q, g.T @ K))
+            K, Q = (K, Q) + math.sqrt(pace) * step * slopes / np.linalg.norm(slopes)
+            W = K @ Q.T
+        else:
+            g, _, _ = attention_gradient(W, sequences)
+            W = W + pace * step * fm.NORMS[norm].steepest(g)
+        if t in looks:
+            yield W
+
+
+def token_rows(sequences, chosen):
+    """Return the rows (x_a - x_t) z' of all sequences and t != a, (n (T - 1), d, d)."""
+    X, z = sequences[:2]
+    n, tokens, _ = X.shape
+    sequence, other = np.nonzero(np.arange(tokens) != chosen[:, None])
+    apart = X[sequence, chosen[sequence]] - X[sequence, other]
+    return apart[:, :, None] * z[sequence][:, None, :]
+
+
+def selection_rows(steps, tol, job):
+    """Train attention, job = (problem, seed, sequences), and return the rows of the table: the margins of all norms.
+
+    Those of the steps on the way are the margins of the tokens that are selected in the end.
+    """
+    problem, seed, sequences = job
+    looks = spaced(steps, 8)
+    known = {}
+    start = {}
+    rows = []
+    for method, own in SELECTORS.items():
+        rng = np.random.default_rng(seed)
+        seen = list(select_tokens(method, sequences, steps, looks.tolist(), rng))
+        chosen, m = token_margins(seen[-1], sequences)
+        attention = 1.0 / np.exp(-m).sum(axis=1).max()
+        best = np.mean(chosen == sequences.best_tokens())
+        Z = token_rows(sequences, chosen)
+        if chosen.tobytes() not in known:
+            found = {
+                norm: fm.norm_margin(Z, norm, tol=tol, start=start.get(norm))
+                for norm in SELECTORS.values()
+            }
+            start = {norm: (result.alpha, result.p) for norm, result in found.items()}
+            known[chosen.tobytes()] = found
+        for norm, result in known[chosen.tobytes()].items():
+            at = slice(None) if norm == own else slice(-1, None)
+            margins = [fm.norm_certificate(Z, norm, W, result.p)[0] for W in seen[at]]
+            facts = (looks[at], np.array(margins), result.lower, result.upper, attention, best)
+            rows.append((problem, method, norm, seed, *facts))
+    return rows
+
+
+def compute_attention(context):
+    steps = context.pick(3000, 60)
+    tol = context.pick(1e-3, 1e-1)
+    seeds = range(context.seed, context.seed + context.pick(10, 2))
+    images = 64
+    X, y = shuffled_pair(context, (3, 5), images * len(seeds))
+    jobs = []
+    for seed in seeds:
+        for tokens, d in context.pick(TOKEN_SIZES, TOKEN_SIZES[:1]):
+            for is_linear, head in ((True, "linear head"), (False, "ReLU head")):
+                rng = np.random.default_rng((seed, tokens, is_linear))
+                drawn = drawn_sequences(tokens, d, is_linear, rng)
+                jobs.append((f"{head}, T = {tokens}, d = {d}", seed, drawn))
+        few = slice(images * (seed - context.seed), images * (seed - context.seed + 1))
+        few = slice(few.start, few.start + context.pick(images, 8))
+        sequences = image_sequences(
+            X[few], y[few], context.pick(32, 8), np.random.default_rng(seed)
+        )
+        d = sequences.X.shape[2]
+        jobs.append((f"patches of MNIST 3 vs 5, T = 16, d = {d}", seed, sequences))
+    with workers(len(jobs)) as processes:
+        found = processes.imap(partial(selection_rows, steps, tol), jobs)
+        rows = sum(progress(found, context, "runs", total=len(jobs)), [])
+    names = "problem optimiser norm seed t margin least most attention best"
+    return table_of(names, rows), "caption"
+
+
+def shares(runs):
+    """Return the certified shares of the largest margin, at least."""
+    return runs["margin"] / runs["most"]
+
+
+@figure(
+    "attention",
+    "token selection is a maximum margin: in whose norm?",
+    compute_attention,
+    verdict="VERDICT",
+    minutes=10,
+    data="mnist",
+    rows=2,
+    columns=2,
+    height=3.0,
+)
+def draw_attention(table, course, *tables):
+    problems = split(table, "problem")
+    *drawn, images = problems
+    looks = styles(table["optimiser"])
+    largest = [
+        next(name for name in reversed(drawn) if head in name) for head in ("linear", "ReLU")
+    ]
+    for method, runs in split(problems[largest[0]], "optimiser").items():
+        own = split(runs, "norm")[SELECTORS[method]]
+        at = split(own, "t")
+        middle = [np.median(shares(part)) for part in at.values()]
+        low = [shares(part).min() for part in at.values()]
+        high = [shares(part).max() for part in at.values()]
+        course.semilogx(list(at), middle, label=f" {SELECTORS[method]}", **looks[method])
+        course.fill_between(
+            list(at), low, high, color=looks[method]["color"], alpha=0.15, linewidth=0
+        )
+    course.set(xlabel="step t", ylabel="share of the maximum", ylim=(0, 1.02), xlim=(10, None))
+    course.set_title(f"each in its own norm, {largest[0]}")
+    direct(course)
+    for ax, problem in zip(tables, (*largest, images), strict=True):
+        draw_shares(ax, problems[problem])
+        ax.set_title(problem)
+
+
+def draw_shares(ax, table):
+    """Draw a table of the median shares at the end: rows are optimisers, columns norms, the own one is framed."""
+    end = split(table, "t")[table["t"].max()]
+    norms = list(SELECTORS.values())
+    for i, (method, runs) in enumerate(split(end, "optimiser").items()):
+        for j, (norm, run) in enumerate(split(runs, "norm").items()):
+            share = np.median(shares(run))
+            is_own = norm == SELECTORS[method]
+            ax.add_patch(
+                matplotlib.patches.Rectangle(
+                    (j - 0.5, i - 0.5), 1, 1, facecolor=str(1 - 0.6 * share), edgecolor="white"
+                )
+            )
+            weight = "bold" if is_own else "normal"
+            colour = "white" if share > 0.75 else "black"
+            ax.text(j, i, f"{share:.2f}", ha="center", va="center", weight=weight, color=colour)
+    ax.set(xlim=(-0.5, len(norms) - 0.5), ylim=(len(norms) - 0.5, -0.5))
+    ax.set_xticks(range(len(norms)), norms)
+    ax.set_yticks(range(len(norms)), list(SELECTORS))
+    ax.grid(False)
+
+
 # --- the race ---
 #
 # Every algorithm of the module and two solvers of others on the same problems, judged by the certified interval of what
