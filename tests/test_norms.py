@@ -767,9 +767,13 @@ def test_bad_input():
             ValueError,
             ("p of start", "3 weights"),
         ),
-        (lambda: fm.norm_margin(Z, "l1", start=(p, -p)), ValueError, ("p of start", "least -0.333333")),
         (
-            lambda: fm.norm_margin(2 * Z, "l1", start=fm.norm_margin(Z, "l1")),
+            lambda: fm.norm_margin(Z, "l1", start=(p, -p)),
+            ValueError,
+            ("p of start", "least -0.333333"),
+        ),
+        (
+            lambda: fm.norm_margin(Z + 1.0, "l1", start=fm.norm_margin(Z, "l1")),
             ValueError,
             ("start", "same G", "norm_margin, start=(result.alpha, result.p)"),
         ),
