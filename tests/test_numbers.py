@@ -241,6 +241,8 @@ def test_the_pictures_of_the_readme():
     assert round(network["largest"][-1] / network["largest"][0]) == 6  # sixfold
     assert is_said(f"{len(network['epoch'])} epochs", README)
     assert abs(network["products"].sum() / network["fresh"].sum() - 0.5) < 0.02  # half
+    saved = [100 * network[norm].sum() / network[f"{norm}_fresh"].sum() for norm in ("l1", "linf")]
+    assert is_said("{:.0f} % in l1, {:.0f} % in linf, {} epochs".format(*saved, 82), README)
     assert network["largest"].min() > 0  # from the first epoch on
     separated = network["epoch"][network["margin"] > 0]
     assert 1500 < separated[0] < 2500  # near epoch 2,000
