@@ -5530,6 +5530,21 @@ def draw_shares(ax, table):
     ax.grid(False)
 
 
+@thumb(
+    "attention",
+    "Each optimiser of attention comes near the largest margin in its own norm, and in no other.",
+)
+def thumb_attention(table, ax):
+    drawn = [name for name in dict.fromkeys(table["problem"].tolist()) if "linear" in name]
+    draw_shares(ax, settled(split(table, "problem")[drawn[-1]]))
+    ax.set(xlabel="", title="share of the margin")
+    names = [name.replace(" descent", "").replace("descent on ", "") for name in SELECTORS]
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xticks(
+        range(len(names)), [norm.replace("spectral", "spectr.") for norm in SELECTORS.values()]
+    )
+
+
 # --- the race ---
 #
 # Every algorithm of the module and two solvers of others on the same problems, judged by the certified interval of what
