@@ -520,15 +520,15 @@ def _table_of_numbers(plain, given, name):
     """Return Python objects, or columns of several types, in float64, or as they are if float64 does not hold them;
     errors name the row, column and dtype given, and the remedy for dates and durations."""
     numbers = np.empty(plain.shape)
-    columns = np.atleast_2d(plain.T)
-    for k, out in enumerate(np.atleast_2d(numbers.T)):
+    columns = _columns(plain)
+    for k, out in enumerate(_columns(numbers)):
         wrong = _first_that_is_no_number(columns[k], out)
         if wrong is not None:
             row, value = wrong
             place = f"row {row}"
             whole = name
             if plain.ndim > 1:
-                column = getattr(given, "columns", range(k + 1))[k]
+                column = _named_columns(given, plain)[k]
                 place += f", column {column!r}"
                 if hasattr(given, "columns"):
                     whole = f"{name}[{column!r}]"
@@ -537,10 +537,22 @@ def _table_of_numbers(plain, given, name):
             remedy = _time_remedy(columns[k][row], whole)
             raise TypeError(f"{name} must hold real numbers; {place} has {value}{remedy}")
     exact = numbers.astype(object)
-    for column, known, out in zip(*map(np.atleast_2d, (plain.T, numbers.T, exact.T)), strict=True):
+    for column, known, out in zip(*map(_columns, (plain, numbers, exact)), strict=True):
         if not _are_doubles(column, known):
             out[:] = [_exact(value) for value in column]
     return numbers if (exact == numbers).all() else exact
+
+
+def _columns(a):
+    """Return a view of an array of one dimension or more as (columns, n): an entry of a table is a column, too."""
+    return a.reshape(len(a), -1).T
+
+
+def _named_columns(given, plain):
+    """Return the names of the columns of a data frame, else numbers, of tables (row, column)."""
+    if plain.ndim > 2:
+        return list(np.ndindex(plain.shape[1:]))
+    return getattr(given, "columns", range(plain.size // len(plain)))
 
 
 _WHOLE = 2.0**53  # above it not every integer is a number in double precision
@@ -653,6 +665,8 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
     is_moved = shift is not None and shift is not _CHOOSE
     if _holds_doubles(exact) and not is_moved:
         return numbers, None
+    if ndim > 2:
+        columns = _named_columns(a, exact)
     return _in_doubles(exact, name, first, columns, shift, losses)
 
 
@@ -746,10 +760,12 @@ def _without_loss(column, o):
 def _in_doubles(exact, name, first, columns, shift, losses):
     """Return (x - o, o) for numbers x that may be no doubles, (n,) or (n, d), and o, (d,), or None for 0.
 
+    Tables, (n, k, d), have k d columns.
+
     ``shift`` is o, None, or _CHOOSE.  ``losses``: "refuse" points that become equal and warn of other losses, "warn" of
     both, or "ignore".
     """
-    table = exact[:, None] if exact.ndim == 1 else exact
+    table = _columns(exact).T
     numbers = np.empty(table.shape)
     lost = np.zeros(table.shape[1])
     shifts = np.zeros(table.shape[1], dtype=object)
@@ -1408,6 +1424,38 @@ def _combine_rows(matrix, index, weights, out):
     _enter_by_size(
         work, _combine_rows_alone, _combine_rows_in_parallel, matrix, index, weights, out
     )
+
+
+# BLAS wakes its threads for short products, too.  Beside another process that needs a core they wait for each other,
+# many times as long as the product takes.
+_SHORT = 1 << 24  # multiplications of a product below which one thread is about as fast
+
+
+@njit(cache=_CACHE)
+def _set_rows_dots(rows, first, k, v, out):
+    """out_i <- sum of the first k terms of <rows_i, v> for the rows from ``first`` on."""
+    v = v[:k]
+    whole = len(rows) - (len(rows) - first) % 4
+    for i in range(first, whole, 4):
+        dots = _four_dots(rows[i, :k], rows[i + 1, :k], rows[i + 2, :k], rows[i + 3, :k], v)
+        out[i], out[i + 1], out[i + 2], out[i + 3] = dots
+    for i in range(whole, len(rows)):
+        out[i] = _dot(rows[i, :k], v)
+
+
+@njit(cache=_CACHE)
+def _short_product(A, B, out):
+    for i in range(len(A)):
+        _set_rows_dots(B, 0, A.shape[1], A[i], out[i])
+
+
+def _row_products(A, B):
+    """Return A B' of two tables of rows in C order, where the last bits do not matter."""
+    if len(A) * B.size >= _SHORT:
+        return A @ B.T
+    out = np.empty((len(A), len(B)))
+    _short_product(A, B, out)
+    return out
 
 
 # ======================================================================================================
@@ -6889,7 +6937,8 @@ _OPTIONS_TEXT = """    max_iter : int
         Go on from this Result, a partial one included, of the same algorithm on the same G: T1 iterations and then T2
         are T1 + T2, bit for bit.  Other options are those of this call.  A start of another algorithm is refused, and
         one of another G as far as `prepare` tells it apart.  `max_margin` also takes n weights of at least 0 to begin
-        with, such as the alpha of a problem of as many points at another ridge.  Then the run is a new one.
+        with, such as the alpha of a problem of as many points at another ridge, `norm_margin` a pair (w, p), and
+        `steepest_descent` a w.  Then the run is a new one.
 """
 
 
@@ -7484,12 +7533,18 @@ def _arrays(state):
     return found
 
 
+_OTHER_STARTS = (
+    "weights begin a new run of max_margin, start=result.alpha, of norm_margin, start=(result.alpha, result.p), and of "
+    "steepest_descent, start=result.alpha"
+)
+
+
 def _resume(start, origin, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
     if start.state[-1] is None:
         raise ValueError(
             "start has no state to go on from, as it was interrupted within an iteration or pickled with a "
-            "classifier; max_margin also takes weights, start=result.alpha"
+            f"classifier; {_OTHER_STARTS}"
         )
     if len(start.state) != len(origin) + 1:
         raise ValueError("start must be a Result of this version of fastmargin; it is of another")
@@ -7506,7 +7561,7 @@ def _resume(start, origin, arrays, rounding):
         raise ValueError(
             "start must be a Result of the same algorithm on the same G; algorithm, loop, shape and max_i G_ii are "
             f"{start.state[:4]}, not {origin[:4]}{', and entries of G differ' * (not is_same_g)}; "
-            "max_margin also takes weights, start=result.alpha"
+            f"{_OTHER_STARTS}"
         )
     for array, source in zip(arrays, held, strict=True):
         if array.shape != source.shape:
@@ -9942,7 +9997,7 @@ def subspace_perceptron(
 # ------------------------------------------------------------------------------------------------------
 #
 # The margin in a norm N is the value of a game: w in the ball N(w) <= 1 against p in the simplex, with payoff <w, Z'p>.
-# All loops are written once over norms.  For several classes w and Z'p are tables of shape (k, d).
+# All loops are written once over norms.  For several classes, and for rows (n, k, d), w and Z'p are tables, (k, d).
 
 
 class Norm(NamedTuple):
@@ -10075,6 +10130,49 @@ NORMS = {
 }
 
 
+@njit(cache=_CACHE)
+def _eliminate(L, x):
+    """x <- A^-1 x, by Crout's elimination with exchanges of rows; L is A, and is overwritten.  Returns False if A is
+    singular.
+
+    A = L U.  The columns of U are rows here, so that all sums are over rows.
+    """
+    n = x.size
+    U = np.empty((n, n))
+    sums = np.empty(n)
+    for j in range(n):
+        # 1. Column j of L, whose largest entry becomes the pivot.
+        _set_rows_dots(L, j, j, U[j], sums)
+        pivot = j
+        for i in range(j, n):
+            L[i, j] -= sums[i]
+            if abs(L[i, j]) > abs(L[pivot, j]):
+                pivot = i
+        if L[pivot, j] == 0.0:
+            return False
+        if pivot != j:
+            for k in range(n):
+                L[j, k], L[pivot, k] = L[pivot, k], L[j, k]
+            x[j], x[pivot] = x[pivot], x[j]
+        # 2. Row j of U, whose diagonal is 1.
+        _set_rows_dots(U, j + 1, j, L[j], sums)
+        for i in range(j + 1, n):
+            U[i, j] = (L[j, i] - sums[i]) / L[j, j]
+        # 3. The entry of L^-1 x.
+        x[j] = (x[j] - _dot(L[j, :j], x[:j])) / L[j, j]
+    for j in range(n - 1, -1, -1):
+        _combine(1.0, x[:j], -x[j], U[j, :j])
+    return True
+
+
+def _solution(A, b):
+    """Return A^-1 b, or NaN if A is singular; A may be overwritten."""
+    if len(A) ** 3 >= 3 * _SHORT:
+        return np.linalg.solve(A, b)
+    x = b.copy()
+    return x if _eliminate(A, x) else np.full(b.size, np.nan)
+
+
 class _Play(NamedTuple):
     """A pair of strategies, and their products."""
 
@@ -10138,15 +10236,34 @@ class _Game(NamedTuple):
         return self.bracket(self.play(w, p))
 
 
+def _signed_rows(Z, labels):
+    """Return checked rows, (n, d), and the shape of a z_i; those of tables are written out, (n, k d)."""
+    dimensions = 2 if _is_sparse(Z) else _dimensions(Z)
+    if dimensions != 3:
+        if dimensions not in (None, 2):
+            raise ValueError(
+                f"Z must have the shape (n, d), or (n, k, d) of signed tables; got {np.shape(Z)}"
+            )
+        rows = _rows(Z, "Z")
+        return rows, rows.shape[1:]
+    if labels is not None:
+        raise ValueError(
+            f"Z of shape {np.shape(Z)} holds tables, which have their signs already: leave labels out, or give points "
+            "of shape (n, d)"
+        )
+    tables = _real_array(Z, "Z", 3, losses="refuse")
+    return _rows(tables.reshape(len(tables), -1), "Z"), tables.shape[1:]
+
+
 def _norm_game(Z, norm, labels, n_classes=2, **options):
     """Return the run of a G with the rows z_i / power, and its `_Game`; there are n_classes or more."""
     if not isinstance(norm, Norm):
         norm = NORMS[_choice(norm, "norm", tuple(NORMS))]
-    G = _rows_as_given(_rows(Z, "Z"))
+    rows, shape = _signed_rows(Z, labels)
+    G = _rows_as_given(rows)
     _normalizers(G.diagonal(), None, "Z")  # refuses rows that are too long or too short
     power = 2.0 ** math.frexp(math.sqrt(float(G.diagonal().max())))[1]
     G = G._scaled(np.full(len(G), 1.0 / power))
-    shape = G.shape()[1:]
     scale = 1.0
     if labels is not None:
         n_classes = max(
@@ -10160,11 +10277,36 @@ def _norm_game(Z, norm, labels, n_classes=2, **options):
     return run, _Game(run.G, norm, shape, scale, power, error)
 
 
-_EXPLICIT = 64  # steps at the beginning, which shrink the support of p
+def _given_separator(w, name, game):
+    """Return a separator that a user gives, in float64."""
+    w = _real_array(w, name, len(game.shape)).astype(np.float64)
+    if w.shape != game.shape:
+        raise ValueError(f"{name} must have shape {game.shape}, got {w.shape}")
+    return w
+
+
+def _given_play(start, game):
+    """Return (w, p) of a start by weights, w on the sphere N(w) = 1."""
+    if not (isinstance(start, tuple | list) and len(start) == 2):
+        raise TypeError(
+            "start must be a Result, or a pair of a separator and weights of the rows, such as "
+            f"(result.alpha, result.p); got {type(start).__name__}"
+        )
+    w = _given_separator(start[0], "w of start", game)
+    p = _distribution(start[1], "p of start", game.G.shape()[0])
+    if w.any():
+        w = _unit_range(w)
+        w /= game.norm.value(w)
+    return w, p / p.sum()
+
+
+_EXPLICIT = 64  # steps at the beginning, which shrink the support of p, unless w and p are given
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
 _LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
 _LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
-_LENGTH, _PRODUCTS = range(2)  # entries of a pace: sqrt(tau sigma) ||Z||, and the products so far
+_WARM = 100.0  # sqrt(tau sigma) ||Z|| of the first step from a given w and p, which is implicit
+# Entries of a pace: sqrt(tau sigma) ||Z||, the products so far, and the iterations before the first implicit step
+_LENGTH, _PRODUCTS, _FIRST = range(3)
 
 
 def _explicit_step(game, play, tau, sigma):
@@ -10211,11 +10353,11 @@ def _implicit_step(game, play, tau, sigma, pace):
             return None
         rows = game.rows(support)
         rows -= rows.mean(axis=0)
-        factor = rows
+        has_few = support.size <= x.size
         directions = rows
-        if support.size > x.size:
-            factor = np.eye(x.size)
-            directions = rows.T @ rows
+        if not has_few:
+            columns = np.ascontiguousarray(rows.T)
+            directions = _row_products(columns, columns)
 
         # 3. The derivative of P along these directions, by difference quotients.
         images = np.empty_like(directions)
@@ -10224,12 +10366,16 @@ def _implicit_step(game, play, tau, sigma, pace):
             h = spacing / max(np.linalg.norm(direction), _SMALLEST)
             image[:] = (norm.project(x + h * direction.reshape(x.shape)) - v).ravel() / h
 
-        # 4. The Newton step.  The unknowns of the smaller system are factor @ step.
+        # 4. The Newton step.  The unknowns of the smaller system are rows @ step, or the step itself.
         r = residual.ravel()
-        system = tau * sigma * (factor @ images.T)
+        system = _row_products(rows, images) if has_few else images.T.copy()
+        system *= tau * sigma
         system.flat[:: len(system) + 1] += 1.0
-        solution = np.linalg.solve(system, -(factor @ r))
-        step = (-r - tau * sigma * (solution @ images)).reshape(x.shape)
+        known = _row_products(rows, r[None])[:, 0] if has_few else r
+        solution = _solution(system, -known)
+        step = -r
+        _combine_rows(images, np.arange(len(images)), -tau * sigma * solution, step)
+        step = step.reshape(x.shape)
 
         # 5. Halve the step until the residual is shorter.
         share = 1.0
@@ -10261,7 +10407,7 @@ def _proximal_loop(G, k, until, play, best, pace, game, size, tol, eps):
 
         # 2. The step.  Where Newton's method fails, the next one is shorter.
         new = None
-        if k >= _EXPLICIT:
+        if k >= pace[_FIRST]:
             begin = pace[_PRODUCTS]
             stride = pace[_LENGTH] / size
             new = _implicit_step(game, play, stride * balance, stride / balance, pace)
@@ -10297,7 +10443,8 @@ def norm_margin(
     *,
     labels: ArrayLike | None = None,
     eps: float | None = None,
-    **options: Unpack[RunOptions],
+    start: Result | tuple[ArrayLike, ArrayLike] | None = None,
+    **options: Unpack[_Options],
 ) -> Result:
     """The largest margin in any norm N, of points by their signed rows z_i, and its dual:
 
@@ -10308,14 +10455,16 @@ def norm_margin(
 
     Parameters
     ----------
-    Z : array or SciPy sparse matrix or array, shape (n, d)
-        The signed rows z_i = y_i x_i; with ``labels`` the points x_i.
+    Z : array or SciPy sparse matrix or array, shape (n, d); array, shape (n, k, d)
+        The signed rows z_i = y_i x_i; with ``labels`` the points x_i.  Rows of shape (n, k, d) are signed tables: then
+        w is a table, (k, d), and <z_i, w> the sum of the products of their entries.
     norm : {"l1", "l2", "linf", "spectral", "nuclear"} or Norm
         "spectral" and "nuclear" are the largest and the sum of the singular values of a table w; of a vector both are
-        ||w||_2.  "l2" of a table is the Frobenius norm.
+        ||w||_2.  "l1", "l2" and "linf" are those of its entries: "l2" is the Frobenius norm.
     labels : array, shape (n,), optional
         Classes, integers from 0 to k - 1.  Then w is a table, (k, d), and the margin that of all pairs of classes,
         min_{i, j != y_i} <w_{y_i} - w_j, x_i>, with p over the pairs as in `pair_gram`.  The z_i are those of pairs.
+        Tables, which are signed, take none.
     eps : float, optional
         Stop as "infeasible" at upper <= eps; by default 1e-9 R max_i ||z_i||_2, with R the radius of the ball N <= 1.
 
@@ -10337,6 +10486,9 @@ def norm_margin(
     and "linf" are linear programs.  A Newton step takes a product with Z and Z', or a few, and a table of the rows that
     support p.  Columns in very different units take many steps, as for every first-order method: standardise them.
 
+    *Weights as start.*  ``start=(w, p)`` begins a new run with w / N(w) and p, such as the alpha and the p of as many
+    rows at another epoch of a training run.  Its first step is a proximal point step, and a long one.
+
     References
     ----------
     C. Fan, M. Schmidt, C. Thrampoulidis, NeurIPS 2025, arXiv 2502.04664; A. Chambolle, T. Pock, Journal of Mathematical
@@ -10347,18 +10499,33 @@ def norm_margin(
     >>> result = fm.norm_margin([[3.0, 1.0], [1.0, 2.0]], "linf")
     >>> result.status, round(result.lower, 5), result.alpha.round(5)  # w = (1, 1)
     ('certified', 3.0, array([1., 1.]))
+
+    Of tables, and from the w and the p of a problem nearby:
+
+    >>> Z = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 2.0]]])
+    >>> table = fm.norm_margin(Z, "nuclear")
+    >>> round(table.lower, 5), fm.norm_margin(1.01 * Z, "nuclear", start=(table.alpha, table.p)).n_iter
+    (1.5, 0)
     """
-    run, game = _norm_game(Z, norm, labels, **options)
+    weights = None
+    if not (start is None or _is_result(start)):
+        weights = start
+        start = None
+    run, game = _norm_game(Z, norm, labels, start=start, **options)
     begin = time.perf_counter()
     if eps is None:
         eps = 1e-9 * game.longest_row()
     eps = _number(eps, "eps", closed=True)
     largest, products = _operator_norm(run.G)
     n = run.G.shape()[0]
-    p = np.full(n, 1.0 / n)
-    w = np.array(game.norm.steepest(game.image(p)), dtype=np.float64)
+    if weights is None:
+        p = np.full(n, 1.0 / n)
+        w = np.array(game.norm.steepest(game.image(p)), dtype=np.float64)
+        pace = np.array([1.0, products + 1.0, _EXPLICIT])
+    else:
+        w, p = _given_play(weights, game)
+        pace = np.array([_WARM, products + 1.0, 0.0])
     play = game.play(w, p)
-    pace = np.array([1.0, products + 1.0])
     return drive(
         run,
         _proximal_loop,
@@ -10385,7 +10552,7 @@ def norm_certificate(
     Parameters
     ----------
     Z, norm : as in `norm_margin`
-    w : array, shape (d,); with labels (k, d), where k may be more than the classes that labels name
+    w : array, shape (d,); with tables or labels (k, d), where k may be more than the classes that labels name
         Any separator, such as the weights of a trained layer.
     p : array, shape (n,), or one entry for each pair
         A point of the simplex; it is divided by its sum.
@@ -10411,13 +10578,22 @@ def norm_certificate(
     >>> round(lower, 6), round(upper, 6)
     (2.0, 3.0)
     """
-    dimensions = 1 if labels is None else 2
-    w = _real_array(w, "w", dimensions)
-    run, game = _norm_game(Z, norm, labels, max(2, len(w)), max_iter=0)
-    if w.shape != game.shape:
-        raise ValueError(f"w must have shape {game.shape}, got {w.shape}")
+    n_classes = 2
+    if labels is not None:
+        n_classes = max(2, len(_real_array(w, "w", 2)))
+    run, game = _norm_game(Z, norm, labels, n_classes, max_iter=0)
+    w = _given_separator(w, "w", game)
     p = _distribution(p, "p", run.G.shape()[0])
-    return game.interval(run.G, run.scale, w.astype(np.float64), p, False)[:2]
+    return game.interval(run.G, run.scale, w, p, False)[:2]
+
+
+def _descent_weights(m, logistic, q):
+    """q <- the weights of the rows in the gradient of the risk at margins m, with sum 1."""
+    if logistic:
+        _logistic_weights(m, 0.0, q)
+        q /= q.sum()
+    else:
+        _softmax(m, q)
 
 
 def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, step, momentum):
@@ -10432,11 +10608,7 @@ def _steepest_loop(G, k, until, w, m, q, mean, alpha, game, logistic, schedule, 
         alpha += theta * q / max(norm.dual(u), _EPS)
         m[:] = game.power * game.margins(w)
         _refuse_overflow(m, place=f" at iteration {k + 1}")
-        if logistic:
-            _logistic_weights(m, 0.0, q)
-            q /= q.sum()
-        else:
-            _softmax(m, q)
+        _descent_weights(m, logistic, q)
         k += 1
     return k, RUNNING
 
@@ -10451,7 +10623,8 @@ def steepest_descent(
     schedule: str = "sqrt",
     momentum: float = 0.0,
     loss: str = "exp",
-    **options: Unpack[RunOptions],
+    start: Result | ArrayLike | None = None,
+    **options: Unpack[_Options],
 ) -> Result:
     """Normalised steepest descent in any norm N, certified against the largest margin in that norm:
 
@@ -10485,6 +10658,9 @@ def steepest_descent(
     product.  `winnow` is not the entropy case of this loop: it moves by the row of least margin, and its w is on the
     simplex.
 
+    *Weights as start.*  ``start=w`` begins a new run, t = 0, with this w_0, (d,) or (k, d), such as a trained layer or
+    the alpha of other rows.  q_0 is that of its margins.
+
     References
     ----------
     C. Fan, M. Schmidt, C. Thrampoulidis, NeurIPS 2025, arXiv 2502.04664.
@@ -10502,14 +10678,24 @@ def steepest_descent(
     momentum = _number(momentum, "momentum", closed=True)
     if momentum >= 1.0:
         raise ValueError(f"momentum must be below 1, got {momentum:g}")
-    run, game = _norm_game(Z, norm, labels, **options)
+    given = None
+    if not (start is None or _is_result(start)):
+        given = start
+        start = None
+    run, game = _norm_game(Z, norm, labels, start=start, **options)
     n = run.G.shape()[0]
     w, mean = np.zeros((2, *game.shape))
     m, alpha = np.zeros((2, n))
+    q = np.full(n, 1.0 / n)
+    if given is not None:
+        w = _given_separator(given, "start", game)
+        m[:] = game.power * game.margins(w)
+        _refuse_overflow(m, place=" at the start")
+        _descent_weights(m, logistic, q)
     return drive(
         run,
         _steepest_loop,
-        (w, m, np.full(n, 1.0 / n), mean, alpha),
+        (w, m, q, mean, alpha),
         lambda w, m, q, mean, alpha: (w, _weights(alpha)),
         parameters=(game, logistic, schedule, step / game.longest_row(), momentum),
         interval=game.interval,

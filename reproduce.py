@@ -1097,6 +1097,7 @@ def compute_network(context):
     steps = context.pick(10_000, 200)
     looks = set(spaced(steps).tolist())
     weights = None
+    pairs = dict.fromkeys(("l1", "linf"))
     rows = []
     for epoch, (hidden, w) in enumerate(progress(last_layers(X, y, steps), context, total=steps)):
         if epoch in looks:
@@ -1105,12 +1106,19 @@ def compute_network(context):
             best = fm.max_margin(layer, tol=1e-9, start=weights)
             weights = best.alpha
             margin = fm.separator_margin(layer, w)[0]
-            read = [run.trace["products"][-1] for run in (best, fresh)]
+            runs = [best, fresh]
+            for norm, pair in pairs.items():
+                search = partial(fm.norm_margin, y[:, None] * hidden, norm, tol=1e-4)
+                runs += [search(start=pair), search()]
+                pairs[norm] = (runs[-2].alpha, runs[-2].p)
+            read = [run.trace["products"][-1] for run in runs]
             rows.append((epoch, margin, best.lower, *read))
-    return table_of("epoch margin largest products fresh", rows), (
+    names = "epoch margin largest products fresh l1 l1_fresh linf linf_fresh"
+    return table_of(names, rows), (
         f"n = {len(y)} points of N(0, I) in the plane, labelled by the sign of x_1 x_2, seed {context.seed}; 64 ReLU "
         "units, gradient descent on the mean logistic loss, step 0.5; linear kernel on what the last layer sees, as it "
-        "is, no intercept; the largest margin is certified to 1e-9. A product reads the n rows twice"
+        "is, no intercept; the largest margin is certified to 1e-9; in l1 and linf, not drawn, to 1e-4. A product "
+        "reads the n rows twice"
     )
 
 
@@ -1134,7 +1142,7 @@ def draw_layers(
     "how much of the largest margin does a trained last layer have?",
     compute_network,
     verdict="87 % after 10,000 epochs",
-    minutes=0.1,
+    minutes=0.4,
     columns=2,
 )
 def draw_network(table, margins, read):
@@ -5259,6 +5267,334 @@ def thumb_norms(table, ax):
     plain(ax.xaxis)
 
 
+# --- attention ---
+#
+# Attention gives the tokens x_t of a sequence the weights s = softmax(X W z) for a query z.  Training makes it select
+# one token a of each sequence i.  The rows (x_(i,a) - x_(i,t)) z_i', for t != a, have the margins by which it does.
+
+SELECTORS = {  # the norm of each; the last one trains the factors of W = K Q'
+    "gradient descent": "l2",
+    "sign descent": "linf",
+    "spectral descent": "spectral",
+    "descent on K and Q": "nuclear",
+}
+TOKEN_SIZES = (
+    (8, 8),
+    (16, 16),
+    (32, 32),
+)  # tokens in a sequence, and their coordinates; as many sequences as tokens
+SETTLED = 0.99  # attention of the chosen tokens, from which on a run has selected one
+WARM_UP = 100  # steps that grow, so that the first ones select no token yet
+
+
+class Sequences(NamedTuple):
+    """Sequences of tokens, their queries and labels, and the head h(x) = sum_j c_j f(<u_j, x>), f(s) = s or max(s, 0).
+
+    X : array, shape (n, T, d)
+    z : array, shape (n, d)
+    y : array, shape (n,), -1 or 1
+    U, c : arrays, shapes (width, d), (width,)
+    is_linear : bool
+    """
+
+    X: np.ndarray
+    z: np.ndarray
+    y: np.ndarray
+    U: np.ndarray
+    c: np.ndarray
+    is_linear: bool
+
+    def head(self, points):
+        """Return h and its gradient at points, (n, d)."""
+        hidden = points @ self.U.T
+        gates = np.ones(hidden.shape) if self.is_linear else 1.0 * (hidden > 0)
+        return (gates * hidden) @ self.c, (gates * self.c) @ self.U
+
+    def best_tokens(self):
+        """Return the token of each sequence that alone would have the least loss."""
+        n, tokens, d = self.X.shape
+        values, _ = self.head(self.X.reshape(-1, d))
+        return (self.y[:, None] * values.reshape(n, tokens)).argmax(axis=1)
+
+
+def unit(points):
+    return points / np.linalg.norm(points, axis=-1, keepdims=True)
+
+
+def drawn_sequences(tokens, d, is_linear, rng):
+    """Draw tokens and queries on the sphere.  To one token of each sequence y v is added, v the head's direction.
+
+    Under the ReLU head it is 3 y v: with y v most runs attend to mixtures of tokens to the end.
+    """
+    X = unit(rng.normal(size=(tokens, tokens, d)))
+    z = unit(rng.normal(size=(tokens, d)))
+    y = rng.choice((-1.0, 1.0), tokens)
+    v = unit(rng.normal(size=d))
+    X[np.arange(tokens), rng.integers(tokens, size=tokens)] += (
+        (1.0 if is_linear else 3.0) * y[:, None] * v
+    )
+    if is_linear:
+        return Sequences(X, z, y, v[None], np.ones(1), True)
+    U = rng.normal(size=(4 * d, d)) / math.sqrt(d)
+    return Sequences(X, z, y, U, np.sign(U @ v) / math.sqrt(4 * d), False)
+
+
+def image_sequences(images, y, d, rng):
+    """Make sequences of images: tokens are 16 patches, in their first d principal components, plus random positions.
+
+    A query is the mean token.  The head is that of the soft margin of these, C = 1.
+    """
+    n = len(images)
+    patches = images.reshape(n, 4, 7, 4, 7).swapaxes(2, 3).reshape(n * 16, 49)
+    patches = patches - patches.mean(axis=0)
+    components = np.linalg.svd(patches, full_matrices=False)[2][:d]
+    X = (patches @ components.T).reshape(n, 16, d)
+    X /= np.linalg.norm(X, axis=2).max()
+    X += unit(rng.normal(size=(16, d)))
+    means = X.mean(axis=1)
+    G = fm.features(means, y, normalize=None, ridge=0.5)
+    v = unit(G.separators(fm.max_margin(G).alpha[None])[0])
+    return Sequences(X, unit(means), y.astype(float), v[None], np.ones(1), True)
+
+
+def token_margins(W, sequences):
+    """Return the token with the most attention in each sequence, and how far the logits of the others are below."""
+    logits = np.einsum("ntd,nd->nt", sequences.X, sequences.z @ W.T)
+    chosen = logits.argmax(axis=1)
+    return chosen, logits.max(axis=1, keepdims=True) - logits
+
+
+def attention_gradient(W, sequences):
+    """Return (g, low, chosen): minus the gradient of the mean logistic loss of y h(X's) is g e^-low.
+
+    Sums are over differences to the chosen token, and e^-low is left out, so that nothing cancels or underflows when
+    the attention is all but on one token.
+    """
+    X, z, y = sequences[:3]
+    each = np.arange(len(X))
+    chosen, m = token_margins(W, sequences)
+    small = np.exp(-m)
+    total = small.sum(axis=1)
+    attended = np.einsum("nt,ntd->nd", small / total[:, None], X)
+    value, slope = sequences.head(attended)
+    pull = y / (1.0 + np.exp(y * value)) / len(y)
+    gains = np.einsum("ntd,nd->nt", X, pull[:, None] * slope)
+    gains -= gains[each, chosen][:, None]
+    mean = (small * gains).sum(axis=1) / total
+    m[each, chosen] = np.inf
+    low = m.min()
+    small = np.exp(low - m)
+    of_logits = small * (gains - mean[:, None]) / total[:, None]
+    of_logits[each, chosen] = -of_logits.sum(axis=1)
+    return np.einsum("nt,ntd->nd", of_logits, X).T @ z, low, chosen
+
+
+def select_tokens(method, sequences, steps, looks, rng):
+    """Yield W at these steps of an optimiser, from W = 0, or from small random K and Q."""
+    norm = SELECTORS[method]
+    X, z = sequences[:2]
+    apart = (X[:, :, None] - X[:, None]).reshape(-1, X.shape[2])
+    p = 1 if norm == "linf" else 2  # of the dual norm of a row, which has rank 1
+    longest = np.linalg.norm(apart, p, axis=1).max() * np.linalg.norm(z, p, axis=1).max()
+    pace = PACE / longest
+    d = X.shape[2]
+    W = np.zeros((d, d))
+    K, Q = 0.1 / math.sqrt(d) * rng.normal(size=(2, d, d))
+    for t in range(1, steps + 1):
+        step = min(1.0, t / WARM_UP) / math.sqrt(t)
+        if norm == "nuclear":
+            g, _, _ = attention_gradient(K @ Q.T, sequences)
+            slopes = np.stack((g @ Q, g.T @ K))
+            K, Q = (K, Q) + math.sqrt(pace) * step * slopes / np.linalg.norm(slopes)
+            W = K @ Q.T
+        else:
+            g, _, _ = attention_gradient(W, sequences)
+            W = W + pace * step * fm.NORMS[norm].steepest(g)
+        if t in looks:
+            yield W
+
+
+def token_rows(sequences, chosen):
+    """Return the rows (x_a - x_t) z' of all sequences and t != a, (n (T - 1), d, d)."""
+    X, z = sequences[:2]
+    n, tokens, _ = X.shape
+    sequence, other = np.nonzero(np.arange(tokens) != chosen[:, None])
+    apart = X[sequence, chosen[sequence]] - X[sequence, other]
+    return apart[:, :, None] * z[sequence][:, None, :]
+
+
+def selection_rows(steps, tol, job):
+    """Train attention, job = (problem, seed, sequences), and return the rows of the table: the margins of all norms.
+
+    Those of the steps on the way are the margins of the tokens that are selected in the end.
+    """
+    problem, seed, sequences = job
+    looks = spaced(steps, 4)
+    known = {}
+    start = {}
+    rows = []
+    for method, own in SELECTORS.items():
+        rng = np.random.default_rng(seed)
+        seen = list(select_tokens(method, sequences, steps, looks.tolist(), rng))
+        chosen, m = token_margins(seen[-1], sequences)
+        attention = 1.0 / np.exp(-m).sum(axis=1).max()
+        best = np.mean(chosen == sequences.best_tokens())
+        Z = token_rows(sequences, chosen)
+        if chosen.tobytes() not in known:
+            found = {
+                norm: fm.norm_margin(Z, norm, tol=tol, start=start.get(norm))
+                for norm in SELECTORS.values()
+            }
+            start = {norm: (result.alpha, result.p) for norm, result in found.items()}
+            known[chosen.tobytes()] = found
+        for norm, result in known[chosen.tobytes()].items():
+            at = slice(None) if norm == own else slice(-1, None)
+            margins = [fm.norm_certificate(Z, norm, W, result.p)[0] for W in seen[at]]
+            facts = (looks[at], np.array(margins), result.lower, result.upper, attention, best)
+            rows.append((problem, method, norm, seed, *facts))
+    return rows
+
+
+def attention_jobs(context, seeds):
+    """Yield (problem, seed, sequences): drawn ones of several sizes, with both heads, and those of images."""
+    count = context.pick(64, 8)
+    images, y = shuffled_pair(context, (3, 5), count * len(seeds))
+    d = context.pick(32, 8)
+    for place, seed in enumerate(seeds):
+        for tokens, size in context.pick(TOKEN_SIZES, TOKEN_SIZES[:1]):
+            for is_linear, head in ((True, "linear head"), (False, "ReLU head")):
+                rng = np.random.default_rng((seed, tokens, is_linear))
+                sequences = drawn_sequences(tokens, size, is_linear, rng)
+                yield f"{head}, T = {tokens}, d = {size}", seed, sequences
+        few = slice(count * place, count * (place + 1))
+        sequences = image_sequences(images[few], y[few], d, np.random.default_rng(seed))
+        yield f"MNIST patches, T = 16, d = {d}", seed, sequences
+
+
+def compute_attention(context):
+    steps = context.pick(3000, 400)
+    tol = context.pick(1e-3, 1e-1)
+    seeds = range(context.seed, context.seed + context.pick(10, 2))
+    jobs = list(attention_jobs(context, seeds))
+    with workers(len(jobs)) as processes:
+        found = processes.imap(partial(selection_rows, steps, tol), jobs)
+        rows = sum(progress(found, context, "runs", total=len(jobs)), [])
+    names = "problem optimiser norm seed t margin least most attention best"
+    return table_of(names, rows), (
+        "Loss: the mean of ln(1 + exp(-y h(X' softmax(X W z)))), h fixed. Drawn: T sequences of T tokens; tokens and "
+        f"queries on the sphere, seeds {seeds[0]} to {seeds[-1]}; linear head: <v, x>, y v added to one token; ReLU "
+        "head: 4 d units whose signs agree with v, 3 y v added. MNIST 3 vs 5: 64 images a seed, 16 patches in 32 "
+        "principal components plus random positions; queries: mean tokens; head: their soft margin, C = 1. "
+        f"{steps:,} steps of {PACE:g} min(1, t/{WARM_UP}) / (longest row sqrt(t)) from W = 0; those of K and Q are the "
+        "root of the length, from small random ones. Rows: (x_a - x_t) z', a the token that the run selects in the "
+        f"end. Numbers: shares of the certified maxima (to {tol:g}), rounded down, median of the runs that have "
+        f"{SETTLED:.0%} of the attention on a in every sequence; framed: the optimiser's own norm; bands: the middle "
+        "half"
+    )
+
+
+def settled(table):
+    """Return the rows of the runs that have selected one token of every sequence."""
+    return {name: column[table["attention"] >= SETTLED] for name, column in table.items()}
+
+
+def shares(runs):
+    """Return the certified shares of the largest margin, at least."""
+    return runs["margin"] / runs["most"]
+
+
+@figure(
+    "attention",
+    "token selection is a maximum margin: in whose norm?",
+    compute_attention,
+    verdict="each optimiser's own: gradients Frobenius, signs linf, factors K and Q nuclear",
+    minutes=8,
+    data="mnist",
+    rows=2,
+    columns=2,
+    height=3.0,
+)
+def draw_attention(table, course, *tables):
+    problems = split(table, "problem")
+    *drawn, images = problems
+    looks = styles(table["optimiser"])
+    selected = {name: settled(part) for name, part in problems.items()}
+    largest = [
+        next(name for name in reversed(drawn) if head in name) for head in ("linear", "ReLU")
+    ]
+    for method, runs in split(selected[largest[0]], "optimiser").items():
+        own = split(runs, "norm")[SELECTORS[method]]
+        at = split(own, "t")
+        middle = [np.median(shares(part)) for part in at.values()]
+        low = [np.quantile(shares(part), 0.25) for part in at.values()]
+        high = [np.quantile(shares(part), 0.75) for part in at.values()]
+        course.semilogx(list(at), middle, label=SELECTORS[method], **looks[method])
+        course.fill_between(
+            list(at), low, high, color=looks[method]["color"], alpha=0.15, linewidth=0
+        )
+    course.set(xlabel="step t", ylabel="share of the maximum", ylim=(0, 1.25), xlim=(10, None))
+    course.axhline(1, color="0.2", linewidth=1)
+    course.set_yticks(np.linspace(0, 1, 6))
+    course.set_title("in the own norm, {}".format(largest[0].replace(", T", "\nT")))
+    direct(course)
+    for ax, problem in zip(tables, (*largest, images), strict=True):
+        draw_shares(ax, selected[problem])
+        of = len(runs_of(selected[problem])), len(runs_of(problems[problem]))
+        ax.set_title("{}: {} of {} runs".format(problem.replace(", T", "\nT"), *of))
+
+
+def at_the_end(table):
+    """Return the rows of the last step."""
+    is_end = table["t"] == table["t"].max(initial=0)
+    return {name: column[is_end] for name, column in table.items()}
+
+
+def runs_of(table):
+    """Return the runs, each a problem, an optimiser and a seed."""
+    return set(
+        zip(*(table[name].tolist() for name in ("problem", "optimiser", "seed")), strict=True)
+    )
+
+
+def draw_shares(ax, table):
+    """Draw a table of the median shares at the end: rows are optimisers, columns norms, the own one is framed."""
+    norms = list(SELECTORS.values())
+    methods = split(at_the_end(table), "optimiser")
+    for i, method in enumerate(SELECTORS):
+        runs = split(methods[method], "norm") if method in methods else {}
+        for j, norm in enumerate(norms):
+            if norm not in runs:
+                continue
+            share = math.floor(100 * np.median(shares(runs[norm]))) / 100
+            is_own = norm == SELECTORS[method]
+            look = {"facecolor": str(1 - 0.5 * share), "edgecolor": "white"}
+            if is_own:
+                look |= {"edgecolor": BLACK, "linewidth": 2, "zorder": 2}
+            ax.barh(i, 0.96, 0.96, left=j - 0.48, **look)
+            weight = "bold" if is_own else "normal"
+            ax.text(j, i, f"{share:.2f}", ha="center", va="center", weight=weight, zorder=3)
+    ax.set(xlabel="norm of the margin")
+    ax.set(xlim=(-0.5, len(norms) - 0.5), ylim=(len(norms) - 0.5, -0.5))
+    ax.set_xticks(range(len(norms)), norms)
+    ax.set_yticks(range(len(norms)), list(SELECTORS))
+    ax.grid(False)
+
+
+@thumb(
+    "attention",
+    "Each optimiser of attention comes near the largest margin in its own norm, and in no other.",
+)
+def thumb_attention(table, ax):
+    drawn = [name for name in dict.fromkeys(table["problem"].tolist()) if "linear" in name]
+    draw_shares(ax, settled(split(table, "problem")[drawn[-1]]))
+    ax.set(xlabel="", title="share of the margin")
+    names = [name.replace(" descent", "").replace("descent on ", "") for name in SELECTORS]
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xticks(
+        range(len(names)), [norm.replace("spectral", "spectr.") for norm in SELECTORS.values()]
+    )
+
+
 # --- the race ---
 #
 # Every algorithm of the module and two solvers of others on the same problems, judged by the certified interval of what
@@ -5635,6 +5971,24 @@ def norms_table(table):
     return first + "\n\n" + markdown(f"data; margin: {names}", margins)
 
 
+def attention_table(table):
+    """Write the median share and the range, rounded outwards, of the runs that have selected tokens, in each norm."""
+    rows = []
+    for problem, part in split(at_the_end(table), "problem").items():
+        methods = split(part, "optimiser")
+        for method, own in SELECTORS.items():
+            runs = settled(methods[method])
+            count = f"{len(runs_of(runs))} of {len(runs_of(methods[method]))}"
+            row = [problem, f"{method}, {own}", count]
+            for run in split(runs, "norm").values():
+                low = 100 * shares(run)
+                high = np.ceil(100 * (run["margin"] / run["least"]).max()) / 100
+                middle = np.floor(np.median(low)) / 100
+                row.append(f"{middle:.2f} [{np.floor(low.min()) / 100:.2f}, {min(high, 1.0):.2f}]")
+            rows.append(row)
+    return markdown("; ".join(("data; optimiser, its norm; runs", *SELECTORS.values())), rows)
+
+
 SOLVERS = ("LIBSVM", "SVC", "LinearSVC", "PIQP")
 
 
@@ -5672,6 +6026,7 @@ TABLES = {  # the stem of a CSV file -> the function of its table
     "subspace-products": subspace_table,
     "margins": margins_table,
     "norms": norms_table,
+    "attention": attention_table,
     "speed-peers": speed_table,
 }
 MARKED = re.compile(

@@ -711,3 +711,149 @@ def test_a_process_that_fails_is_an_error():
     rp.in_process("import os")
     with pytest.raises(subprocess.CalledProcessError):
         rp.in_process("raise SystemExit(3)")
+
+
+# ======================================================================================================
+# ATTENTION
+# ======================================================================================================
+
+
+def drawn(is_linear, seed=0):
+    return rp.drawn_sequences(5, 4, is_linear, np.random.default_rng(seed))
+
+
+def attention_loss(W, sequences):
+    """The mean logistic loss, sequence by sequence."""
+    losses = []
+    for tokens, query, label in zip(*sequences[:3], strict=True):
+        logits = tokens @ W @ query
+        s = np.exp(logits - logits.max())
+        attended = s @ tokens / s.sum()
+        hidden = sequences.U @ attended
+        if not sequences.is_linear:
+            hidden = np.maximum(hidden, 0.0)
+        losses.append(np.log1p(np.exp(-label * (sequences.c @ hidden))))
+    return np.mean(losses)
+
+
+def differences(function, point, h=1e-6):
+    """The gradient of a function by central differences."""
+    slopes = np.empty(point.shape)
+    for place in np.ndindex(point.shape):
+        step = np.zeros(point.shape)
+        step[place] = h
+        slopes[place] = (function(point + step) - function(point - step)) / (2 * h)
+    return slopes
+
+
+@pytest.mark.parametrize("is_linear", [True, False])
+def test_the_gradient_of_attention_is_that_of_its_loss(is_linear):
+    for seed in range(4):
+        sequences = drawn(is_linear, seed)
+        W = np.random.default_rng(seed).normal(size=(4, 4))
+        g, low, _ = rp.attention_gradient(W, sequences)
+        slopes = differences(lambda V, given=sequences: attention_loss(V, given), W)
+        np.testing.assert_allclose(-g * math.exp(-low), slopes, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("is_linear", [True, False])
+def test_the_gradient_of_certain_attention_is_a_mixture_of_its_rows(is_linear):
+    """With weights e^-m, of less than 1e-17, which a sum of softmax weights would not see."""
+    sequences = drawn(is_linear)
+    W = 1e4 * np.random.default_rng(1).normal(size=(4, 4))
+    g, low, chosen = rp.attention_gradient(W, sequences)
+    assert low > 40.0
+    Z = rp.token_rows(sequences, chosen)
+    margins = np.einsum("nkd,kd->n", Z, W)
+    assert margins.min() == pytest.approx(low, rel=1e-9)
+    selected = sequences.X[np.arange(5), chosen]
+    value, slope = sequences.head(selected)
+    pull = sequences.y / (1.0 + np.exp(sequences.y * value)) / 5
+    queries, slopes = (np.repeat(each, 4, axis=0) for each in (sequences.z, pull[:, None] * slope))
+    gains = np.einsum("nkd,nk,nd->n", Z, slopes, queries)  # queries have length 1
+    mixture = np.einsum("n,nkd->kd", np.exp(low - margins) * gains, Z)
+    np.testing.assert_allclose(g, mixture, rtol=1e-9, atol=1e-12 * np.abs(g).max())
+
+
+def test_the_first_step_of_factors_is_along_their_gradients():
+    sequences = drawn(True)
+    rng = np.random.default_rng(3)
+    (W,) = rp.select_tokens("descent on K and Q", sequences, 1, [1], rng)
+    factors = 0.1 / math.sqrt(4) * np.random.default_rng(3).normal(size=(2, 4, 4))
+    slopes = differences(lambda pair: attention_loss(pair[0] @ pair[1].T, sequences), factors)
+    direction = -slopes / np.linalg.norm(slopes)
+    lengths = [np.linalg.norm(a - b) for x in sequences.X for a in x for b in x]
+    step = math.sqrt(rp.PACE / max(lengths)) / rp.WARM_UP
+    K, Q = factors + step * direction
+    np.testing.assert_allclose(W, K @ Q.T, rtol=1e-6, atol=1e-9)
+
+
+def test_a_first_step_changes_no_margin_by_more_than_it_may():
+    """And the best row is changed by as much, or nearly, so that no optimiser is slowed down."""
+    sequences = drawn(True)
+    for method, norm in rp.SELECTORS.items():
+        if norm == "nuclear":
+            continue
+        (W,) = rp.select_tokens(method, sequences, 1, [1], np.random.default_rng(0))
+        step = rp.fm.NORMS[norm].value(W)
+        rows = [
+            np.outer(a - b, query)
+            for x, query in zip(*sequences[:2], strict=True)
+            for a in x
+            for b in x
+        ]
+        most = max(rp.fm.NORMS[norm].dual(row) for row in rows)
+        assert step * most <= rp.PACE / rp.WARM_UP * (1 + 1e-9)
+        assert step * most >= 0.3 * rp.PACE / rp.WARM_UP
+
+
+def test_rows_of_tokens_by_their_formula():
+    sequences = drawn(True)
+    chosen = np.array([0, 4, 2, 2, 1])
+    rows = rp.token_rows(sequences, chosen)
+    wanted = [
+        np.outer(x[a] - x[t], query)
+        for x, query, a in zip(sequences.X, sequences.z, chosen, strict=True)
+        for t in range(5)
+        if t != a
+    ]
+    np.testing.assert_array_equal(rows, wanted)
+
+
+def test_the_best_tokens_have_the_least_loss():
+    for is_linear in (True, False):
+        sequences = drawn(is_linear)
+        for i, best in enumerate(sequences.best_tokens()):
+            values, _ = sequences.head(sequences.X[i])
+            losses = np.log1p(np.exp(-sequences.y[i] * values))
+            assert losses.argmin() == best
+
+
+def test_patches_of_images_are_their_parts():
+    """With all 49 components tokens differ from patches by a rotation, the mean, a factor and the positions."""
+    images = np.random.default_rng(0).random((6, 784))
+    y = np.array([1, -1, 1, -1, 1, -1])
+    d = 49
+    sequences = rp.image_sequences(images, y, d, np.random.default_rng(1))
+    assert sequences.X.shape == (6, 16, d)
+    between = sequences.X[0] - sequences.X[1]  # positions fall out
+    parts = [
+        image.reshape(28, 28)[7 * i : 7 * i + 7, 7 * j : 7 * j + 7].ravel()
+        for image in images[:2]
+        for i in range(4)
+        for j in range(4)
+    ]
+    apart = np.subtract(parts[:16], parts[16:])
+    ratios = np.linalg.norm(between, axis=1) / np.linalg.norm(apart, axis=1)
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(sequences.z, axis=1), 1.0)
+
+
+def test_shares_of_token_margins(quick):
+    table, _ = quick.table("attention")
+    assert set(table["optimiser"]) == set(rp.SELECTORS)
+    assert set(table["norm"]) == set(rp.SELECTORS.values())
+    assert (0.0 <= table["margin"]).all() and (table["margin"] <= table["most"]).all()
+    assert (table["least"] <= table["most"]).all()
+    assert (0.0 < table["attention"]).all() and (table["attention"] <= 1.0).all()
+    assert (0.0 <= table["best"]).all() and (table["best"] <= 1.0).all()

@@ -776,3 +776,51 @@ def test_a_row_without_length_is_named_with_its_remedy():
     check_raises(lambda: fm.features(new, [1, -1, 1]), ValueError, remedy)
     with_constant = fm.MaxMarginClassifier("linear", normalize="unit", intercept_scaling=1.0, C=1.0)
     assert with_constant.fit(X, Y).predict(new).size == 3
+
+
+# ======================================================================================================
+# TABLES
+# ======================================================================================================
+
+ON_TABLES = {  # every function that is given signed tables
+    "norm_margin": lambda Z, **options: fm.norm_margin(Z, "nuclear", max_iter=3, **options),
+    "norm_certificate": lambda Z, **options: fm.norm_certificate(
+        Z, "nuclear", np.ones(np.shape(Z)[1:]), np.full(len(Z), 1 / len(Z)), **options
+    ),
+    "steepest_descent": lambda Z, **options: fm.steepest_descent(Z, "l2", max_iter=3, **options),
+}
+
+
+@pytest.mark.parametrize("function", ON_TABLES)
+def test_tables_are_refused_by_name_and_with_a_remedy(function):
+    call = ON_TABLES[function]
+    tables = np.ones((4, 2, 3))
+    bad = tables.copy()
+    bad[1, 0, 2] = np.nan
+    dates = np.full((4, 2, 3), np.datetime64("2024-01-01"))
+    words = tables.astype(object)
+    words[2, 1, 0] = "five"
+    for given, error, said in (
+        (np.ones((4, 2, 3, 1)), ValueError, ["Z", "(n, d)", "(n, k, d)", "(4, 2, 3, 1)"]),
+        (np.ones((4, 0, 3)), ValueError, ["Z", "empty", "(4, 0, 3)"]),
+        (bad, ValueError, ["Z", "finite", "row 1", "Z[1, 0, 2]"]),
+        (dates, TypeError, ["Z", "real numbers", "column (0, 0)", "date", "in seconds"]),
+        (words, TypeError, ["Z", "real numbers", "row 2, column (1, 0)", "'five'"]),
+        (1e200 * tables, ValueError, ["row 0 of Z", "too large"]),
+        (0.0 * tables, ValueError, ["G"]),
+    ):
+        check_raises(lambda given=given: call(given), error, said)
+    said = ["Z", "(4, 2, 3)", "signs already", "leave labels out"]
+    check_raises(lambda: call(tables, labels=[0, 1, 0, 1]), ValueError, said)
+
+
+@pytest.mark.parametrize("function", ON_TABLES)
+def test_digits_of_tables_that_are_no_doubles(function):
+    call = ON_TABLES[function]
+    close = np.array([[[2**60, 1]], [[2**60 + 1, 1]]])
+    said = ["rows 0 and 1 of Z differ", "equal in double", "column (0, 0)", "subtract a number"]
+    check_raises(lambda: call(close), ValueError, said)
+    with pytest.warns(
+        UserWarning, match=r"Z is rounded to double precision: column \(0, 0\) loses"
+    ):
+        call(np.array([[[2**60 + 1, 1]], [[2**61, 1]]]))

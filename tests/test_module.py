@@ -230,7 +230,8 @@ def test_every_algorithm_has_the_same_run_options_in_the_same_order():
         assert [parameter.name for parameter in rest[-6:]] == options
         own = typing.get_type_hints(algorithm)
         assert all(own[option] == hints[option] for option in options[:-1])
-        assert name == "max_margin" or own["start"] == hints["start"]
+        takes_weights = name in ("max_margin", "norm_margin", "steepest_descent")
+        assert takes_weights or own["start"] == hints["start"]
         defaults = {parameter.name: parameter.default for parameter in rest[-6:]}
         assert defaults.pop("max_iter") > 0
         assert defaults.pop("tol") == {"max_margin": 1e-6, "norm_margin": 1e-6}.get(name)

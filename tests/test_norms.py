@@ -542,6 +542,188 @@ def test_steepest_descent_tends_to_the_margin_in_its_norm(name):
 
 
 # ======================================================================================================
+# TABLES
+# ======================================================================================================
+
+
+def signed_tables(n=40, k=3, d=4, seed=0):
+    """Random tables on one side of a plane."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, k, d))
+    sides = np.sign(np.einsum("nkd,kd->n", Z, rng.normal(size=(k, d))))
+    return sides[:, None, None] * Z
+
+
+@pytest.mark.parametrize("norm", ("l1", "l2", "linf"))
+def test_tables_in_a_norm_of_entries_are_their_rows_written_out(norm):
+    Z = signed_tables()
+    rows = Z.reshape(len(Z), -1)
+    for call in (fm.norm_margin, functools.partial(fm.steepest_descent, max_iter=50)):
+        table = call(Z, norm)
+        flat = call(rows, norm)
+        assert table.alpha.shape == (3, 4)
+        assert np.array_equal(table.alpha.ravel(), flat.alpha)
+        assert np.array_equal(table.p, flat.p)
+        assert (table.lower, table.upper) == (flat.lower, flat.upper)
+        bounds = fm.norm_certificate(Z, norm, table.alpha, table.p)
+        assert bounds == fm.norm_certificate(rows, norm, flat.alpha, flat.p)
+
+
+@pytest.mark.parametrize("norm, of_entries", [("spectral", "linf"), ("nuclear", "l1")])
+@pytest.mark.parametrize("seed", range(10))
+def test_diagonal_tables_have_the_margin_of_their_diagonals(norm, of_entries, seed):
+    """Leaving the diagonal of w alone makes neither norm larger: so it may be diagonal, and its norm is that of it."""
+    rows = random_rows(np.random.default_rng(seed))
+    Z = rows[:, :, None] * np.eye(rows.shape[1])
+    rho = exact_margin(of_entries, rows.tolist())
+    result = fm.norm_margin(Z, norm)
+    assert result.status == ("certified" if rho else "infeasible")
+    assert result.lower <= rho <= result.upper
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.normal(size=Z.shape[1:]))[0] for _ in range(2))
+    turned = fm.norm_margin(U @ Z @ V, norm)
+    assert turned.lower <= float(rho) * (1 + 1e-12) and float(rho) * (1 - 1e-12) <= turned.upper
+
+
+@pytest.mark.parametrize("norm", NAMES)
+@pytest.mark.parametrize("shape", ((2, 2), (2, 5), (4, 3)))
+def test_the_margin_of_two_tables_is_a_minimum_over_an_interval(norm, shape):
+    """rho = min_t N*(t z_1 + (1 - t) z_2), a convex function of t, with N* by NumPy's singular values."""
+    duals = {
+        "l1": lambda u: np.abs(u).max(),
+        "l2": np.linalg.norm,
+        "linf": lambda u: np.abs(u).sum(),
+        "spectral": lambda u: np.linalg.norm(u, "nuc"),
+        "nuclear": lambda u: np.linalg.norm(u, 2),
+    }
+    first, second = np.random.default_rng(sum(shape)).normal(size=(2, *shape))
+
+    def value(t):
+        return duals[norm](t * first + (1 - t) * second)
+
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        left = low + (high - low) / 3
+        right = high - (high - low) / 3
+        if value(left) < value(right):
+            high = right
+        else:
+            low = left
+    result = fm.norm_margin(np.stack((first, second)), norm)
+    assert result.status == "certified" and result.alpha.shape == shape
+    assert result.lower <= value(low) * (1 + 1e-12) and value(low) * (1 - 1e-9) <= result.upper
+
+
+@pytest.mark.parametrize("norm", NAMES)
+def test_tables_of_pairs_are_a_problem_of_classes(norm):
+    X, labels = labelled(3)
+    Z = np.reshape(pair_rows(X.tolist(), labels.tolist(), 3), (-1, 3, 6))
+    table = fm.norm_margin(Z, norm)
+    pairs = fm.norm_margin(X, norm, labels=labels)
+    assert table.status == pairs.status == "certified"
+    assert table.lower <= pairs.upper and pairs.lower <= table.upper
+    descent = fm.steepest_descent(Z, norm, max_iter=20)
+    np.testing.assert_allclose(
+        descent.alpha,
+        fm.steepest_descent(X, norm, labels=labels, max_iter=20).alpha,
+        rtol=1e-9,
+        atol=1e-12,
+    )
+
+
+def test_tables_from_lists_and_in_single_precision():
+    Z = np.round(4.0 * signed_tables())
+    result = fm.norm_margin(Z, "nuclear")
+    for given in (Z.tolist(), Z.astype(np.float32), Z.astype(int), Z.astype(object)):
+        other = fm.norm_margin(given, "nuclear")
+        assert np.array_equal(other.alpha, result.alpha) and other.upper == result.upper
+
+
+# ======================================================================================================
+# WEIGHTS AS START
+# ======================================================================================================
+
+
+def moved(Z):
+    """The rows of another epoch: each entry has changed by about 1 %."""
+    return Z * (1.0 + 0.01 * np.random.default_rng(5).normal(size=Z.shape))
+
+
+@pytest.mark.parametrize("norm", NAMES)
+@pytest.mark.parametrize("form", ("rows", "tables", "classes"))
+def test_weights_lead_to_the_same_margin_in_fewer_steps(norm, form):
+    options = {}
+    Z = mnist_rows(60) if form == "rows" else signed_tables()
+    if form == "classes":
+        Z, options["labels"] = labelled()
+    before = fm.norm_margin(Z, norm, **options)
+    other = moved(Z)
+    fresh = fm.norm_margin(other, norm, **options)
+    warm = fm.norm_margin(other, norm, start=(before.alpha, before.p), **options)
+    assert warm.status == fresh.status == "certified"
+    assert warm.lower <= fresh.upper and fresh.lower <= warm.upper
+    assert warm.n_iter < 0.5 * fresh.n_iter
+    assert warm.trace["products"][-1] < fresh.trace["products"][-1]
+    again = fm.norm_margin(other, norm, start=(warm.alpha, warm.p), **options)
+    assert again.status == "certified" and again.n_iter == 0
+
+
+@pytest.mark.parametrize("norm", NAMES)
+@pytest.mark.parametrize("scale", (0.0, 1e-200, -1.0, 1e200))
+def test_any_weights_lead_to_the_margin(norm, scale):
+    """Also those of no separator, or of another length; a Result of such a run goes on bit for bit."""
+    Z = signed_tables()
+    fresh = fm.norm_margin(Z, norm)
+    for p in (np.eye(len(Z))[3], np.full(len(Z), 1 / len(Z))):
+        start = (scale * fresh.alpha, p)
+        result = fm.norm_margin(Z, norm, start=start)
+        assert result.status == "certified"
+        assert result.lower <= fresh.upper and fresh.lower <= result.upper
+        part = fm.norm_margin(Z, norm, start=start, max_iter=3, tol=1e-12)
+        rest = fm.norm_margin(Z, norm, start=part, max_iter=4, tol=1e-12)
+        whole = fm.norm_margin(Z, norm, start=start, max_iter=7, tol=1e-12)
+        assert np.array_equal(rest.alpha, whole.alpha) and np.array_equal(rest.p, whole.p)
+
+
+@pytest.mark.parametrize("norm", NAMES)
+def test_a_descent_goes_on_from_a_separator(norm):
+    Z = signed_tables()
+    before = fm.steepest_descent(Z, norm, max_iter=300)
+    other = moved(Z)
+    rho = fm.norm_margin(other, norm)
+    runs = [
+        fm.steepest_descent(
+            other, norm, start=start, max_iter=30, trace_at=[0, 1, 30], keep_iterates=True
+        )
+        for start in (None, before.alpha)
+    ]
+    fresh, warm = runs
+    assert np.array_equal(warm.iterates[0], before.alpha)
+    q = np.exp(-np.einsum("nkd,kd->n", other, before.alpha))
+    gradient = np.einsum("n,nkd->kd", q / q.sum(), other)
+    length = np.linalg.norm(other, axis=(1, 2)).max() * fm.NORMS[norm].radius((3, 4))
+    step = fm.NORMS[norm].steepest(gradient) / length
+    np.testing.assert_allclose(warm.iterates[1], before.alpha + step, rtol=1e-9, atol=1e-12)
+    assert fresh.lower < warm.lower <= rho.upper
+    for loss in ("exp", "logistic"):
+        zero = fm.steepest_descent(Z, norm, start=np.zeros((3, 4)), max_iter=20, loss=loss)
+        plain = fm.steepest_descent(Z, norm, max_iter=20, loss=loss)
+        np.testing.assert_allclose(zero.alpha, plain.alpha, rtol=1e-12)
+
+
+@pytest.mark.parametrize("copies", (1, 8))
+def test_short_and_long_systems_give_the_same_steps(monkeypatch, copies):
+    """Those that are solved on one thread, and those that are left to BLAS."""
+    Z = np.repeat(signed_tables(n=9), copies, axis=0)
+    short = fm.norm_margin(Z, "nuclear", tol=1e-12)
+    monkeypatch.setattr(fm, "_SHORT", 0)
+    long = fm.norm_margin(Z, "nuclear", tol=1e-12)
+    assert short.status == long.status == "certified"
+    assert abs(short.n_iter - long.n_iter) <= 5
+    np.testing.assert_allclose(short.alpha, long.alpha, atol=1e-9)
+
+
+# ======================================================================================================
 # BAD INPUT
 # ======================================================================================================
 
@@ -569,6 +751,46 @@ def test_bad_input():
             lambda: fm.norm_certificate(Z, "l1", np.ones(3), np.ones(6) / 6, labels=labels),
             ValueError,
             ("w", "2 dimensions"),
+        ),
+        (
+            lambda: fm.norm_margin(Z, "l1", start=np.ones(3)),
+            TypeError,
+            ("start", "Result", "(result.alpha, result.p)", "ndarray"),
+        ),
+        (
+            lambda: fm.norm_margin(Z, "l1", start=(np.ones(2), p)),
+            ValueError,
+            ("w of start", "(3,)", "(2,)"),
+        ),
+        (
+            lambda: fm.norm_margin(Z, "l1", start=(p, p[:2])),
+            ValueError,
+            ("p of start", "3 weights"),
+        ),
+        (
+            lambda: fm.norm_margin(Z, "l1", start=(p, -p)),
+            ValueError,
+            ("p of start", "least -0.333333"),
+        ),
+        (
+            lambda: fm.norm_margin(Z + 1.0, "l1", start=fm.norm_margin(Z, "l1")),
+            ValueError,
+            ("start", "same G", "norm_margin, start=(result.alpha, result.p)"),
+        ),
+        (
+            lambda: fm.steepest_descent(Z, "l1", start=np.ones(2)),
+            ValueError,
+            ("start", "(3,)", "(2,)"),
+        ),
+        (
+            lambda: fm.steepest_descent(Z, "l1", start=np.full(3, np.inf)),
+            ValueError,
+            ("start", "finite"),
+        ),
+        (
+            lambda: fm.steepest_descent(Z, "l1", start=fm.norm_margin(Z, "l1")),
+            ValueError,
+            ("start", "steepest_descent, start=result.alpha"),
         ),
     ):
         check_raises(call, error, words)

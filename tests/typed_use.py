@@ -46,6 +46,8 @@ results: list[fm.Result] = [
     fm.snkp(Rows()),
     fm.winnow([[1.0, 0.5]]),
     fm.norm_margin(X, "spectral", labels=[0, 1, 2], tol=1e-3),
+    fm.norm_margin(np.ones((3, 2, 2)), "nuclear", start=(np.eye(2), [1.0, 0.0, 0.0])),
+    fm.steepest_descent(X, "l2", start=X[0]),
     fm.steepest_descent(X, fm.NORMS["linf"], momentum=0.9, loss="logistic"),
     fm.diagonal_descent(fm.features(X, y, intercept="free"), lam=lambda t: 1.0 / t, step=0.1),
     fm.max_margin(fm.lazy_gram(X, y, dtype=np.float32, gamma=0.5), start=np.ones(3)),
@@ -88,6 +90,7 @@ error: float = fm.Rounding.of_rows(3, 3).margins
 fm.momentum(np.eye(3), max_iter="many")  # type: ignore[arg-type]
 fm.momentum(np.eye(3), max_iterations=3)  # type: ignore[call-arg]
 fm.snkp(np.eye(3), start=results[0].alpha)  # type: ignore[arg-type]
+fm.norm_margin(X, "l2", start=X[0])  # type: ignore[arg-type]
 fm.max_margin(np.eye(3), tol="small")  # type: ignore[arg-type]
 twice(Rows(), callback=3)  # type: ignore[arg-type]
 fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
