@@ -5123,8 +5123,23 @@ def norm_problem(context, X, labels, name, classes, most):
     return {"Z": X * (2.0 * labels - 1.0)[:, None]}
 
 
+def adam_moves(size):
+    """Return a function (length, u) -> Adam's move after the gradients -u so far: beta = (0.9, 0.99), no epsilon."""
+    mean, square = np.zeros((2, *size))
+    counts = itertools.count(1)
+
+    def move(length, u):
+        t = next(counts)
+        mean[:] += 0.1 * (u - mean)
+        square[:] += 0.01 * (u * u - square)
+        spread = np.sqrt(square / (1 - 0.99**t)) + 1e-150
+        return length * mean / (1 - 0.9**t) / spread
+
+    return move
+
+
 def adam(step, looks, shape, Z, labels=None):
-    """Return the w_t of Adam at these t, with beta = (0.9, 0.99) and steps step / sqrt(t).
+    """Return the w_t of Adam at these t, with steps step / sqrt(t).
 
     The loss is ln sum_i exp(-<z_i, w>).  Its gradient is -u = -Z'q, q = softmax(-Z w).
     """
@@ -5134,14 +5149,12 @@ def adam(step, looks, shape, Z, labels=None):
         G = fm.pair_gram(G, labels, shape[0])
         scale = 2.0  # as rows of pairs have the length of a point
     m, q = np.empty((2, G.shape()[0]))
-    w, u, mean, square = np.zeros((4, *shape))
+    w, u = np.zeros((2, *shape))
+    move = adam_moves(shape)
     seen = []
     for t in range(1, looks[-1] + 1):
         fm.softmax_pass(G, scale * w.ravel(), m, q, u.ravel())
-        mean += 0.1 * (u - mean)
-        square += 0.01 * (u * u - square)
-        length = np.sqrt(square / (1 - 0.99**t)) + 1e-150
-        w += step / math.sqrt(t) * mean / (1 - 0.9**t) / length
+        w += move(step / math.sqrt(t), u)
         if t in looks:
             seen.append(w.copy())
     return seen
@@ -5595,6 +5608,322 @@ def thumb_attention(table, ax):
     )
 
 
+# --- the KKT gap of networks ---
+#
+# Networks without biases are homogeneous: f(c theta) = c^L f(theta) for c > 0, with L layers.  The tangent rows of
+# theta are z_i = y_i df(x_i)/dtheta.  Up to its length, a theta that separates the points is a KKT point of the margin
+# problem in a norm N exactly if it has the largest margin of its own tangent rows: see "KKT gap of a homogeneous
+# network" in figures/README.md.  theta is a vector; the norm "layers" is the largest spectral norm of a layer.
+
+
+def without_biases(*layers):
+    return tuple(layer._replace(biased=False) for layer in layers)
+
+
+KKT_NETWORKS = {
+    "plane, two layers": without_biases(Layer(32), Layer(1)),
+    "MNIST 3 vs 5, two layers": without_biases(Layer(32, 14), Layer(1)),
+    "MNIST 3 vs 5, three layers": without_biases(Layer(32, 14), Layer(16), Layer(1)),
+    "MNIST 3 vs 5, convolutional": without_biases(Layer(8, 4, stride=2), Layer(16, 6), Layer(1)),
+    "plane, three layers": without_biases(Layer(32), Layer(16), Layer(1)),
+}
+KKT_PAGES = {"two": list(KKT_NETWORKS)[:2], "three": list(KKT_NETWORKS)[2:4]}
+KKT_NORMS = {
+    "l2": "length of θ",
+    "linf": "largest weight",
+    "layers": "largest layer",
+}
+TRAINERS = {  # the norm of each, and its momentum
+    "gradient descent": ("l2", 0.0),
+    "GD with momentum": ("l2", 0.9),
+    "sign descent": ("linf", 0.0),
+    "Adam": ("linf", 0.9),
+    "spectral descent": ("layers", 0.0),
+    "Muon": ("layers", 0.9),
+}
+LONGEST_MOVE = 0.01  # of a step, over N(theta)
+NEAR = 1e-3  # of a kink, as a cosine
+CROSSED = ", both sides of kinks"
+
+
+def layer_shapes(layers, channels):
+    """Return the shapes of the weights of each layer, for images of so many channels."""
+    shapes = []
+    for layer in layers:
+        shapes.append((layer.side**2 * channels, layer.channels))
+        channels = layer.channels
+    return shapes
+
+
+def tables_of(shapes, theta):
+    """Return the weights of each layer, views of theta."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = np.split(theta, ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def largest_layer(shapes, norm):
+    """Return the norm of theta that is the largest norm of a layer: its dual norm is the sum of their dual norms."""
+    layer = fm.NORMS[norm]
+
+    def each(change):
+        return lambda v: np.concatenate([change(W).ravel() for W in tables_of(shapes, v)])
+
+    return fm.Norm(
+        value=lambda v: max(map(layer.value, tables_of(shapes, v))),
+        dual=lambda u: sum(map(layer.dual, tables_of(shapes, u))) * (1 + 1e-12),
+        project=each(layer.project),
+        steepest=each(layer.steepest),
+        radius=lambda _: math.hypot(*map(layer.radius, shapes)) * (1 + 1e-12),
+    )
+
+
+def network_norm(name, shapes):
+    return largest_layer(shapes, "spectral") if name == "layers" else fm.NORMS[name]
+
+
+def size_from_below(name, shapes, theta):
+    """Return a number below N(theta), by 1e-9 of it at most."""
+    if name == "linf":
+        return np.abs(theta).max()
+    if name == "l2":
+        return np.linalg.norm(theta) * (1 - 1e-9)
+    sizes = []
+    for W in tables_of(shapes, theta):
+        v = np.linalg.svd(W, full_matrices=False)[2][0]
+        sizes.append(np.linalg.norm(W @ v) / np.linalg.norm(v))
+    return max(sizes) * (1 - 1e-9)
+
+
+def network_pass(layers, shapes, theta, X, y):
+    """Return the margins y f, and the Pass of each layer and its weights for `backward`."""
+    weights = [np.vstack((W, np.zeros(W.shape[1]))) for W in tables_of(shapes, theta)]
+    outputs, passes = forward(layers, weights, X)
+    return y * outputs[:, 0], passes, weights
+
+
+def tangent_rows(layers, theta, X, y):
+    """Return y f, the rows z_i = y_i df(x_i)/dtheta, and how many units are at the kink of ReLU.
+
+    A unit whose inputs are all 0 is at none: they are 0 near theta as well.
+    """
+    shapes = layer_shapes(layers, X.shape[-1])
+    margins, passes, weights = network_pass(layers, shapes, theta, X, y)
+    deltas = backward(layers, weights, passes, y[:, None, None])
+    rows = []
+    kinks = 0
+    for layer, W, seen, delta in zip(layers, weights, passes, deltas, strict=True):
+        table = layer_factors(layer, seen, delta, few=0)[0].reshape(len(X), *W.shape)
+        rows.append(table[:, :-1].reshape(len(X), -1))
+        if layer is not layers[-1]:
+            at_zero = np.tensordot(seen.patches, W[:-1], 1) == 0
+            kinks += np.sum(at_zero & seen.patches.any(axis=-1, keepdims=True))
+    return margins, np.hstack(rows), kinks
+
+
+def rows_across_kinks(shapes, theta, X, y, Z):
+    """Return the tangent rows Z of a dense network of two layers, and those of the other sides of kinks nearby.
+
+    Where a unit with the weights v has |<v, x_i>| <= NEAR |v| |x_i|, v moves to <v, x_i> = 0.  The row is the limit of
+    gradients from the other side.
+    """
+    inputs, last = tables_of(shapes, theta)
+    x = X.reshape(len(X), -1)
+    before = x @ inputs
+    lengths = np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(inputs, axis=0))
+    points, units = np.nonzero(np.abs(before) <= NEAR * lengths)
+    crossed = Z[points]
+    each = np.arange(len(points))
+    is_off = before[points, units] <= 0
+    slopes = np.where(is_off, y[points] * last[units, 0], 0.0)
+    by_inputs = crossed[:, : inputs.size].reshape(-1, *inputs.shape)
+    by_inputs[each, :, units] = slopes[:, None] * x[points]
+    crossed[each, inputs.size + units] = 0.0
+    return np.vstack((Z, crossed))
+
+
+def steepest_moves(norm, momentum, size):
+    """Return a function (length, u) -> the move of this length along the steepest direction for the mean of the u."""
+    mean = np.zeros(size)
+
+    def move(length, u):
+        mean[:] = momentum * mean + (1 - momentum) * u
+        return length * norm.steepest(mean)
+
+    return move
+
+
+def train_homogeneous(method, layers, X, y, looks, seed):
+    """Yield theta_t at these t: full batches, loss ln sum_i exp(-y_i f(x_i)).
+
+    With the gradient -u a step has the length min(1 / (sqrt(t) N*(u)), LONGEST_MOVE N(theta)): so it lowers the loss by
+    1 / sqrt(t) at most, to first order.
+    """
+    name, momentum = TRAINERS[method]
+    shapes = layer_shapes(layers, X.shape[-1])
+    norm = network_norm(name, shapes)
+    start = initial_weights(layers, X.shape[-1], np.random.default_rng(seed))
+    theta = np.concatenate([W[:-1].ravel() for W in start]).astype(float)
+    move = steepest_moves(norm, momentum, theta.shape)
+    if method == "Adam":
+        move = adam_moves(theta.shape)
+    for t in range(1, looks[-1] + 1):
+        margins, passes, weights = network_pass(layers, shapes, theta, X, y)
+        q = np.exp(margins.min() - margins)
+        slopes = y * q / q.sum()
+        deltas = backward(layers, weights, passes, slopes[:, None, None])
+        parts = map(gradient, layers, passes, deltas)
+        u = np.concatenate([part[:-1].ravel() for part in parts])
+        length = 1 / (math.sqrt(t) * norm.dual(u))
+        theta += move(min(length, LONGEST_MOVE * norm.value(theta)), u)
+        if t in looks:
+            yield t, theta.copy()
+
+
+def kkt_gap(name, shapes, Z, theta, tol):
+    """Return the certified ends of 1 - min_i <z_i, theta> / (N(theta) rho_N(Z)), for a theta that separates the rows.
+
+    rho_N is the largest margin.  An upper end of min_i <z_i, theta> comes from its margin in l2.
+    """
+    norm = network_norm(name, shapes)
+    G = fm.FeatureGram(Z)
+    low, high = fm.separator_margin(G, theta)
+    if name == "l2":
+        best = fm.max_margin(G, tol=tol)
+    else:
+        best = fm.norm_margin(Z, norm, tol=tol)
+        low = fm.norm_certificate(Z, norm, theta, best.p)[0]
+        most = high * fm.NORMS["l2"].value(theta)
+        high = most / size_from_below(name, shapes, theta) * (1 + 1e-12)
+    least_rho = max(best.lower, low)
+    return max(0.0, 1 - high / least_rho - 1e-15), 1 - low / best.upper + 1e-15
+
+
+def kkt_points(context):
+    """Return {data: (images, y)}: points of four squares of the plane, and two digits at half their size."""
+    rng = context.rng()
+    few = context.pick(100, 20)
+    corners = rng.choice([-1.0, 1.0], (few, 2))
+    points = corners * rng.uniform(0.3, 1.0, (few, 2))
+    data = load_mnist(context, (3, 5))
+    chosen = rng.permutation(len(data.y_train))[: context.pick(200, 20)]
+    images = data.X_train[chosen].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4))
+    return {
+        "plane": (points[:, None, None], corners.prod(axis=1)),
+        "MNIST 3 vs 5": (images[..., None], data.y_train[chosen].astype(float)),
+    }
+
+
+def kkt_rows(points, looks, tol, job):
+    """Train a network and return the rows of the table: its gaps in all norms, once it separates.
+
+    After the last step of a network of two layers there is another one in the optimiser's norm, with rows of both sides
+    of kinks.
+    """
+    problem, method, seed = job
+    layers = KKT_NETWORKS[problem]
+    X, y = points[problem.partition(",")[0]]
+    shapes = layer_shapes(layers, X.shape[-1])
+    rows = []
+    for t, theta in train_homogeneous(method, layers, X, y, looks, seed):
+        margins, Z, kinks = tangent_rows(layers, theta, X, y)
+        if margins.min() > 0:
+            for name in KKT_NORMS:
+                gap = kkt_gap(name, shapes, Z, theta, tol)
+                rows.append((problem, method, name, seed, t, *gap, margins.min(), kinks))
+    if margins.min() > 0 and len(layers) == 2:
+        name = TRAINERS[method][0]
+        gap = kkt_gap(name, shapes, rows_across_kinks(shapes, theta, X, y, Z), theta, tol)
+        rows.append((problem, method, name + CROSSED, seed, t, *gap, margins.min(), kinks))
+    return rows
+
+
+def compute_kkt(context):
+    looks = spaced(context.pick(10_000, 200), 3)
+    looks = looks[looks >= 100].tolist()
+    seeds = range(context.seed, context.seed + context.pick(3, 1))
+    tol = context.pick(3e-3, 3e-2)
+    points = kkt_points(context)
+    jobs = list(itertools.product(KKT_NETWORKS, TRAINERS, seeds))
+    with workers(len(jobs)) as processes:
+        found = processes.imap(partial(kkt_rows, points, looks, tol), jobs)
+        rows = sum(progress(found, context, "runs", total=len(jobs)), [])
+    table = table_of("problem method norm seed t lower upper margin kinks", rows)
+    sizes = []
+    for problem, layers in KKT_NETWORKS.items():
+        channels = points[problem.partition(",")[0]][0].shape[-1]
+        sizes.append(f"{problem}: {sum(map(math.prod, layer_shapes(layers, channels))):,}")
+    return table, (
+        f"Plane: n = {len(points['plane'][1])} points with 0.3 < |x_1|, |x_2| < 1, labelled by the sign of x_1 x_2. "
+        f"MNIST: n = {len(points['MNIST 3 vs 5'][1])} images at half their size, 14 x 14, pixels in [0, 1]. ReLU "
+        f"networks without biases, weights: {'; '.join(sizes)}; at first uniform in +-1/sqrt(fan-in), seeds "
+        f"{seeds[0]} to {seeds[-1]}. Loss: ln sum exp(-y f), full batches. Steps, in the optimiser's norm N: the "
+        f"shorter one of 1 / (sqrt(t) N*(gradient)) and {LONGEST_MOVE:g} N(theta). Momentum 0.9; Adam: beta = "
+        f"(0.9, 0.99), no epsilon. Margins of tangent rows are known to {tol:g} of themselves. Units at the kink of "
+        f"ReLU: {int(table['kinks'].sum())}; near it: |cosine of weights and inputs| <= {NEAR:g}. Drawn: upper ends, "
+        "medians over the seeds that separate. Thick: the optimiser's own norm"
+    )
+
+
+def median_gaps(runs):
+    """Return the steps, and the medians over seeds of the upper ends."""
+    by_step = split(runs, "t")
+    t = sorted(by_step)
+    return t, [np.median(by_step[step]["upper"]) for step in t]
+
+
+@figure(
+    "kkt",
+    "how far is a trained network from a KKT point, and in whose norm?",
+    compute_kkt,
+    verdict="in each norm the two optimisers that step in it are nearest",
+    minutes=12,
+    data="mnist",
+    pages=KKT_PAGES,
+    rows=2,
+    columns=3,
+)
+def draw_kkt(table, page, *axes):
+    looks = styles(TRAINERS)
+    problems = split(table, "problem")
+    panels_of = zip(itertools.product(KKT_PAGES[page], KKT_NORMS), axes, strict=True)
+    for (problem, name), ax in panels_of:
+        part = split(problems[problem], "norm")[name]
+        for method, runs in split(part, "method").items():
+            own = name == TRAINERS[method][0]
+            look = looks[method] | {"linewidth": 3 if own else 1.2, "markevery": None}
+            ax.loglog(*median_gaps(runs), label=method, **look)
+        drawn = np.isin(problems[problem]["norm"], list(KKT_NORMS))
+        least = problems[problem]["upper"][drawn].min()
+        ax.set(title=f"{problem}\nnorm: {KKT_NORMS[name]}", ylim=(0.5 * least, 1.4))
+        ax.set(xlabel="step", xlim=(0.8 * table["t"].min(), 1.25 * table["t"].max()))
+        plain(ax.xaxis, *(t for t in (100, 1000, 10_000) if t <= table["t"].max()))
+        plain(ax.yaxis)
+    for ax in axes[:: len(KKT_NORMS)]:
+        ax.set_ylabel("KKT gap (0: a KKT point)")
+    thick = {"xycoords": axes[0].transAxes, "ha": "left", "color": GREY, "fontsize": SMALL_TEXT}
+    beside(axes[0], (0.03, 0.05), "thick: it is the optimiser's norm", **thick)
+
+
+@thumb(
+    "kkt",
+    "Gradient descent comes near a KKT point in its own norm, Adam and Muon do not.",
+)
+def thumb_kkt(table, ax):
+    runs = split(split(split(table, "problem")[KKT_PAGES["two"][1]], "norm")["l2"], "method")
+    for name, at, offset in (
+        ("Adam", 0.75, (0, 9)),
+        ("Muon", 0.75, (0, -10)),
+        ("gradient descent", 0.6, (10, 15)),
+    ):
+        colour, dash, _ = METHODS[name]
+        [line] = ax.semilogx(*median_gaps(runs[name]), color=colour, linestyle=dash)
+        ax.set(xlim=(200, 10_000), ylim=(0, 1))
+        tag(ax, line, name, at, offset)
+    ax.set(xlabel="step", ylabel="KKT gap")
+    plain(ax.xaxis, 1000, 10_000)
+
+
 # --- the race ---
 #
 # Every algorithm of the module and two solvers of others on the same problems, judged by the certified interval of what
@@ -5989,6 +6318,30 @@ def attention_table(table):
     return markdown("; ".join(("data; optimiser, its norm; runs", *SELECTORS.values())), rows)
 
 
+def kkt_table(table):
+    """Write the gaps after the last step: the median upper end, and the ends over all seeds, rounded outwards."""
+    rows = []
+    for problem, of_problem in split(table, "problem").items():
+        for method, part in split(of_problem, "method").items():
+            end = split(part, "t")[table["t"].max()]
+            own = TRAINERS[method][0]
+            cells = []
+            parts = split(end, "norm")
+            for name in (*KKT_NORMS, own + CROSSED):
+                if name not in parts:
+                    cells.append("–")
+                    continue
+                runs = parts[name]
+                low = math.floor(1e4 * runs["lower"].min()) / 1e4
+                high = math.ceil(1e4 * runs["upper"].max()) / 1e4
+                cell = f"{np.median(runs['upper']):.4f} ({low:.4f} to {high:.4f})"
+                cells.append(f"**{cell}**" if name == own else cell)
+            rows.append([problem, method, *cells])
+    return markdown(
+        "network; optimiser; KKT gap: l2; linf; layers; its own norm, both sides of kinks", rows
+    )
+
+
 SOLVERS = ("LIBSVM", "SVC", "LinearSVC", "PIQP")
 
 
@@ -6027,6 +6380,7 @@ TABLES = {  # the stem of a CSV file -> the function of its table
     "margins": margins_table,
     "norms": norms_table,
     "attention": attention_table,
+    "kkt": kkt_table,
     "speed-peers": speed_table,
 }
 MARKED = re.compile(

@@ -1,5 +1,6 @@
 """What the figures claim: properties that their quick runs must have, and peers that are measured fairly."""
 
+import functools
 import importlib.util
 import math
 import re
@@ -857,3 +858,284 @@ def test_shares_of_token_margins(quick):
     assert (table["least"] <= table["most"]).all()
     assert (0.0 < table["attention"]).all() and (table["attention"] <= 1.0).all()
     assert (0.0 <= table["best"]).all() and (table["best"] <= 1.0).all()
+
+
+# THE KKT GAP OF NETWORKS
+# ======================================================================================================
+
+TWO_LAYERS = rp.without_biases(rp.Layer(3), rp.Layer(1))
+
+
+def signed_points(problem, n, rng):
+    """Random images for a network of the figure, with both labels."""
+    layers = rp.KKT_NETWORKS[problem]
+    size = layers[0].side if problem != "MNIST 3 vs 5, convolutional" else 14
+    X = rng.normal(size=(n, size, size, 2 if size == 1 else 1))
+    return layers, X, np.where(np.arange(n) % 2, 1.0, -1.0)
+
+
+def random_theta(shapes, rng):
+    return np.concatenate([rng.normal(size=shape).ravel() / shape[0] ** 0.5 for shape in shapes])
+
+
+def three_units(lengths):
+    """Three points at 120 degrees, the unit j along x_j with the last weight y_j / lengths[j]: m = 1, and no kink."""
+    angles = 2 * np.pi * np.arange(3) / 3 + 0.1
+    X = np.column_stack((np.cos(angles), np.sin(angles)))
+    y = np.array([1.0, -1.0, 1.0])
+    theta = np.concatenate(((lengths * X.T).ravel(), y / lengths))
+    return X[:, None, None], y, theta
+
+
+def gaps_of(layers, X, y, theta, tol=1e-6):
+    """{norm: (lower, upper)}, Z and m."""
+    margins, Z, _ = rp.tangent_rows(layers, theta, X, y)
+    shapes = rp.layer_shapes(layers, X.shape[-1])
+    gaps = {name: rp.kkt_gap(name, shapes, Z, theta, tol) for name in rp.KKT_NORMS}
+    return gaps, Z, margins.min()
+
+
+@pytest.mark.parametrize("problem", rp.KKT_NETWORKS)
+def test_tangent_rows_are_derivatives(problem):
+    """Finite differences along any direction, and Euler: Z theta = L y f."""
+    rng = np.random.default_rng(1)
+    layers, X, y = signed_points(problem, 6, rng)
+    shapes = rp.layer_shapes(layers, X.shape[-1])
+    theta = random_theta(shapes, rng)
+    margins, Z, kinks = rp.tangent_rows(layers, theta, X, y)
+    assert kinks == 0
+    assert np.allclose(Z @ theta, len(layers) * margins, rtol=1e-12, atol=1e-12)
+    h = 1e-6
+    for _ in range(5):
+        v = rng.normal(size=theta.shape)
+        ahead, behind = (rp.tangent_rows(layers, theta + t * v, X, y)[0] for t in (h, -h))
+        assert np.allclose((ahead - behind) / (2 * h), Z @ v, rtol=1e-5, atol=1e-5)
+    c = 1.7
+    longer = rp.tangent_rows(layers, c * theta, X, y)
+    assert np.allclose(longer[0], c ** len(layers) * margins, rtol=1e-12)
+    assert np.allclose(longer[1], c ** (len(layers) - 1) * Z, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", rp.TRAINERS)
+@pytest.mark.parametrize("problem", ["plane, two layers", "MNIST 3 vs 5, convolutional"])
+def test_a_step_goes_along_the_gradient_of_the_loss(problem, method):
+    """The first steps have the length that is relative to N(theta), later ones that of the loss."""
+    layers, X, y = signed_points(problem, 6, np.random.default_rng(2))
+    shapes = rp.layer_shapes(layers, X.shape[-1])
+    name, momentum = rp.TRAINERS[method]
+    norm = rp.network_norm(name, shapes)
+    run = rp.train_homogeneous(method, layers, X, y, [1, 2, 600, 601], 0)
+    seen = dict(run)
+    for t, is_relative in ((1, True), (600, False)):
+        before = seen[t]
+        step = seen[t + 1] - before
+        margins, Z, _ = rp.tangent_rows(layers, before, X, y)
+        q = np.exp(margins.min() - margins)
+        u = q @ Z / q.sum()
+        by_loss = 1 / ((t + 1) ** 0.5 * norm.dual(u))
+        by_size = rp.LONGEST_MOVE * norm.value(before)
+        assert (by_size < by_loss) == is_relative
+        if method == "Adam":
+            assert (step @ u > 0) or t > 1
+            continue
+        length = norm.value(step)
+        assert length == pytest.approx(min(by_loss, by_size), rel=1e-6)
+        if momentum == 0:
+            assert step @ u == pytest.approx(length * norm.dual(u), rel=1e-6)
+
+
+def test_adam_moves_as_its_authors_say():
+    rng = np.random.default_rng(3)
+    move = rp.adam_moves((4,))
+    first, second = np.zeros((2, 4))
+    for t in range(1, 30):
+        u = rng.normal(size=4)
+        first = 0.9 * first + 0.1 * u
+        second = 0.99 * second + 0.01 * u**2
+        expected = 0.3 * (first / (1 - 0.9**t)) / np.sqrt(second / (1 - 0.99**t))
+        assert np.allclose(move(0.3, u), expected, rtol=1e-12)
+
+
+def test_the_largest_layer_is_a_norm():
+    rng = np.random.default_rng(4)
+    shapes = [(5, 3), (3, 4), (4, 1)]
+    norm = rp.largest_layer(shapes, "spectral")
+    size = sum(a * b for a, b in shapes)
+    for _ in range(20):
+        v, u = rng.normal(size=(2, size))
+        tables = rp.tables_of(shapes, v)
+        assert np.array_equal(np.concatenate([W.ravel() for W in tables]), v)
+        exact = max(np.linalg.norm(W, 2) for W in tables)
+        assert exact <= norm.value(v) <= exact * (1 + 1e-10)
+        assert v @ u <= norm.value(v) * norm.dual(u)
+        steepest = norm.steepest(u)
+        assert norm.value(steepest) <= 1 + 1e-10
+        assert steepest @ u == pytest.approx(norm.dual(u), rel=1e-9)
+        x = 0.3 * v
+        nearest = norm.project(x)
+        assert norm.value(nearest) <= 1 + 1e-10
+        for other in (steepest, x / max(1, norm.value(x))):
+            assert (x - nearest) @ (other - nearest) <= 1e-9
+        assert np.linalg.norm(steepest) <= norm.radius((size,)) * (1 + 1e-10)
+        for name in rp.KKT_NORMS:
+            least = rp.size_from_below(name, shapes, v)
+            value = rp.network_norm(name, shapes).value(v)
+            assert value * (1 - 1e-8) <= least <= value
+
+
+def test_a_kkt_point_has_no_gap():
+    """Units of equal parts are a KKT point in l2: w_j = x_j and a_j = y_j, with the multipliers 1."""
+    X, y, theta = three_units(np.ones(3))
+    gaps, Z, m = gaps_of(TWO_LAYERS, X, y, theta)
+    assert m == pytest.approx(1)
+    assert np.allclose(Z.sum(axis=0), theta)  # so the condition holds with multipliers 1
+    lower, upper = gaps["l2"]
+    assert 0 <= lower <= upper <= 2e-6
+    for name in ("linf", "layers"):
+        assert gaps[name][0] > 0.01, name
+
+
+def test_a_point_that_is_no_kkt_point_has_a_gap():
+    """One unit and the point (1, 0): w = (1/2, 0) and a = 2 have the row (2, 0, 1/2), whose dual norms are known."""
+    layers = rp.without_biases(rp.Layer(1), rp.Layer(1))
+    X = np.array([[[[1.0, 0.0]]]])
+    gaps, Z, m = gaps_of(layers, X, np.ones(1), np.array([0.5, 0.0, 2.0]))
+    assert np.array_equal(Z, [[2.0, 0.0, 0.5]])
+    assert m == 1
+    for name, exact in (("l2", 1 - 2 / 4.25), ("linf", 1 - 2 / 5), ("layers", 1 - 2 / 5)):
+        lower, upper = gaps[name]
+        assert lower <= exact <= upper <= lower + 3e-6, name
+    balanced, _, _ = gaps_of(layers, X, np.ones(1), np.array([1.0, 0.0, 1.0]))
+    assert all(upper <= 2e-6 for _, upper in balanced.values())
+
+
+def test_units_at_the_kink_are_counted():
+    corners = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
+    layers = rp.without_biases(rp.Layer(4), rp.Layer(1))
+    y = corners.prod(axis=1)
+    theta = np.concatenate((corners.T.ravel(), y))
+    X = np.vstack((corners, [[0.0, 0.0]]))[:, None, None]
+    margins, _, kinks = rp.tangent_rows(layers, theta, X, np.append(y, 1.0))
+    assert np.array_equal(margins, [2.0, 2.0, 2.0, 2.0, 0.0])
+    assert (
+        kinks == 8
+    )  # every unit is at 0 for two corners; that it is at 0 for the point 0 is no kink
+
+
+def test_rows_of_the_other_side_are_limits_of_gradients():
+    """A gradient beyond the kink, at weights that have moved by a tiny length more, is the row."""
+    rng = np.random.default_rng(8)
+    layers, X, y = signed_points("plane, two layers", 5, rng)
+    shapes = rp.layer_shapes(layers, 2)
+    theta = random_theta(shapes, rng)
+    x = X.reshape(5, 2)
+    inputs, _ = rp.tables_of(shapes, theta)
+    sides = (1, -1)
+    for point, (unit, side) in enumerate(zip((0, 7), sides, strict=True)):
+        along = x[point] / (x[point] @ x[point])
+        inputs[:, unit] += (side * 1e-5 - x[point] @ inputs[:, unit]) * along
+    margins, Z, kinks = rp.tangent_rows(layers, theta, X, y)
+    rows = rp.rows_across_kinks(shapes, theta, X, y, Z)
+    assert kinks == 0
+    assert len(rows) == 7
+    assert np.array_equal(rows[:5], Z)
+    assert np.allclose(rows @ theta, 2 * np.append(margins, margins[:2]), atol=1e-3)
+    for point, (unit, side) in enumerate(zip((0, 7), sides, strict=True)):
+        beyond = theta.copy()
+        along = x[point] / (x[point] @ x[point])
+        rp.tables_of(shapes, beyond)[0][:, unit] -= side * (1e-5 + 1e-9) * along
+        row = rp.tangent_rows(layers, beyond, X, y)[1][point]
+        assert np.allclose(rows[5 + point], row, rtol=0, atol=1e-8)
+        assert not np.allclose(rows[5 + point], Z[point], atol=1e-2)
+
+
+def trained_examples():
+    """Networks that separate their points, but are not yet at KKT points, and the three units at one."""
+    rng = np.random.default_rng(5)
+    corners = rng.choice([-1.0, 1.0], (12, 2))
+    X = (corners * rng.uniform(0.3, 1.0, (12, 2)))[:, None, None]
+    y = corners.prod(axis=1)
+    for method in ("gradient descent", "Adam", "Muon"):
+        for problem in ("plane, two layers", "plane, three layers"):
+            layers = rp.KKT_NETWORKS[problem]
+            *_, (_, theta) = rp.train_homogeneous(method, layers, X, y, [200], 0)
+            yield layers, X, y, theta
+    for lengths in (np.ones(3), np.array([1.0, 1.3, 0.8])):
+        yield TWO_LAYERS, *three_units(lengths)
+
+
+def test_the_gap_in_l2_bounds_the_kkt_conditions():
+    """Point 4 of "KKT gap of a homogeneous network" in figures/README.md, in both directions."""
+    rng = np.random.default_rng(6)
+    cases = 0
+    for layers, X, y, theta in trained_examples():
+        L = len(layers)
+        m = rp.tangent_rows(layers, theta, X, y)[0].min()
+        assert m > 0
+        theta = theta * m ** (-1 / L)
+        margins, Z, _ = rp.tangent_rows(layers, theta, X, y)
+        assert margins.min() == pytest.approx(1)
+        size = np.linalg.norm(theta)
+        best = rp.fm.max_margin(rp.fm.FeatureGram(Z), tol=1e-10)
+        delta = 1 - L / (size * best.upper)
+        u = best.p @ Z
+        rho = np.linalg.norm(u)
+        weights = best.p * (u @ theta) / rho**2
+        distance = np.linalg.norm(theta - weights @ Z)
+        slack = weights @ (margins - 1)
+        assert distance <= math.sqrt(2 * delta - delta**2) * size + 1e-6
+        assert slack <= delta * size**2 / L + 1e-7
+        for _ in range(20):
+            other = weights * rng.uniform(0.9, 1.1, len(y))
+            e = np.linalg.norm(theta - other @ Z) / size
+            if e < 1:
+                s = other @ (margins - 1)
+                bound = 1 - math.sqrt(1 - e**2) + L * s / ((1 - e) * size**2)
+                assert delta <= bound + 1e-9
+                cases += 1
+    assert cases > 50
+
+
+def size_over_margin(norm, layers, X, y, theta):
+    """ln(N(theta) / m^(1/L)), which the margin problem minimizes."""
+    m = rp.tangent_rows(layers, theta, X, y)[0].min()
+    return math.log(norm.value(theta)) - math.log(m) / len(layers)
+
+
+def test_the_gap_bounds_the_rise_of_the_normalised_margin():
+    """Point 5 there: along the best separator of the rows ln(N / m^(1/L)) falls at least at the rate that the gap says.
+
+    At a KKT point it falls in no direction.
+    """
+    rng = np.random.default_rng(7)
+    h = 1e-7
+    falls = {name: 0 for name in rp.KKT_NORMS}
+    for layers, X, y, theta in trained_examples():
+        shapes = rp.layer_shapes(layers, X.shape[-1])
+        gaps, Z, _ = gaps_of(layers, X, y, theta)
+        for name in rp.KKT_NORMS:
+            norm = rp.network_norm(name, shapes)
+            objective = functools.partial(size_over_margin, norm, layers, X, y)
+            lower, upper = gaps[name]
+            if upper <= 2e-6:
+                for v in rng.normal(size=(20, theta.size)):
+                    assert objective(theta + h * v) >= objective(theta) - 1e-9
+                continue
+            w = rp.fm.norm_margin(Z, norm, tol=1e-6).alpha
+            w = w / norm.value(w)
+            rate = (objective(theta + h * w) - objective(theta)) / h
+            assert rate <= -0.99 * lower / ((1 - lower) * norm.value(theta)), name
+            falls[name] += 1
+    assert min(falls.values()) >= 6
+
+
+def test_gaps_of_trained_networks(quick):
+    table, caption = quick.table("kkt")
+    assert (table["lower"] >= 0).all()
+    assert (table["lower"] <= table["upper"]).all()
+    assert (table["upper"] < 1).all()
+    assert (table["upper"] - table["lower"] <= 0.031).all()
+    assert set(table["problem"]) == set(rp.KKT_NETWORKS)
+    assert set(table["method"]) == set(rp.TRAINERS)
+    assert table["kinks"].sum() == 0
+    assert "kink of ReLU: 0" in caption

@@ -1026,3 +1026,64 @@ def test_shares_of_token_selection():
 
 def mask(values, beginning):
     return np.array([value.startswith(beginning) for value in values])
+
+
+def last_gaps():
+    """{network: {norm: {optimiser: its rows after the last step}}} of figure kkt."""
+    gaps = table("kkt")
+    end = rp.split(gaps, "t")[gaps["t"].max()]
+    return {
+        network: {norm: rp.split(rows, "method") for norm, rows in rp.split(part, "norm").items()}
+        for network, part in rp.split(end, "problem").items()
+    }
+
+
+def own_gap(found, method, crossed=""):
+    """The median over seeds of the upper end of an optimiser in its own norm."""
+    return np.median(found[rp.TRAINERS[method][0] + crossed][method]["upper"])
+
+
+def test_optimisers_are_nearest_in_their_norms():
+    """For every network and seed the upper ends of a norm's two optimisers are below the lower ends of the others."""
+    ends = last_gaps()
+    assert set(ends) == set(rp.KKT_NETWORKS)
+    seeds = set(table("kkt")["seed"])
+    for network, norms in ends.items():
+        for norm in rp.KKT_NORMS:
+            of_norm = {method for method in rp.TRAINERS if rp.TRAINERS[method][0] == norm}
+            runs = norms[norm]
+            assert all(set(run["seed"]) == seeds for run in runs.values())
+            worst = max(runs[method]["upper"].max() for method in of_norm)
+            best = min(runs[method]["lower"].min() for method in set(runs) - of_norm)
+            assert worst < best, (network, norm)
+
+
+def test_the_kkt_gaps_of_the_report():
+    report = below("kkt")
+    ends = last_gaps()
+    plane = ends["plane, two layers"]
+    methods = ("gradient descent", "sign descent", "Muon")
+    written = [f"{own_gap(plane, method):.4f}" for method in methods]
+    assert is_said("{} in l2, {} in linf and {} in layers".format(*written), report)
+    images = [found for network, found in ends.items() if network.startswith("MNIST")]
+    for method in ("gradient descent", "Muon", "Adam"):
+        own = [own_gap(found, method) for found in images]
+        assert is_said(f"{min(own):.2f} to {max(own):.2f}", report), method
+    gaps = table("kkt")
+    last = gaps["margin"][gaps["t"] == gaps["t"].max()]
+    assert is_said(f"{math.floor(last.min())} to {math.ceil(last.max())}", report)
+    two = ends["MNIST 3 vs 5, two layers"]
+    for method in ("gradient descent", "Muon", "Adam", "sign descent", "spectral descent"):
+        before, after = own_gap(two, method), own_gap(two, method, rp.CROSSED)
+        assert is_said(f"{before:.3f} to {after:.3f}", report), method
+    for method in rp.TRAINERS:
+        assert own_gap(plane, method) < own_gap(plane, method, rp.CROSSED) + 0.004
+    slopes = {}
+    for network, part in rp.split(gaps, "problem").items():
+        for method, runs in rp.split(part, "method").items():
+            t, medians = rp.median_gaps(rp.split(runs, "norm")[rp.TRAINERS[method][0]])
+            slopes[network, method] = rp.fitted_slope(np.array(t), np.array(medians), 1000)
+    steepest = slopes["plane, two layers", "gradient descent"]
+    assert is_said(f"t^−{-steepest:.2f}", report)
+    of_images = [slope for (network, _), slope in slopes.items() if network.startswith("MNIST")]
+    assert is_said(f"t^−{-max(of_images):.2f} to t^−{-min(of_images):.2f}", report)
