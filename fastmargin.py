@@ -4676,8 +4676,9 @@ class _RowGram(Representation):
     def _constant(self):
         return _constant(self.intercept)
 
+    @_kept
     def relative_lengths(self) -> Array:
-        return _relative_lengths(self.diagonal())
+        return _frozen(_relative_lengths(self.diagonal()))
 
     def precise(self, v: Array) -> tuple[float, Array, Rounding]:
         m = np.empty(v.size)
@@ -5213,10 +5214,11 @@ class SparseGram(_RowGram):
     def shape(self) -> tuple[int, int]:
         return self.starts.size - 1, self.dimension
 
+    @_kept
     def diagonal(self) -> Array:
         squares = np.add.reduceat(np.append(self.values**2, 0.0), self.starts[:-1])
         squares[np.diff(self.starts) == 0] = 0.0  # where reduceat takes what follows
-        return squares
+        return _frozen(squares)
 
     def rounding(self) -> Rounding:
         """A margin is a sum over the non-zeros of a row, ||w||^2 one over all columns that there are."""
