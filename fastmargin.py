@@ -1431,22 +1431,39 @@ def _combine_rows(matrix, index, weights, out):
 _SHORT = 1 << 24  # multiplications of a product below which one thread is about as fast
 
 
+@register_jitable(fastmath=_FAST)
+def _four_dots(a, b, c, d, w):
+    sa = 0.0
+    sb = 0.0
+    sc = 0.0
+    sd = 0.0
+    for k in range(w.size):
+        x = w[k]
+        sa += a[k] * x
+        sb += b[k] * x
+        sc += c[k] * x
+        sd += d[k] * x
+    return sa, sb, sc, sd
+
+
 @njit(cache=_CACHE)
-def _set_rows_dots(rows, first, k, v, out):
-    """out_i <- sum of the first k terms of <rows_i, v> for the rows from ``first`` on."""
+def _row_dots(rows, first, k, v, out):
+    """out_i <- the sum of the first k terms of <rows_i, v>, for the rows from ``first`` on, four at a time."""
     v = v[:k]
     whole = len(rows) - (len(rows) - first) % 4
     for i in range(first, whole, 4):
+        # Rows of rows[:, :k] would not be known to lie in one piece.
         dots = _four_dots(rows[i, :k], rows[i + 1, :k], rows[i + 2, :k], rows[i + 3, :k], v)
         out[i], out[i + 1], out[i + 2], out[i + 3] = dots
     for i in range(whole, len(rows)):
-        out[i] = _dot(rows[i, :k], v)
+        row = rows[i, :k]
+        out[i], _, _, _ = _four_dots(row, row, row, row, v)
 
 
 @njit(cache=_CACHE)
 def _short_product(A, B, out):
     for i in range(len(A)):
-        _set_rows_dots(B, 0, A.shape[1], A[i], out[i])
+        _row_dots(B, 0, A.shape[1], A[i], out[i])
 
 
 def _row_products(A, B):
@@ -4887,21 +4904,6 @@ def _feature_row(G, i):
     return G.c[i], values, np.arange(values.size, dtype=np.uint32)
 
 
-@register_jitable(fastmath=_FAST)
-def _four_dots(a, b, c, d, w):
-    sa = 0.0
-    sb = 0.0
-    sc = 0.0
-    sd = 0.0
-    for k in range(w.size):
-        x = w[k]
-        sa += a[k] * x
-        sb += b[k] * x
-        sc += c[k] * x
-        sd += d[k] * x
-    return sa, sb, sc, sd
-
-
 @njit(cache=_CACHE, fastmath=_FAST)
 def _moved_dot(x, origin, w):
     """Return <x - o, w>; each difference is exact, see `_origin`."""
@@ -4919,13 +4921,7 @@ def _feature_set_dots(G, w, m, start):
         for k in range(m.size):
             m[k] = _moved_dot(Z[start + k], G.origin, w) + constant
     else:
-        whole = m.size - m.size % 4
-        for k in range(0, whole, 4):
-            i = start + k
-            m[k], m[k + 1], m[k + 2], m[k + 3] = _four_dots(Z[i], Z[i + 1], Z[i + 2], Z[i + 3], w)
-        for k in range(whole, m.size):
-            row = Z[start + k]
-            m[k], _, _, _ = _four_dots(row, row, row, row, w)
+        _row_dots(Z[start : start + m.size], 0, w.size, w, m)
     for k in range(m.size):
         m[k] *= G.c[start + k]
 
@@ -10144,7 +10140,7 @@ def _eliminate(L, x):
     sums = np.empty(n)
     for j in range(n):
         # 1. Column j of L, whose largest entry becomes the pivot.
-        _set_rows_dots(L, j, j, U[j], sums)
+        _row_dots(L, j, j, U[j], sums)
         pivot = j
         for i in range(j, n):
             L[i, j] -= sums[i]
@@ -10157,7 +10153,7 @@ def _eliminate(L, x):
                 L[j, k], L[pivot, k] = L[pivot, k], L[j, k]
             x[j], x[pivot] = x[pivot], x[j]
         # 2. Row j of U, whose diagonal is 1.
-        _set_rows_dots(U, j + 1, j, L[j], sums)
+        _row_dots(U, j + 1, j, L[j], sums)
         for i in range(j + 1, n):
             U[i, j] = (L[j, i] - sums[i]) / L[j, j]
         # 3. The entry of L^-1 x.

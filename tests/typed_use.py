@@ -90,7 +90,7 @@ error: float = fm.Rounding.of_rows(3, 3).margins
 fm.momentum(np.eye(3), max_iter="many")  # type: ignore[arg-type]
 fm.momentum(np.eye(3), max_iterations=3)  # type: ignore[call-arg]
 fm.snkp(np.eye(3), start=results[0].alpha)  # type: ignore[arg-type]
-fm.norm_margin(X, "l2", start=X[0])  # type: ignore[arg-type]
+fm.norm_margin(X, "l2", start="w")  # type: ignore[arg-type]
 fm.max_margin(np.eye(3), tol="small")  # type: ignore[arg-type]
 twice(Rows(), callback=3)  # type: ignore[arg-type]
 fm.lift(np.eye(3), X[0], X[0])  # type: ignore[arg-type]
