@@ -640,6 +640,8 @@ NOT_DRAWN = {
     *(("margins", name) for name in ("n", "d", "twins", "upper")),
     *(("apidopoulos22:fig4", f"margin_{end}") for end in ("least", "most")),
     *(("apidopoulos22:fig5", f"margin_{end}") for end in ("least", "most")),
+    ("steps", "least"),
+    ("apidopoulos22:path", "least"),
 }
 LONG = {
     "apidopoulos22:fig4",
