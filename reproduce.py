@@ -3312,7 +3312,7 @@ def thumb_apidopoulos22_path(table, ax):
     methods = split(split(split(table, "data")["MNIST 3 vs 5"], "flipped")[0.2], "method")
     budgets = np.geomspace(10, 400, 200)
     names = {
-        "path over C, to 0.1": ("squared slacks", GREEN, LONG, 0.2, (0, -12)),
+        "path over C, to 0.1": ("squared slacks", GREEN, LONG, 0.2, (6, -12)),
         "Algorithm 2, λ₀ = 100": ("λ₀ = 100", PURPLE, "--", 0.3, (30, 12)),
         "path, plain slacks": ("plain slacks", BLACK, "-", 0.79, (-36, 22)),
     }
