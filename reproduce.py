@@ -2698,13 +2698,23 @@ def equal_curves(a, b, breadth):
     return len(a) == len(b) and np.abs(np.subtract(a, b)).max() < breadth
 
 
+def clouds(y, rng):
+    """Draw a point of N(+-(1/2, 1/2), sd 0.4) for each label."""
+    return y[:, None] * 0.5 + rng.normal(scale=0.4, size=(len(y), 2))
+
+
+def with_flips(y, share, rng):
+    """Return labels of which this share is flipped."""
+    noisy = y.copy()
+    noisy[rng.permutation(len(y))[: round(len(y) * share)]] *= -1
+    return noisy
+
+
 def noisy_problem(rng, flipped):
     """Draw points, half for training, with a share of labels flipped: G, its max_margin, test points and labels."""
     y = np.tile(np.repeat([-1, 1], 300), 2)
-    X = y[:, None] * 0.5 + rng.normal(scale=0.4, size=(1200, 2))
-    noisy = y[:600].copy()
-    noisy[rng.permutation(600)[: round(600 * flipped)]] *= -1
-    G = fm.gram(X[:600], noisy, sigma2=0.15**2)
+    X = clouds(y, rng)
+    G = fm.gram(X[:600], with_flips(y[:600], flipped, rng), sigma2=0.15**2)
     return G, fm.max_margin(G, tol=1e-9), X[600:], y[600:]
 
 
@@ -3077,6 +3087,248 @@ def thumb_apidopoulos22_width(table, ax):
     ax.set(xlabel="σ² of the Gaussian kernel", ylabel="gap after 100 steps", ylim=(LEAST_GAP, 100))
     tag(ax, lines["momentum"], "momentum", 0.3, (0, 14))
     tag(ax, lines["Algorithm 2"], "Algorithm 2", 0.45, (8, -10), ha="left")
+
+
+class Stopping(NamedTuple):
+    """A problem with noisy labels, points for validation, whose labels are as noisy, and for testing."""
+
+    G: fm.Representation
+    X_validation: np.ndarray
+    y_validation: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+def planted_stopping(context, flipped, draw):
+    """Return the points of fig4 in this draw, and 300 more for validation."""
+    rng = np.random.default_rng((context.seed, draw))
+    G, _, X_test, y_test = noisy_problem(rng, flipped)
+    y = np.repeat([-1, 1], 150)
+    X = clouds(y, rng)
+    return Stopping(G, X, with_flips(y, flipped, rng), X_test, y_test)
+
+
+def image_stopping(context, flipped, draw):
+    """Return images of MNIST 3 vs 5 for training, half as many for validation, and all test images."""
+    rng = np.random.default_rng((context.seed, draw))
+    data = load_mnist(context, digits=(3, 5))
+    n = context.pick(1000, 100)
+    chosen = rng.permutation(len(data.y_train))[: n + n // 2]
+    X = data.X_train[chosen]
+    y = data.y_train[chosen]
+    G = fm.gram(X[:n], with_flips(y[:n], flipped, rng), sigma2=3.4**2)
+    y_validation = with_flips(y[n:], flipped, rng)
+    return Stopping(G, X[n:], y_validation, data.X_test, data.y_test)
+
+
+def row_sum_step(G):
+    """Return 1/max_i sum_j |G_ij| <= 1/||G||, a step of the diagonal descents that takes one product to find."""
+    return 1 / np.abs(np.asarray(G)).sum(axis=1).max()
+
+
+def stopped_descent(G, algorithm, steps, lam0):
+    """Return products and weights along a diagonal descent; the first product finds the step."""
+    run = trajectory(algorithm, G, steps, LOOKS, lam0=lam0, step=row_sum_step(G))
+    return 1 + run.trace["products"], run.iterates
+
+
+def squared_path(G, penalties, tol):
+    """Return products and weights at each C, for squared slacks: max_margin, each from the weights before.
+
+    The trace leaves out the margins of the weights that a run begins with: a column for each that is not 0.
+    """
+    weights = None
+    products = 0.0
+    seen = []
+    for C in penalties:
+        run = fm.max_margin(fm.RidgeGram(G, 0.5 / C), start=weights, tol=tol)
+        if weights is not None:
+            products += np.count_nonzero(weights) / len(weights)
+        products += run.trace["products"][-1]
+        weights = run.alpha
+        seen.append((products, weights))
+    return tuple(map(np.array, zip(*seen, strict=True)))
+
+
+def plain_path(G, penalties, steps):
+    """Return products and weights at each C, for plain slacks: so many steps of inertial descent with lambda = 1/C."""
+    run = None
+    seen = []
+    options = {"lam": lambda t: 1.0, "restart": True, "step": row_sum_step(G)}
+    for C in penalties:
+        options |= {"lam0": 1 / C, "max_iter": steps, "trace_at": [], "start": run}
+        run = fm.inertial_diagonal_descent(G, **options)
+        seen.append((1 + run.n_iter, run.alpha))
+    return tuple(map(np.array, zip(*seen, strict=True)))
+
+
+LOOKS = 8  # at the validation points, per decade of iterations
+UNIFORM = "uniform weights"
+TO_COMPARE = "path over C, to 0.001"
+BY_VALIDATION = "λ₀ by validation"
+
+
+def candidates(problem, products, weights):
+    """Return the cost so far in products with G, the looks included, and the errors in validation and in the test.
+
+    A look evaluates weights on the m points for validation, which takes m n entries of a kernel matrix: m/n product.
+    Weights that have not changed need no look.
+    """
+    G, X, y, X_test, y_test = problem
+    looks = np.cumsum(np.append(True, (weights[1:] != weights[:-1]).any(axis=1)))
+    cost = products + looks * len(y) / G.shape()[0]
+    validation = np.mean(G.decision_function(weights, X) * y <= 0, axis=1)
+    test = np.mean(G.decision_function(weights, X_test) * y_test <= 0, axis=1)
+    return cost, validation, test
+
+
+def in_turns(runs):
+    """Join candidates of runs that take their steps in turns, with a first product in common."""
+    cost, validation, test = map(np.concatenate, zip(*runs, strict=True))
+    order = np.argsort(cost, kind="stable")
+    return len(runs) * (cost[order] - 1) + 1, validation[order], test[order]
+
+
+def best_so_far(cost, validation, test):
+    """Return the costs at which a choice changes, and from there on its test error and the least test error so far.
+
+    The choice is the candidate of least validation error, the first of equals.  The last cost is that of all.
+    """
+    best = np.minimum.accumulate(validation)
+    improves = np.append(True, validation[1:] < best[:-1])
+    leader = np.maximum.accumulate(np.where(improves, np.arange(len(cost)), 0))
+    chosen = test[leader]
+    least = np.minimum.accumulate(test)
+    kept = improves | np.append(True, least[1:] < least[:-1])
+    kept[-1] = True
+    return cost[kept], chosen[kept], least[kept]
+
+
+def paid_by(budgets, runs, name):
+    """Return the values of a column (seeds, budgets) that these costs pay for; nan before a run begins and after it."""
+    values = []
+    for run in split(runs, "seed").values():
+        last = np.searchsorted(run["cost"], budgets, side="right") - 1
+        within = (last >= 0) & (budgets <= run["cost"][-1])
+        values.append(np.where(within, run[name][last], np.nan))
+    return np.array(values)
+
+
+def last_of(runs, name):
+    """Return the last value of a column for each seed."""
+    return np.array([run[name][-1] for run in split(runs, "seed").values()])
+
+
+def stopping_methods(problem, context):
+    """Return {method: its candidates}."""
+    G = problem.G
+    steps = context.pick(1000, 100)
+    penalties = np.geomspace(1e-3, 1e3, context.pick(19, 7))
+    judge = partial(candidates, problem)
+    descents = {
+        name: [
+            judge(*stopped_descent(G, REAL_METHODS[name], steps, lam0))
+            for _, lam0 in STARTS.values()
+        ]
+        for name in ("Algorithm 1", "Algorithm 2")
+    }
+    first, *_ = zip(*descents["Algorithm 1"][0], strict=True)
+    found = {UNIFORM: tuple(np.array([value]) for value in first)}
+    for name, runs in descents.items():
+        found[f"{name}, {BY_VALIDATION}"] = in_turns(runs)
+    alone = dict(zip(STARTS, descents["Algorithm 2"], strict=True))
+    found |= {f"Algorithm 2, {start}": alone[start] for start in ("λ₀ = 100", "λ₀ = 1")}
+    for tol in (0.1, 0.001):
+        found[f"path over C, to {tol:g}"] = judge(*squared_path(G, penalties, tol))
+    found["path, plain slacks"] = judge(*plain_path(G, penalties, context.pick(20, 5)))
+    return found
+
+
+def compute_apidopoulos22_path(context):
+    problems = {"points of fig4": planted_stopping, "MNIST 3 vs 5": image_stopping}
+    draws = context.pick(10, 2)
+    cases = list(itertools.product(problems.items(), (0.0, 0.1, 0.2), range(draws)))
+    rows = []
+    for (name, problem), flipped, draw in progress(cases, context):
+        runs = stopping_methods(problem(context, flipped, draw), context)
+        for method, run in runs.items():
+            rows.append((name, flipped, method, str(draw), *best_so_far(*run)))
+    return table_of("data flipped method seed cost test_error least", rows), (
+        f"Means of {draws} draws, seed {context.seed}; bars: one standard deviation over the draws to either side, at "
+        "the end, in the order of the legend. Above: the points of apidopoulos22:fig4, sigma = 0.15, n = 600, 300 for "
+        f"validation, 600 for testing. Below: MNIST 3 vs 5 ({load_mnist(context).source}), n = "
+        f"{context.pick(1000, 100):,}, half as many for validation, all test images, sigma = 3.4. Labels for training "
+        "and validation are flipped, those for testing are not. Test error of the weights that err least in validation "
+        "of all that this cost pays for, the first of equals. Descents: a = 3, lambda_t = lambda_0/t, up to "
+        f"{context.pick(1000, 100):,} steps, {LOOKS} looks a decade of them; a product finds 1/gamma, the largest row "
+        "sum of |G|. By validation: lambda_0 = 100, 10, 1 and 0.01 in turns. Paths: C from 0.001 to 1,000, "
+        f"{context.pick(3, 1)} a decade, each from the weights before; squared slacks by max_margin to the relative "
+        f"gap that is said, its Newton steps not counted; plain slacks by {context.pick(20, 5)} steps of Algorithm 2, "
+        "restarted, for each C. A look at m points for validation counts m/n product"
+    )
+
+
+def draw_choices(ax, budgets, runs, **look):
+    """Draw the mean test error of the choice that a cost pays for, in percent."""
+    mean = paid_by(budgets, runs, "test_error").mean(axis=0)
+    [line] = ax.semilogx(budgets, 100 * mean, **look)
+    return line
+
+
+@figure(
+    "apidopoulos22:path",
+    "does early stopping of diagonal descent beat a path over C?",
+    compute_apidopoulos22_path,
+    verdict="on the paper's points neither beats uniform weights; on noisy images plain slacks decide, by either way",
+    minutes=2,
+    data="mnist",
+    rows=2,
+    columns=3,
+)
+def draw_apidopoulos22_path(table, *axes):
+    in_table_alone = (UNIFORM, TO_COMPARE)
+    looks = styles([method for method in table["method"] if method not in in_table_alone])
+    cases = [
+        (name, flipped, runs)
+        for name, part in split(table, "data").items()
+        for flipped, runs in split(part, "flipped").items()
+    ]
+    budgets = np.geomspace(2, table["cost"].max(), 200)
+    for ax, (name, flipped, runs) in zip(axes, cases, strict=True):
+        methods = split(runs, "method")
+        for i, (method, look) in enumerate(looks.items()):
+            draw_choices(ax, budgets, methods[method], label=method, **look)
+            last = 100 * last_of(methods[method], "test_error")
+            ends = (last.mean() - last.std(ddof=1), last.mean() + last.std(ddof=1))
+            ax.vlines(1.25 ** (i + 1) * budgets[-1], *ends, color=look["color"])
+        uniform = 100 * last_of(methods[UNIFORM], "test_error").mean()
+        ax.axhline(uniform, **DOTTED)
+        words = {"xycoords": "axes fraction", "ha": "left", "va": "bottom", "color": GREY}
+        said = f"dotted: uniform weights, {uniform:.1f} %"
+        beside(ax, (0.03, 0.03), said, fontsize=SMALL_TEXT, **words)
+        ax.set(title=f"{name}, {100 * flipped:.0f} % flipped", ylim=(1, 6))
+        ax.set(xlabel="cost in products with G", ylabel="test error in %")
+        plain(ax.xaxis, 10, 100, 1000)
+        ax.label_outer()
+
+
+@thumb(
+    "apidopoulos22:path",
+    "A fifth of the labels wrong: a large λ₀, stopped early, errs as a path with plain slacks.",
+)
+def thumb_apidopoulos22_path(table, ax):
+    methods = split(split(split(table, "data")["MNIST 3 vs 5"], "flipped")[0.2], "method")
+    budgets = np.geomspace(10, 400, 200)
+    names = {
+        "path over C, to 0.1": ("squared slacks", GREEN, LONG, 0.2, (6, -12)),
+        "Algorithm 2, λ₀ = 100": ("λ₀ = 100", PURPLE, "--", 0.3, (30, 12)),
+        "path, plain slacks": ("plain slacks", BLACK, "-", 0.79, (-36, 22)),
+    }
+    ax.set(xlim=(10, 400), ylim=(2, 6), xlabel="products", ylabel="test error in %")
+    for method, (label, colour, dash, at, offset) in names.items():
+        line = draw_choices(ax, budgets, methods[method], color=colour, linestyle=dash)
+        tag(ax, line, label, at, offset)
+    plain(ax.xaxis, 10, 100)
 
 
 # --- own methods ---
@@ -4222,6 +4474,170 @@ def thumb_open5(table, ax):
         tag(ax, line, name.replace("logistic, ", ""), 0.4, (0, 20 if "printed" in name else 14))
     ax.set_ylabel("products, relative")
     level(ax, 1, "exponential loss", 0.98, ha="right", above=False)
+
+
+# --- the margin of large and adaptive steps ---
+
+
+def ln_losses(m):
+    """Return ln ln(1 + e^-m), also where ln(1 + e^-m) has no double."""
+    # Above 37 the loss is e^-m to rounding.
+    return np.where(m > 37.0, -m, np.log(np.logaddexp(0.0, -np.minimum(m, 37.0))))
+
+
+def ln_mean(logarithms):
+    """Return the ln of the mean, over the last axis, of numbers that are given by their logarithms."""
+    top = logarithms.max(axis=-1)
+    return top + np.log(np.mean(np.exp(logarithms - top[..., None]), axis=-1))
+
+
+def adaptive_loop(G, k, until, alpha, w, m, u, step):
+    """alpha <- alpha + step q and w = Z'alpha alike, for the logistic loss l and its risk R = mean l(-m_i).
+
+    -Z'q is the gradient of l^{-1}(R) = ln(e^R - 1): q_i = l'(-m_i) / (n (1 - e^-R)).  One product.
+    """
+    while k < until:
+        fm.margins(G, w, m)
+        ln_risk = ln_mean(ln_losses(m))
+        # 1 - e^-R is R to rounding where R is small, and l'(-m) = 1/(1 + e^m).
+        ln_slope = ln_risk if ln_risk < -37.0 else math.log(-math.expm1(-math.exp(ln_risk)))
+        q = np.exp(-np.logaddexp(0.0, m) - ln_slope) / m.size
+        fm.lift(G, q, u)
+        alpha += step * q
+        w += step * u
+        k += 1
+    return k, fm.RUNNING
+
+
+def adaptive_descent(G, step, max_iter, **options):
+    """Do for the logistic loss what normalized_gradient_descent does for the exponential one."""
+    run = fm.prepare(G, max_iter, **options)
+    n, d = run.G.shape()
+    state = np.zeros(n), np.zeros(d), np.zeros(n), np.zeros(d)
+    return fm.drive(run, adaptive_loop, state, parameters=(step / run.scale,))
+
+
+LOGISTIC = partial(fm.gradient_descent, loss="logistic")
+STEP_METHODS = {  # steps in units of 1/s; in the picture those with a look
+    "constant, 1": (partial(LOGISTIC, step=1.0), (VERMILLION, "-", "v")),
+    "constant, 100": (partial(LOGISTIC, step=1e2), (VERMILLION, "--", "P")),
+    "constant, 10⁴": (partial(LOGISTIC, step=1e4), (VERMILLION, MIXED, "X")),
+    "constant, 10⁶": (partial(LOGISTIC, step=1e6), (VERMILLION, ":", "*")),
+    "constant, 100, exponential loss": (partial(fm.gradient_descent, step=1e2), None),
+    "adaptive, 1": (partial(fm.normalized_gradient_descent, step=1.0), (BLACK, "-", "o")),
+    "adaptive, 100": (partial(fm.normalized_gradient_descent, step=1e2), (BLACK, LONG, "s")),
+    "adaptive, 10⁴": (partial(fm.normalized_gradient_descent, step=1e4), (BLACK, ":", "D")),
+    "adaptive, 100, logistic loss": (partial(adaptive_descent, step=1e2), None),
+    "adaptive, 10⁴, logistic loss": (partial(adaptive_descent, step=1e4), None),
+    "momentum": (fm.momentum, METHODS["momentum"]),
+}
+
+
+def gaps_along(G, best, algorithm, steps):
+    """Return t, the two ends of the certified gap 1 - margin/rho, and the ln of the logistic risk along a run on rows.
+
+    The margin is that of w_t = Z'alpha_t as it is stored.
+    """
+    run = trajectory(algorithm, G, steps, 12)
+    Z = G.coordinates()
+    W = run.iterates @ Z
+    lower, upper = np.transpose([fm.separator_margin(G, w) for w in W])
+    # Above 0 the largest gap is that of the largest rho; below 0 it is the other way round.
+    most = 1 - lower / np.where(lower > 0, best.upper, best.lower)
+    least = 1 - upper / np.where(upper > 0, best.lower, best.upper)
+    return run.trace["iteration"], least, most, ln_mean(ln_losses(W @ Z.T))
+
+
+def step_problems(context):
+    """Yield the name, the number of the set, and G of every set."""
+    n, d = context.pick((1000, 50), (60, 10))
+    for seed in range(context.seed, context.seed + context.pick(10, 2)):
+        Z = planted_power_law(n, d, 0.05, np.random.default_rng(seed))
+        yield f"planted, n = {n:,}, d = {d}", str(seed), fm.FeatureGram(Z)
+    data = load_mnist(context, digits=(0, 1))
+    seen = data.X_train.any(axis=0)  # pixels that are always 0 change nothing
+    G = fm.features(data.X_train[:, seen], data.y_train, normalize="max")
+    yield f"MNIST 0 vs 1, n = {len(data.y_train):,}", "0", G
+
+
+def compute_steps(context):
+    steps = context.pick(10_000, 100)
+    rows = []
+    for problem, seed, G in step_problems(context):
+        best = fm.max_margin(G, tol=1e-9)
+        for method, (algorithm, _) in progress(STEP_METHODS.items(), context, problem):
+            rows.append((problem, method, seed, *gaps_along(G, best, algorithm, steps)))
+    n, d = context.pick((1000, 50), (60, 10))
+    return table_of("problem method seed t least gap ln_risk", rows), (
+        f"Planted: margin 0.05, spectrum 1/j, n = {n:,}, d = {d}, {context.pick(10, 2)} sets from seed {context.seed} "
+        f"on, medians, on the left the range over the sets; MNIST 0 vs 1 ({load_mnist(context).source}), rows scaled "
+        "to norm at most 1; linear kernel, no intercept, w_0 = 0. Constant: steps along the gradient of the mean "
+        "logistic loss. Adaptive: the exponential loss, its gradient divided by its mean. Steps in units of "
+        "1/max ||z||^2. Momentum: exponential loss. Gap: the upper end of a certified interval, that of the margin of "
+        "w_t against that of rho, known to 1e-9; above 1, the grey line, w_t does not separate. On the right at the "
+        "same t, the mean logistic loss for all methods; markers: the last t. An iteration is a product"
+    )
+
+
+def draw_depths(ax, runs, **look):
+    """Draw the gap against minus the ln of the risk, medians over the sets at each t."""
+    gap, ln_risk = by_seed(runs, "gap", "ln_risk")
+    [line] = ax.loglog(-np.median(ln_risk, axis=0), np.median(gap, axis=0), **look)
+    return line
+
+
+@figure(
+    "steps",
+    "does a small risk mean a large margin, when steps are large?",
+    compute_steps,
+    verdict="no: at a risk of e⁻¹⁰⁰ gaps range from 0.01 to 0.99; `momentum` has the smallest in the end",
+    minutes=8,
+    data="mnist",
+    rows=2,
+    columns=2,
+    height=3.2,
+)
+def draw_steps(table, *axes):
+    problems = split(table, "problem").items()
+    for (problem, part), along, against in zip(problems, axes[::2], axes[1::2], strict=True):
+        lines = {}
+        methods = split(part, "method")
+        for i, (method, (_, shape)) in enumerate(STEP_METHODS.items()):
+            if shape is None:
+                continue
+            look = style(i, shape)
+            t, gap = by_seed(methods[method], "t", "gap")
+            along.loglog(t[0], np.median(gap, axis=0), **look)
+            band = {"color": look["color"], "alpha": 0.12, "linewidth": 0}
+            along.fill_between(t[0], gap.min(axis=0), gap.max(axis=0), **band)
+            line = draw_depths(against, methods[method], **look | {"markevery": [-1]})
+            lines[line] = method
+        along.set(xlabel="iterations, a product with G each", xlim=(10, part["t"].max()))
+        along.set_ylabel("certified gap 1 − margin/ρ")
+        against.set(xlabel="−ln of the mean logistic loss", xlim=(1, 4e5))
+        for ax in (along, against):
+            ax.set(title=problem, ylim=(1e-5, 12))
+        along.axhline(1, color=GREY, linewidth=1.2, zorder=1)
+        level(against, 1, "above: does not separate", 0.98, ha="right")
+        at_ends(against, lines)
+
+
+@thumb(
+    "steps",
+    "At one tiny risk momentum has nearly the largest margin, and a huge step next to none.",
+)
+def thumb_steps(table, ax):
+    methods = split(next(iter(split(table, "problem").values())), "method")
+    ax.set(xlim=(1, 1e5), ylim=(1e-5, 3), xlabel="−ln of the risk", ylabel="gap")
+    places = {
+        "constant, 10⁶": (0.6, (44, 4)),
+        "adaptive, 100": (0.65, (26, 12)),
+        "momentum": (0.55, (-30, -12)),
+    }
+    for method, (at, offset) in places.items():
+        colour, dash, _ = STEP_METHODS[method][1]
+        line = draw_depths(ax, methods[method], color=colour, linestyle=dash)
+        tag(ax, line, method, at, offset)
 
 
 # --- other solvers, for speed, margins and the race ---
@@ -6342,6 +6758,66 @@ def kkt_table(table):
     )
 
 
+def path_table(table):
+    """Write the last errors of each method, less the path's by the same draws, and the products to come near them."""
+    cases = {
+        f"{name}, {100 * flipped:.0f} %": split(runs, "method")
+        for name, part in split(table, "data").items()
+        for flipped, runs in split(part, "flipped").items()
+    }
+    errors = []
+    costs = []
+    for method in dict.fromkeys(table["method"].tolist()):
+        ends = [method]
+        spent = [method]
+        for runs in cases.values():
+            last = 100 * last_of(runs[method], "test_error")
+            less = last - 100 * last_of(runs[TO_COMPARE], "test_error")
+            doubt = less.std(ddof=1) / math.sqrt(len(less))
+            ends.append(f"{last.mean():.2f}, {figures_of(less.mean(), 2)} ± {doubt:.2f}")
+            budgets = np.unique(runs[method]["cost"])
+            mean = 100 * paid_by(budgets, runs[method], "test_error").mean(axis=0)
+            known = np.isfinite(mean)
+            far = known & (np.abs(mean - last.mean()) > 0.1)
+            after = budgets > budgets[far].max(initial=0.0)
+            spent.append(f"{budgets[known & after][0]:,.0f}")
+        errors.append(ends)
+        costs.append(spent)
+    names = "; ".join(cases)
+    first = markdown(f"test error in %, less that of the {TO_COMPARE}; {names}", errors)
+    return first + "\n\n" + markdown(f"products to within 0.1 of this; {names}", costs)
+
+
+DEPTHS = (10, 100, 1000)  # of the ln of the risk
+
+
+def steps_row(runs):
+    """Return for a run when it separates, the exponent and the end of its gap, and the gap at depths of the ln risk."""
+    t = runs["t"]
+    gap = runs["gap"]
+    depth = -runs["ln_risk"]
+    end = t[-1]
+    first = t[gap < 1][:1]
+    steep = fitted_slope(t, gap, end / 10) if gap[-1] < 1 else math.nan
+    met = [gap[depth >= goal][:1] for goal in DEPTHS]
+    single = [value[0] if value.size else math.nan for value in (first, *met)]
+    return [single[0], steep, gap[-1], depth[-1], *single[1:]]
+
+
+def steps_table(table):
+    """Write medians over the sets of each problem; where a set does not get there, a dash."""
+    rows = []
+    formats = ("{:,.0f}", "{:.2f}", "{:.2g}", "{:.3g}", *["{:.2g}"] * len(DEPTHS))
+    for problem, part in split(table, "problem").items():
+        for method, runs in split(part, "method").items():
+            found = np.median([steps_row(run) for run in split(runs, "seed").values()], axis=0)
+            cells = map(str.format, formats, found)
+            written = [cell.replace("nan", "–").replace("-", "−") for cell in cells]
+            rows.append([problem.partition(",")[0], method, *written])
+    header = "data; steps; separates at t; exponent of t; gap at the end; −ln of the risk there"
+    return markdown("; ".join([header, *(f"gap at e^−{goal:,}" for goal in DEPTHS)]), rows)
+
+
 SOLVERS = ("LIBSVM", "SVC", "LinearSVC", "PIQP")
 
 
@@ -6381,6 +6857,8 @@ TABLES = {  # the stem of a CSV file -> the function of its table
     "norms": norms_table,
     "attention": attention_table,
     "kkt": kkt_table,
+    "steps": steps_table,
+    "apidopoulos22-path": path_table,
     "speed-peers": speed_table,
 }
 MARKED = re.compile(

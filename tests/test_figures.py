@@ -1139,3 +1139,219 @@ def test_gaps_of_trained_networks(quick):
     assert set(table["method"]) == set(rp.TRAINERS)
     assert table["kinks"].sum() == 0
     assert "kink of ReLU: 0" in caption
+
+
+# STEPS THAT ARE LARGE OR ADAPT
+# ======================================================================================================
+
+
+def test_the_ln_of_a_risk_is_that_of_a_naive_mean():
+    m = np.array([[-700.0, 3.0, 700.0], [-5.0, 0.0, 36.9], [37.1, 40.0, 600.0], [8.0, 9.0, 20.0]])
+    means = [math.fsum(math.log1p(math.exp(-value)) for value in row) / 3 for row in m.tolist()]
+    assert rp.ln_mean(rp.ln_losses(m)) == pytest.approx(list(map(math.log, means)), rel=1e-14)
+    deep = np.array([1000.0, 1001.0, 1e6])  # no double holds e^-m, which is the loss there
+    assert rp.ln_mean(rp.ln_losses(deep)) == pytest.approx(math.log((1 + math.exp(-1)) / 3) - 1000)
+    assert rp.ln_mean(rp.ln_losses(-deep)) == pytest.approx(math.log(1_002_001 / 3), rel=1e-14)
+
+
+def test_adaptive_steps_follow_the_gradient_of_the_transformed_risk():
+    """The step is -grad ln(e^R - 1).  Very long ones are those of a perceptron, by points of negative margin.
+
+    Once there are none, the point of least margin moves w alone; by the exponential loss it always does.
+    """
+    Z = rp.planted_margin(12, 4, 0.3, np.random.default_rng(1))
+    run = rp.adaptive_descent(rp.fm.FeatureGram(Z), 0.5, 8, trace_at=range(9), keep_iterates=True)
+
+    def transformed(w):
+        return math.log(math.expm1(np.mean(np.log1p(np.exp(-Z @ w)))))
+
+    scale = np.max((Z**2).sum(axis=1))
+    W = run.iterates @ Z
+    for w, following in zip(W[:-1], W[1:], strict=True):
+        for j in range(4):
+            e = 1e-6 * np.eye(4)[j]
+            slope = (transformed(w + e) - transformed(w - e)) / 2e-6
+            assert following[j] - w[j] == pytest.approx(-0.5 / scale * slope, abs=1e-8)
+    assert list(run.trace["products"]) == list(range(9))
+    batch, single = np.full((2, 12), 1 / 12)
+    for _ in range(30):
+        m = Z @ Z.T @ batch
+        wrong = m < 0
+        batch += wrong / 12 if wrong.any() else m == m.min()
+        single[np.argmin(Z @ Z.T @ single)] += 1
+    long = {"step": 1e9, "max_iter": 31, "trace_at": []}
+    logistic = rp.adaptive_descent(rp.fm.FeatureGram(Z), **long)
+    assert logistic.alpha * scale / 1e9 == pytest.approx(batch, abs=1e-6)
+    exponential = rp.fm.normalized_gradient_descent(rp.fm.FeatureGram(Z), **long)
+    assert exponential.alpha * scale / 1e9 == pytest.approx(single, abs=1e-6)
+
+
+def test_certified_gaps_contain_the_gap():
+    """The rows (3, 0) and (0, 4) have the margin 12/5; exact arithmetic knows that of every w_t."""
+    G = rp.fm.FeatureGram([[3.0, 0.0], [0.0, 4.0]])
+    best = rp.fm.max_margin(G, tol=1e-9)
+    for algorithm, _ in rp.STEP_METHODS.values():
+        t, least, gap, ln_risk = rp.gaps_along(G, best, algorithm, 20)
+        run = rp.trajectory(algorithm, G, 20, 12)
+        assert np.array_equal(t, run.trace["iteration"])
+        W = run.iterates @ G.coordinates()
+        for w, low, high, ln in zip(W, least, gap, ln_risk, strict=True):
+            a, b = map(Fraction, w.tolist())
+            share2 = min(3 * a, 4 * b) ** 2 / (a * a + b * b) * Fraction(25, 144)
+            assert Fraction(1 - high) ** 2 * (1 - Fraction(1, 2**50)) <= share2
+            assert share2 <= Fraction(1 - low) ** 2 * (1 + Fraction(1, 2**50))
+            assert high - low < 1e-8
+            if ln > -700:
+                losses = [math.log1p(math.exp(-m)) for m in (3 * w[0], 4 * w[1])]
+                assert ln == pytest.approx(math.log(sum(losses) / 2), rel=1e-12)
+
+
+def test_a_gap_that_is_not_a_separators_exceeds_1_on_both_sides():
+    G = rp.fm.FeatureGram([[3.0, 0.0], [0.0, 4.0], [-1.0, 4.0]])
+    best = rp.fm.max_margin(G, tol=1e-12)
+    exact = 1 + 1 / best.lower  # as w = (3, 0) has the margin -1
+    best = best._replace(lower=best.lower / 2, upper=best.upper * 2)
+    first = rp.partial(rp.fm.perceptron, rule="cyclic")
+    _, least, gap, _ = rp.gaps_along(G, best, first, 1)  # w = (3, 0)
+    assert 1 < least[0] <= exact <= gap[0]
+
+
+def test_a_tiny_risk_goes_with_a_small_margin(quick):
+    """A constant step of 10^6 has a far smaller risk than momentum, and a far larger gap."""
+    table, _ = quick.table("steps")
+    assert (table["least"] <= table["gap"]).all()
+    assert (table["least"] > 0).all()
+    for problem, part in rp.split(table, "problem").items():
+        runs = rp.split(part, "method")
+        assert list(runs) == list(rp.STEP_METHODS)
+        if problem.startswith("planted"):
+            huge = runs["constant, 10⁶"]
+            ours = runs["momentum"]
+            assert huge["ln_risk"][-1] < 100 * ours["ln_risk"][-1] < 0
+            assert huge["least"][-1] > 3 * ours["gap"][-1]
+    lines = rp.steps_table(table).splitlines()
+    assert len(lines) == 2 + 2 * len(rp.STEP_METHODS)
+    assert lines[2].startswith("| planted | constant, 1 | ")
+
+
+def test_a_row_on_steps_has_the_first_separator_and_the_gaps_at_depths_of_the_risk():
+    t = np.array([1.0, 10.0, 100.0, 1000.0])
+    run = {"t": t, "gap": 5 / t, "ln_risk": -t}
+    first, slope, end, depth, *gaps = rp.steps_row(run)
+    assert (first, end, depth) == (10, 0.005, 1000)
+    assert slope == pytest.approx(-1)
+    assert gaps == [0.5, 0.05, 0.005]
+    none = rp.steps_row(run | {"gap": 1 + t, "ln_risk": t})
+    assert np.isnan([none[0], none[1], *none[4:]]).all()
+
+
+# ======================================================================================================
+# EARLY STOPPING AND A PATH OVER C
+# ======================================================================================================
+
+
+@pytest.fixture
+def stopping(cache):
+    return rp.image_stopping(QUICKLY, 0.2, 3)
+
+
+def test_validation_has_the_noise_of_training_and_the_test_has_none(stopping):
+    data = rp.load_mnist(QUICKLY, digits=(3, 5))
+    label_of = {
+        image.tobytes(): label for image, label in zip(data.X_train, data.y_train, strict=True)
+    }
+    true = [label_of[image.tobytes()] for image in stopping.X_validation]
+    assert np.count_nonzero(true != stopping.y_validation) == 10
+    assert len(true) == 50
+    assert stopping.G.shape()[0] == 100
+    assert np.array_equal(stopping.y_test, data.y_test)
+    planted = rp.planted_stopping(QUICKLY, 0.2, 3)
+    G, _, X_test, y_test = rp.noisy_problem(np.random.default_rng((0, 3)), 0.2)
+    assert np.array_equal(planted.G, G)
+    assert np.array_equal(planted.X_test, X_test)
+    assert np.array_equal(planted.y_test, y_test)
+    true = np.repeat([-1, 1], 150)
+    assert np.count_nonzero(planted.y_validation != true) == 60
+    assert abs((planted.X_validation * true[:, None]).mean() - 0.5) < 0.1
+
+
+def test_a_choice_is_the_best_so_far_in_validation():
+    rng = np.random.default_rng(4)
+    cost = np.cumsum(rng.random(60))
+    validation, test = rng.integers(0, 6, (2, 60)) / 100
+    at, chosen, least = rp.best_so_far(cost, validation, test)
+    assert at[0] == cost[0]
+    assert at[-1] == cost[-1]
+    for k, budget in enumerate(cost):
+        now = np.searchsorted(at, budget, side="right") - 1
+        seen = validation[: k + 1].tolist()
+        assert chosen[now] == test[seen.index(min(seen))]
+        assert least[now] == test[: k + 1].min()
+    runs = {"cost": at, "test_error": chosen, "seed": np.full(len(at), "0")}
+    [row] = rp.paid_by(np.array([cost[0] / 2, at[2], cost[-1], 2 * cost[-1]]), runs, "test_error")
+    assert np.isnan(row[[0, 3]]).all()
+    assert list(row[1:3]) == [chosen[2], chosen[-1]]
+    assert rp.last_of(runs, "test_error") == [chosen[-1]]
+
+
+def test_costs_are_products_counted_by_hand(stopping, monkeypatch):
+    """A descent: one for the step, one an iteration.  A path: entries read and the columns of each start.  Looks."""
+    G = stopping.G
+    n = 100
+    step = rp.row_sum_step(G)
+    assert 0.2 < step * np.linalg.eigvalsh(G)[-1] <= 1
+    products, weights = rp.stopped_descent(G, rp.fm.diagonal_descent, 20, 1.0)
+    assert list(products) == [1 + t for t in rp.spaced(20, rp.LOOKS)]
+    direct = rp.fm.diagonal_descent(G, max_iter=20, step=step, trace_at=[])
+    assert np.array_equal(weights[-1], direct.alpha)
+    products, weights = rp.plain_path(G, [0.1, 1.0, 10.0], 300)
+    assert list(products) == [301, 601, 901]
+    for C, alpha in zip([0.1, 1.0, 10.0], weights, strict=True):
+        slope = G @ alpha - 1  # of the dual of plain slacks, which clips alpha to [0, C]
+        assert alpha.min() >= 0 and alpha.max() <= C
+        assert alpha - np.clip(alpha - slope, 0, C) == pytest.approx(0, abs=1e-3)
+    reads = []
+    max_margin = rp.fm.max_margin
+
+    def recorded(given, start, tol):
+        run = max_margin(given, start=start, tol=tol)
+        columns = 0 if start is None else np.count_nonzero(start) / n
+        reads.append(columns + run.trace["products"][-1])
+        assert run.status == "certified" and tol == 0.1
+        return run
+
+    monkeypatch.setattr(rp.fm, "max_margin", recorded)
+    products, weights = rp.squared_path(G, [0.01, 0.1, 1.0], 0.1)
+    assert products == pytest.approx(np.cumsum(reads), rel=1e-12)
+    weights[1] = weights[0]
+    cost, validation, test = rp.candidates(stopping, products, weights)
+    assert cost - products == pytest.approx([0.5, 0.5, 1.0], rel=1e-12)
+    wrong = np.sign(G.decision_function(weights[2], stopping.X_test)) != stopping.y_test
+    assert test[2] == np.mean(wrong)
+    wrong = np.sign(G.decision_function(weights[2], stopping.X_validation)) != stopping.y_validation
+    assert validation[2] == np.mean(wrong)
+
+
+def test_runs_in_turns_share_the_product_that_finds_the_step():
+    first = np.array([2.5, 4.0]), np.array([0.3, 0.2]), np.array([0.1, 0.2])
+    second = np.array([2.5, 5.0]), np.array([0.4, 0.1]), np.array([0.3, 0.4])
+    cost, validation, test = rp.in_turns([first, second])
+    assert list(cost) == [4.0, 4.0, 7.0, 9.0]
+    assert list(validation) == [0.3, 0.4, 0.2, 0.1]
+    assert list(test) == [0.1, 0.3, 0.2, 0.4]
+
+
+def test_the_path_figure_has_every_method_on_every_draw(quick):
+    table, _ = quick.table("apidopoulos22:path")
+    for part in rp.split(table, "data").values():
+        for runs in rp.split(part, "flipped").values():
+            methods = rp.split(runs, "method")
+            assert rp.UNIFORM in methods and rp.TO_COMPARE in methods and len(methods) == 8
+            for run in methods.values():
+                assert set(run["seed"]) == {"0", "1"}
+                assert (run["least"] <= run["test_error"]).all()
+            one = methods["Algorithm 2, λ₀ = 1"]["cost"]
+            assert methods[f"Algorithm 2, {rp.BY_VALIDATION}"]["cost"].max() > 3.9 * (one.max() - 1)
+    lines = rp.path_table(table).splitlines()
+    assert len(lines) == 2 * (2 + 8) + 1
+    assert ", 0.00 ± 0.00" in lines[lines.index(lines[2]) + 6]

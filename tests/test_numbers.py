@@ -220,6 +220,9 @@ def test_names_of_sections_in_links():
     assert rp.anchor("What is new here, and what is not") == "what-is-new-here-and-what-is-not"
 
 
+PLANTED = "planted, n = 1,000, d = 50"
+
+
 def verdict(key):
     """What the gallery says of a figure."""
     return [rp.FIGURES[key].verdict]
@@ -257,6 +260,11 @@ def test_the_numbers_of_verdicts():
     runs = sum(alexnets("max_margin").values(), [])
     assert all(run["change"][-1] < 0 for run in runs)
     assert is_said(f"{len(runs)} of {len(runs)}", verdict("ji21:fig4"))
+    gaps = [
+        np.median([rp.steps_row(run)[5] for run in rp.split(runs, "seed").values()])
+        for runs in rp.split(rp.split(table("steps"), "problem")[PLANTED], "method").values()
+    ]
+    assert is_said(f"from {np.nanmin(gaps):.2f} to {np.nanmax(gaps):.2f}", verdict("steps"))
 
 
 def test_comparisons_of_speed():
@@ -852,6 +860,105 @@ def margins_sentences():
     none = rp.split(rp.split(kept, "kernel")["rbf"], "status")["infeasible"]
     assert np.all(none["twins"] > 0)
     yield f"All {len(none['twins'])} data sets without a margin by rbf have points"
+
+
+@of("steps")
+def steps_sentences():
+    """What the report says of steps beside its table: medians over the planted sets."""
+    ends = {}
+    for problem, part in rp.split(table("steps"), "problem").items():
+        ends[problem.partition(",")[0]] = {
+            method: np.transpose([rp.steps_row(run) for run in rp.split(runs, "seed").values()])
+            for method, runs in rp.split(part, "method").items()
+        }
+    planted, images = ends.values()
+    middle = {
+        problem: {method: np.median(rows, axis=1) for method, rows in found.items()}
+        for problem, found in ends.items()
+    }
+    few, many = middle.values()
+    deep = {
+        method: few[method][5]
+        for method in ("momentum", "adaptive, 100", "adaptive, 10⁴", "constant, 10⁶")
+    }
+    for method, gap in deep.items():
+        yield cells(method, f"{gap:#.2g}")
+    yield f"gaps range from {min(deep.values()):.2f} to {max(deep.values()):.2f}"
+    still = ("constant, 10⁴", "constant, 10⁶")
+    assert max(abs(planted[method][1]).max() for method in still) < 0.005
+    latest = max(planted[method][0].max() for method in still)
+    yield f"within {latest:.0f} iterations; gaps of {few[still[0]][2]:.2f} and {few[still[1]][2]:.2f}"
+    best = {
+        problem: min((rows[2], name) for name, rows in found.items() if name.startswith("constant"))
+        for problem, found in middle.items()
+    }
+    (on_few, name), (on_many, other) = best.values()
+    assert (name, other) == ("constant, 100", "constant, 10⁴")
+    yield f"100 on the planted sets, with {on_few:.2f}; on MNIST, with {on_many:.2f}"
+    sizes = ("adaptive, 1", "adaptive, 100", "adaptive, 10⁴")
+    slopes = [[found[method][1] for method in sizes] for found in (few, many)]
+    (least, most), (small, large) = ((max(found), min(found)) for found in slopes)
+    yield f"exponents are {number(least, 2)} to {number(most, 2)}, and {number(small, 2)} to {number(large, 2)}"
+    yield f"a step of 100: {few['adaptive, 100'][2]:.2g} and {many['adaptive, 100'][2]:.2g}"
+    for found in (few, many):
+        assert min(sizes, key=lambda method: found[method][2]) == "adaptive, 100"
+    ours = few["momentum"], many["momentum"]
+    yield f"exponents {number(ours[0][1], 2)} and {number(ours[1][1], 2)}"
+    times = [
+        min(rows[2] for name, rows in found.items() if name != "momentum") / found["momentum"][2]
+        for found in (few, many)
+    ]
+    yield f"{float(f'{times[0]:.2g}'):.0f} and {times[1]:.0f} times smaller"
+    yield f"t = {many['adaptive, 100'][0]:.0f} against {many['momentum'][0]:.0f}"
+    cut = few["constant, 100, exponential loss"]
+    assert cut[3] > 1e100
+    yield f"the gap stays at {cut[2]:.2f}"
+    late = "adaptive, 10⁴, logistic loss"
+    yield f"at t = {planted[late][0].min():.0f} to {planted[late][0].max():,.0f}"
+    assert np.isnan(images[late][0]).all()
+
+
+@of("apidopoulos22:path")
+def path_sentences():
+    """What the report says of apidopoulos22:path beside its tables."""
+    lines = rp.path_table(table("apidopoulos22-path")).splitlines()
+    errors, costs = (
+        {row[0]: row[1:] for row in (line.strip("| ").split(" | ") for line in lines[a : a + 8])}
+        for a in (2, 13)
+    )
+    means = {
+        method: [float(cell.partition(",")[0]) for cell in row] for method, row in errors.items()
+    }
+    uniform = means.pop(rp.UNIFORM)
+    for k in range(3):
+        ends = [row[k] for row in means.values()]
+        assert uniform[k] < min(ends) and max(ends) - uniform[k] < 0.5
+    yield "{:.2f}, {:.2f} and {:.2f} %".format(*uniform[:3])
+    ends = [row[3] for row in means.values()]
+    yield f"between {min(ends):.2f} and {max(ends):.2f} %"
+    large = "Algorithm 2, λ₀ = 100"
+    plain = "path, plain slacks"
+    less = [cell.partition(", ")[2].lstrip("−") for cell in errors[large][4:]]
+    yield (
+        "errs on {:.2f} and {:.2f} %, ".format(*means[large][4:])
+        + "on {:.2f} and {:.2f} %; ".format(*means[rp.TO_COMPARE][4:])
+        + "{} and {} points more; ".format(*less)
+        + "on {:.2f} and {:.2f} %".format(*means[plain][4:])
+    )
+    one, chosen = (means[f"Algorithm 2, {name}"][4:] for name in ("λ₀ = 1", rp.BY_VALIDATION))
+    yield "errors {:.2f} and {:.2f} %; {:.2f} and {:.2f} %".format(*one, *chosen)
+    squared, first, most, last = (
+        sorted(map(int, costs[method][4:]))
+        for method in ("path over C, to 0.1", "Algorithm 2, λ₀ = 1", large, plain)
+    )
+    yield "{} to {} products, {} to {}, {} to {}, {} to {}".format(*squared, *first, *most, *last)
+    fourfold = [
+        int(a) / int(b)
+        for a, b in zip(
+            costs[f"Algorithm 2, {rp.BY_VALIDATION}"][4:], costs[large][4:], strict=True
+        )
+    ]
+    assert 3.5 < min(fourfold) and max(fourfold) < 4.5
 
 
 @pytest.mark.parametrize("sentences, keys", SAID)
