@@ -11750,15 +11750,16 @@ class _SingleBlocks:
         return self.c[rows] * self.kernel.sums(weights[None], others, points)[0]
 
 
-def _nystroem_features(problem, points):
+def _nystroem_features(problem, points, is_at_hand):
     """Return F on these points, and diag(G - F F') there, of the G that the solver reads.
 
-    The points S are drawn by a fixed seed.  They are twice as many where a few miss more than the ridge.
+    The points S are drawn by a fixed seed.  They are twice as many where few miss more than the ridge, and G is not at
+    hand, so that products are dear.
     """
     n = points.size
     few = math.ceil(_LANDMARKS * math.sqrt(n))
     F, missed = _features_of_few(problem, points, few)
-    if missed.mean() > problem.ridge[points].mean():
+    if not is_at_hand and missed.mean() > problem.ridge[points].mean():
         F, missed = _features_of_few(problem, points, 2 * few)
     return F, missed
 
@@ -11973,7 +11974,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
             image = _image(G, every)[rows]
         return image + problem.from_shift(points[columns], v, points[rows])
 
-    F, missed = _nystroem_features(problem, points)
+    F, missed = _nystroem_features(problem, points, G is not None)
     low_rank = _LowRank(F, ridge + missed)
     v = alpha[points] / problem.scale
     image = m[points] - ridge * v

@@ -1182,7 +1182,7 @@ def test_low_rank_preconditions_and_misses_what_it_says(active, intercept):
     problem.finish(alpha, m)
     problem.begin(alpha, m)
     points = np.arange(300)
-    F, missed = fm._nystroem_features(problem, points)
+    F, missed = fm._nystroem_features(problem, points, True)
     read = G.base.dense()
     if intercept == "free":
         read += np.outer(problem.shift, y) + np.outer(y, problem.shift)
