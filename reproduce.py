@@ -5951,25 +5951,31 @@ def draw_attention(table, course, *tables):
     largest = [
         next(name for name in reversed(drawn) if head in name) for head in ("linear", "ReLU")
     ]
-    for method, runs in split(selected[largest[0]], "optimiser").items():
-        own = split(runs, "norm")[SELECTORS[method]]
-        at = split(own, "t")
-        middle = [np.median(shares(part)) for part in at.values()]
-        low = [np.quantile(shares(part), 0.25) for part in at.values()]
-        high = [np.quantile(shares(part), 0.75) for part in at.values()]
-        course.semilogx(list(at), middle, label=SELECTORS[method], **looks[method])
-        course.fill_between(
-            list(at), low, high, color=looks[method]["color"], alpha=0.15, linewidth=0
-        )
-    course.set(xlabel="step t", ylabel="share of the maximum", ylim=(0, 1.25), xlim=(10, None))
-    course.axhline(1, color="0.2", linewidth=1)
-    course.set_yticks(np.linspace(0, 1, 6))
+    for method, line in draw_own_shares(course, selected[largest[0]], looks).items():
+        line.set_label(SELECTORS[method])
     course.set_title("in the own norm, {}".format(largest[0].replace(", T", "\nT")))
     direct(course)
     for ax, problem in zip(tables, (*largest, images), strict=True):
         draw_shares(ax, selected[problem])
         of = len(runs_of(selected[problem])), len(runs_of(problems[problem]))
         ax.set_title("{}: {} of {} runs".format(problem.replace(", T", "\nT"), *of))
+
+
+def draw_own_shares(ax, table, looks):
+    """Draw the shares of optimisers in their own norms, the median and the middle half: return their lines."""
+    lines = {}
+    for method, runs in split(table, "optimiser").items():
+        at = split(split(runs, "norm")[SELECTORS[method]], "t")
+        low, middle, high = np.transpose(
+            [np.quantile(shares(part), (0.25, 0.5, 0.75)) for part in at.values()]
+        )
+        [lines[method]] = ax.semilogx(list(at), middle, **looks[method])
+        colour = looks[method]["color"]
+        ax.fill_between(list(at), low, high, color=colour, alpha=0.15, linewidth=0)
+    ax.set(xlabel="step t", ylabel="share of the maximum", ylim=(0, 1.25), xlim=(10, None))
+    ax.axhline(1, color="0.2", linewidth=1)
+    ax.set_yticks(np.linspace(0, 1, 6))
+    return lines
 
 
 def at_the_end(table):
@@ -6011,17 +6017,19 @@ def draw_shares(ax, table):
 
 @thumb(
     "attention",
-    "Each optimiser of attention comes near the largest margin in its own norm, and in no other.",
+    "Descent on keys and queries comes near the largest margin in the nuclear norm, others do not.",
 )
 def thumb_attention(table, ax):
     drawn = [name for name in dict.fromkeys(table["problem"].tolist()) if "linear" in name]
-    draw_shares(ax, settled(split(table, "problem")[drawn[-1]]))
-    ax.set(xlabel="", title="share of the margin")
-    names = [name.replace(" descent", "").replace("descent on ", "") for name in SELECTORS]
-    ax.set_yticks(range(len(names)), names)
-    ax.set_xticks(
-        range(len(names)), [norm.replace("spectral", "spectr.") for norm in SELECTORS.values()]
-    )
+    end = at_the_end(settled(split(table, "problem")[drawn[-1]]))
+    methods = split(split(end, "norm")["nuclear"], "optimiser")
+    for place, method in enumerate(SELECTORS):
+        share = np.median(shares(methods[method]))
+        is_own = SELECTORS[method] == "nuclear"
+        ax.barh(-place, share, color=BLUE if is_own else "0.85", height=0.8)
+        look = {"color": "white"} if is_own else {}
+        ax.text(0.02, -place, method, va="center", fontsize=THUMB["font.size"], **look)
+    ax.set(xlim=(0, 1), xlabel="share of the nuclear margin", yticks=[])
 
 
 # --- the KKT gap of networks ---
