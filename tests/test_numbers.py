@@ -951,7 +951,9 @@ def path_sentences():
         sorted(map(int, costs[method][4:]))
         for method in ("path over C, to 0.1", "Algorithm 2, λ₀ = 1", large, plain)
     )
-    yield "{} to {} products, {} to {}, {} to {}, {} to {}".format(*squared, *first, *most, *last)
+    ranges = (f"{least} to {more}" for least, more in (first, most, last))
+    assert squared[0] == squared[1]
+    yield f"{squared[0]} products, {', '.join(ranges)}"
     fourfold = [
         int(a) / int(b)
         for a, b in zip(
