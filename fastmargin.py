@@ -10293,7 +10293,7 @@ def _given_play(start, game):
     w = _given_separator(start[0], "w of start", game)
     p = _distribution(start[1], "p of start", game.G.shape()[0])
     if w.any():
-        w = _unit_range(w)
+        w = _unit_range(w.ravel()).reshape(w.shape)
         w /= game.norm.value(w)
     return w, p / p.sum()
 
