@@ -5177,7 +5177,7 @@ def draw_speed_scaling(table, *axes):
     "`max_margin` needs more memory than LIBSVM, the solver of SVC, as the points get more.",
 )
 def thumb_speed_scaling(table, ax):
-    offsets = {"LIBSVM": (-24, 10), "max_margin": (18, -14)}
+    offsets = {"LIBSVM": (14, -16), "max_margin": (-52, 4)}
     for name, run in split(table, "what").items():
         name = name.partition(",")[0]
         if name in offsets:
