@@ -11058,7 +11058,7 @@ class _Problem:
             self.reads[0] += self.n * moved.size
             points = points[moved]
             moves = moves[moved] / self.scale
-            if self.matrix is None:
+            if self.adder is not None:
                 self.adder(points, moves, m)
             else:
                 m += moves @ self.matrix[points]
