@@ -6509,7 +6509,9 @@ def draw_race(table, page, *axes):
             )
         written = map(spelled, names) if ax.get_subplotspec().is_first_col() else []
         ax.set_yticks(range(len(names)), written, fontsize=SMALL_TEXT)
-        ax.set(xscale="log", ylim=(len(names) - 0.4, -0.8))
+        ax.set_ylim(len(names) - 0.4, -0.8)
+        if ax.dataLim.minposx < np.inf and ax.dataLim.x1 > 0:
+            ax.set_xscale("log")
         ax.set_xlabel(RACE_PAGES[page])
         ax.plot([], [], linestyle="none", label="in grey: the gap at which a run was stopped")
         ax.set_title(spelled(problem))
