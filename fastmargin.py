@@ -10918,7 +10918,7 @@ class _Problem:
             return None
         self.reads[0] += n * n
         every = np.arange(n)
-        return base.block(every, every)
+        return _frozen(base.block(every, every))
 
     def begin(self, alpha, m):
         """Drop what earlier iterations read, so that a run can be cut between any two; move a free origin.
@@ -11597,7 +11597,7 @@ def _by_newton_steps(problem, limits, alpha, m, gap):
         problem.reads[0] += points.size**2
         return _image(G, v) + problem.from_shift(points, v, points)
 
-    ridge = problem.ridge[points]
+    ridge = _frozen(problem.ridge[points])
     accuracy = _NEWTON_AIM * limits.tol
     if G is problem.kept[1]:  # in single precision; the rest is for the next iteration
         accuracy = max(accuracy, _SINGLE_DIGITS * min(1.0, gap))
@@ -11965,7 +11965,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
     """Make Newton steps over a kernel on demand, by a matrix of it if there is room; return why they end."""
     points, G = _at_hand(problem, alpha, m)
     blocks = _SingleBlocks(problem.base, points)
-    ridge = problem.ridge[points]
+    ridge = _frozen(problem.ridge[points])
 
     def product(rows, columns, v):
         if G is None:
@@ -11979,7 +11979,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
         return image + problem.from_shift(points[columns], v, points[rows])
 
     F, missed = _nystroem_features(problem, points, G is not None)
-    low_rank = _LowRank(F, ridge + missed)
+    low_rank = _LowRank(F, _frozen(ridge + missed))
     v = alpha[points] / problem.scale
     image = m[points] - ridge * v
     weights = _newton_on_active_points(product, ridge, low_rank, v, image, gap > _ROUGH, limits.tol)
@@ -13824,8 +13824,10 @@ def _fill_cache():
     winnow(X, max_iter=3)
     for kernel, C in itertools.product(("rbf", "linear"), (1.0, math.inf)):
         print(f"compiling MaxMarginClassifier({kernel!r}, C={C})", flush=True)
-        for classes in (labels, labels > 0):
-            MaxMarginClassifier(kernel, C=C).fit(X, classes).predict(X)
+        # A Gaussian kernel of few coordinates is summed line by line; few rows have a matrix.
+        for points in (X, X[:, :20], X[:100, :20], X[:100]):
+            for classes in (labels, labels > 0):
+                MaxMarginClassifier(kernel, C=C).fit(points, classes[: len(points)]).predict(points)
     print(f"compiled code is in {_FOLDER or 'memory alone: see NUMBA_CACHE_DIR'}")
 
 

@@ -2359,7 +2359,7 @@ def compute_ji21_fig4(context):
         f"to {seeds[-1]}; at epoch {epochs[-1]} the networks err on at most {at_end.max():.3g} % of the training "
         f"images. Kernel: <df(x)/dw, df(x')/dw>, all 10 outputs, features of length 1, {len(y) * 9:,} pairs. Left: "
         "adaptive sampling, the seed whose kernel gains most; right: all seeds with biases, the maximum margin, "
-        "known to within {known['gap'].max():.0e} of itself. Standard errors are paired by test image"
+        f"known to within {known['gap'].max():.0e} of itself. Standard errors are paired by test image"
     )
 
 
