@@ -4591,7 +4591,7 @@ def draw_depths(ax, runs, **look):
     "does a small risk mean a large margin, when steps are large?",
     compute_steps,
     verdict="no: at a risk of e⁻¹⁰⁰ gaps range from 0.01 to 0.99; `momentum` has the smallest in the end",
-    minutes=8,
+    minutes=7,
     data="mnist",
     rows=2,
     columns=2,
