@@ -5796,8 +5796,8 @@ def token_margins(W, sequences):
 def attention_gradient(W, sequences):
     """Return (g, low, chosen): minus the gradient of the mean logistic loss of y h(X's) is g e^-low.
 
-    Sums are over differences to the chosen token, and e^-low is left out, so that nothing cancels or underflows when
-    the attention is all but on one token.
+    The entry of the chosen token is minus the sum of the others, and e^-low is left out: so nothing cancels or
+    underflows when the attention is all but on one token.
     """
     X, z, y = sequences[:3]
     each = np.arange(len(X))
@@ -5808,7 +5808,6 @@ def attention_gradient(W, sequences):
     value, slope = sequences.head(attended)
     pull = y / (1.0 + np.exp(y * value)) / len(y)
     gains = np.einsum("ntd,nd->nt", X, pull[:, None] * slope)
-    gains -= gains[each, chosen][:, None]
     mean = (small * gains).sum(axis=1) / total
     m[each, chosen] = np.inf
     low = m.min()
