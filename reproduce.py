@@ -6858,11 +6858,11 @@ def section(key):
     entry = FIGURES[key]
     lines = [f'<a id="{place(key)}"></a>', "", f"### {entry.finding}", ""]
     lines += [f"![{entry.claim}]({stem}.png)" for stem in stems(key)]
+    small = f"`{key}`, {estimate(entry.minutes)}"
     path = FOLDER / file_of(key)
     if path.is_file():
-        caption = in_markdown(read_table(path)[1])
-        small = f"`{key}`, {estimate(entry.minutes)}; [CSV]({path.name}). {caption}"
-        lines += ["", f"<sub>{small}</sub>"]
+        small += f"; [CSV]({path.name}). {in_markdown(read_table(path)[1])}"
+    lines += ["", f"<sub>{small}</sub>"]
     return "\n".join(lines)
 
 

@@ -233,6 +233,27 @@ def test_names_of_sections_in_links():
     assert anchor("What is new here, and what is not") == "what-is-new-here-and-what-is-not"
 
 
+def test_symbols_are_written_one_way():
+    """Indices that are digits are small, norms and Greek letters have their signs; code and links are as they are."""
+    for path, text in TEXTS.items():
+        if path.parent == ROOT:
+            continue
+        prose = re.sub(
+            "^```.*?^```|`[^`]*`|^!?\\[.*?\\]\\(.*?\\)|</?\\w[^>]*>",
+            "",
+            text,
+            flags=re.DOTALL | re.M,
+        )
+        for wrong in (
+            r"[^\W\d_]\\?_\d",
+            r"\b(?:l1|l2|linf)\b",
+            r"\b(?:alpha|gamma|lambda|mu|rho|sqrt)\b",
+            "[ₜᵢⱼₖₙ]",
+            r"\$",
+        ):
+            assert not (found := re.search(f".{{0,40}}{wrong}", prose)), (path.name, found[0])
+
+
 PLANTED = "planted, n = 1,000, d = 50"
 
 
@@ -1008,8 +1029,6 @@ def steps_sentences():
         method: few[method][5]
         for method in ("momentum", "adaptive, 100", "adaptive, 10⁴", "constant, 10⁶")
     }
-    for method, gap in deep.items():
-        yield cells(method, f"{gap:#.2g}")
     yield "{:#.2g}, {:#.2g}, {:#.2g}; {:#.2g}".format(*deep.values())
     still = ("constant, 10⁴", "constant, 10⁶")
     assert max(abs(planted[method][1]).max() for method in still) < 0.005
