@@ -1768,7 +1768,7 @@ def compute_ji21_fig2(context):
     "ji21:fig2",
     "without a separator upper falls like 1/t; good test errors",
     compute_ji21_fig2,
-    finding="Without a separator momentum bounds ρ faster than 1/t, and errs least in the test",
+    finding="Without a separator momentum bounds ρ faster than 1/t, and has the least test error on its way",
     minutes=3,
     data="mnist",
     columns=2,
