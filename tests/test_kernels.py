@@ -349,8 +349,9 @@ def in_single_precision(A, B):
     """A Gaussian kernel by inner products, which lose digits far from the origin, as GPU libraries compute it."""
     A = A.astype(np.float32)
     B = B.astype(np.float32)
-    squares = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)
-    return np.exp((2 * A @ B.T - squares) / np.float32(A.shape[1]))
+    # In this order sums are rounded differently for (x, y) and (y, x), whatever the order within a product is.
+    exponents = 2 * A @ B.T - (A * A).sum(axis=1)[:, None] - (B * B).sum(axis=1)
+    return np.exp(exponents / np.float32(A.shape[1]))
 
 
 def far_and_single(n=150, d=784):
