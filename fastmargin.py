@@ -12111,11 +12111,21 @@ def _pass_over_points(K, labels, order, shares, v, scores, least):
     return sum_of_moves / max(moved, 1)
 
 
-def _entries_among(K, points):
-    """Return the entries of K among some points in double precision; stored ones of all points are not copied."""
+def _entries_among(K, points, known_points, known):
+    """Return the entries of K among some points in double precision, of which some other points are known already."""
     if isinstance(K, DenseGram) and points.size == len(K):
-        return np.asarray(K.matrix, np.float64)
-    return np.ascontiguousarray(K.block(points, points), np.float64)
+        return np.asarray(K.matrix, np.float64)  # a copy would take as long as a few passes
+    is_known = np.isin(points, known_points)
+    old = np.flatnonzero(is_known)
+    new = np.flatnonzero(~is_known)
+    place = np.searchsorted(known_points, points[old])
+    out = np.empty((points.size, points.size))
+    out[np.ix_(old, old)] = known[np.ix_(place, place)]
+    if new.size:
+        block = K.block(points[new], points)
+        out[new] = block
+        out[:, new] = block.T
+    return out
 
 
 def _class_table(v, labels):
@@ -12169,20 +12179,24 @@ def _by_points(problem, limits, alpha, m, gap):
     v = np.zeros((n_points, n_classes))
     v[pairs] = alpha / problem.scale
     rng = np.random.default_rng(0)
+    share = _CLOSED_SHARE if _is_on_demand(base.K) else _OPEN_SHARE
+    points = np.empty(0, np.int64)
+    K = np.empty((0, 0))
     gaps = [gap]
     for _ in range(limits.turns):
         # 1. Read the points of the support and those with violators; the worst of them, if they are many.
         worst = np.zeros(n_points)
         np.maximum.at(worst, base.point, np.where(alpha > 0.0, math.inf, 1.0 - m))
-        active = np.flatnonzero(worst > 0.0)
-        if active.size > _FEW_ROWS:
-            active = np.sort(np.argpartition(worst, -_FEW_ROWS)[-_FEW_ROWS:])
-        K = _entries_among(base.K, active)
+        previous = points
+        points = np.flatnonzero(worst > 0.0)
+        if points.size > _FEW_ROWS:
+            points = np.sort(np.argpartition(worst, -_FEW_ROWS)[-_FEW_ROWS:])
+        K = _entries_among(base.K, points, previous, K)
         problem.reads[0] += K.size
         # 2. Steps among them
-        labels = base.labels[active]
-        v_inside = v[active]
-        ridge_inside = ridge[active]
+        labels = base.labels[points]
+        v_inside = v[points]
+        ridge_inside = ridge[points]
         shares = 1.0 / (0.5 * K.diagonal()[:, None] + ridge_inside)
         scores = _class_table(v_inside, labels) @ K
         point, wrong = np.indices(v_inside.shape, dtype=np.int32).reshape(2, -1)
@@ -12191,15 +12205,15 @@ def _by_points(problem, limits, alpha, m, gap):
         move = 0.0
         for _ in range(_TURNS):
             for _ in range(_PASSES):
-                order = rng.permutation(active.size)
+                order = rng.permutation(points.size)
                 least = _FEWER_MOVES * move
                 move = _pass_over_points(K, labels, order, shares, v_inside, scores, least)
             _score_differences(point, right, wrong, scores, m_inside)
             gap_inside = _relative_gap(v_inside.ravel(), m_inside, ridge_inside.ravel())
-            if gap_inside <= max(0.5 * limits.tol, _OPEN_SHARE * gaps[-1]):
+            if gap_inside <= max(0.5 * limits.tol, share * gaps[-1]):
                 break
         # 3. The margins and the gap of all
-        v[active] = v_inside
+        v[points] = v_inside
         weights = v[pairs]
         if not 0.0 < weights.sum() < math.inf:
             return "rounding"
