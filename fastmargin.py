@@ -118,6 +118,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numba import get_num_threads, njit, prange, threading_layer
+from numba.core import event
 from numba.extending import is_jitted, overload, register_jitable
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -243,7 +244,32 @@ if not _CACHE:
         RuntimeWarning,
         stacklevel=2,
     )
-_PATIENCE = 2.0  # seconds after which a call that compiles says so
+
+
+class _Notice(event.Listener):
+    """Says on stderr, once in a process, that code of this module is being compiled, when that begins."""
+
+    said = False
+
+    def on_start(self, event):
+        function = getattr(event.data.get("dispatcher"), "py_func", None)
+        if self.said or getattr(function, "__module__", None) != __name__:
+            return
+        self.said = True
+        place = "in every process, see NUMBA_CACHE_DIR"
+        if _CACHE:
+            place = f"once per machine, into {_FOLDER}"
+        # A program without a console has no stderr, and a daemon may have closed it.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            sys.stderr.write(f"fastmargin: compiling, {place}\n")
+            sys.stderr.flush()
+
+    def on_end(self, event):
+        pass
+
+
+_NOTICE = _Notice()
+event.register("numba:compile", _NOTICE)
 
 _LOCK = threading.RLock()  # for a threading layer that serves one caller at a time
 _PROCESS = os.getpid()  # the process that has Numba's threads; its forked children have none
@@ -7749,41 +7775,6 @@ _COMMON = """    Returns
 
 """
 
-_MET = (
-    set()
-)  # algorithms that have run in this process, each with a kind of G: they compile no more
-
-
-def _count_compiled_files():
-    """Return the number of files in the folder of compiled code, which may have been removed."""
-    try:
-        return len(os.listdir(_FOLDER))
-    except OSError:
-        return 0
-
-
-@contextlib.contextmanager
-def _compilation_note(function, G):
-    """Print a note on a terminal if a first call takes long and has put compiled code into its folder."""
-    call = function, type(G), getattr(G, "dtype", None)
-    if call in _MET or not (_FOLDER and sys.stderr and sys.stderr.isatty()):
-        yield
-        return
-    before = _count_compiled_files()
-
-    def note():
-        if _count_compiled_files() > before:
-            text = f"fastmargin: compiling {function.__name__}, once; kept in {_FOLDER}"
-            print(text, file=sys.stderr)
-
-    timer = threading.Timer(_PATIENCE, note)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-    _MET.add(call)
-
 
 def _full_signature(function, defaults):
     """Return the signature of an algorithm with every run option, and its default, in the place of ``**options``."""
@@ -7833,10 +7824,9 @@ def _run_options(**defaults: Any) -> Callable[[_Decorated], _Decorated]:
                     raise TypeError(
                         f"{function.__name__}() got an unexpected keyword argument {name!r}{_meant([name])}"
                     )
-            first = args[0] if args else None
             # `prepare` takes the name, by which a start of another algorithm with the same loop is refused.
             options = {**shared, **options, "algorithm": function.__name__}
-            with np.errstate(under="ignore"), _compilation_note(function, first):
+            with np.errstate(under="ignore"):
                 return function(*args, **options)
 
         algorithm.__signature__ = signature
