@@ -4,14 +4,19 @@ From the package "fastmargin", version 2.0.0.dev0, which also holds the tests, a
 SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library, and may be
 copied into any project.
 
-Where to begin.  ``import fastmargin as fm``, and then
+Where to begin.  Make G of points and labels, find its largest margin, and score new points:
 
-    G = fm.gram(X, y, kernel="rbf", intercept="free")   # or fm.features(X, y): the points alone, linear kernel
-    result = fm.max_margin(G)                           # print it: an interval that is proved to hold the margin
-    G.decision_function(result, Xnew)                   # scores of new points
+>>> import numpy as np, fastmargin as fm
+>>> X = np.array([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]])
+>>> G = fm.gram(X, [1, 1, -1], kernel="rbf", intercept="free")  # or fm.features, for the linear kernel
+>>> result = fm.max_margin(G)
+>>> print(f"{result.status}: {result.lower:.6f} <= margin <= {result.upper:.6f}")
+certified: 0.631878 <= margin <= 0.631878
+>>> G.decision_function(result, [[2.0, 2.0], [-2.0, 0.0]]).round(3)
+array([ 0.435, -0.219])
 
-fm.MaxMarginClassifier does this in the style of scikit-learn.  fm.audit and fm.separator_margin tell the margin of a
-model that you have.  help(fm.max_margin) and so on have formulas, guarantees, errors and examples.
+fm.MaxMarginClassifier does this in the style of scikit-learn.  fm.separator_margin tells the margin of a model that you
+have.  help(fm.max_margin), and so on, have formulas, guarantees, errors and examples, after the same imports.
 
 One problem.  Points x_i with labels y_i in {-1, +1} and a kernel K give the signed Gram matrix
 G_ij = y_i y_j K(x_i, x_j).  Weights alpha in R^n stand for f = sum_i alpha_i y_i phi(x_i), so that
@@ -41,29 +46,18 @@ alpha, p, q   weights of the points: any alpha in R^n; p and q in the simplex De
 w, u          coordinates of the separators: w = Z' alpha, u = Z' q
 m             margins m = G alpha = Z w, the larger the better
 rho, s        the margin; the scale max_i G_ii
-v             any vector of n entries
 mu            smoothing parameter of a prox map
 gamma         parameter of the kernels "rbf", "laplacian" and "poly"; option of `isnkpvn`
 unit          2^-53, the largest relative error of one operation in double precision
 
 Threads.  Large arrays are shared among Numba's threads (NUMBA_NUM_THREADS, numba.set_num_threads).  Results do not
-depend on their number.  When its threads first start, the module sets OMP_WAIT_POLICY=PASSIVE for a moment, so that
-threads that wait sleep; a value of your own in the environment is kept.
+depend on their number.
 
 Sources, by the key used below:
     ramdas14       A. Ramdas, J. Pena, Margins, Kernels and Non-linear Smoothed Perceptrons, ICML 2014
     ji21           Z. Ji, N. Srebro, M. Telgarsky, Fast Margin Maximization via Dual Acceleration, ICML 2021
     apidopoulos22  V. Apidopoulos, T. Poggio, L. Rosasco, S. Villa, Iterative regularization in
                    classification via hinge loss diagonal descent, arXiv 2212.12675, 2022
-
-Example, whose imports those of all other docstrings assume
------------------------------------------------------------
->>> import numpy as np, fastmargin as fm
->>> X = np.array([[2.0, 1.0], [1.0, 3.0], [-1.0, -1.0]]); y = np.array([1, 1, -1])
->>> G = fm.gram(X, y, kernel="linear", normalize="max")
->>> result = fm.momentum(G, max_iter=200, tol=1e-2)
->>> result.status, result.lower <= fm.max_margin(G).lower <= result.upper
-('certified', True)
 
 Contents (search for the number and title, as in "# 5.4 rows"; what a room needs stands above it)
     1    result and input   Result, Separator
@@ -3700,9 +3694,7 @@ class Rounding(NamedTuple):
     lost: Array | float = 0.0
 
     def __repr__(self) -> str:
-        lost = f"{self.lost:.6g}"
-        if isinstance(self.lost, np.ndarray):
-            lost = f"{len(self.lost)} numbers"
+        lost = f"{len(self.lost)} numbers" if np.ndim(self.lost) else f"{self.lost:.6g}"
         return f"Rounding(margins={self.margins:.6g}, square={self.square:.6g}, length={self.length:.6g}, lost={lost})"
 
     @classmethod
@@ -6723,20 +6715,25 @@ def certificate(
 
 
 @_with_underflow
-def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
+def separator_margin(
+    G: Representation, w: ArrayLike, *, support: ArrayLike | None = None
+) -> tuple[float, float]:
     """Certify the margin of a separator that you have: an interval around min_i (<z_i, w> + y_i b) / ||w||.
 
     z_i are the rows of G, y_i the labels, b is a bias, 0 unless the intercept is free.
 
     Parameters
     ----------
-    G : FeatureGram or SparseGram of rows z_i; PairGram over one of these
+    G : FeatureGram or SparseGram of rows z_i; PairGram over one of these; with ``support`` any G of two classes
         Made by `features`, or by `pair_gram` of such; with a ridge or without.  Rows are those of G: give
-        ``normalize=None`` for points as they are.
-    w : array, shape (d,); of pairs (n_classes, d), a row for each class
+        ``normalize=None`` for points as they are.  With ``support`` made by `gram` or `lazy_gram`, without a ridge.
+    w : array, shape (d,); of pairs (n_classes, d), a row for each class; with ``support`` (k,)
         Not 0.  With ``intercept=c`` the last entry is b / c, for a bias b.  With a free intercept (d,) is a direction,
         which is given its best bias b; (d + 1,) is w and, last, its own bias b, which has no part in ||w||.  This b may
         be an integer or a Fraction that no double holds.
+    support : array of int, shape (k,), optional
+        The numbers of k points.  Then w are weights y_i alpha_i of f(x) = sum_i y_i alpha_i K(x_i, x) + b, such as
+        ``dual_coef_`` of a support vector machine, and with a free intercept (k + 1,) with b last.
 
     Returns
     -------
@@ -6747,7 +6744,9 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     Raises
     ------
     TypeError, ValueError
-        G has no coordinates, as a dense one; w is of another shape, not finite, or 0; the bias over ||w|| overflows.
+        G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; the
+        bias over ||w|| overflows.  With ``support``: it does not hold different numbers of points; G has a ridge, pairs
+        of classes, points that were moved, or a kernel that normalize has changed.
 
     See Also
     --------
@@ -6768,7 +6767,8 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
 
     The interval is as wide as a few units in the last place of the largest <z_i, w> or bias, over ||w||.  For rows of
     another library it is 2 (n + d) 2^-53 sqrt(s) wide, s = max_i G_ii.  A representation of your own says that its
-    coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.
+    coordinates are the z_i by a method ``square(v, w, m)`` that returns <w, w>.  With ``support`` it is that of a
+    product, see `certificate`.
 
     Examples
     --------
@@ -6778,7 +6778,17 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     (2.12132, 2.12132)
     >>> round(lower / fm.max_margin(G).upper, 6)  # of the largest margin
     0.883883
+
+    By points and their weights, as a support vector machine has them, with the bias 0.5:
+
+    >>> G = fm.gram([[0.0], [1.0], [3.0]], [-1, 1, 1], gamma=1.0, intercept="free")
+    >>> lower, upper = fm.separator_margin(G, [-1.0, 1.0, 0.5], support=[0, 1])
+    >>> round(lower, 6), round(fm.max_margin(G).lower, 6)
+    (0.117505, 0.517753)
     """
+    if support is not None:
+        return _of_weights(G, w, support)
+
     # 1. Take G apart: its ridge, pairs of classes, and rows.
     G, _ = _representation(G)
     ridge = G.ridge if isinstance(G, RidgeGram) else None
@@ -6813,6 +6823,81 @@ def separator_margin(G: Representation, w: ArrayLike) -> tuple[float, float]:
     if bias is not None:
         bias += _at_origin(G, w)
     return _of_separator(G, ridge, w, bias)
+
+
+def _of_weights(G, w, support):
+    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
+    # 1. Refuse a G of another function than that of the weights.
+    G, scale = _representation(G)
+    kernel = G.kernel
+    if isinstance(G, PairGram) or np.any(G.ridge):
+        raise ValueError("with support G must be that of two classes, without a ridge")
+    if G.labels is None:
+        raise ValueError("with support G must know its labels: make it by gram(X, y)")
+    is_linear = kernel is not None and kernel.name == "linear"
+    if G.origin is not None or (is_linear and kernel.center is not None):
+        raise ValueError(
+            "with support the points must be where they were given, and G has moved them: take "
+            'features(X, y, normalize=None, intercept="free"), and w = coef_'
+        )
+    if G.normalize is not None and kernel.name not in ("rbf", "laplacian"):
+        raise ValueError(
+            f"normalize={G.normalize!r} makes another kernel than that of the weights: give normalize=None"
+        )
+
+    # 2. Take w apart.
+    n = len(G)
+    support = _array(support, "support")
+    is_numbers = support.ndim == 1 and support.dtype.kind in "iu"
+    if not (is_numbers and len(set(support.tolist())) == len(support)):
+        raise ValueError("support must hold the numbers of points, each once")
+    if not ((support >= 0) & (support < n)).all():
+        raise ValueError(f"support must hold numbers from 0 to {n - 1}")
+    w = _real_array(w, "w", 1).astype(np.float64)
+    bias = None
+    if G.signs is not None and len(w) == len(support) + 1:
+        bias = float(w[-1])
+        w = w[:-1]
+    if len(w) != len(support) or not w.any():
+        or_with_bias = f", or {(len(support) + 1,)} with a bias," if G.signs is not None else ""
+        raise ValueError(
+            f"w must have shape {(len(support),)}{or_with_bias} and not be 0, got shape {w.shape}"
+        )
+    alpha = np.zeros(n)
+    alpha[support] = w * G.labels[support]
+
+    # 3. Margins and length, by one product with weights of ||v||_1 <= 1; the factor is a power of two.
+    v = _unit_range(alpha)
+    found = G.precise(v)
+    if found is None:
+        [(norm2, m)] = _squares_and_margins(G, scale, v)
+        rounding = G.rounding()
+    else:
+        norm2, m, rounding = found
+        norm2 = _nonnegative(norm2, rounding.square * scale)
+    lengths = G.relative_lengths()
+    reach = float(lengths @ np.abs(v))
+    rest = n * 2.0**-1074
+    error = _LAST * np.abs(m) + (scale * rounding.lost + _UNDERFLOW)
+    error += scale * (rest + rounding.margins * reach) * lengths
+    if G.signs is not None:
+        if bias is None:
+            bias = _offset(G.signs, m)
+        else:
+            largest = np.abs(alpha).argmax()
+            bias *= v[largest] / alpha[largest]
+        m = m + bias * G.signs
+        error += _LAST * (np.abs(m) + abs(bias))
+    _, shortest, longest = _Seen(0.0, 0.0, norm2, reach, rounding, rest).lengths(scale)
+    if not shortest > 0.0:
+        raise ValueError("w is 0 up to rounding: its points cancel")
+
+    # 4. The quotient, outwards.
+    least = float((m - error).min())
+    most = float((m + error).min())
+    lower = least / (longest if least > 0.0 else shortest)
+    upper = most / (shortest if most > 0.0 else longest)
+    return lower - _LAST * abs(lower), upper + _LAST * abs(upper)
 
 
 def _at_origin(G, w):
@@ -10193,7 +10278,7 @@ def _of_singular_values(norm):
     )
 
 
-NORMS: dict[str, Norm] = {
+NORMS = {
     "l1": _L1_NORM,
     "l2": _L2_NORM,
     "linf": _LINF_NORM,
@@ -13297,11 +13382,13 @@ class MaxMarginClassifier:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = (
-            f"{name}={' '.join(repr(value).split())}"  # that of an array has several lines
-            for name, value in self.get_params(deep=False).items()
-            if repr(value) != repr(defaults[name].default)
-        )
+        changed = []
+        for name, value in self.get_params(deep=False).items():
+            shown = repr(value)
+            if isinstance(value, np.ndarray):
+                shown = f"array of shape {' x '.join(map(str, value.shape))}"
+            if shown != repr(defaults[name].default):
+                changed.append(f"{name}={shown}")
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -48,6 +48,51 @@ def linear_svc():
     return pytest.importorskip("sklearn.svm").LinearSVC
 
 
+def linear_models():
+    from sklearn.linear_model import LogisticRegression, Perceptron
+    from sklearn.svm import SVC, LinearSVC
+
+    return (
+        SVC(kernel="linear", C=1e10),
+        LinearSVC(C=1e4, max_iter=100_000),
+        LogisticRegression(C=1e6, max_iter=100_000),
+        Perceptron(),
+    )
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_margin_that_a_model_of_scikit_learn_has(datasets, number):
+    """In the four lines of the README; the model's own values say the same, to their digits."""
+    X, kind = datasets.load_iris(return_X_y=True)
+    y = np.where(kind == 0, 1, -1)
+    model = linear_models()[number].fit(X, y)
+    G = fm.features(X, y, normalize=None, intercept="free")
+    margin, upper = fm.separator_margin(G, np.append(model.coef_, model.intercept_))
+    best = fm.max_margin(G)
+    own = (y * model.decision_function(X)).min() / np.linalg.norm(model.coef_)
+    assert margin == pytest.approx(own, rel=1e-9)
+    assert 0.1 * best.lower < margin <= upper <= best.upper * (1.0 + 1e-9)
+    assert (margin > 0.999 * best.lower) == (number == 0)  # which is the one that maximises it
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_the_margin_that_a_support_vector_machine_has_by_its_kernel(linear_svc, kernel):
+    from sklearn.svm import SVC
+
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    X = X[np.abs(X[:, 0] * X[:, 1]) > 0.2]
+    y = np.where(X[:, 0] * X[:, 1] > 0.0, 1, -1)
+    parameters = {"gamma": 0.7, "coef0": 1.0, "degree": 2} if kernel == "poly" else {"gamma": 0.7}
+    model = SVC(kernel=kernel, C=1e10, **parameters).fit(X, y)
+    G = fm.gram(X, y, kernel=kernel, normalize=None, intercept="free", **parameters)
+    weights = np.append(model.dual_coef_, model.intercept_)
+    margin, upper = fm.separator_margin(G, weights, support=model.support_)
+    K = fm.kernel_matrix(X[model.support_], X[model.support_], kernel=kernel, **parameters)
+    length = math.sqrt(model.dual_coef_[0] @ K @ model.dual_coef_[0])
+    assert margin == pytest.approx((y * model.decision_function(X)).min() / length, rel=1e-6)
+    assert 0.9 * fm.max_margin(G).lower < margin <= fm.max_margin(G).upper
+
+
 @pytest.fixture
 def sp():
     return pytest.importorskip("scipy.sparse")
