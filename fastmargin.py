@@ -1,6 +1,6 @@
 """fastmargin: certified margins by perceptrons, dual acceleration and diagonal descent.
 
-From the package "fastmargin", version 2.0.0.dev0, which also holds the tests, and the report with all proofs.
+From the repository "fastmargin", version 2.0.0.dev0, whose figures/THEOREMS.md has the proof of every theorem.
 SPDX-License-Identifier: MIT.  Copyright (c) 2026 The fastmargin authors.  This file is the whole library, and may be
 copied into any project.
 
@@ -1598,7 +1598,7 @@ def _simplex_tau(v, top, tau):
     Newton's method starts at the tau given, and returns it if nothing exceeds it.  The method is exact once the
     support no longer changes, if the last step came from a sum near 1 and lost no digits.  Each round divides the
     product of sum - 1 and the number of entries in the support by at least four, so that double precision is reached
-    in O(log n) rounds; proof: "Passes of the projection onto the simplex" in figures/README.md.
+    in O(log n) rounds; proof: "Passes of the projection onto the simplex" in figures/THEOREMS.md.
     """
     previous_count = 0
     previous_tau = tau
@@ -1658,7 +1658,7 @@ def project_simplex(v: ArrayLike) -> Array:
 
     Delta holds the p >= 0 in R^n with sum 1.  The projection is p_i = max(v_i - tau, 0) for the one tau at which these
     sum to 1.  tau is found without a sort, in a few passes over v, O(log n) at worst; proof: "Passes of the projection
-    onto the simplex" in figures/README.md.  Functions compiled by njit may call project_simplex; there v is unchecked.
+    onto the simplex" in figures/THEOREMS.md.  Functions compiled by njit may call it; there v is unchecked.
 
     Parameters
     ----------
@@ -6697,7 +6697,7 @@ def certificate(
     Here s is that of the matrix without its ridge, for points of about one length.  Where lengths differ, sqrt(s) is to
     be read as sum_i p_i sqrt(G_ii), and once in lower as the length of the point of least margin.  lower is never below
     -sqrt(s), up to rounding.  With a dense G upper never falls below 2.1e-8 sum_i p_i sqrt(G_ii) (float32: 3.4e-4): use
-    features for smaller margins.  Formulas and proof: "Rounding in a certificate" in figures/README.md.
+    features for smaller margins.  Formulas and proof: "Rounding in a certificate" in figures/THEOREMS.md.
 
     References
     ----------
@@ -8570,7 +8570,7 @@ def snkp(
 
     See Also
     --------
-    momentum : The same recursion with other lengths of steps ("SNKP is momentum" in figures/README.md).
+    momentum : The same recursion with other lengths of steps ("SNKP is momentum" in figures/THEOREMS.md).
     snkpvn : The Euclidean prox in place of the entropy prox.
 
     Notes
@@ -8582,7 +8582,7 @@ def snkp(
         ||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1) (k+2)),
 
     and if rho <= 0 it stops as "infeasible" within sqrt(8 s ln n) / eps iterations (proof: "SNKP without a separator"
-    in figures/README.md).  An iteration costs one product, the start two.
+    in figures/THEOREMS.md).  An iteration costs one product, the start two.
 
     Examples
     --------
@@ -8631,7 +8631,7 @@ def snkpvn(
     - rho >= delta: separated within 2 sqrt(2 n s) / rho.
     - rho <= 0: infeasible within 2 sqrt(2 n s) / delta, or ||q||_G / |rho| times as many if these are fewer.
     - 0 < rho < delta: one of the two within 4 sqrt(n s) / delta.  The paper counts this case to Lemma 9, whose proof
-      needs rho <= 0; another proof: "SNKPVN at a margin below delta" in figures/README.md.
+      needs rho <= 0; another proof: "SNKPVN at a margin below delta" in figures/THEOREMS.md.
 
     An iteration costs one product, the start two.
 
@@ -8689,9 +8689,10 @@ def isnkpvn(
 
     With prox="entropy" and s = 1, call t takes at most 2 sqrt(2 D_t) / rho iterations, or 2 sqrt(2 D_t) / delta_t if
     rho <= 0.  Here D_0 = ln(n), and a call of k iterations adds 1 + ln((k+1)(k+2)/2) to D_t >= -ln min_i (q_t)_i
-    (proof: "ISNKPVN with the entropy prox" in figures/README.md).  So ln n replaces n, up to logarithms, in sqrt(n)/rho
-    and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the boundary of the hull it is seen to take 1/sqrt(eps)
-    iterations where prox="l2" takes log(1/eps).  An iteration or a restart costs one product, the start two.
+    (proof: "ISNKPVN with the entropy prox" in figures/THEOREMS.md).  So ln n replaces n, up to logarithms, in
+    sqrt(n)/rho and sqrt(n)/eps, but not in sqrt(n)/|rho|: with 0 on the boundary of the hull it is seen to take
+    1/sqrt(eps) iterations where prox="l2" takes log(1/eps).  An iteration or a restart costs one product, the start
+    two.
 
     Examples
     --------
@@ -8965,9 +8966,9 @@ def normalized_gradient_descent(
 
     A constant step may be large.  Divided by the risk, with s = 1, one of the first (1 + 2 ln(n) / step) / rho^2
     iterates separates the points, and the best of T has ln R <= -(step / 2) (rho^2 T - 1) (proof: "Normalised steps of
-    any length" in figures/README.md).  Zhang et al. show this for the logistic loss, with steps that adapt to the risk:
-    exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with fewer, up to a constant, on some sets
-    of exp(O(1 / rho^2)) points.
+    any length" in figures/THEOREMS.md).  Zhang et al. show this for the logistic loss, with steps that adapt to the
+    risk: exp(-Theta(step)) after 1 / rho^2 iterations; no first-order method does with fewer, up to a constant, on
+    some sets of exp(O(1 / rho^2)) points.
 
     References
     ----------
@@ -9088,7 +9089,7 @@ def momentum(
     Notes
     -----
     Let margin(w) = min_i <z_i, w> / ||w||, and rho be in units of sqrt(s).  With loss="exp", as Theorem 3.1 and without
-    its ln t (proof: "Momentum without a logarithm" in figures/README.md; the rate 1/t^2 is that of Wang et al.),
+    its ln t (proof: "Momentum without a logarithm" in figures/THEOREMS.md; the rate 1/t^2 is that of Wang et al.),
 
         margin(w_t) >= rho - 4 (1 + ln n) (1 + 2 ln(t+1)) / (rho (t+1)^2)   if rho > 0      (Theorem 3.1)
         margin(w_t) >= rho - 4 ln(n) / (rho t (t+3))                        if rho > 0
@@ -9293,9 +9294,9 @@ def adaptive_sampling(
 
         mean of margin(w_T) >= rho - 4 (ln(n) + T (step + ln cosh(step))) / (step rho T (T+3))
 
-    (proof: "Sampling with momentum" in figures/README.md).  The rate 1/(rho T) is that of coresets (Gaertner & Jaggi),
-    the best on all data for weights on T points: of n unit rows with inner products c, T < n give a margin of at most
-    c / sqrt(c + (1-c)/T), all give sqrt(c + (1-c)/n).  New is that this method has it.
+    (proof: "Sampling with momentum" in figures/THEOREMS.md).  The rate 1/(rho T) is that of coresets (Gaertner &
+    Jaggi), the best on all data for weights on T points: of n unit rows with inner products c, T < n give a margin
+    of at most c / sqrt(c + (1-c)/T), all give sqrt(c + (1-c)/n).  New is that this method has it.
 
     References
     ----------
@@ -9592,7 +9593,7 @@ def inertial_diagonal_descent(
       t^(-accel/2) (1 - gamma nu)^(t/2), with nu the least positive eigenvalue of G on this face: half the exponential
       rate of `diagonal_descent`.  With restarts it is measured to fall by 0.5 to 1.2 (gamma nu)^{1/2} a step.
 
-    Proofs of ours: "Inertial diagonal descent" in figures/README.md.
+    Proofs of ours: "Inertial diagonal descent" in figures/THEOREMS.md.
 
     References
     ----------
@@ -9961,8 +9962,8 @@ def _next_mu(span, mu, gap2, Lambda, least_mu):
 def _settle(span, alpha, u, r):
     """Solve the problem in the span, after a product u = Z'q with the component r outside it: set p, mu, y and q.
 
-    "Subspace perceptron" in figures/README.md has the theorems, and the phases in which mu falls.  U and L are the ends
-    of the interval, in units of sqrt(s).
+    "Subspace perceptron" in figures/THEOREMS.md has the theorems, and the phases in which mu falls.  U and L are the
+    ends of the interval, in units of sqrt(s).
     """
     # 1. Take q into the mixture p, of length U.
     _mix(span, u, r)
@@ -10100,12 +10101,12 @@ def subspace_perceptron(
     So after floor(((R + 1/4) / (0.96 e))^(2/3)) + 1 products either the points are separated or no margin is as large
     as e, and ||p||_G < e proves it, where `snkp` and `momentum` take (8 ln n)^(1/2) / e.  Up to logarithms, no
     deterministic method that sees Z by products alone does with fewer on all data (Kornowski & Shamir).
-    Proof: "Subspace perceptron" in figures/README.md.
+    Proof: "Subspace perceptron" in figures/THEOREMS.md.
 
     Theorem 2.  From the separator on, upper - lower <= g upper within
     200 (R^2 / (g rho^2))^(1/3) + log2(28 / (g rho^2)) + 1 products more, for any gap 0.0101 <= g <= 1/2 and n >= 4, if
     no r_k is 0 before the span holds all points.  Below a gap of 1 % there is no tilt and no claim.
-    Proof: "Subspace perceptron" in figures/README.md.
+    Proof: "Subspace perceptron" in figures/THEOREMS.md.
 
     The theorems are about exact arithmetic.  A piece r_k v_k that may be all rounding is left out: r_k below some
     1e-14 (n + d) with features, 6e-8 n^(1/2) with a dense G, 1e-3 in float32.  Newton steps may stop before they reach
@@ -10247,7 +10248,7 @@ _L2_NORM = Norm(
 def _singular_values(W):
     """Return bounds above the singular values: neither the largest nor the sum is below the true one.
 
-    Proof: "Singular values, rounded up" in figures/README.md.
+    Proof: "Singular values, rounded up" in figures/THEOREMS.md.
     """
     W = np.atleast_2d(W)
     U, S, V = np.linalg.svd(W, full_matrices=False)
@@ -11089,7 +11090,7 @@ class _Problem:
         alpha and m must be as `finish` leaves them.  With a free intercept the new origin o = Z'v lies on the plane of
         alpha, midway between the classes.  G is read from there, and k y y' is added to it, which penalises the bias
         at o: k = 20 (median_i ||x_i - o||^2 + min_i r_i).  The proof that this settles is "The origin of a free
-        intercept" in figures/README.md.
+        intercept" in figures/THEOREMS.md.
         """
         self.adder = self.base.adder()
         self.last = None
@@ -12609,7 +12610,7 @@ def max_margin(
 
     *Free intercept.*  Every iteration reads G from an origin on the plane found before, and penalises the bias from
     there.  With a ridge an iteration that is solved divides what is left of y'p by 21 or more, once the support and the
-    origin have settled; proof: "The origin of a free intercept" in figures/README.md.
+    origin have settled; proof: "The origin of a free intercept" in figures/THEOREMS.md.
 
     *Memory beyond G.*  Three squares of one and a half times the support, at most, and 0.25 GB of columns of a G
     evaluated on demand.  Blocks of such a G take up to 0.6 GB.  Of a kernel evaluated on demand (3) keeps a matrix in
@@ -12781,7 +12782,7 @@ def witnesses(G: GramLike, result: Result | ArrayLike) -> Witnesses | None:
     witnesses lie in a subspace of fewer than d dimensions.  (2) In rationals: p is computed from the Gram matrix of the
     witnesses by elimination.  It takes 0.1 s for 30 witnesses and 1.5 s for 60.  It is left out for many more, unless
     points are small integers.  It needs exact numbers: sparse points with normalize=None, and with a free intercept
-    normalize=None or "max".  Proofs: "Witnesses" in figures/README.md.
+    normalize=None or "max".  Proofs: "Witnesses" in figures/THEOREMS.md.
 
     A ridge separates all points that have one.  They are no witnesses.
 
@@ -13306,9 +13307,9 @@ class MaxMarginClassifier:
     for C above 1e4 / max_i G_ii if rounding hides the soft margin.
 
     A point of sample_weight k counts as k copies of it, also for gamma="scale".  "exact" solves for one of all copies
-    in a class, and shares out its weights (proof: "Copies of a point" in figures/README.md).  A soft margin leaves out
-    points with less than 2^-44 of the largest in their class; `interval_` holds for all points (proof: "Points left out
-    of a soft margin" there).  A hard margin depends on weights only through which of them are 0.
+    in a class, and shares out its weights (proof: "Copies of a point" in figures/THEOREMS.md).  A soft margin leaves
+    out points with less than 2^-44 of the largest in their class; `interval_` holds for all points (proof: "Points
+    left out of a soft margin" there).  A hard margin depends on weights only through which of them are 0.
 
     With several classes G has n (n_classes - 1) rows, and a product costs n_classes products with the kernel matrix.
     Expect seconds for 2,000 points of 100 classes.
@@ -13683,7 +13684,7 @@ class MaxMarginClassifier:
     def _of_copies(self, result, data):
         """Return the result of the points as given: copies share the weights of the point that they are equal to.
 
-        Proof that the interval is theirs: "Copies of a point" in figures/README.md.
+        Proof that the interval is theirs: "Copies of a point" in figures/THEOREMS.md.
         """
         if data.place.size == data.kept.size:
             return result
@@ -13785,7 +13786,7 @@ class MaxMarginClassifier:
     def _interval_of_all(self, G, data):
         """Return the interval that also holds for the points that were left out: its lower end is smaller.
 
-        Proof: "Points left out of a soft margin" in figures/README.md.
+        Proof: "Points left out of a soft margin" in figures/THEOREMS.md.
         """
         lower, upper = self.interval_
         longest = 1.0  # of all points, over max_i ||z_i|| of those that were kept

@@ -376,8 +376,8 @@ def test_theorem_5_2_with_its_constant(name, accel):
         slack = 32 * EPS * (dual_size(Z, alphas) + 1.0 / rho**2) + 2e-12 / rho**2
         assert (distance <= C / (k + accel - 1.0) + np.sqrt(slack[1:])).all(), lam
         check_directions(Z, w, alphas, C / k, 2.0 * C * rho - accel + 1.0)  # (5.8), (5.9), (5.25)
-        # The Lyapunov function of "Inertial diagonal descent" in figures/README.md never increases, and begins at most
-        # where the proof says.
+        # The Lyapunov function of "Inertial diagonal descent" in figures/THEOREMS.md never increases, and begins at
+        # most where the proof says.
         theta = (np.arange(steps + 1) + accel) / (accel - 1.0)
         ahead = theta[1:, None] * alphas[1:] - (theta[1:, None] - 1.0) * alphas[:-1] - c
         energy = theta[1:] ** 2 * gap[1:] + (ahead**2).sum(axis=1) / (2.0 * gamma)

@@ -21,13 +21,13 @@ CHUNKS = 4
 
 
 # ======================================================================================================
-# THE RECIPE OF THE REPORT, AND A CLUSTER
+# THE RECIPE OF THE MANUAL, AND A CLUSTER
 # ======================================================================================================
 
-REPORT = Path(__file__).resolve().parents[1] / "figures" / "README.md"
+MANUAL = Path(__file__).resolve().parents[1] / "figures" / "MANUAL.md"
 BLOCK = re.compile(r"^```python\n([^`]*^class DaskRows[(:].*?)^```", re.DOTALL | re.MULTILINE)
 names = {}
-exec(BLOCK.search(REPORT.read_text(encoding="utf-8"))[1], names)
+exec(BLOCK.search(MANUAL.read_text(encoding="utf-8"))[1], names)
 DaskRows = names["DaskRows"]
 
 

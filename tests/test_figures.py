@@ -61,16 +61,6 @@ def test_the_median_and_its_interval():
     assert np.isnan(rp.median_interval(np.array([np.nan]))).all()
 
 
-def test_snkp_and_momentum_are_one_recursion(quick):
-    table, _ = quick.table("open4")
-    parts = rp.split(table, "what")
-    assert set(parts["difference"]["kind"]) == set(rp.SHARED)
-    assert parts["difference"]["y"].max() < 1e-12 and parts["ratio"]["y"].min() >= 1
-    Z = rp.planted_margin(20, 5, 0.2, np.random.default_rng(0))
-    (a, _), (b, _) = (rp.accelerated(Z, first, tau, 10) for first, tau in rp.SHARED.values())
-    assert abs(a - b).max() > 1e-3  # so that the steps are told apart
-
-
 def test_the_losses_add_up_to_the_most_at_first(quick):
     Z = rp.planted_margin(20, 5, 0.2, np.random.default_rng(0))
     options = {"loss": "logistic", "max_iter": 50, "trace_at": range(51), "keep_iterates": True}
@@ -1065,7 +1055,7 @@ def trained_examples():
 
 
 def test_the_gap_in_l2_bounds_the_kkt_conditions():
-    """Point 4 of "KKT gap of a homogeneous network" in figures/README.md, in both directions."""
+    """Point 4 of "KKT gap of a homogeneous network" in figures/THEOREMS.md, in both directions."""
     rng = np.random.default_rng(6)
     cases = 0
     for layers, X, y, theta in trained_examples():

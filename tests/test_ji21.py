@@ -155,7 +155,7 @@ def test_theorem_3_1(case, kind):
 )
 def test_the_moves_of_momentum_where_nothing_separates(case, kind):
     """sum_{t<T} (t+2) ||nu_t||_G^2 <= 4 s ln n, so that one of the moves nu_0, ..., nu_{T-1} has ||nu_t||_G^2 <= 8 s
-    ln(n) / (T (T+3)): at each of them the run looks.  Proof: "Momentum without a separator" in figures/README.md.
+    ln(n) / (T (T+3)): at each of them the run looks.  Proof: "Momentum without a separator" in figures/THEOREMS.md.
     """
     Z, _ = PLANTED[case]
     G = form(kind, Z)
@@ -232,7 +232,7 @@ def test_the_margin_of_any_loss_and_without_ln_t(case, loss):
     hence gap <= 4 beta psi(0)/(rho t(t+3)), where psi is beta-smooth: beta = 1 and psi(0) = ln n for the exponential
     loss, where Theorem 3.1 has another factor 1 + 2 ln(t+1); beta = n, psi(0) = ln(2^n - 1) for the logistic one.  At
     margins larger by c = ln n it has beta = e/(e-1), as the next tests say, and psi(-c) + c in place of psi(0).
-    Proof: "Momentum without a logarithm" in figures/README.md.
+    Proof: "Momentum without a logarithm" in figures/THEOREMS.md.
     """
     Z, rho = PLANTED[case]
     n = len(Z)
@@ -300,7 +300,7 @@ def test_the_shifted_losses_never_add_up_to_more_than_at_first(case):
     """S_t <= S_0 < 1, separable or not: psi(xi_t) <= psi(xi_0) - ||mu_t||_G^2 (t+1)^2 / (8 beta), s = 1, where xi_t =
     -Z w_t - ln n and p_t, normalised, is not longer than mu_t.
 
-    Proof: "The shifted logistic loss" in figures/README.md.
+    Proof: "The shifted logistic loss" in figures/THEOREMS.md.
     """
     Z, _ = PLANTED[case]
     Z, n = Z / np.sqrt(scale_of(fm.FeatureGram(Z))), len(Z)
@@ -751,7 +751,7 @@ def test_sampling_with_momentum_keeps_what_momentum_keeps_up_to_its_noise(case, 
 
         rho - gamma(w_T) <= 4 (ln n + T (step + ln cosh step)) / (step rho T(T+3)).
 
-    Proof: "Sampling with momentum" in figures/README.md.
+    Proof: "Sampling with momentum" in figures/THEOREMS.md.
     """
     Z, rho = PLANTED[case]
     root = np.sqrt(scale_of(fm.FeatureGram(Z)))
@@ -837,7 +837,7 @@ def test_no_weights_on_the_columns_read_do_better_on_equicorrelated_rows(c):
 def test_a_step_of_any_length_lowers_the_risk_within_1_over_rho_squared(step):
     """ln R <= -(step / 2) (rho^2 T / s - 1) at the best of T iterates, so that by then they separate.
 
-    Proof: "Normalised steps of any length" in figures/README.md.
+    Proof: "Normalised steps of any length" in figures/THEOREMS.md.
     """
     for case in ("feasible", "feasible, odd n", "uneven"):
         Z, rho = PLANTED[case]

@@ -27,7 +27,7 @@ import fastmargin as fm
 
 SOURCE = Path(fm.__file__)
 README = SOURCE.parent / "README.md"
-REPORT = SOURCE.parent / "figures" / "README.md"
+MANUAL = SOURCE.parent / "figures" / "MANUAL.md"
 TREE = ast.parse(SOURCE.read_text(encoding="utf-8"))
 PUBLIC = [name for name in dir(fm) if not name.startswith("__")]
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(fm, name))]
@@ -510,14 +510,14 @@ def test_the_python_blocks_of_the_readme():
 
 
 def test_every_algorithm_is_in_a_document():
-    documents = [README, *REPORT.parent.glob("*.md")]
+    documents = [README, *MANUAL.parent.glob("*.md")]
     text = " ".join(document.read_text(encoding="utf-8") for document in documents)
     for name in (*fm.ALGORITHMS, "norm_margin", "steepest_descent"):
         assert f"`{name}`" in text, f"no document mentions {name}"
 
 
-def test_the_python_blocks_of_the_report():
-    names = run_blocks(REPORT)
+def test_the_python_blocks_of_the_manual():
+    names = run_blocks(MANUAL)
     if "soft" in names:
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper

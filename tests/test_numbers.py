@@ -1,4 +1,4 @@
-"""The numbers in README.md and in the report, figures/README.md, are those of the CSV files in figures/.
+"""The numbers in README.md and in the pages in figures/ are those of the CSV files there.
 
 A sentence may be worded anew: what is compared are the numbers in it.  A row of a table is compared as it stands.
 """
@@ -110,7 +110,7 @@ def of(*keys):
     return enter
 
 
-@of("subspace:products", "subspace:seconds")
+@of("subspace:products", "ramdas14:theorem4")
 def subspace_sentences():
     """What the report says of the subspace perceptron's products below its table."""
 
@@ -196,8 +196,22 @@ def test_the_commands_of_the_documents_exist():
             assert set(extra.split(",")) <= extras
 
 
+def anchor(title):
+    """The name that GitHub gives to a heading, for links."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def places_of(page):
+    """The names in a page to which links may lead."""
+    text = page.read_text(encoding="utf-8")
+    titles = re.findall("^#+ (.*)", re.sub("^```.*?^```", "", text, flags=re.DOTALL | re.M), re.M)
+    named = re.findall('^<a id="(.*?)"></a>$', text, re.MULTILINE)
+    found = [*map(anchor, titles), *named]
+    return [name for name, count in Counter(found).items() if count == 1]
+
+
 def test_every_link_leads_somewhere():
-    """To a file, and to a section of it."""
+    """To a file, and to one section of it."""
     places = 0
     for path, text in TEXTS.items():
         links = re.findall(r"\]\(([^\s()]+)\)", text) + re.findall('(?:href|src)="(.*?)"', text)
@@ -208,38 +222,55 @@ def test_every_link_leads_somewhere():
             target = (path.parent / file).resolve() if file else path
             assert target.exists(), link
             if place:
-                titles = re.findall("^#+ (.*)", target.read_text(encoding="utf-8"), re.MULTILINE)
-                assert place in map(rp.anchor, titles), link
+                assert place in places_of(target), link
                 places += 1
     assert places
 
 
 def test_names_of_sections_in_links():
     """As GitHub makes them."""
-    assert rp.anchor("`ji21:fig3-all` (40 min)") == "ji21fig3-all-40-min"
-    assert rp.anchor("What is new here, and what is not") == "what-is-new-here-and-what-is-not"
+    assert anchor("`ji21:fig3-all` (40 min)") == "ji21fig3-all-40-min"
+    assert anchor("What is new here, and what is not") == "what-is-new-here-and-what-is-not"
+
+
+def test_symbols_are_written_one_way():
+    """Indices that are digits are small, norms and Greek letters have their signs; code and links are as they are."""
+    for path, text in TEXTS.items():
+        if path.parent == ROOT:
+            continue
+        prose = re.sub(
+            "^```.*?^```|`[^`]*`|^!?\\[.*?\\]\\(.*?\\)|</?\\w[^>]*>",
+            "",
+            text,
+            flags=re.DOTALL | re.M,
+        )
+        for wrong in (
+            r"[^\W\d_]\\?_\d",
+            r"\b(?:l1|l2|linf)\b",
+            r"\b(?:alpha|gamma|lambda|mu|rho|sqrt)\b",
+            "[ₜᵢⱼₖₙ]",
+            r"\$",
+        ):
+            assert not (found := re.search(f".{{0,40}}{wrong}", prose)), (path.name, found[0])
 
 
 PLANTED = "planted, n = 1,000, d = 50"
 
 
-def verdict(key):
-    """What the gallery says of a figure."""
-    return [rp.FIGURES[key].verdict]
+def headline(key):
+    """The finding over a figure."""
+    return [rp.FIGURES[key].finding]
 
 
 def test_the_pictures_of_the_readme():
     runs = rp.split(table("front"), "method")
     slow = {name: column[-1] for name, column in runs["momentum"].items()}
     exact = {name: column[-1] for name, column in runs["max_margin"].items()}
-    gap = 100 * (1 - slow["lower"] / slow["upper"])
     most, least = f"{slow['products']:,.0f} products", f"{exact['products']:.2f} n²"
-    assert is_said(f"{gap:.1f} %, {most}, {least}", verdict("front"))
     assert is_said(f"{most}, {least}", README)
     assert exact["upper"] - exact["lower"] < 1e-9 * exact["upper"]
     network = table("network")
     share = network["margin"][-1] / network["largest"][-1]
-    assert is_said(f"{100 * share:.0f} %, {network['epoch'][-1]:,.0f} epochs", verdict("network"))
     assert is_said(f"{100 * share:.0f} %", README)
     assert round(network["largest"][-1] / network["largest"][0]) == 6  # sixfold
     assert is_said(f"{len(network['epoch'])} epochs", README)
@@ -251,20 +282,128 @@ def test_the_pictures_of_the_readme():
     assert 1500 < separated[0] < 2500  # near epoch 2,000
 
 
-def test_the_numbers_of_verdicts():
-    slope = re.search(r"falls as t\^-(\S+)", rp.read_table(ROOT / "figures" / "ji21-fig1.csv")[1])[
-        1
-    ]
-    for parts in (verdict("ji21:fig1"), below("ji21:fig1")):
-        assert is_said(f"−{slope}", parts)
+HEADLINES = {}  # the key of a figure -> what its headline says
+
+
+def heads(key):
+    """Enter the function that says what the headline of this figure has to say."""
+
+    def enter(sentence):
+        HEADLINES[key] = sentence
+        return sentence
+
+    return enter
+
+
+@heads("front")
+def front_headline():
+    runs = rp.split(table("front"), "method")
+    slow, exact = (runs[name] for name in ("momentum", "max_margin"))
+    gap = 100 * (1 - slow["lower"][-1] / slow["upper"][-1])
+    return f"{gap:.1f} %, {slow['products'][-1]:,.0f} products, {exact['products'][-1]:.2f}"
+
+
+@heads("network")
+def network_headline():
+    network = table("network")
+    share = network["margin"][-1] / network["largest"][-1]
+    return f"{100 * share:.0f} %, {network['epoch'][-1]:,.0f} epochs"
+
+
+@heads("ji21:fig1")
+def momentum_headline():
+    caption = rp.read_table(ROOT / "figures" / "ji21-fig1.csv")[1]
+    return "−" + re.search(r"falls as t\^-(\S+)", caption)[1]
+
+
+@heads("ji21:fig3-all")
+def images_headline():
+    caption = rp.read_table(ROOT / "figures" / "ji21-fig3-all.csv")[1]
+    return re.search(r"the first n = (\S+) images", caption)[1]
+
+
+@heads("ji21:fig4")
+def alexnet_headline():
     runs = sum(alexnets("max_margin").values(), [])
-    assert all(run["change"][-1] < 0 for run in runs)
-    assert is_said(f"{len(runs)} of {len(runs)}", verdict("ji21:fig4"))
+    gains = sum(run["change"][-1] < 0 for run in runs)
+    assert gains == len(runs)  # so that none prefers the initial kernel
+    return f"{gains} of {len(runs)}"
+
+
+@heads("subspace:products")
+def subspace_headline():
+    rows = rp.subspace_table(table("subspace-products")).splitlines()[2:]
+    times = [int(row.strip("| ").split(" | ")[-1].partition(",")[0]) for row in rows]
+    return f"{min(times)} to {max(times)} times"
+
+
+@heads("steps")
+def steps_headline():
     gaps = [
         np.median([rp.steps_row(run)[5] for run in rp.split(runs, "seed").values()])
         for runs in rp.split(rp.split(table("steps"), "problem")[PLANTED], "method").values()
     ]
-    assert is_said(f"from {np.nanmin(gaps):.2f} to {np.nanmax(gaps):.2f}", verdict("steps"))
+    return f"from {np.nanmin(gaps):.2f} to {np.nanmax(gaps):.2f}"
+
+
+@heads("margins")
+def margins_headline():
+    kept = table("margins")
+    certified = {
+        kernel: np.sum(part["status"] == "certified")
+        for kernel, part in rp.split(kept, "kernel").items()
+    }
+    count = len(set(kept["data"].tolist()))
+    return f"{certified['rbf']} of {count}, {certified['linear']}"
+
+
+@heads("speed:peers")
+def peers_headline():
+    faster = table("speed-peers")["least"] > 1
+    return f"{faster.sum()} of {len(faster)}"
+
+
+@heads("speed:scaling")
+def scaling_headline():
+    ours, theirs = (
+        rp.split(table("speed-scaling"), "what")[f"{solver}, tol = 1e-6"]
+        for solver in ("max_margin", "LIBSVM")
+    )
+    assert 0.45 < ours["memory"][-1] / theirs["memory"][-1] < 0.55  # half
+    return f"n = {ours['n'][-1]:,.0f}"
+
+
+MEASURED = re.compile(r"\d %|\d of \d|\d\.\d|\d,\d{3}|\d times")
+
+
+def test_the_numbers_of_headlines():
+    """Each that was measured is that of the run; in a formula, as 1/t², none is."""
+    for key, entry in rp.FIGURES.items():
+        assert (key in HEADLINES) == bool(MEASURED.search(entry.finding)), key
+    for key, said in HEADLINES.items():
+        assert is_said(said(), headline(key)), (key, said())
+
+
+def test_the_first_screen_counts_its_verdicts():
+    """Each figure of a paper is in its table, and the counts of the figures are those of the runs."""
+    text = TEXTS[ROOT / "figures" / "README.md"]
+    first = text.partition("\n## ")[0]
+    verdicts = re.findall(r"^\|[^|]*\| \**(yes|partly|no)\** \|", first, re.MULTILINE)
+    counts = Counter(verdicts)
+    said = f"{len(verdicts)} rows {counts['yes']} yes, {counts['partly']} partly, {counts['no']} no"
+    assert is_said(said, paragraphs(first))
+    for key in rp.FIGURES:
+        assert (
+            f"(#{rp.place(key)})" in first
+            or key.partition(":")[0] not in rp.GROUPS
+            or (
+                key == "apidopoulos22:width"  # of which the paper says nothing
+            )
+        ), key
+    assert is_said(f"t^{momentum_headline()}", paragraphs(first))
+    assert is_said(alexnet_headline(), paragraphs(first))
+    assert is_said(subspace_headline(), paragraphs(first))
+    assert is_said(f"{len(table('bounds')['largest'])} statements", paragraphs(first))
 
 
 def test_comparisons_of_speed():
@@ -279,12 +418,6 @@ def test_comparisons_of_speed():
     assert ratios == sorted(ratios)
     slower = rows["label"][rows["most"] < 1]
     assert all(any(label in line for line in shown) for label in slower)
-    ours, theirs = (
-        rp.split(table("speed-scaling"), "what")[f"{solver}, tol = 1e-6"]
-        for solver in ("max_margin", "LIBSVM")
-    )
-    assert is_said(f"n = {ours['n'][-1]:,.0f}", verdict("speed:scaling"))
-    assert 0.45 < ours["memory"][-1] / theirs["memory"][-1] < 0.55  # half
 
 
 def test_the_exponents_of_ramdas14():
@@ -302,6 +435,7 @@ def test_the_exponents_of_ramdas14():
     largest = [f"{max(found):.2f}" for found in shares.values()]
     for method, *found in zip(shares, exponents, largest, strict=True):
         assert is_said(cells(method, *found), report)
+    assert is_said(f"{exponents[0]}, {exponents[1]} and {exponents[2]}", report)
     first, last = rp.split(panels["$\\rho$ = 0.02"], "method")["SNKP"]["y"][[0, -1]]
     assert is_said(f"from {first:.0f} to {last:.0f}", report)
     ends = {name: run["y"][-1] for name, run in rp.split([*panels.values()][2], "method").items()}
@@ -364,6 +498,9 @@ def ji21_sentences():
         "bound."
     )
     yield f"ρ = {best:.7f}"
+    ahead = run["lower"] > runs["batch perceptron"]["lower"]
+    assert not ahead[run["iteration"] == 42]
+    yield f"momentum from t = {run['iteration'][np.flatnonzero(~ahead)[-1] + 1]:.0f} on"
     for name, said in names.items():
         share = [
             runs[name]["lower"][runs[name]["iteration"] == t][0] / best for t in (100, 1000, 10_000)
@@ -397,6 +534,10 @@ def ji21_sentences():
             f"{runs[name]['iteration'][least]:,.0f}",
             f"{100 * error[-1]:.1f} %",
         )
+    assert min(runs, key=lambda name: runs[name]["test_error"].min()) == "momentum"
+    error = run["test_error"]
+    least = error.argmin()
+    yield f"{100 * error[least]:.1f} % at t = {run['iteration'][least]:.0f}, {100 * error[-1]:.1f} %"
 
 
 @of("ji21:fig3")
@@ -594,7 +735,15 @@ def noisy_sentences():
             at[flipped, lam] = f"{100 * error_there:.1f}"
     for flipped, said in ((0.1, "10 %"), (0.2, "20 %")):
         yield cells(said, at[flipped, lams[0]], at[flipped, lams[3]])
+    ends_of = [error(runs[0.2, "Algorithm 2", lams[k]], spread=False) for k in (0, 3)]
+    yield "20 %: {} % with λ₀ = 100, {} % with 0.01".format(*ends_of)
     runs = ends("apidopoulos22-fig5")
+    decays = ("log(1+t)", "√t", "t", "t²")
+    yield "{} %, {} %, {} %, {} %".format(
+        *(error(runs[0.2, "Algorithm 2", f"λₜ = 8/{decay}"], spread=False) for decay in decays)
+    )
+    gains = [runs[0.0, "Algorithm 2", f"λₜ = 8/{decay}"]["margin"][-1] for decay in ("t²", "t")]
+    yield f"without flips {number(gains[0], 3)}, against {number(gains[1], 3)}"
     for decay, said in (
         ("log(1+t)", "8/log(1+t)"),
         ("√t", "8/√t"),
@@ -746,9 +895,9 @@ def interval(found):
     return "{} [{}, {}]".format(*(number(value, 2).replace("−0.00", "0.00") for value in found))
 
 
-@of("open1", "open2", "open3", "open4", "open5")
+@of("open1", "open2", "open3", "open5")
 def open_sentences():
-    """What the report says of open1 to open5."""
+    """What the report says of the open questions."""
     exponents = {}
     ratios = []  # of the entropy prox to SNKP
     for family, part in rp.split(table("open1"), "family").items():
@@ -801,12 +950,6 @@ def open_sentences():
     yield cells(f"(γμ)^−{interval(steps['a = 3, restarts'])}")
     yield cells(f"(γμ)^−{steps['Algorithm 1'][0]:.2f}")
 
-    parts = rp.split(table("open4"), "what")
-    ratio = rp.split(parts["ratio"], "kind")["a gap of 1 %"]["y"]
-    yield (
-        f"agree to {parts['difference']['y'].max():.0e}. SNKP takes {interval(rp.median_interval(ratio))} times "
-        "momentum's products to 1 %."
-    )
     runs = rp.split(rp.split(table("open5"), "what")["products to a gap of 10 %"], "kind")
     exp, shifted, printed = (runs[name]["y"] for name in rp.LOSSES)
     ok = np.isfinite(printed / exp)
@@ -830,6 +973,9 @@ def mnist_sentences():
                 separated or run["upper"][-1] <= 1e-3
             )
         ends[kernel] = [f"{run['iteration'][-1]:,.0f}" for run in runs]
+    yield f"{ends['Gaussian kernel'][0]} iterations; {ends['linear kernel'][0]}"
+    for counts in ends.values():
+        assert int(counts[0].replace(",", "")) == min(int(k.replace(",", "")) for k in counts)
     yield cells(*ends["Gaussian kernel"])
     yield cells(*ends["linear kernel"])
 
@@ -854,7 +1000,9 @@ def margins_sentences():
     shared = np.all([np.isfinite(kept[f"{solver} gap"]) for solver in solvers], axis=0)
     seconds = [f"{kept[f'{solver} seconds'][shared].sum():.3g}" for solver in solvers]
     gaps = [f"{kept[f'{solver} gap'][shared].max():.1g}" for solver in solvers]
-    yield f"On the {shared.sum()} problems that all three solvers took"
+    yield f"On the {shared.sum()} problems {seconds[0]} s, {seconds[1]} s and {seconds[2]} s"
+    settled = np.isin(kept["status"], ("certified", "infeasible"))
+    yield f"but for {np.sum(~settled)} runs"
     for solver, *found in zip(solvers, seconds, gaps, strict=True):
         yield cells(solver, *found)
     none = rp.split(rp.split(kept, "kernel")["rbf"], "status")["infeasible"]
@@ -881,9 +1029,7 @@ def steps_sentences():
         method: few[method][5]
         for method in ("momentum", "adaptive, 100", "adaptive, 10⁴", "constant, 10⁶")
     }
-    for method, gap in deep.items():
-        yield cells(method, f"{gap:#.2g}")
-    yield f"gaps range from {min(deep.values()):.2f} to {max(deep.values()):.2f}"
+    yield "{:#.2g}, {:#.2g}, {:#.2g}; {:#.2g}".format(*deep.values())
     still = ("constant, 10⁴", "constant, 10⁶")
     assert max(abs(planted[method][1]).max() for method in still) < 0.005
     latest = max(planted[method][0].max() for method in still)
@@ -1047,6 +1193,7 @@ def test_margins_in_other_norms():
             best = max(ends, key=lambda method: ends[method][norm][-1])
             assert rp.OPTIMISERS[best][0] == norm, (problem, norm)
     solver = rp.split(rp.split(problems[two], "method")[rp.SOLVER], "norm")
+    assert max(shares[two, "Adam"]["linf"][-1:]) < shares[two, "sign descent"]["linf"][-1]
     products = [solver[norm]["t"][-1] for norm in ("l2", "linf", "l1")]
     assert is_said("{:.0f} in l2, {:.0f} in linf and {:.0f} in l1".format(*products), report)
     muon, descent = shares[many, "Muon"]["spectral"], shares[many, "spectral descent"]["spectral"]

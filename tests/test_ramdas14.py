@@ -414,7 +414,7 @@ def test_lemmas_4_and_5_along_snkp(name):
 def test_what_snkp_certifies_without_a_separator(name, kind):
     """||p_k||_G^2 <= rho+^2 + 8 s ln(n) / ((k+1)(k+2)), where rho <= 0 a certificate that no margin exists.
 
-    Proof: "SNKP without a separator" in figures/README.md.
+    Proof: "SNKP without a separator" in figures/THEOREMS.md.
     """
     Z, rho = INSTANCES[name]
     path = record("snkp, on", form(kind, Z), 300)
@@ -482,7 +482,7 @@ def test_lemma_9_with_the_root_of_two(name, center):
 def test_lemma_9_where_there_is_a_margin_below_delta(name, times):
     """||p_k||_G^2 <= rho^2 + 2 mu_k, so that a separator, or a p shorter than delta, is there within 4 sqrt(n s)/delta.
 
-    Proof: "SNKPVN at a margin below delta" in figures/README.md.
+    Proof: "SNKPVN at a margin below delta" in figures/THEOREMS.md.
     """
     Z, rho = INSTANCES[name]
     n = len(Z)
@@ -701,7 +701,7 @@ def test_the_entropy_prox_has_a_logarithm_where_l2_has_n(name, gamma):
     """Call t, from a centre q of D = -ln min_i q_i, takes at most 2 sqrt(2 D s) / max(rho, delta_t) steps, and k steps
     raise D by at most 1 + ln((k+1)(k+2)/2).
 
-    Proof: "ISNKPVN with the entropy prox" in figures/README.md.
+    Proof: "ISNKPVN with the entropy prox" in figures/THEOREMS.md.
     """
     Z, rho = INSTANCES[name]
     s = squared_length(Z)

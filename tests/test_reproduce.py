@@ -739,9 +739,9 @@ def test_the_registry_is_sound():
     for key, entry in rp.FIGURES.items():
         assert re.fullmatch(r"(\w+:)?[\w-]+", key), key
         assert entry.claim, key
-        assert entry.verdict, key
+        assert entry.finding, key
         assert entry.minutes > 0, key
-        assert "\n" not in entry.claim + entry.verdict, key
+        assert "\n" not in entry.claim + entry.finding, key
         assert set(entry.data) <= set(rp.DATA), key
     names = [stem for key in rp.FIGURES for stem in rp.stems(key)]
     assert len(set(names)) == len(names)
@@ -1124,7 +1124,7 @@ def compute_new(context):
     return table_of("x y", [(1, 2), (3, 4)]), "No data, no kernel, no seed: two points"
 
 
-@figure("new:points", "is a line straight?", compute_new, verdict="it is", minutes=0.01)
+@figure("new:points", "is a line straight?", compute_new, finding="A line is straight", minutes=0.01)
 def draw_new(table, ax):
     ax.plot(table["x"], table["y"])
 
@@ -1148,10 +1148,19 @@ def thumb_new(table, ax):
     assert made < {*files_under(tmp_path / "figures")}
     gallery = (tmp_path / "README.md").read_text(encoding="utf-8")
     [cell] = [line for line in gallery.splitlines() if "thumbs/new-points.png" in line]
-    words = ("is a line straight?", "The line is straight.", "figures/README.md#newpoints-1-s")
+    words = ("is a line straight?", "The line is straight.", "figures/README.md#new-points")
     assert all(word in cell for word in words)
     report = (tmp_path / "figures" / "README.md").read_text(encoding="utf-8")
-    assert all(text in report for text in ("`new:points`", "(new-points.png)", "No data, no"))
+    assert all(
+        text in report
+        for text in (
+            "### A line is straight",
+            "(new-points.png)",
+            "`new:points`, 1 s",
+            "(new-points.csv)",
+            "No data, no",
+        )
+    )
 
 
 def test_report_writes_the_tables_between_their_marks(tmp_path, registry, monkeypatch, capsys):
@@ -1205,7 +1214,7 @@ def test_a_thumbnail_is_a_small_picture_of_its_own(registry, monkeypatch):
     assert height < width == 480  # twice the 240 that the README shows
     [cell] = re.findall("<td.*</td>", rp.gallery())
     assert all(
-        word in cell for word in ("thumbs/race.png", "#race-30-s", "the figure race", "It rises.")
+        word in cell for word in ("thumbs/race.png", "#race", "the figure race", "It rises.")
     )
 
 
