@@ -475,20 +475,35 @@ def run_blocks(document):
     return names
 
 
+@pytest.fixture(scope="module")
+def manual():
+    return run_blocks(MANUAL)
+
+
 def test_the_python_blocks_of_the_readme():
-    """They print what the text says, and the user's own kernel, loop and representation do what ours do."""
+    """They print what the text says; the first, with no more lines than a reader takes in, what the tables say."""
     names = run_blocks(README)
     text = README.read_text(encoding="utf-8")
-    assert all(shown for _, shown in BLOCK.findall(text))
+    blocks = BLOCK.findall(text)
+    assert all(shown for _, shown in blocks)
+    assert len(blocks[0][0].splitlines()) <= 8
     assert (
         names["chosen"].status_ == "certified"
         and names["chosen"].score(names["X"], names["kinds"]) == 1.0
     )
+    assert names["best"].upper >= names["margin"]  # of the network, and of any last layer
+    ends = re.search(r"^\|`max_margin`\|(\S+) to (\S+)\|", text, re.MULTILINE)
+    precise = fm.max_margin(names["G"], tol=1e-9)
+    assert float(ends[1]) <= precise.lower <= precise.upper <= float(ends[2])
+
+
+def test_the_parts_of_ones_own_do_what_ours_do(manual):
+    """A kernel, a loop, a representation and a norm, as the manual has them."""
+    names = manual
     same = fm.max_margin(
         fm.gram(names["shifted_cosine"](names["X"], names["X"]), names["y"], kernel="precomputed")
     )
     assert names["ours"].lower == pytest.approx(same.lower, rel=1e-9)
-    assert names["margin"] <= names["best"].upper  # of the network, and of any last layer
     exact = fm.max_margin(names["G"])
     loop = names["heavy_ball_loop"]
     results = []
@@ -496,10 +511,11 @@ def test_the_python_blocks_of_the_readme():
         results.append(names["heavy_ball"](names["G"], max_iter=300))
         assert results[-1].lower <= exact.upper and exact.lower <= results[-1].upper
     assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
-    if "products" in names:
+    if "OperatorGram" in names:
+        products = names["OperatorGram"](names["rows"])
         features = fm.FeatureGram(names["rows"].astype(float))
         for name in ("snkp", "momentum", "max_margin", "diagonal_descent"):
-            single = fm.ALGORITHMS[name](names["products"], max_iter=50, tol=0.01)
+            single = fm.ALGORITHMS[name](products, max_iter=50, tol=0.01)
             double = fm.ALGORITHMS[name](features, max_iter=50, tol=0.01)
             assert single.status == double.status
             assert single.lower <= double.upper and double.lower <= single.upper
@@ -516,8 +532,8 @@ def test_every_algorithm_is_in_a_document():
         assert f"`{name}`" in text, f"no document mentions {name}"
 
 
-def test_the_python_blocks_of_the_manual():
-    names = run_blocks(MANUAL)
+def test_the_python_blocks_of_the_manual(manual):
+    names = manual
     if "soft" in names:
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper

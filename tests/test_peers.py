@@ -75,6 +75,26 @@ def test_the_margin_that_a_model_of_scikit_learn_has(datasets, number):
     assert (margin > 0.999 * best.lower) == (number == 0)  # which is the one that maximises it
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
+def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
+    """By its weights it has a margin that no surface has; what its surface has, by its own values, is less."""
+    from sklearn.svm import SVC
+
+    text = (Path(fm.__file__).parent / "README.md").read_text(encoding="utf-8")
+    claim, held = re.findall(r"^\|SVC.*?\|(0\.\d+) or ", text, re.MULTILINE)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    G = fm.gram(X, y, kernel="rbf", intercept="free")
+    upper = fm.max_margin(G, tol=1e-9).upper
+    svc = SVC(C=1e10, gamma=G.kernel.gamma, tol=tol).fit(X, y)
+    c, points = svc.dual_coef_[0], X[svc.support_]
+    length = math.sqrt(c @ fm.kernel_matrix(points, points, gamma=G.kernel.gamma) @ c)
+    assert upper < float(claim) < 1.0 / length < 1.0001 * float(claim)
+    own = (y * svc.decision_function(X)).min() / length
+    assert abs(own - float(held)) < 2e-8 and 99.35 < 100.0 * own / upper < 99.45
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_the_margin_that_a_support_vector_machine_has_by_its_kernel(linear_svc, kernel):
     from sklearn.svm import SVC
