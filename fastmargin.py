@@ -7424,7 +7424,7 @@ def drive(
 
     Examples
     --------
-    The perceptron that takes the row of least margin (the README of the repository has a longer example).
+    The perceptron that takes the row of least margin (figures/MANUAL.md has a longer example).
 
     >>> import numba
     >>> @numba.njit

@@ -1012,7 +1012,7 @@ def fitted_factor(t, value, floor):
     return math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]
 
 
-# --- the pictures of README.md: its first example, and the one of section "In research" ---
+# --- the pictures of README.md: its first example, and a network as it trains ---
 
 
 def quadrants(context):

@@ -492,7 +492,7 @@ def test_the_python_blocks_of_the_readme():
         and names["chosen"].score(names["X"], names["kinds"]) == 1.0
     )
     assert names["best"].upper >= names["margin"]  # of the network, and of any last layer
-    ends = re.search(r"^\|`max_margin`\|(\S+) to (\S+)\|", text, re.MULTILINE)
+    ends = re.search(r"^\|`max_margin`\|(\S+) to ([0-9.]+)\|", text, re.MULTILINE)
     precise = fm.max_margin(names["G"], tol=1e-9)
     assert float(ends[1]) <= precise.lower <= precise.upper <= float(ends[2])
 
