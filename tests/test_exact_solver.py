@@ -524,6 +524,7 @@ def test_more_pairs_than_a_working_set_holds(monkeypatch):
     X = rows_of(200, 5, 1)
     labels = np.arange(200) % 4
     G = fm.pair_gram(fm.lazy_gram(X, kernel="rbf", gamma=0.5), labels, 4)
+    monkeypatch.setattr(fm, "_FEW_TURNS", 0)  # else steps on one point after another come first
     whole = fm.max_margin(G, tol=1e-6)
     for name, value in (
         ("_LARGEST_FACE", 20),
@@ -1240,6 +1241,7 @@ def test_products_in_single_precision_are_those_of_the_kernel(options, monkeypat
 def test_newton_steps_over_pairs(monkeypatch):
     """Of all classes together, with a kernel matrix kept for the points that matter."""
     monkeypatch.setattr(fm, "_FEW_SLACK", 300)
+    monkeypatch.setattr(fm, "_FEW_TURNS", 0)  # else steps on one point after another come first
     kept = []
     at_hand = fm._at_hand
     monkeypatch.setattr(fm, "_at_hand", lambda *given: kept.append(at_hand(*given)) or kept[-1])
@@ -1296,6 +1298,110 @@ def test_steps_on_one_weight_after_another_find_the_soft_margin(
     assert result.p == pytest.approx(p, abs=2e-6)
     rho = 1.0 / np.sqrt(v.sum())
     assert result.lower <= rho * (1 + 1e-9) and result.upper >= rho * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["gram", "single", "lazy", "features"])
+@pytest.mark.parametrize("ridge", [0.0, "unequal"])
+@pytest.mark.parametrize(
+    "few_rows, patience, ends",
+    [(4000, 10, {"solved"}), (60, 10, {"solved", "long", "slow"}), (4000, 0, {"solved", "slow"})],
+)
+def test_steps_on_one_point_after_another_find_the_margin_of_classes(
+    kind, ridge, few_rows, patience, ends, monkeypatch
+):
+    """With slacks or none, over all points or the worst of them; where they are slow, others go on."""
+    monkeypatch.setattr(fm, "_FEW_ROWS", few_rows)
+    monkeypatch.setattr(fm, "_TURNS_LEFT", patience)
+    monkeypatch.setattr(fm, "_FEW_TURNS", 2 if patience == 0 else 8)
+    rng = np.random.default_rng(0)
+    labels = np.arange(150) % 5
+    X = rng.normal(size=(150, 6)) + 2.0 * np.eye(5, 6)[labels]
+    X[:5] = 0.0  # of length 0 by the linear kernel, and with all labels
+    if kind == "features":
+        X = np.concatenate(
+            [X, 3.0 * np.eye(150)], axis=1
+        )  # which separates, and has many coordinates
+    if ridge != 0.0:
+        ridge = 10.0 ** rng.uniform(-1.0, 1.0, 600)
+    else:
+        X[:5] += rng.normal(size=X[:5].shape)
+    make = {
+        "gram": lambda: fm.gram(X, gamma=0.3),
+        "single": lambda: fm.gram(X, gamma=0.3, dtype=np.float32),
+        "lazy": lambda: fm.lazy_gram(X, gamma=0.3),
+        "features": lambda: fm.features(X, normalize=None),
+    }
+    found = set()
+    by_points = fm._by_points
+
+    def watched(*given):
+        end = by_points(*given)
+        found.add(end)
+        return end
+
+    monkeypatch.setattr(fm, "_by_points", watched)
+    G = fm.pair_gram(make[kind](), labels, 5, ridge=ridge)
+    result = fm.max_margin(G, tol=1e-3 if kind == "single" else 1e-7)
+    assert result.status == "certified" and found <= ends and found
+    # The dense matrix knows nothing of points and classes.
+    other = fm.max_margin(G.dense(), tol=1e-7)
+    slack = 1e-6 if kind == "single" else 0.0
+    assert result.lower <= other.upper * (1.0 + slack)
+    assert other.lower <= result.upper * (1.0 + slack)
+    if np.any(ridge):
+        m = G.without_ridge().dense() @ result.p
+        assert duality_gap(m, ridge, result.p) <= 2e-3
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_step_on_a_point_is_its_minimum(seed):
+    """No weight of the point can do better, the weights of others stay, and scores are those of the weights."""
+    rng = np.random.default_rng(seed)
+    n = 12
+    classes = int(rng.integers(2, 9))
+    F = rng.normal(size=(n, 4))
+    F[3] = 0.0
+    K = F @ F.T
+    labels = rng.integers(0, classes, n)
+    ridge = 10.0 ** rng.uniform(-2.0, 1.0, (n, classes))
+    if seed % 2:
+        ridge[np.arange(n) != 3] = 0.0  # a hard margin
+    ridge[np.arange(n), labels] = np.inf
+    ridge[5, (labels[5] + 1) % classes] = np.inf
+    v = np.where(ridge < np.inf, np.maximum(rng.normal(size=(n, classes)), 0.0), 0.0)
+    shares = 1.0 / (0.5 * np.diagonal(K)[:, None] + ridge)
+    scores = fm._class_table(v, labels) @ K
+    for i in (0, 3, 5):
+        before = v.copy()
+        mean = fm._pass_over_points(K, labels, np.array([i]), shares, v, scores, 0.0)
+        assert mean == pytest.approx(np.abs(v - before).sum(), abs=1e-12)
+        np.testing.assert_allclose(scores, fm._class_table(v, labels) @ K, atol=1e-10)
+        assert np.array_equal(np.delete(v, i, 0), np.delete(before, i, 0))
+        exists = ridge[i] < np.inf
+        assert (v[i] >= 0.0).all() and not v[i][~exists].any()
+        m = 0.5 * (scores[labels[i], i] - scores[:, i])[exists]
+        slope = m + ridge[i][exists] * v[i][exists] - 1.0
+        assert slope.min() >= -1e-10 and np.abs(slope[v[i][exists] > 0.0]).max(initial=0.0) <= 1e-10
+    untouched = v.copy()
+    fm._pass_over_points(K, labels, np.arange(n), shares, v, scores, np.inf)
+    assert np.array_equal(v, untouched)
+
+
+def test_relative_gaps():
+    """Of the objective with slacks, of the margin without, and points that are left out do not count."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(20, 5)) + np.array([2.0, 0.0, 0.0, 0.0, 0.0])
+    v = rng.uniform(size=20)
+    m = Z @ (Z.T @ v)
+    ridge = rng.uniform(0.5, 2.0, 20)
+    soft = fm._duality_gap(v, m, ridge) / fm._objective(m, v @ m, ridge)
+    hard = 1.0 - m.min() * v.sum() / (v @ m)
+    for wanted, r in ((soft, ridge), (hard, np.zeros(20))):
+        assert fm._relative_gap(v, m, r) == pytest.approx(wanted, rel=1e-12)
+        padded = [np.append(part, end) for part, end in ((v, 0.0), (m, -9.0), (r, np.inf))]
+        assert fm._relative_gap(*padded) == pytest.approx(wanted, rel=1e-12)
+    p = v / v.sum()
+    assert duality_gap(m / v.sum(), ridge, p) <= soft  # of the best multiple
 
 
 @pytest.mark.parametrize("n", [40, 1003])

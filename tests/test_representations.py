@@ -785,3 +785,21 @@ def test_memory_can_be_traced(kind):
         )
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n", [30, 601])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("zeros", [0.0, 0.9, 1.0])
+def test_products_with_a_table_may_leave_out_zeros(n, dtype, zeros):
+    """The same products, and the same bits with any number of threads."""
+    rng = np.random.default_rng(0)
+    G = fm.DenseGram(fm.gram(rows_of(n, 5), dtype=dtype).matrix)
+    W = rows_of(7, n, 1) * (rng.random((7, n)) >= zeros)
+    outputs = []
+    for count in (1, 2):
+        M = np.full((7, n), np.nan)
+        with threads(count):
+            fm.table_margins(G, W, M)
+        outputs.append(M)
+    np.testing.assert_allclose(outputs[0], W @ G.matrix, atol=1e-12)
+    assert np.array_equal(*outputs)
