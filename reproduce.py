@@ -1012,7 +1012,7 @@ def fitted_factor(t, value, floor):
     return math.exp(np.polyfit(t[used], np.log(value[used]), 1)[0]), t[used[0]]
 
 
-# --- the pictures of README.md: its first example, and the one of section "In research" ---
+# --- the pictures of README.md: its first example, and a network as it trains ---
 
 
 def quadrants(context):
@@ -6966,7 +6966,12 @@ def listing(keys, context):
     width = max(len(row[0]) for row in rows)
     for key, data, time_needed, claim in rows:
         yield f"{key:{width}}  {data:7}  {time_needed:>6}  {claim}"
-    yield """
+    yield ""
+    for place, state in enumerate(order):
+        found = sorted(name for name in names if states[name] == place)
+        if state in ("bundled sample", "missing", "damaged") and found:
+            yield f"{state} here: {', '.join(found)}"
+    yield """\
 data: full; sample (its picture goes to figures/quick); missing (is downloaded); damaged; - (needs none)
 time: on two cores; --quick takes seconds"""
 
@@ -6995,6 +7000,12 @@ def parse(argv):
     options = parser.parse_intermixed_args(argv)  # options may stand between names
     if options.seed < 0:
         parser.error(f"argument --seed: must not be negative, got {options.seed}")
+    if not options.names:
+        for flag, is_given in (("--quick", options.quick), ("--redraw", options.redraw)):
+            if is_given:
+                parser.error(
+                    f"{flag} needs the names of figures, or all: python reproduce.py all {flag}"
+                )
     return options
 
 
@@ -7054,6 +7065,20 @@ def run(argv):
     return 1 if draw_all(keys, context, options) else 0
 
 
+def interrupt(signum, frame):
+    """End at Ctrl-C: by a KeyboardInterrupt, but at once where Numba compiles.
+
+    Numba takes a KeyboardInterrupt for an error of the code that it compiles, and LLVM loses it.  No file of ours is
+    being written then.
+    """
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "llvmlite"):
+            print("interrupted", file=sys.stderr, flush=True)
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
 def main(argv=None):
     try:
         return run(argv)
@@ -7067,4 +7092,8 @@ def main(argv=None):
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(errors="replace")  # a terminal may lack a sign of a claim
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # a shell may have told it to be deaf
+        signal.signal(signal.SIGINT, interrupt)
     sys.exit(main())

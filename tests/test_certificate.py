@@ -213,6 +213,67 @@ def test_the_margin_of_a_separator_needs_coordinates_and_a_direction():
         check_raises(lambda G=G, w=w: fm.separator_margin(G, w), error, words)
 
 
+@pytest.mark.parametrize("intercept", [0.0, "free"])
+@pytest.mark.parametrize("make", [fm.gram, fm.lazy_gram])
+def test_the_margin_of_weights_of_points_holds_in_exact_arithmetic(make, intercept):
+    """Of integers under a polynomial kernel, whose entries are integers, too; of few points, of one, and of all."""
+    rng = np.random.default_rng(5)
+    X = rng.integers(-6, 7, size=(9, 3))
+    y = np.array([1, -1, 1, 1, -1, -1, 1, -1, 1])
+    K = (X @ X.T + 1) ** 2
+    G = make(X, y, kernel="poly", gamma=1, coef0=1, degree=2, normalize=None, intercept=intercept)
+    best = fm.max_margin(G)
+    for support in ([4, 0, 7], [2], np.arange(9)):
+        weights = rng.integers(1, 50, size=len(support)) * y[support]
+        norm2 = int(weights @ K[np.ix_(support, support)] @ weights)
+        f = K[:, support] @ weights
+        biases = [0, -300, 7] if intercept == "free" else [0]
+        for bias in biases:
+            least = int((y * (f + bias)).min())
+            square = Fraction(exact.signed_square(least), norm2)
+            for scale in (1.0, 1e-150):
+                w = scale * np.append(weights, [bias] if intercept == "free" else [])
+                lower, upper = fm.separator_margin(G, w, support=support)
+                if scale == 1.0:
+                    ends = [exact.signed_square(Fraction(end)) for end in (lower, upper)]
+                    assert ends[0] <= square <= ends[1]
+                assert lower <= best.upper
+                assert upper - lower <= 1e-12 * math.sqrt(K.max())
+                assert (lower + upper) / 2 == pytest.approx(least / math.sqrt(norm2), rel=1e-9)
+        if intercept == "free":
+            chosen = fm.separator_margin(G, weights, support=support)[0]  # by the best bias
+            assert chosen >= lower
+
+
+def test_the_margin_of_weights_of_points_needs_the_function_that_they_are_of():
+    X, y = two_classes(20, 3)
+    free = {"normalize": None, "intercept": "free"}
+    G = fm.gram(X, y)
+    for wrong, w, support, words in (
+        (G, [1.0], [0, 1], ["w", "(2,)"]),
+        (G, [1.0, 1.0, 0.0], [0, 1], ["w", "(2,)"]),
+        (G, [0.0, 0.0], [0, 1], ["w", "0"]),
+        (G, [1.0, math.nan], [0, 1], ["w"]),
+        (G, [1.0, 1.0], [1, 1], ["support", "once"]),
+        (G, [1.0, 1.0], [0, 20], ["support", "19"]),
+        (G, [1.0, 1.0], [-1, 2], ["support", "19"]),
+        (G, [1.0, 1.0], [0.0, 1.0], ["support"]),
+        (fm.gram(X, y, **free), np.ones(4), [0, 1], ["(3,)", "bias"]),
+        (fm.gram(X, y, ridge=1.0), [1.0], [0], ["ridge"]),
+        (fm.pair_gram(fm.gram(X), y > 0, 2), [1.0], [0], ["two classes"]),
+        (np.eye(20), [1.0], [0], ["labels"]),
+        (fm.gram(X, y, kernel="poly"), [1.0], [0], ["normalize=None"]),
+        (fm.gram(X + 100.0, y, kernel="linear", **free), [1.0], [0], ["coef_"]),
+        (fm.features(X + 100.0, y, **free), [1.0], [0], ["coef_"]),
+        (fm.gram(X[[0, 0, 1]], [1, -1, 1]), [1.0, -1.0], [0, 1], ["w", "cancel"]),
+    ):
+        check_raises(
+            lambda G=wrong, w=w, support=support: fm.separator_margin(G, w, support=support),
+            ValueError,
+            words,
+        )
+
+
 def test_a_representation_of_ones_own_says_that_its_coordinates_are_features():
     class Told(Own):
         def square(self, v, w, m):

@@ -9,6 +9,7 @@ import inspect
 import io
 import itertools
 import os
+import pydoc
 import re
 import shutil
 import subprocess
@@ -141,6 +142,7 @@ def test_dependencies_point_down_the_file():
 
 NUMBA = {
     "numba": {"get_num_threads", "njit", "prange", "threading_layer", "types"},
+    "numba.core": {"event"},
     "numba.extending": {"is_jitted", "overload", "register_jitable"},
 }
 
@@ -378,6 +380,45 @@ def test_representations_have_the_methods_that_are_documented():
         assert {"shape", "diagonal", "rounding"} <= own
 
 
+def test_help_says_where_to_begin_on_its_first_two_screens():
+    """What stands there before the classes and functions one by one."""
+    text, _, _ = pydoc.plain(pydoc.render_doc(fm)).partition("\nCLASSES\n")
+    lines = text.splitlines()
+    assert len(lines) <= 100 and max(map(len, lines)) <= 124
+    assert any("Where to begin" in line for line in lines[:20])
+    assert f"version {fm.__version__}," in fm.__doc__ and "MIT" in "".join(lines[:12])
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+def test_a_docstring_begins_with_one_sentence_on_one_line(name):
+    first, *rest = inspect.getdoc(getattr(fm, name)).splitlines()
+    assert first.endswith(".") and (not rest or rest[0] == "")
+
+
+def public_objects():
+    """One of every public class, and what the module holds besides."""
+    X, y = np.eye(40, 3) + 1.0, np.where(np.arange(40) < 20, 1, -1)
+    G = fm.gram(X, y)
+    result = fm.max_margin(fm.features(X, y), max_iter=3)
+    yield from (G, fm.features(X, y), fm.lazy_gram(X, y, kernel="ntk", W=np.ones((50, 3))))
+    yield from (fm.gram(X, y, intercept="free", ridge=np.arange(1.0, 41.0)), G.kernel, result)
+    yield from (fm.pair_gram(fm.gram(X), np.arange(40) % 3, 3), fm.prepare(G, 1000))
+    yield from (fm.Separator(np.ones(100), 0.5), fm.Rounding(0.0, 0.0, 0.0, np.ones(40)))
+    yield from (fm.FreeGram(G), fm.SparseGram(np.ones(40), np.zeros(40, int), np.arange(41), 3))
+    yield from (fm.Witnesses(np.arange(40), np.ones(40), 0.0, True), fm.NORMS["l1"])
+    yield from (fm.Norm(*5 * [len]), fm.MaxMarginClassifier("ntk", W=np.ones((50, 3))))
+    yield fm.RidgeGram(G, 1.0)
+
+
+def test_every_repr_is_one_line():
+    seen = set()
+    for thing in public_objects():
+        assert "\n" not in repr(thing) and len(repr(thing)) < 200, repr(thing)
+        assert " at 0x" not in repr(thing), repr(thing)
+        seen.add(type(thing).__name__)
+    assert seen >= set(CLASSES) - {"Representation", "RunOptions"}
+
+
 def test_the_examples_of_the_docstrings():
     tested = doctest.testmod(fm, extraglobs={"fm": fm})
     assert tested.attempted > 50 and tested.failed == 0
@@ -434,20 +475,35 @@ def run_blocks(document):
     return names
 
 
+@pytest.fixture(scope="module")
+def manual():
+    return run_blocks(MANUAL)
+
+
 def test_the_python_blocks_of_the_readme():
-    """They print what the text says, and the user's own kernel, loop and representation do what ours do."""
+    """They print what the text says; the first, with no more lines than a reader takes in, what the tables say."""
     names = run_blocks(README)
     text = README.read_text(encoding="utf-8")
-    assert all(shown for _, shown in BLOCK.findall(text))
+    blocks = BLOCK.findall(text)
+    assert all(shown for _, shown in blocks)
+    assert len(blocks[0][0].splitlines()) <= 8
     assert (
         names["chosen"].status_ == "certified"
         and names["chosen"].score(names["X"], names["kinds"]) == 1.0
     )
+    assert names["best"].upper >= names["margin"]  # of the network, and of any last layer
+    ends = re.search(r"^\|`max_margin`\|(\S+) to ([0-9.]+)\|", text, re.MULTILINE)
+    precise = fm.max_margin(names["G"], tol=1e-9)
+    assert float(ends[1]) <= precise.lower <= precise.upper <= float(ends[2])
+
+
+def test_the_parts_of_ones_own_do_what_ours_do(manual):
+    """A kernel, a loop, a representation and a norm, as the manual has them."""
+    names = manual
     same = fm.max_margin(
         fm.gram(names["shifted_cosine"](names["X"], names["X"]), names["y"], kernel="precomputed")
     )
     assert names["ours"].lower == pytest.approx(same.lower, rel=1e-9)
-    assert names["margin"] <= names["best"].upper  # of the network, and of any last layer
     exact = fm.max_margin(names["G"])
     loop = names["heavy_ball_loop"]
     results = []
@@ -455,10 +511,11 @@ def test_the_python_blocks_of_the_readme():
         results.append(names["heavy_ball"](names["G"], max_iter=300))
         assert results[-1].lower <= exact.upper and exact.lower <= results[-1].upper
     assert results[0].lower == pytest.approx(results[1].lower, rel=1e-6)
-    if "products" in names:
+    if "OperatorGram" in names:
+        products = names["OperatorGram"](names["rows"])
         features = fm.FeatureGram(names["rows"].astype(float))
         for name in ("snkp", "momentum", "max_margin", "diagonal_descent"):
-            single = fm.ALGORITHMS[name](names["products"], max_iter=50, tol=0.01)
+            single = fm.ALGORITHMS[name](products, max_iter=50, tol=0.01)
             double = fm.ALGORITHMS[name](features, max_iter=50, tol=0.01)
             assert single.status == double.status
             assert single.lower <= double.upper and double.lower <= single.upper
@@ -475,8 +532,8 @@ def test_every_algorithm_is_in_a_document():
         assert f"`{name}`" in text, f"no document mentions {name}"
 
 
-def test_the_python_blocks_of_the_manual():
-    names = run_blocks(MANUAL)
+def test_the_python_blocks_of_the_manual(manual):
+    names = manual
     if "soft" in names:
         assert names["beside_it"].status == names["soft"].status == "certified"
     assert 0.8 * names["best"].lower < names["lower"] <= names["best"].upper
@@ -557,25 +614,6 @@ def test_import_compiles_nothing_and_needs_no_scipy(alone, tmp_path):
     )
     python(code, alone, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-
-
-def test_a_call_that_has_run_before_looks_at_no_folder_and_starts_no_thread(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    G = fm.FeatureGram(np.eye(3))
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(fm, "_FOLDER", "a folder")
-    monkeypatch.setattr(fm, "_MET", set())
-    monkeypatch.setattr(fm, "_PATIENCE", 1e6)
-    looked = []
-    monkeypatch.setattr(fm, "_count_compiled_files", lambda: looked.append(1) or 0)
-    for _ in range(3):
-        fm.momentum(G, max_iter=3)
-        assert looked == [1]
-    fm.momentum(np.eye(3), max_iter=3)
-    assert looked == [1, 1]
 
 
 def test_importing_leaves_nothing_behind(alone, tmp_path):
@@ -728,35 +766,36 @@ def test_the_cache_is_filled_for_the_usual_calls(alone, tmp_path):
     assert [path.name for path in found() if path not in filled] == []
 
 
-@pytest.mark.dear
-def test_a_call_that_compiles_says_so_on_a_terminal(alone, tmp_path):
-    """Which algorithm, and where its code is kept; not off a terminal, nor where nothing is compiled."""
+def test_compiling_is_said_when_it_begins_and_once(alone, tmp_path):
+    """In one line on stderr, terminal or not, that names the folder; not by a process that finds the code, nor of code
+    that is the user's."""
     code = textwrap.dedent("""
-        import io, sys
-        import numpy as np, fastmargin as fm
+        import io, sys, time
+        import numba, numpy as np, fastmargin as fm
 
-        class Screen(io.StringIO):
-            terminal = True
-            def isatty(self): return self.terminal
+        class Watched(io.StringIO):
+            def write(self, text):
+                times.append(time.perf_counter())
+                return super().write(text)
 
-        def said(name, terminal=True):
-            sys.stderr = screen = Screen()
-            screen.terminal = terminal
-            fm.ALGORITHMS[name](np.eye(3), max_iter=5)
-            return screen.getvalue()
-
-        names = ("momentum", "subspace_perceptron", "max_margin", "diagonal_descent")
-        print(repr([said("snkp", terminal=False), *map(said, names), *map(said, names)]))
+        times = []
+        sys.stderr = screen = Watched()
+        numba.njit(lambda x: x + 1.0)(1.0)
+        own = screen.getvalue()
+        begun = time.perf_counter()
+        fm.lift(fm.FeatureGram(np.eye(3)), np.ones(3), np.ones(3))
+        fm.margins(fm.FeatureGram(np.eye(3)), np.ones(3), np.ones(3))
+        waited = times[0] - begun if times else 0.0
+        print(repr((own, screen.getvalue(), waited / (time.perf_counter() - begun))))
         sys.stderr = None
-        fm.perceptron(np.eye(3), max_iter=5)
+        fm.project_simplex([1.0, 2.0])
     """)
     cache = str(tmp_path / "cache")
     cold, warm = (ast.literal_eval(python(code, alone, NUMBA_CACHE_DIR=cache)) for _ in range(2))
-    names = ("momentum", "subspace_perceptron", "max_margin", "diagonal_descent")
-    assert any(cold)  # what compiles in no time says nothing
-    for name, said in zip(names, cold[1:5], strict=True):
-        assert not said or (name in said and cache in said)
-    assert not any([cold[0], *cold[5:], *warm])
+    own, said, waited = cold
+    assert own == "" and said.count("\n") == 1 and said.endswith("\n")
+    assert "compiling" in said and cache in said and waited < 0.5
+    assert warm[:2] == ("", "")
 
 
 @pytest.mark.dear

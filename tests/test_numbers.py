@@ -31,8 +31,9 @@ def paragraphs(text):
 
 
 TEXTS = {path: path.read_text(encoding="utf-8") for path in DOCUMENTS}
-README, REPORT = (
-    paragraphs(TEXTS[ROOT / name]) for name in ("README.md", Path("figures", "README.md"))
+README, REPORT, MANUAL = (
+    paragraphs(TEXTS[ROOT / name])
+    for name in ("README.md", Path("figures", "README.md"), Path("figures", "MANUAL.md"))
 )
 
 
@@ -276,7 +277,7 @@ def test_the_pictures_of_the_readme():
     assert is_said(f"{len(network['epoch'])} epochs", README)
     assert abs(network["products"].sum() / network["fresh"].sum() - 0.5) < 0.03  # half
     saved = [100 * network[norm].sum() / network[f"{norm}_fresh"].sum() for norm in ("l1", "linf")]
-    assert is_said("{:.0f} % in l1, {:.0f} % in linf, {} epochs".format(*saved, 82), README)
+    assert is_said("{:.0f} % in l1, {:.0f} % in linf, {} epochs".format(*saved, 82), MANUAL)
     assert network["largest"].min() > 0  # from the first epoch on
     separated = network["epoch"][network["margin"] > 0]
     assert 1500 < separated[0] < 2500  # near epoch 2,000
@@ -404,6 +405,21 @@ def test_the_first_screen_counts_its_verdicts():
     assert is_said(alexnet_headline(), paragraphs(first))
     assert is_said(subspace_headline(), paragraphs(first))
     assert is_said(f"{len(table('bounds')['largest'])} statements", paragraphs(first))
+
+
+def test_the_limits_that_the_readme_names():
+    """How much faster others are, and where they are much slower."""
+    rows = table("speed-peers")
+    ratios = {}
+    for label, peer, ratio in zip(rows["label"], rows["peer"], rows["ratio"], strict=True):
+        kind = "sparse" if "sparse" in label and peer.startswith("LinearSVC") else None
+        if peer == "SVC, slacks not squared":
+            kind = "SVC"
+        ratios.setdefault(kind, []).append(ratio)
+    for ratio in ratios["sparse"]:
+        assert is_said(f"{1 / ratio:.1f} times", README)
+    said = f"{1 / min(ratios['SVC']):.1f} times, {max(ratios['SVC']):.0f} times"
+    assert is_said(said, README)
 
 
 def test_comparisons_of_speed():

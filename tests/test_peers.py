@@ -48,6 +48,74 @@ def linear_svc():
     return pytest.importorskip("sklearn.svm").LinearSVC
 
 
+def linear_models():
+    from sklearn.linear_model import LogisticRegression, Perceptron
+    from sklearn.svm import SVC, LinearSVC
+
+    return (
+        SVC(kernel="linear", C=1e10),
+        LinearSVC(C=1e4, max_iter=100_000),
+        LogisticRegression(C=1e6, max_iter=100_000),
+        Perceptron(),
+    )
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_margin_that_a_model_of_scikit_learn_has(datasets, number):
+    """In the four lines of the README; the model's own values say the same, to their digits."""
+    X, kind = datasets.load_iris(return_X_y=True)
+    y = np.where(kind == 0, 1, -1)
+    model = linear_models()[number].fit(X, y)
+    G = fm.features(X, y, normalize=None, intercept="free")
+    margin, upper = fm.separator_margin(G, np.append(model.coef_, model.intercept_))
+    best = fm.max_margin(G)
+    own = (y * model.decision_function(X)).min() / np.linalg.norm(model.coef_)
+    assert margin == pytest.approx(own, rel=1e-9)
+    assert 0.1 * best.lower < margin <= upper <= best.upper * (1.0 + 1e-9)
+    assert (margin > 0.999 * best.lower) == (number == 0)  # which is the one that maximises it
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
+def test_svc_on_the_first_example_of_the_readme(linear_svc, tol):
+    """By its weights it has a margin that no surface has; what its surface has, by its own values, is less."""
+    from sklearn.svm import SVC
+
+    text = (Path(fm.__file__).parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|SVC.*?\|(0\.\d+) to (0\.\d+)\|", text, re.MULTILINE)
+    claims, holds = np.array(rows, dtype=float)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    G = fm.gram(X, y, kernel="rbf", intercept="free")
+    upper = fm.max_margin(G, tol=1e-9).upper
+    svc = SVC(C=1e10, gamma=G.kernel.gamma, tol=tol).fit(X, y)
+    c, points = svc.dual_coef_[0], X[svc.support_]
+    length = math.sqrt(c @ fm.kernel_matrix(points, points, gamma=G.kernel.gamma) @ c)
+    rounding = 5.1e-9
+    assert upper < claims[0] - rounding <= 1.0 / length <= claims[1] + rounding
+    own = (y * svc.decision_function(X)).min() / length
+    assert holds[0] - rounding <= own <= holds[1] + rounding
+    assert 99.35 < 100.0 * own / upper < 99.45
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_the_margin_that_a_support_vector_machine_has_by_its_kernel(linear_svc, kernel):
+    from sklearn.svm import SVC
+
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    X = X[np.abs(X[:, 0] * X[:, 1]) > 0.2]
+    y = np.where(X[:, 0] * X[:, 1] > 0.0, 1, -1)
+    parameters = {"gamma": 0.7, "coef0": 1.0, "degree": 2} if kernel == "poly" else {"gamma": 0.7}
+    model = SVC(kernel=kernel, C=1e10, **parameters).fit(X, y)
+    G = fm.gram(X, y, kernel=kernel, normalize=None, intercept="free", **parameters)
+    weights = np.append(model.dual_coef_, model.intercept_)
+    margin, upper = fm.separator_margin(G, weights, support=model.support_)
+    K = fm.kernel_matrix(X[model.support_], X[model.support_], kernel=kernel, **parameters)
+    length = math.sqrt(model.dual_coef_[0] @ K @ model.dual_coef_[0])
+    assert margin == pytest.approx((y * model.decision_function(X)).min() / length, rel=1e-6)
+    assert 0.9 * fm.max_margin(G).lower < margin <= fm.max_margin(G).upper
+
+
 @pytest.fixture
 def sp():
     return pytest.importorskip("scipy.sparse")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -1052,15 +1053,19 @@ def test_the_list_says_what_is_at_hand_and_what_its_marks_mean(tmp_path, registr
     for name, names in data.items():
         registry(f"d:{name}", names)
 
+    said = []
+
     def states(*arguments):
         assert rp.main(["list", "d", *arguments]) == 0
         out = capsys.readouterr().out
         marks = out.partition("\n\n")[2]
+        said.append(marks.partition("data:")[0])
         rows = listed(out)
         assert all(row[1] in marks for row in rows)
         return [row[1] for row in rows]
 
     assert states() == ["-", "sample", "full", "missing", "missing"]
+    assert said[-1].splitlines() == ["bundled sample here: mnist", "missing here: cifar10"]
     given = str(put(tmp_path / "d", tiny))
     assert states("--data", given) == ["-", "full", "full", "missing", "missing"]
     put(tmp_path / "d", tiny, other_content)
@@ -1315,6 +1320,42 @@ def test_ctrl_c_exits_with_130_says_one_word_and_leaves_nothing(tmp_path):
     assert err.splitlines()[-1] == "interrupted"
     assert "Traceback" not in err
     assert not out.exists() or files_under(out) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+@pytest.mark.parametrize("delay", [0.3, 1.7])
+def test_ctrl_c_while_numba_compiles_is_one_line_and_130(tmp_path, delay):
+    """Numba takes it for an error of what it compiles, with hundreds of lines, and LLVM loses it."""
+    child = subprocess.Popen(
+        [sys.executable, "reproduce.py", "front", "--quick", "--out", str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    try:
+        while "compiling" not in child.stderr.readline():
+            assert child.poll() is None
+        time.sleep(delay)
+        child.send_signal(signal.SIGINT)
+        err = child.communicate(timeout=20)[1]
+    finally:
+        child.kill()
+    assert child.returncode == 130
+    assert err == "interrupted\n"
+    assert files_under(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("option", ["--quick", "--redraw"])
+def test_an_option_of_drawing_without_a_name_says_what_is_missing(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        rp.main([option])
+    printed, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert printed == ""
+    assert f"python reproduce.py all {option}" in err
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "numba"])
