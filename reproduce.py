@@ -1141,7 +1141,7 @@ def draw_layers(
     "network",
     "how much of the largest margin does a trained last layer have?",
     compute_network,
-    finding="A trained last layer has 87 % of the largest margin that its inputs allow, after 10,000 epochs",
+    finding="In one small network the last layer has 87 % of the margin that its inputs allow, after 10,000 epochs",
     minutes=0.4,
     columns=2,
 )
@@ -1623,7 +1623,7 @@ def compute_ramdas14_mnist(context):
     "ramdas14:mnist",
     "a separator or a certificate on MNIST",
     compute_ramdas14_mnist,
-    finding="On MNIST SNKP is the first to a separator, and the first to a certificate",
+    finding="On MNIST 3 vs 5 SNKP comes to a separator, and to a certificate, before both variants of ISNKPVN",
     minutes=2,
     data="mnist",
     columns=2,
@@ -1766,9 +1766,9 @@ def compute_ji21_fig2(context):
 
 @figure(
     "ji21:fig2",
-    "without a separator upper falls like 1/t; good test errors",
+    "the paper says: without a separator the upper end falls like 1/t; good test errors",
     compute_ji21_fig2,
-    finding="Without a separator momentum bounds ρ faster than 1/t, and has the least test error on its way",
+    finding="Without a separator momentum bounds ρ faster than 1/t; its test error falls, and rises again",
     minutes=3,
     data="mnist",
     columns=2,
@@ -1915,7 +1915,7 @@ LOWEST = -1.0  # share of the largest margin, below which curves leave the panel
 )
 @figure(
     "ji21:fig3",
-    "sampling slightly beats the batch perceptron",
+    "the paper says: sampling slightly beats the batch perceptron",
     compute_ji21_fig3,
     finding="Sampling with momentum overtakes the batch perceptron in margin, in long runs",
     minutes=10,
@@ -2365,9 +2365,9 @@ def compute_ji21_fig4(context):
 
 @figure(
     "ji21:fig4",
-    "the trained tangent kernel errs as the network; one seed prefers the initial one",
+    "the paper says: the trained tangent kernel errs as the network; one seed prefers the initial one",
     compute_ji21_fig4,
-    finding="Training improves the tangent kernel for 18 of 18 networks; no seed prefers the initial one",
+    finding="Training improves the tangent kernel for 18 of 18 networks, for 17 of them beyond two standard errors",
     minutes=75,
     data="cifar10",
     columns=2,
@@ -2587,9 +2587,9 @@ TOY_GAPS = {"direction_gap": "direction gap", "margin_gap": "margin gap", "angle
 
 @figure(
     "apidopoulos22:fig3",
-    "linear convergence; α sets the speed",
+    "the paper says: linear convergence; α sets the speed",
     compute_apidopoulos22_fig3,
-    finding="Diagonal descent converges linearly, at the predicted rate; its proved bounds say little",
+    finding="On 80 points Algorithm 1 converges linearly, at the predicted rate; the proved bounds say little",
     minutes=0.1,
     rows=2,
     columns=2,
@@ -2771,14 +2771,14 @@ NOISY = {"minutes": 3, "rows": 3, "columns": 2, "height": 2.4, "pages": ("error"
 
 @figure(
     "apidopoulos22:fig5",
-    "a slow decay of λ helps likewise, a fast one gains nothing",
+    "the paper says: a slow decay of λ helps likewise, a fast one gains nothing",
     partial(compute_noisy, decays=DECAYS),
     finding="With wrong labels the slowest decay of λ errs least; a fast one gains margin, against the paper",
     **NOISY,
 )
 @figure(
     "apidopoulos22:fig4",
-    "a large λ₀ helps against label noise",
+    "the paper says: a large λ₀ helps against label noise",
     partial(compute_noisy, decays=STARTS),
     finding="With wrong labels a large λ₀ helps, yet no λ₀ errs less than the first step",
     **NOISY,
@@ -2903,9 +2903,9 @@ def compute_apidopoulos22_fig6(context):
 
 @figure(
     "apidopoulos22:fig6",
-    "Algorithm 2 has the best margins",
+    "the paper says: Algorithm 2 has the best margins",
     compute_apidopoulos22_fig6,
-    finding="Algorithm 2 ends with the largest margin of all methods on four data sets",
+    finding="Algorithm 2 ends with the largest margin of four methods on four data sets",
     minutes=10,
     data="mnist htru2",
     rows=2,
@@ -3279,7 +3279,7 @@ def draw_choices(ax, budgets, runs, **look):
     "apidopoulos22:path",
     "does early stopping of diagonal descent beat a path over C?",
     compute_apidopoulos22_path,
-    finding="Early stopping of diagonal descent is level with a path over C with the same plain slacks",
+    finding="Early stopping of diagonal descent is level with a path over C of plain slacks, on one pair of digits",
     minutes=2,
     data="mnist",
     rows=2,
@@ -3478,9 +3478,9 @@ def draw_products(ax, part):
 
 @figure(
     "subspace:products",
-    "the subspace perceptron needs (ln n/ρ)^(2/3) products",
+    "the subspace perceptron needs at most ((ln n)/ρ)^(2/3) products, up to a constant",
     compute_subspace_products,
-    finding="The subspace perceptron separates with 21 to 74 times fewer products than momentum",
+    finding="Subspace perceptron: 21 to 74 times fewer products than momentum on synthetic data, 6 to 10 on MNIST",
     minutes=7,
     rows=2,
     columns=2,
@@ -3560,7 +3560,7 @@ def compute_subspace_seconds(context):
     "subspace:seconds",
     "seconds to a certified margin on MNIST",
     compute_subspace_seconds,
-    finding="In seconds `max_margin` leads where rows of G can be had",
+    finding="On MNIST `max_margin` leads in seconds where rows of G can be had",
     minutes=8,
     data="mnist",
     rows=2,
@@ -3658,7 +3658,7 @@ def compute_open1(context):
     "open1",
     "does entropy replace √n by √(ln n)?",
     compute_open1,
-    finding="SNKP has the √(ln n) without restarts; restarts with entropy pay with a margin only",
+    finding="SNKP has √(ln n) without restarts; restarts with entropy keep it, and pay on some data only",
     minutes=1,
     columns=2,
     height=3.6,
@@ -4047,7 +4047,7 @@ def compute_bounds(context):
     "bounds",
     "what the papers' theorems bound",
     compute_bounds,
-    finding="No run exceeds a bound of the three papers, and most bounds are loose",
+    finding="No run exceeds a bound that we measured, and most bounds are loose",
     minutes=0.5,
     height=6,
 )
@@ -4181,8 +4181,8 @@ def compute_open3(context):
         f"{', '.join(f'{a}-{b}' for a, b in SUBSPACE_PAIRS)}, n = {context.pick(100, 30)} each, Gaussian kernel, "
         "sigma = 3.4, 1/(gamma mu) < 100. mu: the least positive eigenvalue of G on the face of w*. Fitted to the last "
         "three quarters of the way to 1e-11, to the peaks where there is inertia and no restart; predicted: (1 - gamma "
-        "mu)^t for Algorithm 1, t^(-a/2) (1 - gamma mu)^(t/2) for inertia, and, no theorem, exp(-(gamma mu)^(1/2) t) "
-        "for restarts. Distances swing: drawn is the largest from t on. Powers of 1/(gamma mu) are fitted"
+        "mu)^t for Algorithm 1, t^(-alpha/2) (1 - gamma mu)^(t/2) for inertia, and, no theorem, exp(-(gamma mu)^(1/2) "
+        "t) for restarts. Distances swing: drawn is the largest from t on. Powers of 1/(gamma mu) are fitted"
     )
 
 
@@ -4190,7 +4190,7 @@ def compute_open3(context):
     "open3",
     "is inertial descent linear?",
     compute_open3,
-    finding="Inertial descent is linear, at half of Algorithm 1's exponent; restarts are far faster",
+    finding="Inertial descent is linear in the end, at half of Algorithm 1's exponent; restarts are far faster",
     minutes=2,
     data="mnist",
     rows=2,
@@ -5032,7 +5032,7 @@ def compute_speed_scaling(context):
     "speed:scaling",
     "seconds and memory against n",
     compute_speed_scaling,
-    finding="`max_margin` needs half the memory of LIBSVM at n = 11,552",
+    finding="`max_margin` needs half of LIBSVM's memory beyond the matrix at n = 11,552, nearly as much at 4,000",
     minutes=1,
     data="mnist",
     columns=2,
@@ -5347,7 +5347,7 @@ def draw_margin_solvers(table, left, right):
     "margins",
     "the margins of public data sets",
     compute_margins,
-    finding="258 of 276 public data sets have a margin by the kernel rbf, 159 by a plane, certified",
+    finding="258 of 276 public data sets have a margin by the kernel rbf, half of these above 0.03; 159 by a plane",
     minutes=15,
     data="htru2 cifar10 mnist",
     pages=("histogram", "solvers"),
@@ -5816,9 +5816,9 @@ def shares(runs):
 
 @figure(
     "attention",
-    "token selection is a maximum margin: in whose norm?",
+    "in whose norm is attention nearest to the largest margin of the tokens that it selects?",
     compute_attention,
-    finding="Attention selects tokens with a large margin in the norm of its optimiser",
+    finding="In 234 of 244 runs attention's share of its tokens' largest margin is greatest in its optimiser's norm",
     minutes=8,
     data="mnist",
     rows=2,
@@ -6356,7 +6356,7 @@ def gap_at_end(run):
     "race",
     "certified gaps of all algorithms and of others' solvers",
     compute_race,
-    finding="To six digits `max_margin` is the first in seconds on all four problems",
+    finding="To six digits `max_margin` is the first in seconds on all four problems, certificates not timed",
     minutes=40,
     data="mnist",
     pages=("seconds", "products"),
@@ -6853,17 +6853,26 @@ def in_markdown(caption):
     return re.sub(r"([\\`*_<>|$])", r"\\\1", replaced(caption, SYMBOLS | PLAIN))
 
 
+MANY_WORDS = 100  # of a caption, which is folded then
+
+
 def section(key):
     """Write the finding, the pictures and the small print of a figure: key, time, numbers and caption."""
     entry = FIGURES[key]
     lines = [f'<a id="{place(key)}"></a>', "", f"### {entry.finding}", ""]
     lines += [f"![{entry.claim}]({stem}.png)" for stem in stems(key)]
     small = f"`{key}`, {estimate(entry.minutes)}"
+    folded = []
     path = FOLDER / file_of(key)
     if path.is_file():
-        small += f"; [CSV]({path.name}). {in_markdown(read_table(path)[1])}"
-    lines += ["", f"<sub>{small}</sub>"]
-    return "\n".join(lines)
+        small += f"; [CSV]({path.name})"
+        caption = in_markdown(read_table(path)[1])
+        if len(caption.split()) < MANY_WORDS:
+            small += f". {caption}"
+        else:
+            title = "<details><summary><sub>Data and settings</sub></summary>"
+            folded = ["", title, "", f"<sub>{caption}</sub>", "", "</details>"]
+    return "\n".join([*lines, "", f"<sub>{small}</sub>", *folded])
 
 
 def sections_of_others(text):

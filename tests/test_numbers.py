@@ -328,14 +328,33 @@ def alexnet_headline():
     runs = sum(alexnets("max_margin").values(), [])
     gains = sum(run["change"][-1] < 0 for run in runs)
     assert gains == len(runs)  # so that none prefers the initial kernel
-    return f"{gains} of {len(runs)}"
+    clear = sum(run["change"][-1] < -2 * run["change_error"][-1] for run in runs)
+    return f"{gains} of {len(runs)}, for {clear}"
+
+
+def own_share_is_largest(part):
+    """For each run of settled attention: has it the largest share in the norm of its optimiser?"""
+    found = []
+    for runs in rp.split(part, "problem").values():
+        for method, of_method in rp.split(runs, "optimiser").items():
+            for run in rp.split(of_method, "seed").values():
+                found.append(run["norm"][rp.shares(run).argmax()] == rp.SELECTORS[method])
+    return found
+
+
+@heads("attention")
+def attention_headline():
+    found = own_share_is_largest(rp.settled(rp.at_the_end(table("attention"))))
+    return f"{sum(found)} of {len(found)}"
 
 
 @heads("subspace:products")
 def subspace_headline():
     rows = rp.subspace_table(table("subspace-products")).splitlines()[2:]
     times = [int(row.strip("| ").split(" | ")[-1].partition(",")[0]) for row in rows]
-    return f"{min(times)} to {max(times)} times"
+    runs = rp.runs_to_goals(table("subspace-seconds"))["MNIST pairs"]
+    images = runs["momentum"][1][0] / runs[rp.OURS][1][0]
+    return f"{min(times)} to {max(times)} times, {images.min():.0f} to {images.max():.0f}"
 
 
 @heads("steps")
@@ -355,7 +374,14 @@ def margins_headline():
         for kernel, part in rp.split(kept, "kernel").items()
     }
     count = len(set(kept["data"].tolist()))
-    return f"{certified['rbf']} of {count}, {certified['linear']}"
+    half = math.floor(100 * np.median(rbf_margins())) / 100
+    return f"{certified['rbf']} of {count}, half above {half}, {certified['linear']}"
+
+
+def rbf_margins():
+    """The lower ends of the certified margins by rbf."""
+    part = rp.split(rp.split(table("margins"), "kernel")["rbf"], "status")["certified"]
+    return part["lower"]
 
 
 @heads("speed:peers")
@@ -366,12 +392,30 @@ def peers_headline():
 
 @heads("speed:scaling")
 def scaling_headline():
+    n, ours, theirs = memory_of_solvers()
+    assert 0.45 < ours[-1] / theirs[-1] < 0.55  # half
+    [few] = np.flatnonzero(n == 4000)
+    assert 0.85 < ours[few] / theirs[few] < 1  # nearly as much
+    return f"n = {n[-1]:,.0f}, {n[few]:,.0f}"
+
+
+def memory_of_solvers():
+    """n, and the MB that max_margin and LIBSVM take on top of the matrix."""
     ours, theirs = (
         rp.split(table("speed-scaling"), "what")[f"{solver}, tol = 1e-6"]
         for solver in ("max_margin", "LIBSVM")
     )
-    assert 0.45 < ours["memory"][-1] / theirs["memory"][-1] < 0.55  # half
-    return f"n = {ours['n'][-1]:,.0f}"
+    return ours["n"], ours["memory"] / 1e6, theirs["memory"] / 1e6
+
+
+@of("speed:scaling")
+def scaling_sentences():
+    """What the report says of memory."""
+    n, ours, theirs = memory_of_solvers()
+    yield f"The matrix takes {8 * n[-1] ** 2 / 1e6:,.0f} MB at n = {n[-1]:,.0f}."
+    yield f"max_margin takes {ours[-1]:.0f} MB and LIBSVM {theirs[-1]:.0f} MB."
+    [few] = np.flatnonzero(n == 4000)
+    yield f"at n = {n[few]:,.0f} they take {ours[few]:.0f} and {theirs[few]:.0f} MB."
 
 
 MEASURED = re.compile(r"\d %|\d of \d|\d\.\d|\d,\d{3}|\d times")
@@ -404,6 +448,7 @@ def test_the_first_screen_counts_its_verdicts():
     assert is_said(f"t^{momentum_headline()}", paragraphs(first))
     assert is_said(alexnet_headline(), paragraphs(first))
     assert is_said(subspace_headline(), paragraphs(first))
+    assert is_said(attention_headline(), paragraphs(first))
     assert is_said(f"{len(table('bounds')['largest'])} statements", paragraphs(first))
 
 
@@ -554,6 +599,10 @@ def ji21_sentences():
     error = run["test_error"]
     least = error.argmin()
     yield f"{100 * error[least]:.1f} % at t = {run['iteration'][least]:.0f}, {100 * error[-1]:.1f} %"
+    others = [runs[name]["test_error"] for name in ("normalized GD", "gradient descent")]
+    assert others[0].min() < others[1].min() and max(other[-1] for other in others) < error[-1]
+    images = 1902 * (others[0].min() - error.min())
+    yield f"On 3 against 5 it errs on {images:.0f} of 1,902 test images less than the least of normalised GD."
 
 
 @of("ji21:fig3")
@@ -812,6 +861,21 @@ def real_sentences():
         passes += [t[last], t[last + 1]]
     yield f"Algorithm 2 leads in margin from t = {max(leads):.0f} on."
     yield f"Momentum passes Algorithm 1 between t = {min(passes):.0f} and {max(passes):.0f}."
+    wrong, images_of = {}, (1902, 1984, 1991, 5370)
+    parts = [part for _, part in images] + [htru2]
+    for part, size in zip(parts, images_of, strict=True):
+        runs = rp.split(part, "method")
+        ends = {name: runs[name]["margin"][-1] for name in rp.REAL_METHODS}
+        assert max(ends, key=ends.get) == "Algorithm 2"
+        for name in ("Algorithm 2", "momentum"):
+            wrong.setdefault(name, []).append(round(size * runs[name]["test_error"][-1]))
+    (ours, theirs) = wrong.values()
+    assert all(0 <= b - a <= 1 for a, b in zip(ours[:3], theirs[:3], strict=True))
+    yield "errs on {}, {} and {} images; {}, {} and {}".format(*ours[:3], *theirs[:3])
+    yield f"On HTRU2 it errs on {ours[3]} points, momentum on {theirs[3]}."
+    last = rp.split(images[2][1], "method")
+    ends = [f"{last[name]['margin'][-1]:.5f}" for name in ("Algorithm 2", "momentum")]
+    yield "on 4 vs 9 {} against momentum's {}".format(*ends)
     runs = rp.split(htru2, "method")
     errors = [runs[name]["test_error"] for name in rp.REAL_METHODS]
     assert all(error.min() == error[0] for error in errors)
@@ -869,6 +933,12 @@ def width_sentences():
         for part in (mnist, htru2)
         for panel in after
     ]
+    for part, panel in ((part, panel) for part in (mnist, htru2) for panel in after):
+        slow = "normalized GD, 1/sqrt(t)"
+        others = [gaps for method, gaps in part[panel].items() if method != slow]
+        assert all(
+            gap > min(gaps[sigma2] for gaps in others) for sigma2, gap in part[panel][slow].items()
+        )
     yield cells("MNIST 3 vs 5", *(f"{sigma2:.0f}" for sigma2 in ahead[:2]))
     yield cells("HTRU2", *(f"{sigma2:.2f}" for sigma2 in ahead[2:]))
 
@@ -902,7 +972,7 @@ def alexnet_sentences():
     yield cells("1,024", f"{e:.3f} to {f:.3f}", spans[2])
     yield f"by {-100 * change[:, -1].max():.1f} to {-100 * change[:, -1].min():.1f} points"
     least = sum(run["change"][-1] >= -2 * run["change_error"][-1] for run in runs)
-    yield f"For {least} of {len(runs)} it falls by less than two standard errors."
+    yield f"Of all {len(runs)} it falls for {least} by less than two standard errors."
     later = np.abs(change[:, 3] - change[:, 2]).max()
     yield f"From then on the error moves by at most {at_most(100 * later, 1)}."
 
@@ -933,6 +1003,11 @@ def open_sentences():
     for method, name in said.items():
         yield cells(name, fillers[method], hull[method])
     yield f"SNKP takes {ratios[1].min():.1f} to {ratios[1].max():.1f} times fewer iterations than entropy."
+    thick = rp.split(table("ramdas14-theorem4"), "case")["thicker hull, no separator"]
+    images = rp.split(table("ramdas14-mnist"), "kernel")["Gaussian kernel"]
+    for rows, column in ((thick, "iterations"), (images, "iteration")):
+        ends = [rp.split(rows, "method")[name][column][-1] for name in ("ISNKPVN, entropy", "SNKP")]
+        yield "{:,.0f} against {:,.0f}".format(*ends)
 
     parts = rp.split(table("open2"), "panel")
     slopes = {"with momentum": [], "without momentum": []}
@@ -961,6 +1036,10 @@ def open_sentences():
         name: rp.fitted_exponent(*(run[axis][np.isfinite(run["y"])] for axis in "xy"))
         for name, run in rp.split(parts[rp.AWAY], "method").items()
     }
+    away = {name: run["y"] for name, run in rp.split(parts[rp.AWAY], "method").items()}
+    shares = np.concatenate([away[f"a = {a}"] / away["Algorithm 1"] for a in (3, 10)])
+    assert np.mean(shares < 1) > 0.75  # mostly first
+    yield f"in {shares.min():.2f} to {shares.max():.2f} times Algorithm 1's steps to 1e-10"
     least, most = np.nanmin(restarted), np.nanmax(restarted)
     yield cells(f"{least:.1f} to {most:.1f}")
     yield cells(f"(γμ)^−{interval(steps['a = 3, restarts'])}")
@@ -1021,6 +1100,10 @@ def margins_sentences():
     yield f"but for {np.sum(~settled)} runs"
     for solver, *found in zip(solvers, seconds, gaps, strict=True):
         yield cells(solver, *found)
+    pairs = np.isin(kept["source"], ("digits", "MNIST", "CIFAR-10"))
+    found = rbf_margins()
+    yield f"{len(set(kept['data'][pairs].tolist()))} of the data sets"
+    yield f"from {found.min():.1e} to {found.max():.2f}, median {np.median(found):.3f}"
     none = rp.split(rp.split(kept, "kernel")["rbf"], "status")["infeasible"]
     assert np.all(none["twins"] > 0)
     yield f"All {len(none['twins'])} data sets without a margin by rbf have points"
@@ -1107,6 +1190,15 @@ def path_sentences():
         + "{} and {} points more; ".format(*less)
         + "on {:.2f} and {:.2f} %".format(*means[plain][4:])
     )
+    images = rp.split(rp.split(table("apidopoulos22-path"), "data")["MNIST 3 vs 5"], "flipped")
+    differences = []  # on the same draws
+    for flipped in (0.1, 0.2):
+        runs = rp.split(images[flipped], "method")
+        less = 100 * np.subtract(*(rp.last_of(runs[name], "test_error") for name in (large, plain)))
+        doubt = less.std(ddof=1) / math.sqrt(len(less))
+        assert abs(less.mean()) < 2 * doubt
+        differences.append(f"{number(less.mean(), 2)} ± {doubt:.2f}")
+    yield "the difference is {} and {} points".format(*differences)
     one, chosen = (means[f"Algorithm 2, {name}"][4:] for name in ("λ₀ = 1", rp.BY_VALIDATION))
     yield "errors {:.2f} and {:.2f} %; {:.2f} and {:.2f} %".format(*one, *chosen)
     squared, first, most, last = (
@@ -1271,10 +1363,16 @@ def test_shares_of_token_selection():
     assert is_said("{} of {}, 22 of 40".format(*counts["ReLU"]), report)
     relu = rp.split(part, "problem")["ReLU head, T = 32, d = 32"]
     assert len(rp.runs_of(relu)) == 22
+    signs = len(rp.runs_of(rp.split(relu, "optimiser")["sign descent"]))
+    won = sum(sum(firsts["ReLU", method]) for method in rp.SELECTORS)
+    assert is_said(f"{signs} of 10, {won} of the {counts['ReLU'][0]}", report)
     assert is_said("{} of {}".format(*counts["MNIST"]), report)
     assert sum(not won for method in rp.SELECTORS for won in firsts["ReLU", method]) == 2
     patches = next(name for name in rp.split(part, "problem") if name.startswith("MNIST"))
     assert is_said("{}, {}, {}, {}".format(*own_medians(patches)), report)
+    ordered = sorted(own_medians(patches))
+    settled = "{} of {}".format(*counts["MNIST"])
+    assert is_said(f"{settled}, {ordered[0]} to {ordered[-1]}", report)
     signs = firsts["MNIST", "sign descent"]
     assert is_said(f"{len(signs) - sum(signs)} of {len(signs)}", report)
     assert all(all(won) for (kind, m), won in firsts.items() if kind == "MNIST" and "sign" not in m)
@@ -1337,6 +1435,12 @@ def test_the_kkt_gaps_of_the_report():
     methods = ("gradient descent", "sign descent", "Muon")
     written = [f"{own_gap(plane, method):.4f}" for method in methods]
     assert is_said("{} in l2, {} in linf and {} in layers".format(*written), report)
+    deep = ends["plane, three layers"]
+    written = [f"{own_gap(deep, method):.4f}" for method in methods]
+    assert is_said("{}, {} and {}".format(*written), report)
+    adam = [np.median(plane[norm]["Adam"]["upper"]) for norm in ("linf", "layers")]
+    prose = [part for part in report if not part.startswith("|")]
+    assert is_said("{:.4f} in linf, {:.4f} in layers".format(*adam), prose)
     images = [found for network, found in ends.items() if network.startswith("MNIST")]
     for method in ("gradient descent", "Muon", "Adam"):
         own = [own_gap(found, method) for found in images]

@@ -1259,6 +1259,13 @@ def test_figures_stand_in_the_report_where_their_marks_are(registry):
     assert re.sub(r"\\(.)", r"\1", own).count(caption) == 1
     assert [key for key in rp.FIGURES if f"`{key}`" in others] == ["a14:fig1", "b21:fig2", "race"]
     assert rp.with_tables(written) == written
+    long = " ".join(f"word{k}" for k in range(rp.MANY_WORDS))
+    for text, is_folded in ((long, True), (long.rpartition(" ")[0], False)):
+        rp.write_table(rp.FOLDER / "b21-fig1.csv", rp.stack([{"x": 1.0}]), text)
+        before, opened, inside = rp.section("b21:fig1").partition("<details>")
+        assert bool(opened) == is_folded
+        assert "(b21-fig1.csv)" in before and (inside if is_folded else before).count(text) == 1
+        assert inside.endswith("</details>") == is_folded
     with pytest.raises(KeyError):
         rp.with_tables("<!-- figure: gone -->\n<!-- end -->\n")
 
