@@ -6185,7 +6185,7 @@ def median_gaps(runs):
     "how nearly does a trained network meet the KKT conditions, in whose norm?",
     compute_kkt,
     finding="In each norm the two optimisers that step in it have the smallest KKT gaps",
-    minutes=12,
+    minutes=15,
     data="mnist",
     pages=KKT_PAGES,
     rows=2,
