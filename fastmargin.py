@@ -11004,6 +11004,8 @@ _FEW_TURNS = 8
 _TURNS = 50
 #   share of the mean of the last moves of points, below which a point is left for later; 0 and 1 x1.2
 _FEWER_MOVES = 0.6
+#   share of the gap that is left by a turn over points which is too slow
+_SLOW_TURN = 0.7
 #   turns over those that were made, in which the gap must be closed at the rate of its fall
 _TURNS_LEFT = 10
 
@@ -12340,6 +12342,7 @@ def _by_points(problem, limits, alpha, m, gap):
     ridge[pairs] = problem.ridge
     v = np.zeros((n_points, n_classes))
     v[pairs] = alpha / problem.scale
+    start = alpha.copy()
     rng = np.random.default_rng(0)
     share = _CLOSED_SHARE if _is_on_demand(base.K) else _OPEN_SHARE
     points = np.empty(0, np.int64)
@@ -12365,7 +12368,7 @@ def _by_points(problem, limits, alpha, m, gap):
         right = labels[point]
         m_inside = np.empty(v_inside.size)
         move = 0.0
-        for _ in range(_TURNS):
+        for _ in range(_FEW_TURNS):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
                 least = _FEWER_MOVES * move
@@ -12384,9 +12387,15 @@ def _by_points(problem, limits, alpha, m, gap):
         gaps.append(_relative_gap(weights, m - problem.ridge * weights, problem.ridge))
         if gaps[-1] <= limits.tol:
             return "solved"
-    # 4. Does the rate of its fall promise an end?
-    rate = (gaps[-1] / gaps[0]) ** (1.0 / limits.turns)
-    return "long" if gaps[-1] * rate ** (_TURNS_LEFT * limits.turns) <= limits.tol else "slow"
+        if len(gaps) > 2 and gaps[-1] > _SLOW_TURN * gaps[-2]:
+            break
+    else:
+        return "long"
+    # 4. A support of all points, as these steps have on the way, is too large for what follows without a ridge.
+    if not limits.takes_newton_steps:
+        alpha[:] = start
+        problem.refresh(alpha, m)
+    return "slow"
 
 
 def _by_descent(problem, limits, alpha, m):

@@ -1303,16 +1303,19 @@ def test_steps_on_one_weight_after_another_find_the_soft_margin(
 @pytest.mark.parametrize("kind", ["gram", "single", "lazy", "features"])
 @pytest.mark.parametrize("ridge", [0.0, "unequal"])
 @pytest.mark.parametrize(
-    "few_rows, patience, ends",
-    [(4000, 10, {"solved"}), (60, 10, {"solved", "long", "slow"}), (4000, 0, {"solved", "slow"})],
+    "few_rows, slow, ends",
+    [
+        (4000, 0.7, {"solved", "long"}),
+        (60, 0.7, {"solved", "long", "slow"}),
+        (4000, 0.0, {"solved", "slow"}),
+    ],
 )
 def test_steps_on_one_point_after_another_find_the_margin_of_classes(
-    kind, ridge, few_rows, patience, ends, monkeypatch
+    kind, ridge, few_rows, slow, ends, monkeypatch
 ):
     """With slacks or none, over all points or the worst of them; where they are slow, others go on."""
     monkeypatch.setattr(fm, "_FEW_ROWS", few_rows)
-    monkeypatch.setattr(fm, "_TURNS_LEFT", patience)
-    monkeypatch.setattr(fm, "_FEW_TURNS", 2 if patience == 0 else 8)
+    monkeypatch.setattr(fm, "_SLOW_TURN", slow)
     rng = np.random.default_rng(0)
     labels = np.arange(150) % 5
     X = rng.normal(size=(150, 6)) + 2.0 * np.eye(5, 6)[labels]
@@ -1351,6 +1354,28 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
     if np.any(ridge):
         m = G.without_ridge().dense() @ result.p
         assert duality_gap(m, ridge, result.p) <= 2e-3
+
+
+def test_steps_on_points_without_a_margin_leave_the_weights_as_they_were(monkeypatch):
+    """On the way they have a support of nearly all pairs, which other methods would take long to get rid of."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 12
+    G = fm.pair_gram(fm.features(rng.normal(size=(120, 3)), intercept=1.0), labels, 12)
+    seen = []
+    by_points = fm._by_points
+
+    def watched(problem, limits, alpha, m, gap):
+        before = alpha.copy()
+        end = by_points(problem, limits, alpha, m, gap)
+        seen.append(end)
+        assert np.array_equal(alpha, before)
+        np.testing.assert_allclose(m, problem.G.dense() @ alpha / problem.scale, atol=1e-12)
+        return end
+
+    monkeypatch.setattr(fm, "_by_points", watched)
+    result = fm.max_margin(G)
+    assert seen == ["slow"] and result.status == "infeasible"
+    assert np.count_nonzero(result.p) < 200 < len(G)
 
 
 @pytest.mark.parametrize("seed", range(10))
