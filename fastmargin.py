@@ -3426,8 +3426,8 @@ class Representation:
         """Return G without the diagonal that `RidgeGram` adds."""
         return self
 
-    def without_shift(self) -> Representation:
-        """Return G without its ridge and its free intercept."""
+    def unwrapped(self) -> Representation:
+        """Return G without what wraps it: its ridge and its free intercept."""
         return self
 
     def coordinates(self, index: Any = slice(None)) -> Array:
@@ -3944,8 +3944,8 @@ class _OverGram(Representation):
     def _size(self):
         return self.base._size()
 
-    def without_shift(self) -> Representation:
-        return self.base.without_shift()
+    def unwrapped(self) -> Representation:
+        return self.base.unwrapped()
 
     def points_gram(self) -> Representation:
         return self.base.points_gram()
@@ -4185,7 +4185,7 @@ class FreeGram(_OverGram):
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
         return self.base.precise(v)
 
-    def without_shift(self) -> Representation:
+    def unwrapped(self) -> Representation:
         return self.base
 
     def restrict(self, index: Array) -> Representation:
@@ -4698,7 +4698,7 @@ def _representation(G):
     G = _wrapped(G)
     _refuse_unsigned(G, "G")
     scale = _scale_of(G)
-    _refuse_undeclared_precision(G.without_shift().points_gram())
+    _refuse_undeclared_precision(G.unwrapped().points_gram())
     return G, scale
 
 
@@ -6990,7 +6990,7 @@ def _margins_of(G, w):
 
     On top of this error come a few units in the last place of <z_i, w> and of the largest term.
     """
-    rows = G.without_shift().points_gram()
+    rows = G.unwrapped().points_gram()
     m = np.empty(G.shape()[0])
     root = math.sqrt(float(G.diagonal().max()))
     dots = [rows.precise_dots(separator) for separator in np.atleast_2d(w)]
@@ -11089,7 +11089,7 @@ class _Problem:
         self.diagonal = G.diagonal()
         self.ridge = np.broadcast_to(G.ridge, self.n)
         self.has_ridge = bool(self.ridge.any())
-        self.base = G.without_shift()
+        self.base = G.unwrapped()
         self.signs = G.signs
         self.shift = None
         self.origin = None
@@ -11348,7 +11348,7 @@ def _has_few_coordinates(base):
 def _limits(G, scale, tol):
     """Return the `_Limits` for G, s = scale and the user's tol."""
     n = G.shape()[0]
-    base = G.without_shift()
+    base = G.unwrapped()
     base_scale = _divisor(base)
     # 1. What methods may hold
     block = min(n, _WIDE_BLOCK)
@@ -11817,7 +11817,7 @@ def _by_coordinates(G, tol):
     A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
     alpha of the points on the margin solve w = Z'alpha.
     """
-    base = G.without_shift()
+    base = G.unwrapped()
     K = base.points_gram()
     rows, penalty = _with_bias(base.coordinates(), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
