@@ -882,6 +882,59 @@ def _first_pair(n, key, differ):
     return None
 
 
+@njit(cache=_CACHE)
+def _row_hashes(values, columns, starts, factors, hashes):
+    """hashes_i <- hashes_i + sum_j factors_j bits(x_ij) modulo 2^64, equal for equal rows, with or without their zeros.
+
+    Row i has the entries from starts[i] to starts[i + 1] - 1.  ``columns`` are those of sparse rows, else none.
+    """
+    for i in range(hashes.size):
+        total = np.uint64(0)
+        row = values[starts[i] : starts[i + 1]]
+        for k in range(row.size):
+            bits = np.float64(row[k] + 0.0).view(np.uint64)  # 0 and -0 are equal
+            bits ^= bits >> np.uint64(32)  # whole numbers have no low bits
+            j = columns[starts[i] + k] if columns.size > 0 else k
+            total += factors[j] * bits
+        hashes[i] += total
+
+
+@functools.lru_cache(4)
+def _hash_factors(count):
+    """Return odd random numbers, by which entries are multiplied in `_row_hashes`."""
+    return np.random.default_rng(0).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
+
+
+def _first_copies(X, labels):
+    """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
+
+    X, (n, d), is in double precision, dense in C order or sparse in compressed rows; labels, (n,), are whole numbers.
+    A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries, so
+    that points which differ never pass for equal.
+    """
+    n, d = X.shape
+    factors = _hash_factors(d + 1)
+    hashes = labels.astype(np.uint64) * factors[d]
+    if _is_sparse(X):
+        _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
+    else:
+        starts = np.arange(n + 1) * d
+        _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
+    in_order = np.sort(hashes)
+    if (in_order[1:] != in_order[:-1]).all():  # as of most points, and the rest would take longer
+        return np.arange(n), np.arange(n)
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    place = first[which]
+    key = _row_key(X)
+    for i in np.flatnonzero(place != np.arange(n)):
+        j = place[i]
+        if labels[i] != labels[j] or key(i) != key(j):
+            # Two points share a hash by chance.  A later copy of i is compared with j alone, and missed: it stays a
+            # point of its own, which costs time and no more.
+            place[i] = i
+    return np.unique(place, return_inverse=True)
+
+
 def _vector(v, name, n=None, losses="warn"):
     """Return a copy of a finite vector in float64, of n entries unless n is None."""
     v = _real_array(v, name, 1, losses=losses).astype(np.float64)
@@ -13319,55 +13372,6 @@ class _Solution(NamedTuple):
     weights: Array
     bias: float
     separator: Array | None
-
-
-@njit(cache=_CACHE)
-def _row_hashes(values, columns, starts, factors, hashes):
-    """hashes_i <- hashes_i + sum_j factors_j bits(x_ij) modulo 2^64, equal for equal rows, with or without their zeros.
-
-    Row i has the entries from starts[i] to starts[i + 1] - 1.  ``columns`` are those of sparse rows, else none.
-    """
-    for i in range(hashes.size):
-        total = np.uint64(0)
-        row = values[starts[i] : starts[i + 1]]
-        for k in range(row.size):
-            bits = np.float64(row[k] + 0.0).view(np.uint64)  # 0 and -0 are equal
-            bits ^= bits >> np.uint64(32)  # whole numbers have no low bits
-            j = columns[starts[i] + k] if columns.size > 0 else k
-            total += factors[j] * bits
-        hashes[i] += total
-
-
-@functools.lru_cache(4)
-def _hash_factors(count):
-    """Return odd random numbers, by which entries are multiplied in `_row_hashes`."""
-    return np.random.default_rng(0).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
-
-
-def _first_copies(X, labels):
-    """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
-
-    A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries.
-    """
-    n, d = X.shape
-    factors = _hash_factors(d + 1)
-    hashes = labels.astype(np.uint64) * factors[d]
-    if _is_sparse(X):
-        _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
-    else:
-        starts = np.arange(n + 1) * d
-        _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
-    in_order = np.sort(hashes)
-    if (in_order[1:] != in_order[:-1]).all():  # as of most points, and the rest would take longer
-        return np.arange(n), np.arange(n)
-    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    place = first[which]
-    key = _row_key(X)
-    for i in np.flatnonzero(place != np.arange(n)):
-        j = place[i]
-        if labels[i] != labels[j] or key(i) != key(j):
-            place[i] = i  # a copy may be missed here, next to never
-    return np.unique(place, return_inverse=True)
 
 
 def _column_names(X):
