@@ -13740,7 +13740,7 @@ class MaxMarginClassifier:
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         # 1. Read the points, their classes and their weights.
-        data = self._read(X, y, sample_weight)
+        data = self._without_copies(self._read(X, y, sample_weight))
         # 2. Represent the kernel matrix.
         G = self._represent(data)
         # 3. Find the margin.
@@ -13792,22 +13792,34 @@ class MaxMarginClassifier:
             weights = weights[kept]
         totals = np.bincount(labels, weights)
         self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
-        # Equal points of a class are one point with the sum of their weights.
-        copies = kept
         place = np.arange(kept.size)
         share = np.ones(kept.size)
-        is_exact = self.algorithm in ("exact", "max_margin")
-        can_be_compared = _holds_doubles(X) and not _is_mapped(X)
-        if is_exact and can_be_compared and not self._takes("precomputed"):
-            first, place = _first_copies(X, labels)
-            if first.size < kept.size:
-                kept = kept[first]
-                X = self._table(X[first])
-                labels = labels[first]
-                total = np.bincount(place, weights)
-                share = weights / total[place]
-                weights = total
-        return _TrainingSet(given, X, kept, labels, weights, left_out, copies, place, share)
+        return _TrainingSet(given, X, kept, labels, weights, left_out, kept, place, share)
+
+    def _is_exact(self):
+        """Return True if the algorithm is the exact solver."""
+        return self.algorithm in ("exact", "max_margin")
+
+    def _without_copies(self, data):
+        """Return the `_TrainingSet` in which equal points of a class are one, with the sum of their weights.
+
+        Only the exact solver is given these: in the iterates of others, as in a softmax, every copy counts.
+        """
+        can_be_compared = _holds_doubles(data.X) and not _is_mapped(data.X)
+        if not (self._is_exact() and can_be_compared) or self._takes("precomputed"):
+            return data
+        first, place = _first_copies(data.X, data.labels)
+        if first.size == data.kept.size:
+            return data
+        total = np.bincount(place, data.weights)
+        return data._replace(
+            X=self._table(data.X[first]),
+            kept=data.kept[first],
+            labels=data.labels[first],
+            weights=total,
+            place=place,
+            share=data.weights / total[place],
+        )
 
     def _kernel_options(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
@@ -13851,7 +13863,7 @@ class MaxMarginClassifier:
             if not G.diagonal().any():
                 raise ValueError('every point of X is 0: kernel="linear" cannot tell them apart')
         else:
-            most = _STORED_POINTS if self.algorithm in ("exact", "max_margin") else _DENSE_POINTS
+            most = _STORED_POINTS if self._is_exact() else _DENSE_POINTS
             is_stored = X.shape[0] <= most or self._takes("precomputed") or callable(self.kernel)
             make = gram if is_stored else lazy_gram
             form.update(kernel=self.kernel, dtype=self.dtype, **self._kernel_options(data))
