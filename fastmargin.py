@@ -10543,6 +10543,7 @@ def _given_play(start, game):
 
 
 _EXPLICIT = 64  # steps at the beginning, which shrink the support of p, unless w and p are given
+_SYSTEMS = 40  # Newton steps of one implicit step, which is given up after so many
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
 _LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
 _LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
@@ -10581,7 +10582,7 @@ def _implicit_step(game, play, tau, sigma, pace):
         return _Play(w, p, m, u), x, v, w - v
 
     new, x, v, residual = reply(play.w)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_SYSTEMS):
         # 1. Stop at a residual that is short compared to the move; after looser steps runs were seen to cycle.
         length = np.linalg.norm(residual)
         move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
@@ -11059,6 +11060,16 @@ _TURNS = 50
 _FEWER_MOVES = 0.6
 #   turns over those that were made, in which the gap must be closed at the rate of its fall
 _TURNS_LEFT = 10
+
+# The same over pairs, on all weights of one point after another:
+#   points in a turn, whose entries of K are kept: memory, 0.13 GB
+_MOST_POINTS = 4000
+#   rounds of passes over them before all margins are computed afresh: steps against products
+_ROUNDS = 50
+#   share of the gap that they leave: steps against products
+_POINTS_LEAVE = 0.1
+#   the same where products evaluate the kernel
+_POINTS_LEAVE_ON_DEMAND = 0.03
 
 # Newton steps on the separator:
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
@@ -12394,7 +12405,7 @@ def _by_points(problem, limits, alpha, m, gap):
     v = np.zeros((n_points, n_classes))
     v[pairs] = alpha / problem.scale
     rng = np.random.default_rng(0)
-    share = _CLOSED_SHARE if _is_on_demand(base.K) else _OPEN_SHARE
+    share = _POINTS_LEAVE_ON_DEMAND if _is_on_demand(base.K) else _POINTS_LEAVE
     points = np.empty(0, np.int64)
     K = np.empty((0, 0))
     gaps = [gap]
@@ -12404,8 +12415,8 @@ def _by_points(problem, limits, alpha, m, gap):
         np.maximum.at(worst, base.point, np.where(alpha > 0.0, math.inf, 1.0 - m))
         previous = points
         points = np.flatnonzero(worst > 0.0)
-        if points.size > _FEW_ROWS:
-            points = np.sort(np.argpartition(worst, -_FEW_ROWS)[-_FEW_ROWS:])
+        if points.size > _MOST_POINTS:
+            points = np.sort(np.argpartition(worst, -_MOST_POINTS)[-_MOST_POINTS:])
         K = _entries_among(base.K, points, previous, K)
         problem.reads[0] += K.size
         # 2. Steps among them
@@ -12418,7 +12429,7 @@ def _by_points(problem, limits, alpha, m, gap):
         right = labels[point]
         m_inside = np.empty(v_inside.size)
         move = 0.0
-        for _ in range(_TURNS):
+        for _ in range(_ROUNDS):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
                 least = _FEWER_MOVES * move
@@ -13319,6 +13330,8 @@ def _exact_mixture(block, weights):
 # Above so many points the exact solver, and other algorithms, evaluate G on demand.
 _STORED_POINTS = 3000
 _DENSE_POINTS = 10_000
+# So many points are asked for the widths of columns.
+_COMPARED = 10_000
 # These algorithms take a free intercept.
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
 # Points below this share of the largest weight of their class are left out of a soft margin.
@@ -13989,7 +14002,7 @@ class MaxMarginClassifier:
         """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
         if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
             return ""
-        X = X[:_DENSE_POINTS]
+        X = X[:_COMPARED]
         widths = (X.max(axis=0) - X.min(axis=0).astype(object)).astype(np.float64)
         narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
         wide = np.argmax(widths)

@@ -1310,7 +1310,7 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
     kind, ridge, few_rows, patience, ends, monkeypatch
 ):
     """With slacks or none, over all points or the worst of them; where they are slow, others go on."""
-    monkeypatch.setattr(fm, "_FEW_ROWS", few_rows)
+    monkeypatch.setattr(fm, "_MOST_POINTS", few_rows)
     monkeypatch.setattr(fm, "_TURNS_LEFT", patience)
     monkeypatch.setattr(fm, "_FEW_TURNS", 2 if patience == 0 else 8)
     rng = np.random.default_rng(0)
