@@ -12261,7 +12261,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
 # and w = sum_i v_i z_i.  A step reads the row z_i alone, where w is kept.  The penalty of a free bias, which all points
-# share, would make these steps slow.
+# have in common, would make these steps slow.
 #
 # The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
 # at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), takes one number, the sum t'
@@ -12284,12 +12284,12 @@ def _pass_over_rows(G, order, ridge, diagonal, v, w):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _pass_over_points(K, labels, order, shares, v, scores, least):
+def _pass_over_points(K, labels, order, inverses, v, scores, least):
     """Minimize over all the weights of one point after another, in this order; the scores follow.
 
     Weights of a point that would move by less than ``least`` altogether stay as they are.  Return the mean of the moves
-    that were made.  ``v`` and ``shares`` are tables (points, classes); shares_ic = 1 / (K_ii / 2 + r_ic), and 0 for a
-    pair that does not exist.  ``scores``, (classes, points), are those of the classes.
+    that were made.  ``v`` and ``inverses`` are tables (points, classes): the weights v_ic, and 1 / (K_ii / 2 + r_ic), 0
+    for a pair that does not exist.  ``scores``, (classes, points), are those of the classes.
     """
     classes = v.shape[1]
     goals = np.empty(classes)
@@ -12304,24 +12304,24 @@ def _pass_over_points(K, labels, order, shares, v, scores, least):
             before += v[i, c]
         for c in range(classes):
             margin = 0.5 * (scores[right, i] - scores[c, i])
-            goals[c] = (1.0 - margin + half * (before + v[i, c])) * shares[i, c]
-        # The weights are max(0, goals_c - half shares_c total) for the total that they add up to.  This sum falls with
-        # the total and is convex in it, so that Newton steps rise to the solution, once they are below.
+            goals[c] = (1.0 - margin + half * (before + v[i, c])) * inverses[i, c]
+        # The weights are max(0, goals_c - half inverses_c total) for the total that they add up to.  This sum falls
+        # with the total and is convex in it, so that Newton steps rise to the solution, once they are below.
         total = before
         for _ in range(classes + 2):
             pull = 0.0
             slope = 1.0
             for c in range(classes):
-                pulls = goals[c] > half * shares[i, c] * total
+                pulls = goals[c] > half * inverses[i, c] * total
                 pull += goals[c] if pulls else 0.0
-                slope += half * shares[i, c] if pulls else 0.0
+                slope += half * inverses[i, c] if pulls else 0.0
             previous = total
             total = pull / slope
             if abs(total - previous) <= 4.0 * _EPS * total:
                 break
         size = 0.0
         for c in range(classes):
-            moves[c] = max(0.0, goals[c] - half * shares[i, c] * total) - v[i, c]
+            moves[c] = max(0.0, goals[c] - half * inverses[i, c] * total) - v[i, c]
             size += abs(moves[c])
         if size == 0.0 or size < least:
             continue
@@ -12338,7 +12338,10 @@ def _pass_over_points(K, labels, order, shares, v, scores, least):
 
 
 def _entries_among(K, points, known_points, known):
-    """Return the entries of K among some points in double precision, of which some other points are known already."""
+    """Return the entries of a representation K among some points, (k, k), in double precision.
+
+    ``known`` has those among other points, ``known_points``, which are not evaluated again.  Both lists ascend.
+    """
     if isinstance(K, DenseGram) and points.size == len(K):
         return np.asarray(K.matrix, np.float64)  # a copy would take as long as a few passes
     is_known = np.isin(points, known_points)
@@ -12363,35 +12366,37 @@ def _class_table(v, labels):
 
 @njit(cache=_CACHE)
 def _relative_gap(v, m, ridge):
-    """Return the relative gap of weights v with G v = m: of the objective with the best slacks, or without a ridge.
+    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge; v, m and ridge are (k,).
 
-    Points with an infinite ridge do not count.
+    Where all r_i > 0 it is `_duality_gap` over `_objective`, which have the best slacks.  Else it is that of
+    `_rescale`, 1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).  An infinite r_i marks a place without a
+    point, as a table of pairs has for the right class; it does not count.
     """
     is_soft = True
     total = 0.0
-    square = 0.0  # v'Gv
-    slacks = 0.0  # the sum of their squares over r_i
+    norm2 = 0.0  # v'G v
+    cost = 0.0  # that of the slacks, over r_i
     gap = 0.0  # that of `_duality_gap`
     least = np.inf
     for i in range(v.size):
         if ridge[i] == np.inf:
             continue
-        square += v[i] * m[i]
+        norm2 += v[i] * m[i]
         if ridge[i] > 0.0:
             slack = max(1.0 - m[i], 0.0)
             error = slack - ridge[i] * v[i]
-            slacks += slack * slack / ridge[i]
+            cost += slack * slack / ridge[i]
             gap += 0.5 * error * error / ridge[i] + v[i] * max(m[i] - 1.0, 0.0)
         else:
             is_soft = False
         total += v[i]
         least = min(least, m[i] + ridge[i] * v[i])
     if is_soft:
-        return gap / (0.5 * (square + slacks))
+        return gap / (0.5 * (norm2 + cost))
     for i in range(v.size):
         if ridge[i] < np.inf:
-            square += ridge[i] * v[i] * v[i]
-    return 1.0 - least * total / square if square > 0.0 else np.inf
+            norm2 += ridge[i] * v[i] * v[i]
+    return 1.0 - least * total / norm2 if norm2 > 0.0 else np.inf
 
 
 def _by_points(problem, limits, alpha, m, gap):
@@ -12400,14 +12405,16 @@ def _by_points(problem, limits, alpha, m, gap):
     n_points = base.n_points
     n_classes = base.n_classes
     pairs = (base.point, base.wrong)
-    ridge = np.full((n_points, n_classes), np.inf)
+    ridge = np.full(
+        (n_points, n_classes), np.inf
+    )  # as it stays for the right class, which is no pair
     ridge[pairs] = problem.ridge
     v = np.zeros((n_points, n_classes))
     v[pairs] = alpha / problem.scale
     rng = np.random.default_rng(0)
     share = _POINTS_LEAVE_ON_DEMAND if _is_on_demand(base.K) else _POINTS_LEAVE
     points = np.empty(0, np.int64)
-    K = np.empty((0, 0))
+    entries = np.empty((0, 0))  # of K among these points
     gaps = [gap]
     for _ in range(limits.turns):
         # 1. Read the points of the support and those with violators; the worst of them, if they are many.
@@ -12417,14 +12424,14 @@ def _by_points(problem, limits, alpha, m, gap):
         points = np.flatnonzero(worst > 0.0)
         if points.size > _MOST_POINTS:
             points = np.sort(np.argpartition(worst, -_MOST_POINTS)[-_MOST_POINTS:])
-        K = _entries_among(base.K, points, previous, K)
-        problem.reads[0] += K.size
+        entries = _entries_among(base.K, points, previous, entries)
+        problem.reads[0] += entries.size
         # 2. Steps among them
         labels = base.labels[points]
         v_inside = v[points]
         ridge_inside = ridge[points]
-        shares = 1.0 / (0.5 * K.diagonal()[:, None] + ridge_inside)
-        scores = _class_table(v_inside, labels) @ K
+        inverses = 1.0 / (0.5 * entries.diagonal()[:, None] + ridge_inside)
+        scores = _class_table(v_inside, labels) @ entries
         point, wrong = np.indices(v_inside.shape, dtype=np.int32).reshape(2, -1)
         right = labels[point]
         m_inside = np.empty(v_inside.size)
@@ -12433,7 +12440,7 @@ def _by_points(problem, limits, alpha, m, gap):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
                 least = _FEWER_MOVES * move
-                move = _pass_over_points(K, labels, order, shares, v_inside, scores, least)
+                move = _pass_over_points(entries, labels, order, inverses, v_inside, scores, least)
             _score_differences(point, right, wrong, scores, m_inside)
             gap_inside = _relative_gap(v_inside.ravel(), m_inside, ridge_inside.ravel())
             if gap_inside <= max(0.5 * limits.tol, share * gaps[-1]):
@@ -12448,7 +12455,8 @@ def _by_points(problem, limits, alpha, m, gap):
         gaps.append(_relative_gap(weights, m - problem.ridge * weights, problem.ridge))
         if gaps[-1] <= limits.tol:
             return "solved"
-    # 4. Does the rate of its fall promise an end?
+    # 4. Does the rate of its fall promise an end?  The first gap has the slacks of alpha, and later ones the best: so
+    # the rate of a soft margin may look better than it is, which costs no more than another iteration.
     rate = (gaps[-1] / gaps[0]) ** (1.0 / limits.turns)
     return "long" if gaps[-1] * rate ** (_TURNS_LEFT * limits.turns) <= limits.tol else "slow"
 
