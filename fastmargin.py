@@ -2827,13 +2827,19 @@ _FEW_LINES = 16  # below which it does not pay to write down the columns
 
 
 @register_jitable(fastmath=_FAST)
-def _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, mirrored):
-    """Add to ``sums`` of rows start to stop the products of their lines with the weights, and mirror what is below.
+def _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images):
+    """Add to ``sums`` the products of the weights with the lines of one chunk, ``chunk`` rows from its number on.
 
-    Lines are exp(rows_i columns_j - a_i - b_j).  If rows are the columns, those right of the diagonal are left out,
-    and those left of it add the weights of rows to ``mirrored``.  Sums in the precision of a line are of `_LINE`
-    columns, or of the rows of one chunk.
+    The line of row i has the values exp(rows_i columns_j - a_i - b_j) for all j.  If rows are the columns (``is_own``),
+    values right of the diagonal are left out.  Those left of it stand for their mirror images, too: times the weight of
+    row i they are added to entry j of the ``images`` of this chunk, as threads must not write to one place.
+
+    In single precision few numbers are added up before double precision takes their sum: `_LINE` columns of a line, and
+    the rows of a chunk for a mirror image.
     """
+    start = number * chunk
+    stop = min(start + chunk, len(rows))
+    image = images[number if is_own else 0]
     line = np.empty(_LINE, rows.dtype)
     below = np.empty((len(weights), _LINE), rows.dtype)
     last = stop if is_own else columns.shape[1]
@@ -2866,27 +2872,22 @@ def _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, mir
         if is_own:
             for c in range(len(weights)):
                 for j in range(size):
-                    mirrored[c, first + j] += below[c, j]
+                    image[c, first + j] += below[c, j]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, mirrored):
-    for c in range(-(-len(rows) // chunk)):
-        start = c * chunk
-        stop = min(start + chunk, len(rows))
-        image = mirrored[c if is_own else 0]
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, image)
+def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, images):
+    for number in range(-(-len(rows) // chunk)):
+        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
 
 
 @njit(cache=_CACHE, fastmath=_FAST, parallel=True)
-def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, mirrored):
+def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, images):
     chunks = -(-len(rows) // chunk)
     for k in prange(chunks):
-        c = k // 2 if k % 2 == 0 else chunks - 1 - k // 2  # long lines and short ones take turns
-        start = c * chunk
-        stop = min(start + chunk, len(rows))
-        image = mirrored[c if is_own else 0]
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, image)
+        # Long lines and short ones take turns.
+        number = np.int64(k // 2 if k % 2 == 0 else chunks - 1 - k // 2)
+        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
