@@ -12020,13 +12020,12 @@ class _SingleBlocks:
 
 
 def _nystroem_features(problem, points, is_at_hand):
-    """Return F on these points, and diag(G - F F') there, of the G that the solver reads.
+    """Return (F, missed) on these k points: F, (k, rank), and diag(G - F F'), (k,), of the G that the solver reads.
 
     The points S are drawn by a fixed seed.  They are twice as many where few miss more than the ridge, and G is not at
     hand, so that products are dear.
     """
-    n = points.size
-    few = math.ceil(_LANDMARKS * math.sqrt(n))
+    few = math.ceil(_LANDMARKS * math.sqrt(points.size))
     F, missed = _features_of_few(problem, points, few)
     if not is_at_hand and missed.mean() > problem.ridge[points].mean():
         F, missed = _features_of_few(problem, points, 2 * few)
@@ -12034,21 +12033,29 @@ def _nystroem_features(problem, points, is_at_hand):
 
 
 def _features_of_few(problem, points, few):
+    """Do as `_nystroem_features`, for ``few`` points S, or as many as memory has room for.
+
+    With a free intercept the solver reads G from an origin o = Z'v, v being `_Problem.origin`, and penalises the bias.
+    So row i loses y_i times F'v, the o of the features, and the bias is one column more.  As v is 0 outside of the
+    support alone, ``points`` must have all of the support among them, as those of `_at_hand` do.
+    """
     n = points.size
     size = min(n, few, max(1, _FEATURE_ENTRIES // n))
-    S = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
-    S = points[S]
+    # 1. The features of S, without those that have few digits
+    S = points[np.sort(np.random.default_rng(0).choice(n, size, replace=False))]
     values, vectors = np.linalg.eigh(problem.base.block(S, S))
-    problem.reads[0] += n * size
     is_large = values > _FEATURE_DIGITS * values[-1]
     to_features = vectors[:, is_large] / np.sqrt(values[is_large])
-    rank = to_features.shape[1]
+    rank = np.count_nonzero(is_large)
+    # 2. Those of all points
     is_free = problem.signs is not None
-    F = np.empty((n, rank + is_free))
+    F = np.empty((n, rank + 1 if is_free else rank))
     for some in _slices(n, size):
         F[some, :rank] = problem.base.block(points[some], S) @ to_features
+    problem.reads[0] += n * size
+    # 3. The origin and the bias
     diagonal = (problem.diagonal - problem.ridge)[points]
-    if is_free:  # G is read from an origin, with a penalty of the bias
+    if is_free:
         y = problem.signs[points]
         F[:, :rank] -= np.outer(y, problem.origin[points] @ F[:, :rank])
         F[:, rank] = math.sqrt(problem.penalty) * y
@@ -12242,9 +12249,9 @@ def _by_low_rank(problem, limits, alpha, m, gap):
             image = blocks.product(rows, columns, v)
         else:
             problem.reads[0] += points.size**2
-            every = np.zeros(points.size)
-            every[columns] = v
-            image = _image(G, every)[rows]
+            of_all = np.zeros(points.size)
+            of_all[columns] = v
+            image = _image(G, of_all)[rows]
         return image + problem.from_shift(points[columns], v, points[rows])
 
     F, missed = _nystroem_features(problem, points, G is not None)
