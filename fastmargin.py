@@ -6830,8 +6830,9 @@ def separator_margin(
     ------
     TypeError, ValueError
         G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; the
-        bias over ||w|| overflows.  With ``support``: it does not hold different numbers of points; G has a ridge, pairs
-        of classes, points that were moved, or a kernel that normalize has changed.
+        bias over ||w|| overflows.  With ``support``: it does not hold different numbers of points; G does not know its
+        labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
+        points cancel, so that ||w|| is 0 up to rounding.
 
     See Also
     --------
@@ -6895,11 +6896,7 @@ def separator_margin(
         bias = _exact(w[-1])
         w = w[:-1]
     w = _real_array(w, "w", len(shape))
-    if w.shape != shape or not w.any():
-        or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
-        raise ValueError(
-            f"w must have shape {shape}{or_with_bias} and not be 0, got shape {w.shape}"
-        )
+    _refuse_other_shape(G, w, shape)
     if ridge is not None and G.signs is not None and bias is None:
         raise ValueError(
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
@@ -6910,8 +6907,19 @@ def separator_margin(
     return _of_separator(G, ridge, w, bias)
 
 
+def _refuse_other_shape(G, w, shape):
+    """Refuse a w, without its bias, of another shape, or of 0; the error names the shape with a bias, too."""
+    if w.shape == shape and w.any():
+        return
+    with_bias = "" if G.signs is None else f", or {(shape[0] + 1,)} with a bias,"
+    raise ValueError(f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}")
+
+
 def _of_weights(G, w, support):
-    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
+    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last.
+
+    Here both ends of every margin are needed; `_interval`, which has the same errors of a product, needs the lower one.
+    """
     # 1. Refuse a G of another function than that of the weights.
     G, scale = _representation(G)
     kernel = G.kernel
@@ -6943,11 +6951,7 @@ def _of_weights(G, w, support):
     if G.signs is not None and len(w) == len(support) + 1:
         bias = float(w[-1])
         w = w[:-1]
-    if len(w) != len(support) or not w.any():
-        or_with_bias = f", or {(len(support) + 1,)} with a bias," if G.signs is not None else ""
-        raise ValueError(
-            f"w must have shape {(len(support),)}{or_with_bias} and not be 0, got shape {w.shape}"
-        )
+    _refuse_other_shape(G, w, (len(support),))
     alpha = np.zeros(n)
     alpha[support] = w * G.labels[support]
 
@@ -6977,7 +6981,7 @@ def _of_weights(G, w, support):
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
 
-    # 4. The quotient, outwards.
+    # 4. The quotient, outwards: a margin below 0 is the lowest over the shortest length.
     least = float((m - error).min())
     most = float((m + error).min())
     lower = least / (longest if least > 0.0 else shortest)
