@@ -2820,9 +2820,7 @@ def _line_dot(a, b):
 _EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluates at a time
 _LINE = 512  # values that are held at a time: with the columns that they come from they stay in the nearest cache
 _CHUNKS = 64  # chunks of lines at most, which threads share: mirror images are kept for each
-_FEW_COORDINATES = (
-    64  # of points up to which a Gaussian kernel is summed line by line, without BLAS
-)
+_FEW_COORDINATES = 64  # up to which a Gaussian kernel is summed line by line, without BLAS
 _FEW_LINES = 16  # below which it does not pay to write down the columns
 
 
@@ -3815,9 +3813,8 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
                 raise TypeError(
                     f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
                 )
-            if not isinstance(
-                G, Representation
-            ):  # compiled code without the compiler: NUMBA_DISABLE_JIT
+            # Compiled code without the compiler, under NUMBA_DISABLE_JIT
+            if not isinstance(G, Representation):
                 return routines[name](G, *args)
             check(G, names, args)
             routine = routines.get(name)
@@ -4910,9 +4907,8 @@ class FeatureGram(_RowGram):
         self._set_facts(d=d, origin=origin, intercept=intercept)
         self.rows = _frozen(rows)
         self.c = np.ones(n) if c is None else _vector(c, "c", n)
-        self.is_written_down = (
-            not self.is_moved
-        )  # True if the rows need neither origin nor constant any more
+        # True if the rows need neither origin nor constant any more
+        self.is_written_down = not self.is_moved
         squares = [_squares(self._moved(chunk)) for chunk in _slices(*rows.shape)]
         self.squares = np.concatenate(squares)
 
@@ -5643,9 +5639,8 @@ class LazyGram(Representation):
         self.table_margins(w[None], m[None])
 
     def add_column(self, i: int, c: float, m: Array) -> None:
-        column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[
-            :, 0
-        ]
+        point = self.points.take(slice(i, i + 1))
+        column = self.kernel.block(self.points, point, _column_product)[:, 0]
         _combine(1.0, m, c * self.c[i], column * self.c)
 
     def table_margins(self, W: Array, M: Array) -> None:
@@ -5657,9 +5652,7 @@ class LazyGram(Representation):
         d = self.kernel.dimension
         width = len(self.kernel.W)
         support = np.count_nonzero(W.any(axis=0))
-        values = n * min(
-            support, 0.5 * n
-        )  # of the kernel, which are evaluated in the first two ways
+        values = n * min(support, 0.5 * n)  # of the kernel, evaluated in the first two ways
         through_gates = 2 * len(W) * n * width * d
         scaled = W * self.c
         M[:] = 0.0
@@ -7363,9 +7356,8 @@ class _Method(NamedTuple):
     report: Array | None
     by_square: bool
     eps: float | Callable[..., Any]
-    origin: (
-        tuple  # by which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
-    )
+    # By which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
+    origin: tuple
 
 
 class _Iterate(NamedTuple):
@@ -9784,9 +9776,7 @@ def homotopic_subgradient(
 _TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
 _THETA = 0.04  # a descent without mu ends at a gradient of this times ||p||_G
-_NEWTON_STEPS = (
-    40  # A descent ends after so many in a row that do not halve the gradient: that is rounding.
-)
+_NEWTON_STEPS = 40  # a descent ends after so many that do not halve the gradient: it is rounding
 
 # The columns of the small problem: of some mixtures p_j and their Z'p_j, p is the shortest mixture.
 _SHORTEST = 0  # p itself
@@ -10437,9 +10427,8 @@ class _Game(NamedTuple):
     shape: tuple  # of w
     scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
     power: float  # a power of two: G has the rows z_i / power, at most 1 long
-    error: (
-        float  # of <z_i, w> over ||w||_2, and of Z'p in length, both over this power, by rounding
-    )
+    # By rounding, of <z_i, w> over ||w||_2, and of Z'p in length; both over this power
+    error: float
 
     def margins(self, w):
         m = np.empty(self.G.shape()[0])
@@ -12417,9 +12406,8 @@ def _by_points(problem, limits, alpha, m, gap):
     n_points = base.n_points
     n_classes = base.n_classes
     pairs = (base.point, base.wrong)
-    ridge = np.full(
-        (n_points, n_classes), np.inf
-    )  # as it stays for the right class, which is no pair
+    # The right class of a point makes no pair: there the ridge stays infinite, and a step leaves the weight at 0.
+    ridge = np.full((n_points, n_classes), np.inf)
     ridge[pairs] = problem.ridge
     v = np.zeros((n_points, n_classes))
     v[pairs] = alpha / problem.scale
@@ -13223,9 +13211,8 @@ def _fewest(rows, p, tolerance):
         extended = np.linalg.qr(extended.T, mode="r").T  # of the same dependences
     vectors, sizes, _ = np.linalg.svd(extended)
     rank = np.count_nonzero(sizes > tolerance * sizes[0])
-    flat = vectors[
-        :, rank:
-    ]  # an orthonormal basis of the directions that change neither rows'p nor the sum
+    # An orthonormal basis of the directions that change neither rows'p nor the sum
+    flat = vectors[:, rank:]
     while flat.shape[1]:
         # 1. Take the direction in which the lightest point gets lighter fastest, or any if it stays as it is.
         lightest = np.argmin(np.where(p > 0.0, p, np.inf))
@@ -14097,9 +14084,8 @@ class MaxMarginClassifier:
             self._scores = G._scores_of(solution.separator[None])
         else:
             self._scores = G._scores(solution.weights[None])
-            if self._takes(
-                "precomputed"
-            ):  # new rows have K(x, x_i) for the points that were left out, too
+            if self._takes("precomputed"):
+                # New rows have K(x, x_i) for the points that were left out, too.
                 kept = data.kept[self._scores.places]
                 self._scores = self._scores._replace(places=kept, d=self.n_features_in_)
         # 2. The dual coefficients
