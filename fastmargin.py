@@ -7357,7 +7357,7 @@ class _Method(NamedTuple):
     by_square: bool
     eps: float | Callable[..., Any]
     # By which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
-    origin: tuple
+    identity: tuple
 
 
 class _Iterate(NamedTuple):
@@ -7554,7 +7554,7 @@ def drive(
         report=report,
         by_square=by_square,
         eps=eps,
-        origin=(run.algorithm or name, name, run.G.shape(), run.scale, _marks(run.G)),
+        identity=(run.algorithm or name, name, run.G.shape(), run.scale, _marks(run.G)),
     )
     course = _begin(method, spent)
     trace = _Trace()
@@ -7580,7 +7580,7 @@ def _begin(method, spent):
     seconds = spent
     if run.start is not None:
         rounding = run.G.rounding().margins
-        seconds += _resume(run.start, method.origin, method.arrays, rounding)
+        seconds += _resume(run.start, method.identity, method.arrays, rounding)
     if method.report is not None:
         method.report[_TARGET] = run.tol or 0.0
     course = _Course(int(run.checkpoints[0]), seconds)
@@ -7673,7 +7673,7 @@ def _result(method, iterate, verdict, table, iterates=None, is_whole=True):
         n_iter=iterate.k,
         trace=table,
         iterates=iterates,
-        state=(*method.origin, held),
+        state=(*method.identity, held),
         note=verdict.note,
     )
 
@@ -7778,17 +7778,17 @@ _OTHER_STARTS = (
 )
 
 
-def _resume(start, origin, arrays, rounding):
+def _resume(start, identity, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
     if start.state[-1] is None:
         raise ValueError(
             "start has no state to go on from, as it was interrupted within an iteration or pickled with a "
             f"classifier; {_OTHER_STARTS}"
         )
-    if len(start.state) != len(origin) + 1:
+    if len(start.state) != len(identity) + 1:
         raise ValueError("start must be a Result of this version of fastmargin; it is of another")
     *kind, scale, marks, held = start.state
-    *this_kind, this_scale, this_marks = origin
+    *this_kind, this_scale, this_marks = identity
     is_same_g = _are_same_marks(marks, this_marks, max(1e-9, 4.0 * rounding))
     layout, this_layout = ([(a.shape[1:], a.dtype) for a in state] for state in (held, arrays))
     if not (
@@ -7799,7 +7799,7 @@ def _resume(start, origin, arrays, rounding):
     ):
         raise ValueError(
             "start must be a Result of the same algorithm on the same G; algorithm, loop, shape and max_i G_ii are "
-            f"{start.state[:4]}, not {origin[:4]}{', and entries of G differ' * (not is_same_g)}; "
+            f"{start.state[:4]}, not {identity[:4]}{', and entries of G differ' * (not is_same_g)}; "
             f"{_OTHER_STARTS}"
         )
     for array, source in zip(arrays, held, strict=True):
