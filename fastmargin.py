@@ -2143,8 +2143,10 @@ def _tile_product(size, dtype):
 class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    To add a kernel, give it a line in `_KERNELS`, its values in `_values` or `_from_products`, K(x, x) in `diagonal`,
-    and a bound on the error of a value in `rounding`.  A name that one of them does not know is an error.
+    To add a kernel, give it a line in `_KERNELS`, its values in `_values` or `_from_products`, K(x, x) in
+    `_squares_of`, and a bound on the error of a value in `rounding`.  A name that one of them does not know is an
+    error.  Three more places may name it, and are right without it: `_OF_INNER_PRODUCTS`, to read sparse points as they
+    are, and `_ignores_origin` and `_center`, to lose fewer digits of points far from 0.
 
     Attributes
     ----------
@@ -2370,9 +2372,9 @@ class Kernel(NamedTuple):
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised.
 
-        Values are in the precision of the weights, or in double precision where it is that of all values; they add up
-        in double precision.  If Xnew is X, one half of the symmetric matrix is evaluated, unless few points have
-        weights.
+        Values that come from inner products are in the precision of the weights, others in double precision, and all
+        sums end in double precision.  The rows of points without weights are not evaluated.  If Xnew is X, and more
+        than half of the points have weights, one half of the symmetric matrix is evaluated instead.
         """
         n = weights.shape[1]
         support = weights.any(axis=0)
@@ -3693,7 +3695,9 @@ class Representation:
 _SMALLEST = 1e-285
 _LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
 _UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range lose together
-_LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
+_LAST = (
+    8.0 * _UNIT
+)  # the largest relative error of a few last operations, such as a root and a quotient
 
 
 def _relative_lengths(diagonal, dtype=np.float64):
@@ -4636,7 +4640,8 @@ def _triangle_start(n, part, count):
     return _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
 
 
-# Entries of a table of weights for each one that is not 0, above which zeros are left out
+# Entries of a table of weights for each that is not 0, above which whole rows are read for these alone.  A product with
+# all weights reads half of the matrix, but for every row of the table.
 _FEW_WEIGHTS = 4
 
 
@@ -6599,8 +6604,8 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
 def _bracket(scale, alpha, p, total, terms, scale_error, soft=None):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
-    ``soft`` is what `_soft_margins` returns of alpha.
-    ``total`` is a sum of ``terms`` terms.  ``scale_error`` bounds the relative error of ``scale``.
+    ``total`` is sum p as computed, by ``terms`` additions, or 0 of them if it was rounded once.  ``scale_error`` bounds
+    the relative error of ``scale``.  ``soft`` is what `_soft_margins` returns of alpha.
     """
     # 1. upper = ||p||_G / sum p.
     p_length, _, longest = p.lengths(scale)
@@ -7178,7 +7183,7 @@ def _documented(described: _Decorated) -> _Decorated:
 
 
 class _Options(TypedDict, total=False):
-    """Those that are the same for `max_margin`."""
+    """All run options but ``start``: what that may be depends on the algorithm."""
 
     max_iter: int
     tol: float | None
@@ -12721,8 +12726,9 @@ def _first_method(problem, limits, support):
 def _next_method(limits, method, end, support, m, is_halved, is_free):
     """Choose the method after one that ended for a reason; ``is_halved`` tells if it halved the gap.
 
-    Pair steps come first, then faces where these are slow.  Newton steps, or blocks, take a support that is too large
-    for both.  Steps on one weight after another come before them all, as long as they are fast.
+    ``end`` is one of the reasons at the top of section 9.  Steps on one weight after another go on as long as they are
+    fast, and do not come again.  Then pair steps come before faces, which follow where these are slow.  Newton steps,
+    or blocks, take a support that is too large for both.
     """
     if method == _DESCENT:
         if end == "long":
@@ -12847,8 +12853,8 @@ def max_margin(
     """Find the maximum margin to any tolerance: the algorithm to try first.
 
     By working sets and Newton steps.  alpha = p is the point of the simplex with the least ||p||_G: at the optimum the
-    primal and the dual point coincide. An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one
-    of five methods, and chooses the next:
+    primal and the dual point coincide.  An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by
+    one of five methods, and chooses the next:
 
     (1) pair steps on a working set of the support and the points of least margin: in single precision, corrected in
         double;
@@ -12857,8 +12863,8 @@ def max_margin(
         points have slacks; over a kernel on demand these are preconditioned by a matrix of low rank;
     (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others;
     (5) steps on one weight after another, in random order, over rows with a ridge and without a free intercept; over
-        pairs, with a ridge or none, on all weights of a point at once.  They come before the others, as long as the gap
-        falls fast.
+        pairs, with a ridge or none, on all weights of a point at once.  They come first for more than 256 points,
+        unless (3) has equations in 256 coordinates or fewer, and stay as long as the gap falls fast.
 
     Parameters
     ----------
@@ -12913,8 +12919,8 @@ def max_margin(
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
     Computation 28, 1974; (3): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
     Computation 19, 2007; its low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
-    L. Rosasco, NIPS 2017; (5): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S.
-    Sundararajan, ICML 2008; over pairs: S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
+    L. Rosasco, NIPS 2017; (5): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
+    S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
 
     Examples
     --------
