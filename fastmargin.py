@@ -693,7 +693,7 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
             f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
             f"{name}{index}{column}"
         )
-    is_moved = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if _holds_doubles(exact) and not is_moved:
         return numbers, None
     if ndim > 2:
@@ -711,6 +711,11 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
 # digits, as those of Decimal("0.1") after the 16th, are rounded as in any conversion to double precision.
 
 _CHOOSE = "choose"
+
+
+def _is_shift(shift):
+    """Return True for a shift that is given, and not None or still to be chosen."""
+    return shift is not None and shift is not _CHOOSE
 
 
 def _holds_doubles(a):
@@ -800,12 +805,12 @@ def _in_doubles(exact, name, first, columns, shift, losses):
     numbers = np.empty(table.shape)
     lost = np.zeros(table.shape[1])
     shifts = np.zeros(table.shape[1], dtype=object)
-    is_given = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if shift is not None:
         shifts[:] = shift
     for k in range(lost.size):
         numbers[:, k], shifts[k], lost[k] = _without_loss(table[:, k], shifts[k])
-    if is_given:
+    if is_moved:
         lost[shifts != 0] = 0.0  # in proportion to distances, of points far from those of G
     if lost.any():
         is_vector = exact.ndim == 1
@@ -970,7 +975,7 @@ def _sparse_numbers(X, name="X", shift=None, losses="refuse"):
     An o is chosen for columns without zeros alone.  A column that a given o shifts is filled.
     """
     X = _sparse_points(X, name)
-    is_moved = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if _holds_doubles(X) and not is_moved:
         return X, None
     if is_moved:
@@ -1088,7 +1093,7 @@ def _moved_rows(X, name="X", shift=None, losses="refuse"):
     """Return (x - o, o): points as `_rows` does, and their shift as `_in_doubles` does."""
     if _is_sparse(X):
         return _sparse_numbers(X, name, shift, losses)
-    is_moved = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if _is_mapped(X) and not is_moved:
         return X, None
     return _moved_points(X, name, dtype=None, shift=shift, losses=losses)
