@@ -693,7 +693,7 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
             f"{name} must be finite, without NaN or inf; row {index[0]} has {value} at "
             f"{name}{index}{column}"
         )
-    is_moved = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if _holds_doubles(exact) and not is_moved:
         return numbers, None
     if ndim > 2:
@@ -711,6 +711,11 @@ def _moved_array(a, name, ndim, first=0, shift=None, losses="refuse"):
 # digits, as those of Decimal("0.1") after the 16th, are rounded as in any conversion to double precision.
 
 _CHOOSE = "choose"
+
+
+def _is_shift(shift):
+    """Return True for a shift that is given, and not None or still to be chosen."""
+    return shift is not None and shift is not _CHOOSE
 
 
 def _holds_doubles(a):
@@ -800,12 +805,12 @@ def _in_doubles(exact, name, first, columns, shift, losses):
     numbers = np.empty(table.shape)
     lost = np.zeros(table.shape[1])
     shifts = np.zeros(table.shape[1], dtype=object)
-    is_given = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if shift is not None:
         shifts[:] = shift
     for k in range(lost.size):
         numbers[:, k], shifts[k], lost[k] = _without_loss(table[:, k], shifts[k])
-    if is_given:
+    if is_moved:
         lost[shifts != 0] = 0.0  # in proportion to distances, of points far from those of G
     if lost.any():
         is_vector = exact.ndim == 1
@@ -882,6 +887,59 @@ def _first_pair(n, key, differ):
     return None
 
 
+@njit(cache=_CACHE)
+def _row_hashes(values, columns, starts, factors, hashes):
+    """hashes_i <- hashes_i + sum_j factors_j bits(x_ij) modulo 2^64, equal for equal rows, with or without their zeros.
+
+    Row i has the entries from starts[i] to starts[i + 1] - 1.  ``columns`` are those of sparse rows, else none.
+    """
+    for i in range(hashes.size):
+        total = np.uint64(0)
+        row = values[starts[i] : starts[i + 1]]
+        for k in range(row.size):
+            bits = np.float64(row[k] + 0.0).view(np.uint64)  # 0 and -0 are equal
+            bits ^= bits >> np.uint64(32)  # whole numbers have no low bits
+            j = columns[starts[i] + k] if columns.size > 0 else k
+            total += factors[j] * bits
+        hashes[i] += total
+
+
+@functools.lru_cache(4)
+def _hash_factors(count):
+    """Return odd random numbers, by which entries are multiplied in `_row_hashes`."""
+    return np.random.default_rng(0).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
+
+
+def _first_copies(X, labels):
+    """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
+
+    X, (n, d), is in double precision, dense in C order or sparse in compressed rows; labels, (n,), are whole numbers.
+    A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries, so
+    that points which differ never pass for equal.
+    """
+    n, d = X.shape
+    factors = _hash_factors(d + 1)
+    hashes = labels.astype(np.uint64) * factors[d]
+    if _is_sparse(X):
+        _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
+    else:
+        starts = np.arange(n + 1) * d
+        _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
+    in_order = np.sort(hashes)
+    if (in_order[1:] != in_order[:-1]).all():  # as of most points, and the rest would take longer
+        return np.arange(n), np.arange(n)
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    place = first[which]
+    key = _row_key(X)
+    for i in np.flatnonzero(place != np.arange(n)):
+        j = place[i]
+        if labels[i] != labels[j] or key(i) != key(j):
+            # Two points share a hash by chance.  A later copy of i is compared with j alone, and missed: it stays a
+            # point of its own, which costs time and no more.
+            place[i] = i
+    return np.unique(place, return_inverse=True)
+
+
 def _vector(v, name, n=None, losses="warn"):
     """Return a copy of a finite vector in float64, of n entries unless n is None."""
     v = _real_array(v, name, 1, losses=losses).astype(np.float64)
@@ -917,7 +975,7 @@ def _sparse_numbers(X, name="X", shift=None, losses="refuse"):
     An o is chosen for columns without zeros alone.  A column that a given o shifts is filled.
     """
     X = _sparse_points(X, name)
-    is_moved = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if _holds_doubles(X) and not is_moved:
         return X, None
     if is_moved:
@@ -1035,7 +1093,7 @@ def _moved_rows(X, name="X", shift=None, losses="refuse"):
     """Return (x - o, o): points as `_rows` does, and their shift as `_in_doubles` does."""
     if _is_sparse(X):
         return _sparse_numbers(X, name, shift, losses)
-    is_moved = shift is not None and shift is not _CHOOSE
+    is_moved = _is_shift(shift)
     if _is_mapped(X) and not is_moved:
         return X, None
     return _moved_points(X, name, dtype=None, shift=shift, losses=losses)
@@ -2090,8 +2148,10 @@ def _tile_product(size, dtype):
 class Kernel(NamedTuple):
     """A kernel with its parameters, as the training points determine them: the fact ``G.kernel``.
 
-    To add a kernel, give it a line in `_KERNELS`, its values in `_values` or `_from_products`, K(x, x) in `diagonal`,
-    and a bound on the error of a value in `rounding`.  A name that one of them does not know is an error.
+    To add a kernel, give it a line in `_KERNELS`, its values in `_values` or `_from_products`, K(x, x) in
+    `_squares_of`, and a bound on the error of a value in `rounding`.  A name that one of them does not know is an
+    error.  Three more places may name it, and are right without it: `_OF_INNER_PRODUCTS`, to read sparse points as they
+    are, and `_ignores_origin` and `_center`, to lose fewer digits of points far from 0.
 
     Attributes
     ----------
@@ -2317,9 +2377,9 @@ class Kernel(NamedTuple):
     def sums(self, weights: Array, X: _Prepared, Xnew: _Prepared) -> Array:
         """Return sum_i weights_ci K(x_i, x), (k, m), for weights (k, n) and m prepared points x; not normalised.
 
-        Values are in the precision of the weights, or in double precision where it is that of all values; they add up
-        in double precision.  If Xnew is X, one half of the symmetric matrix is evaluated, unless few points have
-        weights.
+        Values that come from inner products are in the precision of the weights, others in double precision, and all
+        sums end in double precision.  The rows of points without weights are not evaluated.  If Xnew is X, and more
+        than half of the points have weights, one half of the symmetric matrix is evaluated instead.
         """
         n = weights.shape[1]
         support = weights.any(axis=0)
@@ -2767,20 +2827,24 @@ def _line_dot(a, b):
 _EVALUATED = 1024  # rows and columns of a kernel matrix that a product evaluates at a time
 _LINE = 512  # values that are held at a time: with the columns that they come from they stay in the nearest cache
 _CHUNKS = 64  # chunks of lines at most, which threads share: mirror images are kept for each
-_FEW_COORDINATES = (
-    64  # of points up to which a Gaussian kernel is summed line by line, without BLAS
-)
+_FEW_COORDINATES = 64  # up to which a Gaussian kernel is summed line by line, without BLAS
 _FEW_LINES = 16  # below which it does not pay to write down the columns
 
 
 @register_jitable(fastmath=_FAST)
-def _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, mirrored):
-    """Add to ``sums`` of rows start to stop the products of their lines with the weights, and mirror what is below.
+def _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images):
+    """Add to ``sums`` the products of the weights with the lines of one chunk, ``chunk`` rows from its number on.
 
-    Lines are exp(rows_i columns_j - a_i - b_j).  If rows are the columns, those right of the diagonal are left out,
-    and those left of it add the weights of rows to ``mirrored``.  Sums in the precision of a line are of `_LINE`
-    columns, or of the rows of one chunk.
+    The line of row i has the values exp(rows_i columns_j - a_i - b_j) for all j.  If rows are the columns (``is_own``),
+    values right of the diagonal are left out.  Those left of it stand for their mirror images, too: times the weight of
+    row i they are added to entry j of the ``images`` of this chunk, as threads must not write to one place.
+
+    In single precision few numbers are added up before double precision takes their sum: `_LINE` columns of a line, and
+    the rows of a chunk for a mirror image.
     """
+    start = number * chunk
+    stop = min(start + chunk, len(rows))
+    image = images[number if is_own else 0]
     line = np.empty(_LINE, rows.dtype)
     below = np.empty((len(weights), _LINE), rows.dtype)
     last = stop if is_own else columns.shape[1]
@@ -2813,27 +2877,22 @@ def _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, mir
         if is_own:
             for c in range(len(weights)):
                 for j in range(size):
-                    mirrored[c, first + j] += below[c, j]
+                    image[c, first + j] += below[c, j]
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, mirrored):
-    for c in range(-(-len(rows) // chunk)):
-        start = c * chunk
-        stop = min(start + chunk, len(rows))
-        image = mirrored[c if is_own else 0]
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, image)
+def _lines_alone(rows, columns, a, b, weights, is_own, chunk, sums, images):
+    for number in range(-(-len(rows) // chunk)):
+        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
 
 
 @njit(cache=_CACHE, fastmath=_FAST, parallel=True)
-def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, mirrored):
+def _lines_in_parallel(rows, columns, a, b, weights, is_own, chunk, sums, images):
     chunks = -(-len(rows) // chunk)
     for k in prange(chunks):
-        c = k // 2 if k % 2 == 0 else chunks - 1 - k // 2  # long lines and short ones take turns
-        start = c * chunk
-        stop = min(start + chunk, len(rows))
-        image = mirrored[c if is_own else 0]
-        _chunk_of_lines(rows, columns, a, b, weights, is_own, start, stop, sums, image)
+        # Long lines and short ones take turns.
+        number = np.int64(k // 2 if k % 2 == 0 else chunks - 1 - k // 2)
+        _chunk_of_lines(rows, columns, a, b, weights, is_own, chunk, number, sums, images)
 
 
 _TILE = 128  # rows and columns of a matrix that are mirrored, or compared with their mirror images, at a time
@@ -3426,8 +3485,8 @@ class Representation:
         """Return G without the diagonal that `RidgeGram` adds."""
         return self
 
-    def without_shift(self) -> Representation:
-        """Return G without its ridge and its free intercept."""
+    def unwrapped(self) -> Representation:
+        """Return G without what wraps it: its ridge and its free intercept."""
         return self
 
     def coordinates(self, index: Any = slice(None)) -> Array:
@@ -3641,7 +3700,9 @@ class Representation:
 _SMALLEST = 1e-285
 _LARGEST = 1e285  # of s: beyond, products of entries and weights may leave the range of numbers
 _UNDERFLOW = 2.0**-1034  # the most that 2^40 numbers below the normal range lose together
-_LAST = 8.0 * _UNIT  # and of a few in a row, as in a square root and a quotient
+_LAST = (
+    8.0 * _UNIT
+)  # the largest relative error of a few last operations, such as a root and a quotient
 
 
 def _relative_lengths(diagonal, dtype=np.float64):
@@ -3761,9 +3822,8 @@ def _operation(*sizes: str) -> Callable[[_Decorated], _Decorated]:
                 raise TypeError(
                     f"{type(G).__name__} is no representation of G: take the G of prepare(G, max_iter)"
                 )
-            if not isinstance(
-                G, Representation
-            ):  # compiled code without the compiler: NUMBA_DISABLE_JIT
+            # Compiled code without the compiler, under NUMBA_DISABLE_JIT
+            if not isinstance(G, Representation):
                 return routines[name](G, *args)
             check(G, names, args)
             routine = routines.get(name)
@@ -3944,8 +4004,8 @@ class _OverGram(Representation):
     def _size(self):
         return self.base._size()
 
-    def without_shift(self) -> Representation:
-        return self.base.without_shift()
+    def unwrapped(self) -> Representation:
+        return self.base.unwrapped()
 
     def points_gram(self) -> Representation:
         return self.base.points_gram()
@@ -4185,7 +4245,7 @@ class FreeGram(_OverGram):
     def precise(self, v: Array) -> tuple[float, Array, Rounding] | None:
         return self.base.precise(v)
 
-    def without_shift(self) -> Representation:
+    def unwrapped(self) -> Representation:
         return self.base
 
     def restrict(self, index: Array) -> Representation:
@@ -4585,7 +4645,8 @@ def _triangle_start(n, part, count):
     return _STREAMS * int(round(blocks * (1.0 - math.sqrt(1.0 - part / count))))
 
 
-# Entries of a table of weights for each one that is not 0, above which zeros are left out
+# Entries of a table of weights for each that is not 0, above which whole rows are read for these alone.  A product with
+# all weights reads half of the matrix, but for every row of the table.
 _FEW_WEIGHTS = 4
 
 
@@ -4698,7 +4759,7 @@ def _representation(G):
     G = _wrapped(G)
     _refuse_unsigned(G, "G")
     scale = _scale_of(G)
-    _refuse_undeclared_precision(G.without_shift().points_gram())
+    _refuse_undeclared_precision(G.unwrapped().points_gram())
     return G, scale
 
 
@@ -4856,9 +4917,8 @@ class FeatureGram(_RowGram):
         self._set_facts(d=d, origin=origin, intercept=intercept)
         self.rows = _frozen(rows)
         self.c = np.ones(n) if c is None else _vector(c, "c", n)
-        self.is_written_down = (
-            not self.is_moved
-        )  # True if the rows need neither origin nor constant any more
+        # True if the rows need neither origin nor constant any more
+        self.is_written_down = not self.is_moved
         squares = [_squares(self._moved(chunk)) for chunk in _slices(*rows.shape)]
         self.squares = np.concatenate(squares)
 
@@ -5589,9 +5649,8 @@ class LazyGram(Representation):
         self.table_margins(w[None], m[None])
 
     def add_column(self, i: int, c: float, m: Array) -> None:
-        column = self.kernel.block(self.points, self.points.take(slice(i, i + 1)), _column_product)[
-            :, 0
-        ]
+        point = self.points.take(slice(i, i + 1))
+        column = self.kernel.block(self.points, point, _column_product)[:, 0]
         _combine(1.0, m, c * self.c[i], column * self.c)
 
     def table_margins(self, W: Array, M: Array) -> None:
@@ -5603,9 +5662,7 @@ class LazyGram(Representation):
         d = self.kernel.dimension
         width = len(self.kernel.W)
         support = np.count_nonzero(W.any(axis=0))
-        values = n * min(
-            support, 0.5 * n
-        )  # of the kernel, which are evaluated in the first two ways
+        values = n * min(support, 0.5 * n)  # of the kernel, evaluated in the first two ways
         through_gates = 2 * len(W) * n * width * d
         scaled = W * self.c
         M[:] = 0.0
@@ -6552,8 +6609,8 @@ def _best_slacks(norm2, longest, v, proven, m, ridge):
 def _bracket(scale, alpha, p, total, terms, scale_error, soft=None):
     """Return (lower, upper, blur) from alpha and p / total, given as `_Seen`; blur is the width due to rounding.
 
-    ``soft`` is what `_soft_margins` returns of alpha.
-    ``total`` is a sum of ``terms`` terms.  ``scale_error`` bounds the relative error of ``scale``.
+    ``total`` is sum p as computed, by ``terms`` additions, or 0 of them if it was rounded once.  ``scale_error`` bounds
+    the relative error of ``scale``.  ``soft`` is what `_soft_margins` returns of alpha.
     """
     # 1. upper = ||p||_G / sum p.
     p_length, _, longest = p.lengths(scale)
@@ -6776,8 +6833,9 @@ def separator_margin(
     ------
     TypeError, ValueError
         G has no coordinates, as a dense one, and no ``support`` is given; w is of another shape, not finite, or 0; the
-        bias over ||w|| overflows.  With ``support``: it does not hold different numbers of points; G has a ridge, pairs
-        of classes, points that were moved, or a kernel that normalize has changed.
+        bias over ||w|| overflows.  With ``support``: it does not hold different numbers of points; G does not know its
+        labels, or has a ridge, pairs of classes, points that were moved, or a kernel that normalize has changed; the
+        points cancel, so that ||w|| is 0 up to rounding.
 
     See Also
     --------
@@ -6841,11 +6899,7 @@ def separator_margin(
         bias = _exact(w[-1])
         w = w[:-1]
     w = _real_array(w, "w", len(shape))
-    if w.shape != shape or not w.any():
-        or_with_bias = f", or {(d + 1,)} with a bias," if G.signs is not None else ""
-        raise ValueError(
-            f"w must have shape {shape}{or_with_bias} and not be 0, got shape {w.shape}"
-        )
+    _refuse_other_shape(G, w, shape)
     if ridge is not None and G.signs is not None and bias is None:
         raise ValueError(
             f"with a ridge and a free intercept w must have shape {(d + 1,)}: give the bias, too"
@@ -6856,8 +6910,19 @@ def separator_margin(
     return _of_separator(G, ridge, w, bias)
 
 
+def _refuse_other_shape(G, w, shape):
+    """Refuse a w, without its bias, of another shape, or of 0; the error names the shape with a bias, too."""
+    if w.shape == shape and w.any():
+        return
+    with_bias = "" if G.signs is None else f", or {(shape[0] + 1,)} with a bias,"
+    raise ValueError(f"w must have shape {shape}{with_bias} and not be 0, got shape {w.shape}")
+
+
 def _of_weights(G, w, support):
-    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last."""
+    """Return `separator_margin` of the weights ``w`` of the points ``support``, and of a bias that may stand last.
+
+    Here both ends of every margin are needed; `_interval`, which has the same errors of a product, needs the lower one.
+    """
     # 1. Refuse a G of another function than that of the weights.
     G, scale = _representation(G)
     kernel = G.kernel
@@ -6889,11 +6954,7 @@ def _of_weights(G, w, support):
     if G.signs is not None and len(w) == len(support) + 1:
         bias = float(w[-1])
         w = w[:-1]
-    if len(w) != len(support) or not w.any():
-        or_with_bias = f", or {(len(support) + 1,)} with a bias," if G.signs is not None else ""
-        raise ValueError(
-            f"w must have shape {(len(support),)}{or_with_bias} and not be 0, got shape {w.shape}"
-        )
+    _refuse_other_shape(G, w, (len(support),))
     alpha = np.zeros(n)
     alpha[support] = w * G.labels[support]
 
@@ -6923,7 +6984,7 @@ def _of_weights(G, w, support):
     if not shortest > 0.0:
         raise ValueError("w is 0 up to rounding: its points cancel")
 
-    # 4. The quotient, outwards.
+    # 4. The quotient, outwards: a margin below 0 is the lowest over the shortest length.
     least = float((m - error).min())
     most = float((m + error).min())
     lower = least / (longest if least > 0.0 else shortest)
@@ -6990,7 +7051,7 @@ def _margins_of(G, w):
 
     On top of this error come a few units in the last place of <z_i, w> and of the largest term.
     """
-    rows = G.without_shift().points_gram()
+    rows = G.unwrapped().points_gram()
     m = np.empty(G.shape()[0])
     root = math.sqrt(float(G.diagonal().max()))
     dots = [rows.precise_dots(separator) for separator in np.atleast_2d(w)]
@@ -7127,7 +7188,7 @@ def _documented(described: _Decorated) -> _Decorated:
 
 
 class _Options(TypedDict, total=False):
-    """Those that are the same for `max_margin`."""
+    """All run options but ``start``: what that may be depends on the algorithm."""
 
     max_iter: int
     tol: float | None
@@ -7305,9 +7366,8 @@ class _Method(NamedTuple):
     report: Array | None
     by_square: bool
     eps: float | Callable[..., Any]
-    origin: (
-        tuple  # by which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
-    )
+    # By which a start is known: the algorithm, the loop, the shape of G, s, and `_marks`
+    identity: tuple
 
 
 class _Iterate(NamedTuple):
@@ -7504,7 +7564,7 @@ def drive(
         report=report,
         by_square=by_square,
         eps=eps,
-        origin=(run.algorithm or name, name, run.G.shape(), run.scale, _marks(run.G)),
+        identity=(run.algorithm or name, name, run.G.shape(), run.scale, _marks(run.G)),
     )
     course = _begin(method, spent)
     trace = _Trace()
@@ -7530,7 +7590,7 @@ def _begin(method, spent):
     seconds = spent
     if run.start is not None:
         rounding = run.G.rounding().margins
-        seconds += _resume(run.start, method.origin, method.arrays, rounding)
+        seconds += _resume(run.start, method.identity, method.arrays, rounding)
     if method.report is not None:
         method.report[_TARGET] = run.tol or 0.0
     course = _Course(int(run.checkpoints[0]), seconds)
@@ -7623,7 +7683,7 @@ def _result(method, iterate, verdict, table, iterates=None, is_whole=True):
         n_iter=iterate.k,
         trace=table,
         iterates=iterates,
-        state=(*method.origin, held),
+        state=(*method.identity, held),
         note=verdict.note,
     )
 
@@ -7728,17 +7788,17 @@ _OTHER_STARTS = (
 )
 
 
-def _resume(start, origin, arrays, rounding):
+def _resume(start, identity, arrays, rounding):
     """Fill the arrays of a state with those that ``start`` ended with; return the seconds that it took."""
     if start.state[-1] is None:
         raise ValueError(
             "start has no state to go on from, as it was interrupted within an iteration or pickled with a "
             f"classifier; {_OTHER_STARTS}"
         )
-    if len(start.state) != len(origin) + 1:
+    if len(start.state) != len(identity) + 1:
         raise ValueError("start must be a Result of this version of fastmargin; it is of another")
     *kind, scale, marks, held = start.state
-    *this_kind, this_scale, this_marks = origin
+    *this_kind, this_scale, this_marks = identity
     is_same_g = _are_same_marks(marks, this_marks, max(1e-9, 4.0 * rounding))
     layout, this_layout = ([(a.shape[1:], a.dtype) for a in state] for state in (held, arrays))
     if not (
@@ -7749,7 +7809,7 @@ def _resume(start, origin, arrays, rounding):
     ):
         raise ValueError(
             "start must be a Result of the same algorithm on the same G; algorithm, loop, shape and max_i G_ii are "
-            f"{start.state[:4]}, not {origin[:4]}{', and entries of G differ' * (not is_same_g)}; "
+            f"{start.state[:4]}, not {identity[:4]}{', and entries of G differ' * (not is_same_g)}; "
             f"{_OTHER_STARTS}"
         )
     for array, source in zip(arrays, held, strict=True):
@@ -9726,9 +9786,7 @@ def homotopic_subgradient(
 _TAU = 0.5  # the descent begins with a step of this length along the new vector of the basis
 _LAMBDA = -math.log(1.0 - _TAU) - _TAU  # the weight of the tilt
 _THETA = 0.04  # a descent without mu ends at a gradient of this times ||p||_G
-_NEWTON_STEPS = (
-    40  # A descent ends after so many in a row that do not halve the gradient: that is rounding.
-)
+_NEWTON_STEPS = 40  # a descent ends after so many that do not halve the gradient: it is rounding
 
 # The columns of the small problem: of some mixtures p_j and their Z'p_j, p is the shortest mixture.
 _SHORTEST = 0  # p itself
@@ -10379,9 +10437,8 @@ class _Game(NamedTuple):
     shape: tuple  # of w
     scale: float  # 2 for pairs, otherwise 1: Z w is this times `margins` of G
     power: float  # a power of two: G has the rows z_i / power, at most 1 long
-    error: (
-        float  # of <z_i, w> over ||w||_2, and of Z'p in length, both over this power, by rounding
-    )
+    # By rounding, of <z_i, w> over ||w||_2, and of Z'p in length; both over this power
+    error: float
 
     def margins(self, w):
         m = np.empty(self.G.shape()[0])
@@ -10490,6 +10547,7 @@ def _given_play(start, game):
 
 
 _EXPLICIT = 64  # steps at the beginning, which shrink the support of p, unless w and p are given
+_SYSTEMS = 40  # Newton steps of one implicit step, which is given up after so many
 _LARGEST_SYSTEM = 1500  # unknowns of a Newton step
 _LARGEST_TABLE = 1 << 25  # entries of the rows that it reads
 _LONGEST = 1e7  # tau sigma ||Z||^2 is at most its square: rounding would hide the identity in larger systems
@@ -10528,7 +10586,7 @@ def _implicit_step(game, play, tau, sigma, pace):
         return _Play(w, p, m, u), x, v, w - v
 
     new, x, v, residual = reply(play.w)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_SYSTEMS):
         # 1. Stop at a residual that is short compared to the move; after looser steps runs were seen to cycle.
         length = np.linalg.norm(residual)
         move = max(np.linalg.norm(new.w - play.w), ratio * np.linalg.norm(new.p - play.p))
@@ -11004,10 +11062,20 @@ _FEW_TURNS = 8
 _TURNS = 50
 #   share of the mean of the last moves of points, below which a point is left for later; 0 and 1 x1.2
 _FEWER_MOVES = 0.6
-#   share of the gap that is left by a turn over points which is too slow
-_SLOW_TURN = 0.7
 #   turns over those that were made, in which the gap must be closed at the rate of its fall
 _TURNS_LEFT = 10
+
+# The same over pairs, on all weights of one point after another:
+#   points in a turn, whose entries of K are kept: memory, 0.13 GB
+_MOST_POINTS = 4000
+#   rounds of passes over them before all margins are computed afresh: steps against products
+_ROUNDS = 8
+#   share of the gap that they leave: steps against products
+_POINTS_LEAVE = 0.1
+#   the same where products evaluate the kernel
+_POINTS_LEAVE_ON_DEMAND = 0.03
+#   share of the gap that a turn leaves if it is too slow, as it is where no margin exists
+_SLOW_TURN = 0.7
 
 # Newton steps on the separator:
 #   support above which they take over if most points have slacks; 0 x3 for soft margins
@@ -11091,7 +11159,7 @@ class _Problem:
         self.diagonal = G.diagonal()
         self.ridge = np.broadcast_to(G.ridge, self.n)
         self.has_ridge = bool(self.ridge.any())
-        self.base = G.without_shift()
+        self.base = G.unwrapped()
         self.signs = G.signs
         self.shift = None
         self.origin = None
@@ -11350,7 +11418,7 @@ def _has_few_coordinates(base):
 def _limits(G, scale, tol):
     """Return the `_Limits` for G, s = scale and the user's tol."""
     n = G.shape()[0]
-    base = G.without_shift()
+    base = G.unwrapped()
     base_scale = _divisor(base)
     # 1. What methods may hold
     block = min(n, _WIDE_BLOCK)
@@ -11819,7 +11887,7 @@ def _by_coordinates(G, tol):
     A hard margin is the limit of soft ones with smaller and smaller ridges.  If w has the least margin 1, the weights
     alpha of the points on the margin solve w = Z'alpha.
     """
-    base = G.without_shift()
+    base = G.unwrapped()
     K = base.points_gram()
     rows, penalty = _with_bias(base.coordinates(), G.signs)
     sides = [slice(None)] if G.signs is None else [G.signs > 0.0, G.signs < 0.0]
@@ -11957,13 +12025,12 @@ class _SingleBlocks:
 
 
 def _nystroem_features(problem, points, is_at_hand):
-    """Return F on these points, and diag(G - F F') there, of the G that the solver reads.
+    """Return (F, missed) on these k points: F, (k, rank), and diag(G - F F'), (k,), of the G that the solver reads.
 
     The points S are drawn by a fixed seed.  They are twice as many where few miss more than the ridge, and G is not at
     hand, so that products are dear.
     """
-    n = points.size
-    few = math.ceil(_LANDMARKS * math.sqrt(n))
+    few = math.ceil(_LANDMARKS * math.sqrt(points.size))
     F, missed = _features_of_few(problem, points, few)
     if not is_at_hand and missed.mean() > problem.ridge[points].mean():
         F, missed = _features_of_few(problem, points, 2 * few)
@@ -11971,21 +12038,29 @@ def _nystroem_features(problem, points, is_at_hand):
 
 
 def _features_of_few(problem, points, few):
+    """Do as `_nystroem_features`, for ``few`` points S, or as many as memory has room for.
+
+    With a free intercept the solver reads G from an origin o = Z'v, v being `_Problem.origin`, and penalises the bias.
+    So row i loses y_i times F'v, the o of the features, and the bias is one column more.  As v is 0 outside of the
+    support alone, ``points`` must have all of the support among them, as those of `_at_hand` do.
+    """
     n = points.size
     size = min(n, few, max(1, _FEATURE_ENTRIES // n))
-    S = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
-    S = points[S]
+    # 1. The features of S, without those that have few digits
+    S = points[np.sort(np.random.default_rng(0).choice(n, size, replace=False))]
     values, vectors = np.linalg.eigh(problem.base.block(S, S))
-    problem.reads[0] += n * size
     is_large = values > _FEATURE_DIGITS * values[-1]
     to_features = vectors[:, is_large] / np.sqrt(values[is_large])
-    rank = to_features.shape[1]
+    rank = np.count_nonzero(is_large)
+    # 2. Those of all points
     is_free = problem.signs is not None
-    F = np.empty((n, rank + is_free))
+    F = np.empty((n, rank + 1 if is_free else rank))
     for some in _slices(n, size):
         F[some, :rank] = problem.base.block(points[some], S) @ to_features
+    problem.reads[0] += n * size
+    # 3. The origin and the bias
     diagonal = (problem.diagonal - problem.ridge)[points]
-    if is_free:  # G is read from an origin, with a penalty of the bias
+    if is_free:
         y = problem.signs[points]
         F[:, :rank] -= np.outer(y, problem.origin[points] @ F[:, :rank])
         F[:, rank] = math.sqrt(problem.penalty) * y
@@ -12179,9 +12254,9 @@ def _by_low_rank(problem, limits, alpha, m, gap):
             image = blocks.product(rows, columns, v)
         else:
             problem.reads[0] += points.size**2
-            every = np.zeros(points.size)
-            every[columns] = v
-            image = _image(G, every)[rows]
+            of_all = np.zeros(points.size)
+            of_all[columns] = v
+            image = _image(G, of_all)[rows]
         return image + problem.from_shift(points[columns], v, points[rows])
 
     F, missed = _nystroem_features(problem, points, G is not None)
@@ -12199,7 +12274,7 @@ def _by_low_rank(problem, limits, alpha, m, gap):
 #
 # With a ridge r the minimum over v_i alone is at max(0, v_i - g_i / (G_ii + r_i)), where g_i = <z_i, w> + r_i v_i - 1
 # and w = sum_i v_i z_i.  A step reads the row z_i alone, where w is kept.  The penalty of a free bias, which all points
-# share, would make these steps slow.
+# have in common, would make these steps slow.
 #
 # The pairs of a point i have the entries K_ii (1 + [c = d]) / 2 of G among them.  So the minimum over all their weights
 # at once, v_ic = max(0, 1 - m_ic + K_ii (t + v_ic) / 2 - K_ii t' / 2) / (K_ii / 2 + r_ic), takes one number, the sum t'
@@ -12222,12 +12297,12 @@ def _pass_over_rows(G, order, ridge, diagonal, v, w):
 
 
 @njit(cache=_CACHE, fastmath=_FAST)
-def _pass_over_points(K, labels, order, shares, v, scores, least):
+def _pass_over_points(K, labels, order, inverses, v, scores, least):
     """Minimize over all the weights of one point after another, in this order; the scores follow.
 
     Weights of a point that would move by less than ``least`` altogether stay as they are.  Return the mean of the moves
-    that were made.  ``v`` and ``shares`` are tables (points, classes); shares_ic = 1 / (K_ii / 2 + r_ic), and 0 for a
-    pair that does not exist.  ``scores``, (classes, points), are those of the classes.
+    that were made.  ``v`` and ``inverses`` are tables (points, classes): the weights v_ic, and 1 / (K_ii / 2 + r_ic), 0
+    for a pair that does not exist.  ``scores``, (classes, points), are those of the classes.
     """
     classes = v.shape[1]
     goals = np.empty(classes)
@@ -12242,24 +12317,24 @@ def _pass_over_points(K, labels, order, shares, v, scores, least):
             before += v[i, c]
         for c in range(classes):
             margin = 0.5 * (scores[right, i] - scores[c, i])
-            goals[c] = (1.0 - margin + half * (before + v[i, c])) * shares[i, c]
-        # The weights are max(0, goals_c - half shares_c total) for the total that they add up to.  This sum falls with
-        # the total and is convex in it, so that Newton steps rise to the solution, once they are below.
+            goals[c] = (1.0 - margin + half * (before + v[i, c])) * inverses[i, c]
+        # The weights are max(0, goals_c - half inverses_c total) for the total that they add up to.  This sum falls
+        # with the total and is convex in it, so that Newton steps rise to the solution, once they are below.
         total = before
         for _ in range(classes + 2):
             pull = 0.0
             slope = 1.0
             for c in range(classes):
-                pulls = goals[c] > half * shares[i, c] * total
+                pulls = goals[c] > half * inverses[i, c] * total
                 pull += goals[c] if pulls else 0.0
-                slope += half * shares[i, c] if pulls else 0.0
+                slope += half * inverses[i, c] if pulls else 0.0
             previous = total
             total = pull / slope
             if abs(total - previous) <= 4.0 * _EPS * total:
                 break
         size = 0.0
         for c in range(classes):
-            moves[c] = max(0.0, goals[c] - half * shares[i, c] * total) - v[i, c]
+            moves[c] = max(0.0, goals[c] - half * inverses[i, c] * total) - v[i, c]
             size += abs(moves[c])
         if size == 0.0 or size < least:
             continue
@@ -12276,7 +12351,10 @@ def _pass_over_points(K, labels, order, shares, v, scores, least):
 
 
 def _entries_among(K, points, known_points, known):
-    """Return the entries of K among some points in double precision, of which some other points are known already."""
+    """Return the entries of a representation K among some points, (k, k), in double precision.
+
+    ``known`` has those among other points, ``known_points``, which are not evaluated again.  Both lists ascend.
+    """
     if isinstance(K, DenseGram) and points.size == len(K):
         return np.asarray(K.matrix, np.float64)  # a copy would take as long as a few passes
     is_known = np.isin(points, known_points)
@@ -12301,35 +12379,37 @@ def _class_table(v, labels):
 
 @njit(cache=_CACHE)
 def _relative_gap(v, m, ridge):
-    """Return the relative gap of weights v with G v = m: of the objective with the best slacks, or without a ridge.
+    """Return the relative gap of weights v >= 0 with m = G v, where G has no ridge; v, m and ridge are (k,).
 
-    Points with an infinite ridge do not count.
+    Where all r_i > 0 it is `_duality_gap` over `_objective`, which have the best slacks.  Else it is that of
+    `_rescale`, 1 - min_i (m_i + r_i v_i) sum v / (v'G v + sum_i r_i v_i^2).  An infinite r_i marks a place without a
+    point, as a table of pairs has for the right class; it does not count.
     """
     is_soft = True
     total = 0.0
-    square = 0.0  # v'Gv
-    slacks = 0.0  # the sum of their squares over r_i
+    norm2 = 0.0  # v'G v
+    cost = 0.0  # that of the slacks, over r_i
     gap = 0.0  # that of `_duality_gap`
     least = np.inf
     for i in range(v.size):
         if ridge[i] == np.inf:
             continue
-        square += v[i] * m[i]
+        norm2 += v[i] * m[i]
         if ridge[i] > 0.0:
             slack = max(1.0 - m[i], 0.0)
             error = slack - ridge[i] * v[i]
-            slacks += slack * slack / ridge[i]
+            cost += slack * slack / ridge[i]
             gap += 0.5 * error * error / ridge[i] + v[i] * max(m[i] - 1.0, 0.0)
         else:
             is_soft = False
         total += v[i]
         least = min(least, m[i] + ridge[i] * v[i])
     if is_soft:
-        return gap / (0.5 * (square + slacks))
+        return gap / (0.5 * (norm2 + cost))
     for i in range(v.size):
         if ridge[i] < np.inf:
-            square += ridge[i] * v[i] * v[i]
-    return 1.0 - least * total / square if square > 0.0 else np.inf
+            norm2 += ridge[i] * v[i] * v[i]
+    return 1.0 - least * total / norm2 if norm2 > 0.0 else np.inf
 
 
 def _by_points(problem, limits, alpha, m, gap):
@@ -12338,15 +12418,16 @@ def _by_points(problem, limits, alpha, m, gap):
     n_points = base.n_points
     n_classes = base.n_classes
     pairs = (base.point, base.wrong)
+    # The right class of a point makes no pair: there the ridge stays infinite, and a step leaves the weight at 0.
     ridge = np.full((n_points, n_classes), np.inf)
     ridge[pairs] = problem.ridge
     v = np.zeros((n_points, n_classes))
     v[pairs] = alpha / problem.scale
     start = alpha.copy()
     rng = np.random.default_rng(0)
-    share = _CLOSED_SHARE if _is_on_demand(base.K) else _OPEN_SHARE
+    share = _POINTS_LEAVE_ON_DEMAND if _is_on_demand(base.K) else _POINTS_LEAVE
     points = np.empty(0, np.int64)
-    K = np.empty((0, 0))
+    entries = np.empty((0, 0))  # of K among these points
     gaps = [gap]
     for _ in range(limits.turns):
         # 1. Read the points of the support and those with violators; the worst of them, if they are many.
@@ -12354,25 +12435,25 @@ def _by_points(problem, limits, alpha, m, gap):
         np.maximum.at(worst, base.point, np.where(alpha > 0.0, math.inf, 1.0 - m))
         previous = points
         points = np.flatnonzero(worst > 0.0)
-        if points.size > _FEW_ROWS:
-            points = np.sort(np.argpartition(worst, -_FEW_ROWS)[-_FEW_ROWS:])
-        K = _entries_among(base.K, points, previous, K)
-        problem.reads[0] += K.size
+        if points.size > _MOST_POINTS:
+            points = np.sort(np.argpartition(worst, -_MOST_POINTS)[-_MOST_POINTS:])
+        entries = _entries_among(base.K, points, previous, entries)
+        problem.reads[0] += entries.size
         # 2. Steps among them
         labels = base.labels[points]
         v_inside = v[points]
         ridge_inside = ridge[points]
-        shares = 1.0 / (0.5 * K.diagonal()[:, None] + ridge_inside)
-        scores = _class_table(v_inside, labels) @ K
+        inverses = 1.0 / (0.5 * entries.diagonal()[:, None] + ridge_inside)
+        scores = _class_table(v_inside, labels) @ entries
         point, wrong = np.indices(v_inside.shape, dtype=np.int32).reshape(2, -1)
         right = labels[point]
         m_inside = np.empty(v_inside.size)
         move = 0.0
-        for _ in range(_FEW_TURNS):
+        for _ in range(_ROUNDS):
             for _ in range(_PASSES):
                 order = rng.permutation(points.size)
                 least = _FEWER_MOVES * move
-                move = _pass_over_points(K, labels, order, shares, v_inside, scores, least)
+                move = _pass_over_points(entries, labels, order, inverses, v_inside, scores, least)
             _score_differences(point, right, wrong, scores, m_inside)
             gap_inside = _relative_gap(v_inside.ravel(), m_inside, ridge_inside.ravel())
             if gap_inside <= max(0.5 * limits.tol, share * gaps[-1]):
@@ -12658,8 +12739,9 @@ def _first_method(problem, limits, support):
 def _next_method(limits, method, end, support, m, is_halved, is_free):
     """Choose the method after one that ended for a reason; ``is_halved`` tells if it halved the gap.
 
-    Pair steps come first, then faces where these are slow.  Newton steps, or blocks, take a support that is too large
-    for both.  Steps on one weight after another come before them all, as long as they are fast.
+    ``end`` is one of the reasons at the top of section 9.  Steps on one weight after another go on as long as they are
+    fast, and do not come again.  Then pair steps come before faces, which follow where these are slow.  Newton steps,
+    or blocks, take a support that is too large for both.
     """
     if method == _DESCENT:
         if end == "long":
@@ -12784,8 +12866,8 @@ def max_margin(
     """Find the maximum margin to any tolerance: the algorithm to try first.
 
     By working sets and Newton steps.  alpha = p is the point of the simplex with the least ||p||_G: at the optimum the
-    primal and the dual point coincide. An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by one
-    of five methods, and chooses the next:
+    primal and the dual point coincide.  An iteration minimizes alpha' G alpha / 2 - sum_i alpha_i over alpha >= 0 by
+    one of five methods, and chooses the next:
 
     (1) pair steps on a working set of the support and the points of least margin: in single precision, corrected in
         double;
@@ -12794,8 +12876,8 @@ def max_margin(
         points have slacks; over a kernel on demand these are preconditioned by a matrix of low rank;
     (4) pair steps on blocks of the points that violate optimality most, where the support is too large for the others;
     (5) steps on one weight after another, in random order, over rows with a ridge and without a free intercept; over
-        pairs, with a ridge or none, on all weights of a point at once.  They come before the others, as long as the gap
-        falls fast.
+        pairs, with a ridge or none, on all weights of a point at once.  They come first for more than 256 points,
+        unless (3) has equations in 256 coordinates or fewer, and stay as long as the gap falls fast.
 
     Parameters
     ----------
@@ -12850,8 +12932,8 @@ def max_margin(
     P. Wolfe, Mathematical Programming 11, 1976; their factor: P. Gill, G. Golub, W. Murray, M. Saunders, Mathematics of
     Computation 28, 1974; (3): O. Mangasarian, Optimization Methods and Software 17, 2002; O. Chapelle, Neural
     Computation 19, 2007; its low rank: C. Williams, M. Seeger, NIPS 2000; as a preconditioner: A. Rudi, L. Carratino,
-    L. Rosasco, NIPS 2017; (5): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S.
-    Sundararajan, ICML 2008; over pairs: S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
+    L. Rosasco, NIPS 2017; (5): C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, ICML 2008; over pairs:
+    S. Keerthi, S. Sundararajan, K.-W. Chang, C.-J. Hsieh, C.-J. Lin, KDD 2008.
 
     Examples
     --------
@@ -13148,9 +13230,8 @@ def _fewest(rows, p, tolerance):
         extended = np.linalg.qr(extended.T, mode="r").T  # of the same dependences
     vectors, sizes, _ = np.linalg.svd(extended)
     rank = np.count_nonzero(sizes > tolerance * sizes[0])
-    flat = vectors[
-        :, rank:
-    ]  # an orthonormal basis of the directions that change neither rows'p nor the sum
+    # An orthonormal basis of the directions that change neither rows'p nor the sum
+    flat = vectors[:, rank:]
     while flat.shape[1]:
         # 1. Take the direction in which the lightest point gets lighter fastest, or any if it stays as it is.
         lightest = np.argmin(np.where(p > 0.0, p, np.inf))
@@ -13275,6 +13356,8 @@ def _exact_mixture(block, weights):
 # Above so many points the exact solver, and other algorithms, evaluate G on demand.
 _STORED_POINTS = 3000
 _DENSE_POINTS = 10_000
+# So many points are asked for the widths of columns.
+_COMPARED = 10_000
 # These algorithms take a free intercept.
 _FREE = ("exact", "max_margin", "momentum", "gradient_descent", "normalized_gradient_descent")
 # Points below this share of the largest weight of their class are left out of a soft margin.
@@ -13328,55 +13411,6 @@ class _Solution(NamedTuple):
     weights: Array
     bias: float
     separator: Array | None
-
-
-@njit(cache=_CACHE)
-def _row_hashes(values, columns, starts, factors, hashes):
-    """hashes_i <- hashes_i + sum_j factors_j bits(x_ij) modulo 2^64, equal for equal rows, with or without their zeros.
-
-    Row i has the entries from starts[i] to starts[i + 1] - 1.  ``columns`` are those of sparse rows, else none.
-    """
-    for i in range(hashes.size):
-        total = np.uint64(0)
-        row = values[starts[i] : starts[i + 1]]
-        for k in range(row.size):
-            bits = np.float64(row[k] + 0.0).view(np.uint64)  # 0 and -0 are equal
-            bits ^= bits >> np.uint64(32)  # whole numbers have no low bits
-            j = columns[starts[i] + k] if columns.size > 0 else k
-            total += factors[j] * bits
-        hashes[i] += total
-
-
-@functools.lru_cache(4)
-def _hash_factors(count):
-    """Return odd random numbers, by which entries are multiplied in `_row_hashes`."""
-    return np.random.default_rng(0).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
-
-
-def _first_copies(X, labels):
-    """Return (first, place): the first of all equal points of a class, in order, and which of these each point equals.
-
-    A pass over X compares hashes.  Points with the hash of an earlier one are compared with that by all entries.
-    """
-    n, d = X.shape
-    factors = _hash_factors(d + 1)
-    hashes = labels.astype(np.uint64) * factors[d]
-    if _is_sparse(X):
-        _row_hashes(X.data, X.indices, X.indptr, factors, hashes)
-    else:
-        starts = np.arange(n + 1) * d
-        _row_hashes(X.ravel(), np.zeros(0, np.int64), starts, factors, hashes)
-    in_order = np.sort(hashes)
-    if (in_order[1:] != in_order[:-1]).all():  # as of most points, and the rest would take longer
-        return np.arange(n), np.arange(n)
-    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    place = first[which]
-    key = _row_key(X)
-    for i in np.flatnonzero(place != np.arange(n)):
-        j = place[i]
-        if labels[i] != labels[j] or key(i) != key(j):
-            place[i] = i  # a copy may be missed here, next to never
-    return np.unique(place, return_inverse=True)
 
 
 def _column_names(X):
@@ -13745,7 +13779,7 @@ class MaxMarginClassifier:
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         # 1. Read the points, their classes and their weights.
-        data = self._read(X, y, sample_weight)
+        data = self._without_copies(self._read(X, y, sample_weight))
         # 2. Represent the kernel matrix.
         G = self._represent(data)
         # 3. Find the margin.
@@ -13797,22 +13831,34 @@ class MaxMarginClassifier:
             weights = weights[kept]
         totals = np.bincount(labels, weights)
         self.class_weight_ = _class_factors(self.class_weight, self.classes_, totals)
-        # Equal points of a class are one point with the sum of their weights.
-        copies = kept
         place = np.arange(kept.size)
         share = np.ones(kept.size)
-        is_exact = self.algorithm in ("exact", "max_margin")
-        can_be_compared = _holds_doubles(X) and not _is_mapped(X)
-        if is_exact and can_be_compared and not self._takes("precomputed"):
-            first, place = _first_copies(X, labels)
-            if first.size < kept.size:
-                kept = kept[first]
-                X = self._table(X[first])
-                labels = labels[first]
-                total = np.bincount(place, weights)
-                share = weights / total[place]
-                weights = total
-        return _TrainingSet(given, X, kept, labels, weights, left_out, copies, place, share)
+        return _TrainingSet(given, X, kept, labels, weights, left_out, kept, place, share)
+
+    def _is_exact(self):
+        """Return True if the algorithm is the exact solver."""
+        return self.algorithm in ("exact", "max_margin")
+
+    def _without_copies(self, data):
+        """Return the `_TrainingSet` in which equal points of a class are one, with the sum of their weights.
+
+        Only the exact solver is given these: in the iterates of others, as in a softmax, every copy counts.
+        """
+        can_be_compared = _holds_doubles(data.X) and not _is_mapped(data.X)
+        if not (self._is_exact() and can_be_compared) or self._takes("precomputed"):
+            return data
+        first, place = _first_copies(data.X, data.labels)
+        if first.size == data.kept.size:
+            return data
+        total = np.bincount(place, data.weights)
+        return data._replace(
+            X=self._table(data.X[first]),
+            kept=data.kept[first],
+            labels=data.labels[first],
+            weights=total,
+            place=place,
+            share=data.weights / total[place],
+        )
 
     def _kernel_options(self, data):
         """Return the parameters of the kernel by name, with gamma as a number."""
@@ -13856,7 +13902,7 @@ class MaxMarginClassifier:
             if not G.diagonal().any():
                 raise ValueError('every point of X is 0: kernel="linear" cannot tell them apart')
         else:
-            most = _STORED_POINTS if self.algorithm in ("exact", "max_margin") else _DENSE_POINTS
+            most = _STORED_POINTS if self._is_exact() else _DENSE_POINTS
             is_stored = X.shape[0] <= most or self._takes("precomputed") or callable(self.kernel)
             make = gram if is_stored else lazy_gram
             form.update(kernel=self.kernel, dtype=self.dtype, **self._kernel_options(data))
@@ -13982,7 +14028,7 @@ class MaxMarginClassifier:
         """Name the widest and the narrowest column, where the kernel reads columns and their units are far apart."""
         if callable(self.kernel) or self._takes("precomputed") or _is_sparse(X):
             return ""
-        X = X[:_DENSE_POINTS]
+        X = X[:_COMPARED]
         widths = (X.max(axis=0) - X.min(axis=0).astype(object)).astype(np.float64)
         narrow = np.argmin(np.where(widths > 0.0, widths, np.inf))
         wide = np.argmax(widths)
@@ -14057,9 +14103,8 @@ class MaxMarginClassifier:
             self._scores = G._scores_of(solution.separator[None])
         else:
             self._scores = G._scores(solution.weights[None])
-            if self._takes(
-                "precomputed"
-            ):  # new rows have K(x, x_i) for the points that were left out, too
+            if self._takes("precomputed"):
+                # New rows have K(x, x_i) for the points that were left out, too.
                 kept = data.kept[self._scores.places]
                 self._scores = self._scores._replace(places=kept, d=self.n_features_in_)
         # 2. The dual coefficients

@@ -1314,7 +1314,7 @@ def test_steps_on_one_point_after_another_find_the_margin_of_classes(
     kind, ridge, few_rows, slow, ends, monkeypatch
 ):
     """With slacks or none, over all points or the worst of them; where they are slow, others go on."""
-    monkeypatch.setattr(fm, "_FEW_ROWS", few_rows)
+    monkeypatch.setattr(fm, "_MOST_POINTS", few_rows)
     monkeypatch.setattr(fm, "_SLOW_TURN", slow)
     rng = np.random.default_rng(0)
     labels = np.arange(150) % 5

@@ -77,7 +77,7 @@ def test_facts_of_a_representation(kind):
     """Coordinates are rows whose inner products are G; those of some points are those of all."""
     G, has_coordinates, work = facts()[kind]
     assert G.has_coordinates == has_coordinates and G.work == work
-    base = G.without_shift()
+    base = G.unwrapped()
     if base.points_gram().has_coordinates:
         Z = base.coordinates()
         np.testing.assert_allclose(Z @ Z.T, base.dense(), atol=1e-12)
