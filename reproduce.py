@@ -6774,8 +6774,9 @@ GROUPS = {  # the first part of a key -> the title over its thumbnails
 
 
 def in_html(text):
-    """Return a sentence for a table in HTML, where Markdown is not read."""
-    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Return a sentence for a table in HTML, where Markdown is not read, in the spelling of the pages."""
+    plain = replaced(html.escape(text, quote=False), PLAIN)
+    return re.sub("`(.*?)`", r"<code>\1</code>", plain)
 
 
 def thumbnail(key, report="", folder=""):
