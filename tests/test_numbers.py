@@ -1374,9 +1374,9 @@ def test_shares_of_token_selection():
         for kind in ("linear", "ReLU", "MNIST")
     }
     assert counts["linear"] == [120, 120]
-    assert is_said("{} of {}, 22 of 40".format(*counts["ReLU"]), report)
+    assert is_said("{} of {}, 24 of 40".format(*counts["ReLU"]), report)
     relu = rp.split(part, "problem")["ReLU head, T = 32, d = 32"]
-    assert len(rp.runs_of(relu)) == 22
+    assert len(rp.runs_of(relu)) == 24
     signs = len(rp.runs_of(rp.split(relu, "optimiser")["sign descent"]))
     won = sum(sum(firsts["ReLU", method]) for method in rp.SELECTORS)
     assert is_said(f"{signs} of 10, {won} of the {counts['ReLU'][0]}", report)
